@@ -1,4 +1,4 @@
-"""Finds who else than this user may change a path."""
+"""Finds other users who may change a path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dbcheck.base.system import steps
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """That another user may change what is there: how, and the command that ends it."""
+    """A way for another user to change a path, and the command that ends it."""
 
     how: str
     end: str
@@ -39,7 +39,7 @@ def require_closed(path: Path, what: str, id: ErrorId, hint: str) -> None:
 
 
 def find_change_by_others(path: Path) -> Change | None:
-    """Return how another user may write, replace or lead elsewhere what *path* names.
+    """Return the way for another user to write, replace or redirect *path*.
 
     None if none may.  What is missing is safe where no other user can make it.  Each
     folder and link that leads there counts.  Trusted are this user, root, who called
@@ -65,7 +65,7 @@ def find_change_by_others(path: Path) -> Change | None:
 
 
 def who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
-    """Return who else than its owner may write, and the command that ends that.
+    """Return the others than its owner who may write, and the command that stops it.
 
     None if nobody may.  found: the status of *path*.  Trusted are whom
     find_change_by_others() trusts.

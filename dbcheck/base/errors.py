@@ -56,12 +56,12 @@ class DbcheckError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to pickle it: with all that its class adds, and not built anew."""
+        """Return its pickle: with all that its class adds, and not built anew."""
         return _blank, (type(self), self.args), self.__dict__
 
     @property
     def with_hint(self) -> str:
-        """What is shown where this is one of several results: both, as sentences."""
+        """Text and hint as sentences, where this is one of several results."""
         return f"{self}. {self.hint}" if self.hint else f"{self}."
 
 

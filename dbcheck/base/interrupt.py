@@ -76,10 +76,11 @@ def exit_process(code: int) -> NoReturn:
 
 @contextlib.contextmanager
 def hold_interrupts_back() -> Iterator[None]:
-    """Let an interrupt that comes in the body come after it, and after all around it.
+    """Delay an interrupt until after the body, and after all bodies around it.
 
-    The body must be short, or end early if count_interrupts() grows.  For what would be lost if
-    it were begun and not yet known by a name, and for what must not be left half done.
+    The body must be short, or end early if count_interrupts() grows.  It protects what
+    would be lost if it were begun and not yet bound to a name, and what must not be
+    left half done.
     An error of the body comes instead of the interrupt, which stays noted.
     """
     if not _is_main():
@@ -98,7 +99,7 @@ def hold_interrupts_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def let_interrupts_through() -> Iterator[None]:
-    """Let interrupts come at once in the body, which is part of one of hold_interrupts_back().
+    """Let interrupts come at once in a body inside of hold_interrupts_back().
 
     One that came before comes now.
     """
@@ -115,12 +116,12 @@ def let_interrupts_through() -> Iterator[None]:
 
 
 def count_interrupts() -> int:
-    """Return how many interrupts have come."""
+    """Return the number of interrupts so far."""
     return len(_came)
 
 
 def is_caused_by_interrupt(error: BaseException | None) -> bool:
-    """Say whether *error* came up while an interrupt was on its way."""
+    """Return True if *error* came up while an interrupt was on its way."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -136,7 +137,7 @@ def raise_if_interrupted() -> None:
 
 @contextlib.contextmanager
 def _note_ctrl_c() -> Iterator[None]:
-    """Have Ctrl-C noted also in a program that did not call install_handlers()."""
+    """Note Ctrl-C also in a program that did not call install_handlers()."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return

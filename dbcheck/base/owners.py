@@ -25,12 +25,12 @@ def own_users() -> set[int]:
 
 
 def is_ours(found: os.stat_result) -> bool:
-    """Say whether a file belongs to one of own_users(), or to root."""
+    """Return True if a file belongs to one of own_users(), or to root."""
     return found.st_uid in own_users() | {0}
 
 
 def exchangeable(path: str) -> str:
-    """Return why another user could exchange *path* for a link, "" if none could.
+    """Return the reason why another user could replace *path* by a link, or "".
 
     Such a user owns a folder or link that leads there, or may write in a folder on the
     way.  In a sticky one, as /tmp, nobody can rename what is another's (unlink(2),
@@ -52,7 +52,7 @@ def exchangeable(path: str) -> str:
 
 
 def others_write(found: os.stat_result, place: int | str | Path) -> int:
-    """Return which bits of a mode let others than its owner write there, 0 if none.
+    """Return the bits of a mode that let others than its owner write, 0 if none.
 
     place: its path or descriptor.  A group that has the user alone, as many systems
     give each, is no other: then 0775 is their default.
@@ -65,7 +65,7 @@ def others_write(found: os.stat_result, place: int | str | Path) -> int:
 
 
 def is_group_of(gid: int, allowed: AbstractSet[int]) -> bool:
-    """Return whether a group has a name and members, all of whom are *allowed*.
+    """Return True if a group has a name and members, all of whom are *allowed*.
 
     One without members is what programs get by its set-group-ID bit, or its members
     are in a directory that lists none (getpwent(3), sssd.conf(5), "enumerate").
@@ -80,7 +80,7 @@ def is_group_of(gid: int, allowed: AbstractSet[int]) -> bool:
 
 
 def has_acl(place: int | str | Path) -> bool:
-    """Return whether the mode's bits of the group show what others may do at most."""
+    """Return True if the mode's bits of the group show what others may do at most."""
     try:
         return bool(os.getxattr(place, _ACL))
     except (OSError, AttributeError):  # it has none, or the system knows none

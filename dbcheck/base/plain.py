@@ -45,7 +45,7 @@ def read_rest(file: IO[bytes], most: int) -> bytes:
 
 
 def read_regular(path: Path, most: int = TEXT_MAX) -> bytes:
-    """Return what a regular file holds; raise OSError if it is not one, or larger."""
+    """Return the bytes of a regular file; raise OSError if it is not one, or larger."""
     with open_regular(path) as file:
         return read_rest(file, most)
 
@@ -77,6 +77,6 @@ def _require_regular(path: Path, found: os.stat_result) -> None:
 
 
 def _is_null(found: os.stat_result) -> bool:
-    """Say whether that is the device /dev/null, by whatever name."""
+    """Return True if that is the device /dev/null, under any name."""
     null = os.stat(os.devnull)
     return stat.S_ISCHR(found.st_mode) and found.st_rdev == null.st_rdev

@@ -95,7 +95,7 @@ _READ_BYTES = 1 << 16
 
 
 class NotAMessage(Exception):
-    """What came is too long for a message: another program is at the other end."""
+    """A message is too long: another program is at the other end."""
 
 
 class Channel:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a field is written where users set it, and how its value is shown.
+    """The spelling of a field for users, and the display of its value.
 
     flag:    on the command line; "" if it has none.
     metavar: what stands there for its value.

@@ -163,7 +163,7 @@ def command(
 
 
 def _find_place(address: str | None, entries: Sequence[Entry]) -> str:
-    """Return where the campaigns run: an address, LOCAL, or "" for this process alone.
+    """Return the place of the campaigns: an address, LOCAL, or "" for this process.
 
     Raise UsageError if the workers there cannot run them.
     """
@@ -247,7 +247,7 @@ def _list_named(
 def _decide_goal(
     cuts: int | None, until: float | None, max_cuts: int | None
 ) -> tuple[int, int | None]:
-    """Return how many cuts to make, and the bound in ppm that they are to show."""
+    """Return the number of cuts, and the bound in ppm that they are to show."""
     if (cuts is None) == (until is None):
         raise UsageError(
             "give either --cuts or --until",
@@ -298,7 +298,7 @@ def _make_plan(
 
 
 def _remember(folders: Sequence[CampaignFolder]) -> None:
-    """Note that new campaigns are this user's own; say what it means if that fails."""
+    """Note that new campaigns are this user's own; warn if that fails."""
     try:
         for folder in folders:
             folder.remember()

@@ -173,7 +173,7 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
 
 
 def _run(row: Row, seed: int, view: PlainProgress, runs: Path) -> Outcome:
-    """Cut until something is shown; return that outcome, or the last one."""
+    """Cut until rows are lost; return that outcome, or the last one."""
     load = adapt_workload_to_lab(workload_file.load("insert"))
     cycles = run_lab_cycles(row.spec, load, seed, CUTS_MAX, view, runs)
     for outcome in stop_at_first_loss(cycles, 1):

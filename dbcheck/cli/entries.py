@@ -79,7 +79,7 @@ def find_entries(
 
 
 def run_at_once(work: Callable[[Entry], T], entries: Sequence[Entry]) -> tuple[T, ...]:
-    """Return what *work* returns for each of the hosts, many of them at once.
+    """Return the results of *work* on each of the hosts, many at once.
 
     The threads are not waited for after an interrupt: of hosts that do not answer, one
     would keep the command for a minute.  What they have open ends with the process.

@@ -291,7 +291,7 @@ def _find_state(found: Opened, name: str) -> CrashState:
 
 
 def _count_fitting_labs() -> int:
-    """Return how many labs this machine has cores for; each waits now and then."""
+    """Return the number of labs for this machine's cores; each waits at times."""
     return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
 
 

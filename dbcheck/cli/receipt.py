@@ -35,7 +35,7 @@ class Receipt:
 
 
 def find_receipt(name: str, seed: int) -> Receipt:
-    """Return how *name* is shown; raise UsageError if it cannot be."""
+    """Return the receipt of the rule *name*; raise UsageError if it has none."""
     rule = by_id(name)
     if rule is None:
         raise UsageError(
@@ -84,7 +84,7 @@ def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool
 
 
 def make_receipt_result(rule: Rule, one: RowResults) -> ReceiptResult:
-    """Return what one row showed."""
+    """Return the result of one row."""
     named = any(
         flag.rule == rule.id and flag.standing is RuleStanding.UNSAFE
         for outcome in one.outcomes

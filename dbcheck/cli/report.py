@@ -44,7 +44,7 @@ from dbcheck.witness.log import FrameLogReader
 
 
 def list_steps(outcome: Outcome) -> tuple[Step, ...]:
-    """Return how to check a judged run, and how to repeat it.
+    """Return the steps that check a judged run, and that repeat it.
 
     The second only of this user's own: another's manifest would choose the server, or
     settings that run programs, and somebody might copy the command.
@@ -215,7 +215,7 @@ def format_report(subject: Subject, kind: str) -> str:
 
 
 def read_result(path: Path) -> Verdicts:
-    """Return what is stored at *path*; raise UsageError if nothing is."""
+    """Read the result stored at *path*; raise UsageError if there is none."""
     if (path / "manifest.json").is_file():
         return _read_run(RunFolder.open(path))
     if path.is_file():
@@ -259,7 +259,7 @@ def _format_text(subject: Subject) -> str:
 
 
 def format_json(subject: Subject) -> str:
-    """Return what --json prints of a result."""
+    """Return a result as --json prints it."""
     values = to_values(subject.result if isinstance(subject, RunSubject) else subject)
     return json.dumps(values, indent=1) + "\n"
 

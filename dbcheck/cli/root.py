@@ -110,7 +110,7 @@ class _Verbs(click.Group):
 
 
 def _import_module(name: str) -> Any:
-    """Import a verb's module; what that makes is never searched for garbage.
+    """Import a verb's module; its objects are never searched for garbage.
 
     It stays until the end: dozens of searches during the import would find nothing,
     nor would those at exit, which take as long again.
@@ -200,7 +200,7 @@ def _report_unexpected(error: BaseException) -> None:
 
 
 def _access_error(error: OSError) -> DbcheckError:
-    """Return what to say of a file or folder that is not as dbcheck needs it."""
+    """Return the error for a file or folder that dbcheck cannot use."""
     return DbcheckError(
         f"{os.fsdecode(error.filename)}: {error.strerror}",
         id=ErrorId.FILE_NOT_READABLE,
@@ -210,7 +210,7 @@ def _access_error(error: OSError) -> DbcheckError:
 
 
 def _no_temporary_folder_error(error: OSError) -> DbcheckError:
-    """Return what to say where no folder takes a temporary file."""
+    """Return the error for a machine on which no folder takes a temporary file."""
     return DbcheckError(
         f"no folder takes a temporary file: {error.strerror}",
         id=ErrorId.FILE_NOT_READABLE,

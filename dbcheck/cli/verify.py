@@ -94,9 +94,9 @@ def _show(result: VerifyResult) -> None:
     say(f"judged again: {_format_runs(result.judged_again)}")
     if result.not_judged_again:
         say(
-            f"not judged again: {_format_runs(result.not_judged_again)}. A campaign keeps no"
-            " rows of a cycle that passed, so such a PASS rests on what the maker of"
-            " the bundle says"
+            f"not judged again: {_format_runs(result.not_judged_again)}. A campaign"
+            " keeps no rows of a cycle that passed, so such a PASS rests on what the"
+            " maker of the bundle says"
         )
     say(*(result.differences or ("nothing that was checked differs",)))
 

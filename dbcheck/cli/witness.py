@@ -231,7 +231,7 @@ def verify(
 
 
 def _read_confirmed(run: Path, entry: Entry) -> dict[int, Watermark | None]:
-    """Return what the client knows to be in each log; {} for logs on a witness."""
+    """Return the confirmed watermark of each log; {} for logs on a witness."""
     if entry.witness:
         return {}
     folder = RunFolder.open(run)

@@ -51,7 +51,7 @@ def read_sql(family: str, statement: str) -> str:
 
 
 def read_described_file(kind: str, name: str) -> tuple[str, str]:
-    """Return where the workload or matrix *name* is, and its text.
+    """Return the path of the workload or matrix *name*, and its text.
 
     It is the file *name*, or the one of that name that comes with dbcheck.  kind:
     "workload" or "matrix".  Raise UsageError if it cannot be read.
@@ -101,7 +101,7 @@ def _list_names(place: Traversable, end: str) -> list[str]:
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
-    """Return what *text* holds; raise UsageError, naming *where*, if it is not TOML.
+    """Parse *text* as TOML; raise UsageError, naming *where*, if it is not TOML.
 
     A whole number must fit in 64 bits, as TOML 1.0.0 lets its readers demand; Python
     would take a longer one and then refuse to print it.

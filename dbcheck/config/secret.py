@@ -54,7 +54,7 @@ class Secret:
 
     @property
     def where(self) -> str:
-        """Where it is read from, for messages, e.g. "from the variable PDU"."""
+        """Its source, for messages, e.g. "from the variable PDU"."""
         return f"from the {_NAMES[self.kind]} {shlex.join(self.source)}"
 
     @property
@@ -147,7 +147,7 @@ def require_private(path: Path, found: os.stat_result, what: str) -> None:
 
 
 def read_variable(name: str, what: str = "password") -> str | None:
-    """Return what a variable of the environment holds, None if it is not set.
+    """Return the value of an environment variable, None if it is not set.
 
     Raise UsageError, which never holds any of it, if that cannot be *what*.
     """

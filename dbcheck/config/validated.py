@@ -92,7 +92,7 @@ def convert_value(
 
 
 def require_valid(value: object, where: str) -> None:
-    """Raise UsageError if a field of *value*, a dataclass, is not what it may be.
+    """Raise UsageError if a field of *value*, a dataclass, is invalid.
 
     A field that is a dataclass itself was checked when that was made.
     """
@@ -102,7 +102,7 @@ def require_valid(value: object, where: str) -> None:
 
 
 def one_of(choices: Collection[str]) -> msgspec.Meta:
-    """Return what to annotate a string with that must be one of *choices*."""
+    """Return the annotation of a string that must be one of *choices*."""
     pattern = "|".join(map(re.escape, choices))
     return msgspec.Meta(pattern=rf"\A({pattern})\Z", extra={"choices": tuple(choices)})
 
@@ -121,7 +121,7 @@ def refuse_unknown(keys: Iterable[str], known: Collection[str], where: str) -> N
 
 
 def suggest_nearest(name: str, known: Collection[str]) -> str:
-    """Return a question for the one of *known* that is near, "" if none is."""
+    """Return a question for the one of *known* nearest to *name*, "" if none is."""
     close = difflib.get_close_matches(name, known, 1)
     return f"Is it {close[0]}?" if close else ""
 
@@ -169,7 +169,7 @@ def _advise(value: object, hint: Any) -> str:
 
 
 def allowed(hint: Any) -> str:
-    """Return what a value may be as *hint* says it, to come after "it must be"."""
+    """Return the values that *hint* allows in words, to come after "it must be"."""
     return _described(inspect.type_info(hint))
 
 

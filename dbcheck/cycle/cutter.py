@@ -1,4 +1,4 @@
-"""Has the power cut once the moment has come that was drawn for it."""
+"""Cuts the power at the moment drawn for it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Prepared:
 
 
 class Cutter:
-    """Has the power cut once its moment has come.
+    """Cuts the power once its moment has come.
 
     load, following: set once they have begun, None before; a single server has no
             following.
@@ -205,7 +205,7 @@ class Cutter:
         return self._holding.may_ask()
 
     def let_go(self) -> None:
-        """Let sessions go on that were held, before the load is ended.  Idempotent."""
+        """Resume sessions that are held, before the load is ended.  Idempotent."""
         if self._holding is not None:
             self._holding.end()
 
@@ -274,7 +274,7 @@ class Cutter:
             self.canary_held = self.canary_held and held.is_held()
 
     def _keep_prepared(self) -> None:
-        """Prepare the cut, and once more if it has to wait; raise what came of that.
+        """Prepare the cut, and again if it has to wait; raise the error of preparing.
 
         While the sessions are held, or a hand is at the plug, only the facts are read.
         Not while a cut is to come within a checkpoint: it must not miss its moment.
@@ -316,7 +316,7 @@ class Cutter:
         return prepared
 
     def _take_prepared(self, wait_s: float = 0.0) -> None:
-        """Take what was read and noted, once that is done; raise what came of it.
+        """Take the prepared facts and note once they are there; raise their error.
 
         Not in its thread: what that reads after the cut is of a recovered server.
         Facts that cannot be read once more leave those of before, which are dated.
@@ -334,11 +334,11 @@ class Cutter:
             self.before, self.read_us = done.before, done.read_us
 
     def _is_restarted_server(self, facts: ServerFacts) -> bool:
-        """Return whether the server of *facts* started after the load began."""
+        """Return True if the server of *facts* started after the load began."""
         return is_restarted(self._begun or self._started.manifest.writer.facts, facts)
 
     def _is_prepared(self) -> bool:
-        """Return whether all is read and noted; raise what came of that."""
+        """Return True if all is read and noted; raise the error of preparing."""
         if self._is_in_checkpoint:
             return True
         self._take_prepared(NOTE_S)
@@ -350,7 +350,7 @@ class Cutter:
         return now_us()
 
     def _begin_checkpoint(self) -> None:
-        """Ask for a checkpoint and do not wait: the cut is to come in its midst."""
+        """Ask for a checkpoint and do not wait: the cut is to come during it."""
 
         asked_us = now_us()
         self.checkpoint_us = asked_us, None
@@ -370,12 +370,12 @@ class Cutter:
 
     @property
     def cut(self) -> Cut | None:
-        """How the node that takes the load was cut, None if it was not."""
+        """The cut of the node that takes the load, None if it was not cut."""
         return self.cuts.get(self._rig.site.writer_name)
 
     @property
     def log(self) -> tuple[LogPosition, LogPosition] | None:
-        """Where the server's log stood when the load began, and before the cut."""
+        """The positions of the server's log when the load began and before the cut."""
         begun, before = self._begun, self.before
         if begun is None or begun.log is None or before is None or before.log is None:
             return None
@@ -388,7 +388,7 @@ class Cutter:
 
     @property
     def overdue(self) -> bool:
-        """Say whether an unattended cut has not stopped the server in its time."""
+        """Return True if an unattended cut has not stopped the server in its time."""
         if self.cut is None or self.cut.asked_us is None:
             return False
         return now_us() - self.cut.asked_us > self._rig.limits.cut_s * 1e6

@@ -85,7 +85,7 @@ def run_cycle(
 
 @contextlib.contextmanager
 def wait_for_turn(rig: Rig) -> Iterator[None]:
-    """Wait for the turn of *rig*; end it if the body, which cuts nothing, fails.
+    """Wait for this target's turn to be cut; end the turn if the body fails.
 
     finish_cycle() ends it once the power is back, or if it was not cut.
     """
@@ -150,7 +150,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
 
 @contextlib.contextmanager
 def _keep_canary_session(started: Started) -> Iterator[None]:
-    """Keep the session of the crash canary until the survivors are read."""
+    """Keep the crash canary's session open until the survivors are read."""
     try:
         yield
     finally:
@@ -202,7 +202,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
 
 
 def _describe_power_left_off(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
-    """Return how to restore the power that a client cut and then did not restore.
+    """Return the advice for power that a client cut and did not restore.
 
     "" if it restored it, or never cut it, or if only a human can restore it.  The power
     itself is left alone: somebody may be at work on the host by now.  A command of
@@ -273,7 +273,7 @@ def _require_same_run(rig: Rig, run: RunFolder) -> None:
 
 
 def undo_weakening(rig: Rig) -> None:
-    """Undo what a control changed on the server, and report it; never raises.
+    """Undo the settings that a control changed on the server; never raises.
 
     Only after the survivors were read, or if there will be none.  A cluster has no
     controls, and its writer may be off.
@@ -322,7 +322,7 @@ def _reconcile(
 
 
 def _recall_load(rig: Rig, run: RunFolder) -> None:
-    """Take what the client saw of the load from the witness, if it left that there."""
+    """Take the client's record of the load from the witness, if it left one there."""
     if (left := _read_log_facts(rig, run).load_left) is not None:
         run.recall_load(*left, f"the load record in {run.acks_path()}")
 
@@ -370,7 +370,7 @@ def run_control(
 
 
 def extract_control_facts(outcome: Outcome) -> ControlFacts:
-    """Return what the cycles after a control need of it."""
+    """Return the facts of a control that the cycles after it need."""
     judgement = outcome.judgement
     assert judgement.control is not None
     return ControlFacts(
@@ -395,7 +395,7 @@ def _weaken(rig: Rig, started: Started) -> None:
 
 
 def _is_worth_another_try(outcome: Outcome) -> bool:
-    """Say whether another try could show more: no luck undoes a contradiction."""
+    """Return True if another try could show more: no luck undoes a contradiction."""
     return outcome.verdict is Verdict.INCONCLUSIVE and not any(
         item.standing is Standing.CONTRADICTED for item in outcome.judgement.items
     )

@@ -22,7 +22,7 @@ _US = 1e6
 
 
 def read_run_detail(outcome: Outcome, reader: LogReader) -> RunDetail:
-    """Return what is drawn of a judged run; touches no server and no witness."""
+    """Read the series that a page draws of a judged run, from its folder alone."""
     run, case, load = outcome.run, outcome.case, outcome.load
     found = outcome.found
     losses = found.losses if found else Losses.of(())
@@ -60,7 +60,7 @@ def _list_survivor_streams(outcome: Outcome) -> list[SurvivorStream]:
 def _read_drive_series(
     run: RunFolder, load_s: float
 ) -> tuple[tuple[DriveSeries, ...], str]:
-    """Return what drives.csv holds, and why it cannot be read, "" if it can.
+    """Read drives.csv; return its series, and the error if it cannot be read, or "".
 
     load_s: how long the load took, up to the end of the timeline.
     """

@@ -42,7 +42,7 @@ def fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
 
 
 def have_logs_grown(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> bool:
-    """Say whether a log has another length than when it was *fetched*.
+    """Return True if a log has another length than when it was *fetched*.
 
     Nothing is kept, and no more of each is read than shows that.
     """
@@ -67,7 +67,7 @@ def require_no_load(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> Non
 
 
 def limit_log_bytes(folder: Path) -> int:
-    """Return how many bytes a log of unknown length may take in *folder*."""
+    """Return the most bytes that a log of unknown length may take in *folder*."""
     return min(shutil.disk_usage(folder).free // 2, LOG_BYTES_MAX)
 
 

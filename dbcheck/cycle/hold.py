@@ -71,7 +71,7 @@ class Hold:
         self.quiet: list[tuple[int, int]] = []
 
     def may_ask(self, moment_us: int) -> bool:
-        """Return whether it is time to ask the switch for the cut.
+        """Return True if it is time to ask the switch for the cut.
 
         So that at the cut the canaries were heard after the last ack, and it is old
         enough; sooner if it would be too old then; at the latest after some time.
@@ -103,7 +103,7 @@ class Hold:
         """Hold the sessions, or let them go on, if the time for that has come."""
         if self._is_too_late(moment_us):
             self.end(moment_us)
-        elif self._state is _State.FREE and self._begins(moment_us):
+        elif self._state is _State.FREE and self._is_hold_due(moment_us):
             self._hold(moment_us)
         elif self._state is _State.DRAINING and self._is_drained():
             self._state, self._quiet_us = _State.QUIET, self._last_ack_us
@@ -121,8 +121,8 @@ class Hold:
         self._state, self._since_us = _State.DRAINING, moment_us
         self._load.hold(held=True)
 
-    def _begins(self, moment_us: int) -> bool:
-        """Return whether to hold now, so that nothing is in flight in its time."""
+    def _is_hold_due(self, moment_us: int) -> bool:
+        """Return True if the hold must begin for nothing to be in flight at the cut."""
         if self._later_us < 0:
             return True
         asked_us = self._asked_us
@@ -137,7 +137,7 @@ class Hold:
         return self._load.last_ack_us() or self._load.began_us
 
     def _is_due(self, moment_us: int) -> bool:
-        """Return whether the sessions are to commit once more now.
+        """Return True if the sessions are to commit once more now.
 
         The last ack would be too old at the latest cut, and it is the moment from which
         that commit is over before the earliest.
@@ -152,7 +152,7 @@ class Hold:
         return earliest_us - self._best_us <= over_us < earliest_us
 
     def _is_too_late(self, moment_us: int) -> bool:
-        """Return whether the power did not go in its time, and acks would grow old.
+        """Return True if the power did not go in time, and acks would grow old.
 
         Also where not all is answered: without the power, nothing will be.
         """
@@ -166,7 +166,7 @@ class Hold:
 
 
 class Holding:
-    """Has a Hold go on, in a thread of its own, until end()."""
+    """Runs a Hold in a thread of its own until end()."""
 
     def __init__(
         self, load: Load, moment: Moment, reported_us: Callable[[], int | None]
@@ -180,7 +180,7 @@ class Holding:
         self._thread.start()
 
     def may_ask(self) -> bool:
-        """Return whether it is time to ask the switch for the cut."""
+        """Return True if it is time to ask the switch for the cut."""
         return self._hold.may_ask(now_us())
 
     def asked(self) -> None:

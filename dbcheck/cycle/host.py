@@ -75,7 +75,7 @@ class HostCanaries:
     elsewhere: tuple[Canaries | None, ...] = ()
 
     def completed(self, *, host_kept: bool) -> tuple[Completed | None, ...]:
-        """Return how far those of each volume came, that of the data first.
+        """Return the progress of the canaries of each volume, the data's first.
 
         host_kept: the host was to lose its drives alone, and reports on: of its reports
         those count up to which blocks were written.
@@ -88,7 +88,7 @@ class HostCanaries:
         )
 
     def reported_us(self) -> int | None:
-        """Return when the host sent the newest report, of each volume, or None.
+        """Return the time of the newest report on each volume, None without any.
 
         On the client's clock.
         """
@@ -96,7 +96,7 @@ class HostCanaries:
         return min(filter(None, sent), default=None)
 
     def answered(self) -> bool:
-        """Whether the host answered stop(), and so had its power until then."""
+        """True if the host answered stop(), and so had its power until then."""
         return any(one.answered() for one in (self.data, *filter(None, self.elsewhere)))
 
     def stop(self) -> None:
@@ -140,7 +140,7 @@ def start_host_inspection(
     places: Sequence[Place],
     mark_data: Callable[[], str],
 ) -> tuple[HostBefore, HostCanaries]:
-    """Do what inspect_host() does on a host that is to be asked.
+    """Describe a host that may be asked, note where its log ends, start canaries.
 
     mark_data: see Engine.mark_data().
     """
@@ -229,7 +229,7 @@ def _start_canaries_on_volume(
 
 
 def require_data_directory(server: ServerFacts) -> str:
-    """Return where the server keeps its data; raise HostError if unreadable."""
+    """Return the server's data directory; raise HostError if it is not readable."""
     for name in ("data_directory", "datadir"):
         if name in server.identity:
             return server.identity[name]
@@ -269,7 +269,7 @@ def end_canaries(
 def end_host_canaries(
     host: TargetHost, canaries: HostCanaries, *, remove: bool = False
 ) -> None:
-    """Do what end_canaries() does on a host that was asked."""
+    """Stop the canaries of a host that was asked; see end_canaries()."""
     canaries.stop()
     for each in (canaries.data, *filter(None, canaries.elsewhere)) if remove else ():
         with contextlib.suppress(HostError):
@@ -280,7 +280,7 @@ def end_host_canaries(
 def inspect_host_again(
     node: Node, listener: Listener, before: NodeBefore, *, remove: bool = True
 ) -> HostAfter | None:
-    """Describe the host again, and read what is left of the canaries and the log.
+    """Describe the host after recovery; read its canaries' files and its log.
 
     remove: whether the canaries are deleted then.
     """
@@ -299,7 +299,7 @@ def finish_host_inspection(
     *,
     remove: bool = True,
 ) -> HostAfter:
-    """Do what inspect_host_again() does on a host that was asked before."""
+    """Describe a host that was asked before; see inspect_host_again()."""
     try:
         await_host(host, listener)
     except HostError as error:

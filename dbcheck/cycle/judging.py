@@ -210,7 +210,7 @@ def _list_tables_read(plan: Plan, case: Case) -> list[str]:
 def _find_rows_left_behind(
     run: RunFolder, found: Reconciliation, case: Case
 ) -> dict[str, Left]:
-    """Return what the other nodes hold that the node which was read lacks."""
+    """Return the rows of the other nodes that the node which was read lacks."""
     survivors = _stream_ledger(run, case)
     left = {}
     for name, other in case.after.elsewhere.items():

@@ -1,4 +1,4 @@
-"""The load of one cycle: commit, have the power cut, see the server go."""
+"""The load of one cycle: commits, cuts the power, sees the server go."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
 
 @dataclass(slots=True)
 class LoadMonitors:
-    """What goes on beside the load.
+    """Monitors of server, hosts, drives and followers while the load runs.
 
     drives: by the name of the node.
     following: None of a single server.
@@ -122,7 +122,7 @@ class LoadMonitors:
         return [*self.hosts.values(), *filter(None, (self.server,))]
 
     def await_first_looks(self) -> None:
-        """Return once each was looked at once, or could not be: on a busy host too.
+        """Return once each was looked at, or could not be; a busy host takes longer.
 
         One that hangs is not awaited for ever: that nothing was looked at is judged.
         """
@@ -165,7 +165,7 @@ def make_session_groups(rig: Rig, started: Started) -> list[SessionGroup]:
 
 
 def make_readers(rig: Rig, started: Started) -> Readers:
-    """Return what reads the newest rows meanwhile: nothing, unless the run is to."""
+    """Return the readers of the newest rows; none unless the run asks for them."""
     manifest = started.manifest
     if not manifest.seen_log:
         return Readers(0)
@@ -225,7 +225,7 @@ def _end_load(
     cutter: Cutter,
     notice: str,
 ) -> tuple[LoadRecord, WitnessError | None]:
-    """End the load and the log; store and return what is known, and what failed.
+    """End the load and the log; store and return the record, and the witness's error.
 
     notice: what is shown before that, "" if nothing.  An interrupt ends the waiting.
     """
@@ -364,7 +364,7 @@ def _make_load_record(
 
 
 def _list_observed(load: Load, parts: Sequence[GroupResult]) -> tuple[Observed, ...]:
-    """Return what was observed of each log's acks; log 0 has none of several parts."""
+    """Return the observed acks of each log; log 0 has none if the load has parts."""
     own = load.results[0].observed if load.results and not parts else Observed()
     return (own, *(part.observed for part in parts))
 
@@ -372,7 +372,7 @@ def _list_observed(load: Load, parts: Sequence[GroupResult]) -> tuple[Observed, 
 def _describe_node_at_cut(
     started: Started, beside: LoadMonitors, cutter: Cutter, name: str
 ) -> NodeAtTheCut:
-    """Return what was seen of the node *name*."""
+    """Return the facts of the node *name* at the cut."""
     cut, canaries = cutter.cuts.get(name), started.canaries.get(name)
     counts, watching = beside.drives.get(name), beside.hosts.get(name)
     if canaries is None:

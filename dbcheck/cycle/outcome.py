@@ -58,17 +58,17 @@ class Outcome:
 
     @property
     def manifest(self) -> Manifest:
-        """What was known before the load."""
+        """The manifest, written before the load."""
         return self.case.manifest
 
     @property
     def load(self) -> LoadRecord | None:
-        """What the client saw of the load, None if it could not store that."""
+        """The client's record of the load, None if it could not store one."""
         return self.case.load
 
     @property
     def after(self) -> AfterRecord:
-        """What was found after recovery; if it is unanswered, nothing is final."""
+        """The record of the time after recovery; if unanswered, nothing is final."""
         return self.case.after
 
     @property
@@ -93,7 +93,7 @@ class Outcome:
 
     @property
     def witness_alone(self) -> str:
-        """Why the verdict rests on the witness alone, "" if it does not.
+        """The reason why the verdict rests on the witness alone, "" if it does not.
 
         It does unless the client's own record of its load shows what the witness must
         hold, and a key or the run folder shows that the record is the client's.
@@ -116,7 +116,7 @@ class Outcome:
         return ""
 
     def before_cut_s(self, acked_us: int) -> float | None:
-        """Return how long before the cut an ack came, None if that is not known.
+        """Return the seconds from an ack to the cut, None if they are not known.
 
         A reply that was on its way at the cut is read after it; that counts as 0.
         """
@@ -265,7 +265,7 @@ def _list_evidence(outcome: Outcome) -> tuple[EvidenceResult, ...]:
 
 
 def _find_layers_at_fault(outcome: Outcome) -> tuple[str, ...]:
-    """Return which layers below the server hold flushes back, or lay elsewhere."""
+    """Return the layers below the server that hold flushes back or lay elsewhere."""
     against = (Standing.ABSENT, Standing.CONTRADICTED)
     about = {ItemId.WRITE_CACHE} | ({ItemId.PLACES} if outcome.case.strayed else set())
     return tuple(
@@ -312,14 +312,14 @@ def _count_losses_without_row(after: AfterRecord) -> dict[str, int]:
 
 
 def _find_kept_image(outcome: Outcome) -> str:
-    """Return where the drive of a run that did not pass is kept, "" if it is not."""
+    """Return the path of a failed run's drive image, "" if it is not kept."""
     image = outcome.run.image_path
     kept = outcome.verdict is not Verdict.PASS and image.is_file()
     return str(image) if kept else ""
 
 
 def _find_canaries_left_on_host(outcome: Outcome) -> LeftOnHost | None:
-    """Return where the canaries still lie on the target's host, None if nowhere."""
+    """Return the place of canaries left on the target's host, None if none are."""
     before, host = outcome.case.before, outcome.case.host
     if before is None or outcome.after.unanswered or (host and not host.left):
         return None
@@ -331,7 +331,7 @@ def _find_canaries_left_on_host(outcome: Outcome) -> LeftOnHost | None:
 
 
 def _compute_statistics(outcome: Outcome) -> Statistics | None:
-    """Return what this one cut proves; a control's proves nothing: it was to lose."""
+    """Return the statistics of this cut; None of a control, which was to lose."""
     if outcome.manifest.control:
         return None
     depth = outcome.case.shown_depth

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 class Turns:
-    """Turns without end: this target is cut whenever its cycle comes to that."""
+    """Turns of one target alone: it never waits for others to be cut."""
 
     def take(self) -> None:
-        """Return once the target may be without power, from now until over()."""
+        """Wait until the target may be without power, up to over()."""
 
     def over(self) -> None:
-        """Note that it has its power, and keeps it; a second call changes nothing."""
+        """End the turn: the target has its power back.  Idempotent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a cycle waits, in seconds, and how far the witness may lag.
+    """Time limits of a cycle, in seconds, and the limits of the witness's lag.
 
     silence_s:   without any reply for so long, the server is gone.
     cut_s:       an unattended cut must stop the acks within this time.
@@ -46,7 +46,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Rig:
-    """What a cycle runs on.
+    """The site, the witness and the settings that a cycle runs with.
 
     runs:     folder that holds the run folders.
     lab:      the lab's spec; {} on real hardware.  Only a lab may have its

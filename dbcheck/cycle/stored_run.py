@@ -86,17 +86,17 @@ class StoredLogs:
 
     @property
     def confirmed(self) -> Sequence[Watermark | None]:
-        """What the client knows to be on the witness, by the log's number."""
+        """The confirmed watermark of each log, by its number."""
         return *self._confirmed, self._seen_confirmed
 
     @cached_property
     def clock_set(self) -> str:
-        """Why times across machines cannot be compared, "" if they can."""
+        """The reason why clocks of machines cannot be compared, "" if they can."""
         return self._anchor.was_set if self._own_clocks else ""
 
     @cached_property
     def late_us(self) -> int | None:
-        """How much later than it came an ack of acks() may be dated; None: unknown.
+        """The most microseconds by which acks() dates an ack too late; None: unknown.
 
         An ack was unconfirmed for longer than it took to the witness.
         """
@@ -156,7 +156,7 @@ class StoredLogs:
 
     @cached_property
     def _anchor(self) -> Anchor:
-        """How to have a moment of the witness's clock on the client's.
+        """The pair of readings that converts the witness's clock to the client's.
 
         Raise LogDamaged if the client's own log does not show it: it notes that before
         the first session commits.

@@ -64,7 +64,7 @@ def require_sound_tables(engine: Engine, tables: Sequence[TableSpec]) -> None:
 def check_conditions(
     engine: Engine, plan: Plan, epoch: int, facts: ServerFacts, log: ReadingLog
 ) -> ConditionCheck | None:
-    """Ask the server which conditions do not hold; None if the plan has none.
+    """Check the plan's conditions on the server; None if the plan has none.
 
     facts: of the server that was read.  log: what it logs from now on.
     """
@@ -83,7 +83,7 @@ def check_conditions(
 def check_tables_read(
     engine: Engine, tables: Sequence[TableSpec], facts: ServerFacts, log: ReadingLog
 ) -> TableCheck | None:
-    """Have the server check the tables whose rows were read; None if it cannot.
+    """Check on the server the tables whose rows were read; None if it cannot.
 
     facts: of the server that was read.  log: what it logs from now on.
     A server may end itself at what the check meets.  Its log says so; without it the
@@ -108,7 +108,7 @@ def drop_tables_if_disk_half_full(
     node: NodeBefore,
     emptied: Callable[[Known], None] | None,
 ) -> Known:
-    """Drop the tables if half of the room is used; return what is known then.
+    """Drop the tables if half of the disk space is used; return the facts then.
 
     They stay if they have a row that no cycle has read, which may still have to be
     judged, or one that was found changed: that is evidence, and a doubt of each cycle.
@@ -136,7 +136,7 @@ def drop_tables_if_disk_half_full(
 
 
 def _is_disk_half_full(known: Known, node: NodeBefore) -> bool:
-    """Say whether less than half is free of what was free before the first cycle."""
+    """Return True if less than half of the space before the first cycle is free."""
     first = known.free_bytes
     free = node.host.facts.data.free_bytes if node.host is not None else None
     if first is None or free is None:
@@ -151,7 +151,7 @@ def fill_tables(
     server: ServerFacts,
     known: Known,
 ) -> Known:
-    """Give each table the rows that *workload* needs; return what is known of them.
+    """Fill each table with the rows that *workload* needs; return their facts.
 
     schedule: of the rows that are filled in; no row of its epoch is there yet.
     known: what earlier cycles left.  Tables that the last of them read, and that need
@@ -206,7 +206,7 @@ def _insert_rows(rig: Rig, table: TableSpec, rows: Fill, server: ServerFacts) ->
 
 @dataclass(slots=True)
 class _Rows:
-    """What was read of one table.
+    """The rows that were read of one table.
 
     totals:    of all rows.
     different: ids of those that do not match their checksum, or the schedule, as many

@@ -1,4 +1,4 @@
-"""Looks repeatedly, while the load runs, at what a verdict is concluded from.
+"""Watches the facts that a verdict rests on while the load runs.
 
 Settings, tables, mounts and devices are looked at, and flushes of the drives are
 counted.  The first count is taken before the first commit.  Before each later one the
@@ -53,7 +53,7 @@ _AGAIN_S = 0.5  # of one wait for a sample; an interrupt is seen after it
 
 
 class FollowerWatch:
-    """Asks the writer who follows it, in a thread of its own, as long as it answers."""
+    """Asks the writer for its followers, in a thread of its own, while it answers."""
 
     def __init__(self, followers: Followers) -> None:
         """Take over *followers*, and ask once; raise EngineError."""
@@ -67,7 +67,7 @@ class FollowerWatch:
         self._thread.start()
 
     def seen(self) -> ReplicationSeen | None:
-        """Return what the writer showed, once it is asked no more."""
+        """Return the followers that the writer showed, after end()."""
         return self._tally.seen(self._ended)
 
     def await_sample(self, asked_us: int) -> bool:
@@ -112,7 +112,7 @@ class FollowerWatch:
 
 
 def begin_following(rig: Rig, server: ServerFacts) -> FollowerWatch | None:
-    """Ask the writer of a cluster who follows it from now on; None of a single server.
+    """Begin to ask a cluster's writer for its followers; None of a single server.
 
     server: the writer's facts.  Raise EngineError.
     """
@@ -154,7 +154,7 @@ class Watching:
             interrupt.raise_if_interrupted()
 
     def seen(self) -> Watched:
-        """Return what was seen, once end() was called."""
+        """Return the observations, after end()."""
         return self._tally.watched(self._failure)
 
     def end(self) -> None:
@@ -167,7 +167,7 @@ class Watching:
     def _run(self) -> None:
         try:
             while not self._ending.is_set():
-                self._once()
+                self._look_once()
                 self._begun.set()
                 self._ending.wait(EVERY_S)
         finally:
@@ -175,7 +175,7 @@ class Watching:
             if self._look is not None:
                 self._look.close()
 
-    def _once(self) -> None:
+    def _look_once(self) -> None:
         try:
             if self._look is None:
                 self._look = self._connect()
@@ -227,7 +227,7 @@ def watch_hosts(rig: Rig, started: Started) -> dict[str, Watching]:
 
 
 class DriveCounts:
-    """What the drives of one host do, sampled by a thread of its own.
+    """Counts the drives' work on one host, sampled by a thread of its own.
 
     whole: what they did until the last sample that saw new acks, and every drive;
            None without one.
@@ -253,11 +253,11 @@ class DriveCounts:
 
     @property
     def newest(self) -> UnderLoad | None:
-        """What they did between the last two samples, None before that."""
+        """The drives' work between the last two samples, None before that."""
         return self._series[-1][1] if self._series else None
 
     def series(self) -> Sequence[tuple[int, UnderLoad]]:
-        """Return what they did between each two samples, and when the later one came.
+        """Return the work between each two samples, with the time of the later one.
 
         That is in microseconds of the client's monotonic clock.
         """
@@ -356,7 +356,7 @@ def format_csv(found: Mapping[str, DriveCounts], began_us: int) -> Iterator[str]
 
 
 def _subtract_samples(earlier: Sample, later: Sample, acked: int) -> UnderLoad:
-    """Return what was done between two samples."""
+    """Return the work between two samples."""
     seconds = max(0, later.at_us - earlier.at_us) / 1e6
     done = {
         name: counts.since(earlier.devices[name])

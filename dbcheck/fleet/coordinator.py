@@ -92,7 +92,7 @@ class FleetRig:
             self.down.put(pack_message(message))
 
     def task_is_over(self) -> bool:
-        """Say whether its task failed, or had ended without a word at the last call.
+        """Return True if its task failed, or had ended without a word at the last call.
 
         Until then its last word may be on its way.
         """
@@ -112,7 +112,7 @@ class FleetRig:
                 yield f"{place} {cycle.verdict.value}: {cycle.reason}"
 
     def describe_status(self) -> RigStatus:
-        """Return what a view shows of it."""
+        """Return its status for a view."""
         at, running = self.status, self.state is State.RUNNING
         since = None if self.heard_s is None else time.monotonic() - self.heard_s
         return RigStatus(
@@ -193,7 +193,7 @@ class Coordinator:
         self._stopping = self._stopped = False
 
     def run(self) -> Mapping[str, tuple[str, str]]:
-        """Return, for each target, why its campaign ended early, and the id of that.
+        """Return, for each target, the error that ended its campaign early, and its id.
 
         Both are "" if it did not; an interrupt has no id.
 
@@ -257,7 +257,7 @@ class Coordinator:
         """Handle what has come, and do what is due."""
         if self._stopping and not self._stopped:
             self._stop()
-        for envelope in self._received():
+        for envelope in self._receive_all():
             rig = self._rigs.get(envelope.attempt)
             if rig is not None:
                 try:
@@ -276,7 +276,7 @@ class Coordinator:
                     rig.say(Word.ALIVE)
         self._give_turns()
 
-    def _received(self) -> Iterator[Envelope]:
+    def _receive_all(self) -> Iterator[Envelope]:
         try:
             yield unpack_message(self._up.get(timeout=_WAIT_S))
         except TimeoutError:
@@ -318,7 +318,7 @@ class Coordinator:
         rig.say(Word.GO)
 
     def _keep(self, rig: FleetRig, listing: Listing) -> None:
-        """Say what is missing of a folder; what is complete may lead to a cut."""
+        """Tell the worker its missing files; a complete folder may lead to a cut."""
         missing = rig.incoming.missing(listing)
         if not missing:
             runs = [
@@ -360,7 +360,7 @@ class Coordinator:
             self._stopping = True
 
     def _look(self) -> None:
-        """See which workers are there, and place jobs that have none."""
+        """List the workers, and place the jobs that have none."""
         workers = dask_cluster.read_worker_info(self._client)
         for rig in self._rigs.values():
             gone = rig.worker not in workers
@@ -417,7 +417,7 @@ class Coordinator:
                 )
 
     def _stop(self) -> None:
-        """Have every campaign end as by Ctrl-C; none begins any more."""
+        """End every campaign as by Ctrl-C; none begins any more."""
         self._stopped = True
         for rig in self._rigs.values():
             if rig.state is State.RUNNING:

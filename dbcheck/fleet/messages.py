@@ -67,7 +67,7 @@ class Word(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a campaign is at; rate: acks a second, None if no load runs."""
+    """The status of a campaign; rate: acks a second, None if no load runs."""
 
     phase: str
     detail: str
@@ -134,5 +134,5 @@ def pack_message(message: object) -> bytes:
 
 
 def unpack_message(content: bytes) -> Any:
-    """Return what pack_message() was given."""
+    """Return the message in *content*, from pack_message()."""
     return pickle.loads(content)

@@ -26,7 +26,7 @@ _RUNS, _CYCLES, _MANIFEST = "runs", "cycles", "manifest.json"
 
 
 def read_needed_files(folder: CampaignFolder) -> dict[str, bytes]:
-    """Return what a worker needs to go on: all but the runs that are settled."""
+    """Return the files that a worker needs to go on: all but the settled runs."""
     settled = {cycle.run for cycle in folder.cycles()}
     return {
         name: path.read_bytes()
@@ -36,7 +36,7 @@ def read_needed_files(folder: CampaignFolder) -> dict[str, bytes]:
 
 
 def unpack_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write what read_needed_files() returned into *folder*; raise RunWriteError if that fails."""
+    """Write the result of read_needed_files() into *folder*; raise RunWriteError."""
     for name in (_RUNS, _CYCLES):
         stored.make_folder(folder / name)
     for name, content in files.items():
@@ -46,7 +46,7 @@ def unpack_files(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 class Outgoing:
-    """What a worker sends of its folder, which nothing writes to meanwhile."""
+    """The worker's sending side of its folder, which nothing writes to meanwhile."""
 
     def __init__(self, folder: Path, given: Mapping[str, bytes]) -> None:
         """Send nothing that the client has; given: what it gave."""
@@ -75,7 +75,7 @@ class Outgoing:
             self._sent[name], self._seen[name] = digest, seen
 
     def listing(self) -> Listing:
-        """Return what the client should hold now."""
+        """Return the list of files that the client should hold now."""
         return Listing(dict(self._sent))
 
     def drop_settled(self) -> None:
@@ -93,7 +93,7 @@ class Outgoing:
 
 
 class Incoming:
-    """What the client takes of a worker's folder."""
+    """The client's receiving side of a worker's folder."""
 
     def __init__(self, folder: Path, given: Mapping[str, bytes]) -> None:
         """Keep the files in *folder*; given: those that the worker was given."""
@@ -102,7 +102,7 @@ class Incoming:
         self._part: tuple[str, BufferedRandom] | None = None
 
     def take(self, piece: Piece) -> None:
-        """Take a part of a file; one that does not follow the part before it is left.
+        """Take a part of a file; ignore one that does not follow the part before it.
 
         Raise RunWriteError if the folder cannot be written.
         """
@@ -121,7 +121,7 @@ class Incoming:
             self._write(place, file, piece)
 
     def missing(self, listing: Listing) -> tuple[str, ...]:
-        """Return the files that the folder lacks; if it has all, remove what is over.
+        """Return the files that the folder lacks; if none, remove the superfluous ones.
 
         Raise RunWriteError if the folder cannot be written.
         """
@@ -133,7 +133,7 @@ class Incoming:
         return tuple(sorted(missing))
 
     def _remove(self, listing: Listing) -> None:
-        """Remove what the worker has no longer, but for whole runs."""
+        """Remove files that the worker no longer has, except whole runs."""
         runs = {_find_run_name(name) for name in listing.files}
         for name in self._held.keys() - listing.files.keys():
             if _find_run_name(name) in runs:

@@ -135,7 +135,7 @@ class Task:
 
     def run(self) -> None:
         """Run the process until it is over and the client holds what it stored."""
-        with self._process() as (process, channel):
+        with self._run_process() as (process, channel):
             while not self._is_over(self._link.inbox.get(), process, channel):
                 pass
             process.wait()
@@ -154,7 +154,9 @@ class Task:
             self._store()
         elif message is Word.CLOSED:
             if self._ended is None:
-                self._end(Ended(self._ending(process), ErrorId.CAMPAIGN_PROCESS_LOST))
+                self._end(
+                    Ended(self._describe_ending(process), ErrorId.CAMPAIGN_PROCESS_LOST)
+                )
         elif isinstance(message, Kept):
             return self._is_kept(message, channel)
         elif message is Word.YOUR_TURN:
@@ -188,7 +190,7 @@ class Task:
         return False
 
     def _end(self, ended: Ended) -> None:
-        """Send all that is left, with what the campaign wrote to its terminal."""
+        """Send all that is unsent, with the campaign's terminal output."""
         self._ended = ended
         with (self._folder / PROGRESS).open("ab") as log:
             log.write(self._log.read_bytes())
@@ -201,7 +203,7 @@ class Task:
         self._unanswered += 1
 
     @contextlib.contextmanager
-    def _process(self) -> Iterator[tuple[subprocess.Popen[bytes], Channel]]:
+    def _run_process(self) -> Iterator[tuple[subprocess.Popen[bytes], Channel]]:
         """Start the process, and see that it ends; the power is restored then."""
         channel, theirs = Channel.pair()
         with theirs, self._log.open("wb") as log:
@@ -232,8 +234,8 @@ class Task:
                 self._link.inbox.put(unpack_message(channel.receive()))
         self._link.inbox.put(Word.CLOSED)
 
-    def _ending(self, process: subprocess.Popen[bytes]) -> str:
-        """Return how a process ended that did not say why."""
+    def _describe_ending(self, process: subprocess.Popen[bytes]) -> str:
+        """Return the end of a process that gave no reason, in words."""
         status = process.wait()
         ended = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
         text = self._log.read_bytes()[-_LOG_BYTES:].decode(errors="replace")

@@ -70,7 +70,7 @@ def open_own_workers(jobs: int, root: Path) -> Iterator[Client]:
 
 
 def list_resources(entry: Entry) -> dict[str, float]:
-    """Return what a job on *entry* needs, as Dask takes it: name -> 1."""
+    """Return the resources that a job on *entry* needs, for Dask: name -> 1."""
     parts = {"target": entry.target, "witness": entry.witness.rstrip("/")}
     if (outlet := entry.power.outlet()) is not None:
         parts["outlet"] = repr(outlet)

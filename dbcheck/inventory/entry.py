@@ -1,4 +1,4 @@
-"""One target of an inventory as a frozen object; another process can use it, too."""
+"""One target of an inventory as a frozen object that other processes can use."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Entry(TargetSettings):
 
     @property
     def wiring(self) -> Wiring:
-        """What a cut would hit, and by which switch."""
+        """The host that a cut hits, with its switch."""
         about = (self.name, self.target, self.host, self.expected, self.power)
         return Wiring(*about, self.drive_scope)
 
@@ -201,14 +201,14 @@ def _require_scope(fields: Fields, found: Entry) -> None:
 
 
 def _read_host(fields: Fields) -> tuple[str, SshOptions]:
-    """Return how to reach the target's host; "" if it is not to be asked."""
+    """Return the host's URL, "" if it must not be asked, and its SSH options."""
     if not fields.value(_ASK_HOST, OTHERS[_ASK_HOST], not _is_managed(fields)):
         return "", AS_SSH
     return read_host(fields)
 
 
 def _is_managed(fields: Fields) -> bool:
-    """Say whether only a provider can log in to a host that the target's URL names."""
+    """Return True if only a provider can log in to a host in the target's URL."""
     try:
         url = urlsplit(fields.value(f"{PREFIX}target", str, ""))
         others = ",".join(parse_qs(url.query).get("host", []))  # HOST[:PORT],...

@@ -116,7 +116,7 @@ class Listing:
 
 
 def read_listing(path: Path) -> Listing:
-    """Return what an inventory lists.
+    """Return the hosts and groups that an inventory lists.
 
     Ansible runs an inventory that is an executable program; one whose name ends as
     that of a YAML file is refused.  Nothing in the working directory has an effect.
@@ -163,7 +163,7 @@ class _Group(msgspec.Struct):
 
 
 def parse_listing(path: Path, output: bytes) -> Listing:
-    """Return what ansible-inventory printed: also hosts that have no variable."""
+    """Parse the output of ansible-inventory: also hosts that have no variable."""
     try:
         found = json.loads(output)
         listed = msgspec.convert(found.pop("_meta"), _Meta).hostvars
@@ -189,7 +189,7 @@ def _list_hosts_inside(name: str, groups: Mapping[str, _Group]) -> tuple[str, ..
 
 
 def _find_folder(path: Path) -> Path:
-    """Return where Ansible looks for variables beside the inventory *path*."""
+    """Return the folder of Ansible's variable files for the inventory *path*."""
     inside = path.resolve()
     return inside if inside.is_dir() else inside.parent
 
@@ -230,7 +230,7 @@ def _require_file(path: Path, *, is_read: bool) -> None:
 
 
 def _is_of_variables(path: Path) -> bool:
-    """Return whether Ansible reads it in group_vars or host_vars by its name."""
+    """Return True if Ansible reads it in group_vars or host_vars by its name."""
     is_beside = not set(path.parts).isdisjoint(_BESIDE)
     return is_beside and path.suffix in ("", *_YAML)
 
@@ -309,7 +309,7 @@ def _resolve_setting(value: str) -> Path:
 
 
 def _parse_messages(stderr: str) -> list[str]:
-    """Return what Ansible warns of, with file and line if it names them.
+    """Return Ansible's warnings, with file and line if it names them.
 
     Not the lines of the file that it shows: they may hold a secret.
     """

@@ -1,7 +1,4 @@
-"""Reads the targets of an inventory file.
-
-The hosts of a group that are one cluster.
-"""
+"""Reads the targets of an inventory file, and groups whose hosts are one cluster."""
 
 from __future__ import annotations
 
@@ -140,7 +137,7 @@ class Inventory:
         return list(dict.fromkeys(found))
 
     def is_cluster(self, name: str) -> bool:
-        """Return whether *name* is a group whose hosts are one cluster."""
+        """Return True if *name* is a group whose hosts are one cluster."""
         if name in self.targets() or name in self.others or name not in self.groups:
             return False
         inside = [self.clustered.get(host, "") for host in self.groups[name]]

@@ -58,7 +58,7 @@ _AS_ON_COMMAND_LINE = (
 
 
 def read_proxy(fields: Fields) -> tuple[Proxy | None, Path]:
-    """Return the way to the host, None if the configuration says it; and that file.
+    """Return the proxy, None if the configuration decides; and that file.
 
     Raise UsageError, which repeats no argument, for any that names another host.
     """

@@ -87,7 +87,7 @@ def connect_client(address: str) -> Iterator[Client]:
 
 
 def read_worker_info(client: Client) -> Mapping[str, Mapping[str, Any]]:
-    """Return what the scheduler knows of each worker now, by its address.
+    """Return the scheduler's information on each worker now, by its address.
 
     Not by Client.scheduler_info(): what that fetches may be replaced, before it is
     returned, by the client's own heartbeat, which asks for no workers
@@ -115,7 +115,7 @@ def list_workers(client: Client) -> list[str]:
 def call_on_workers(
     client: Client, workers: Sequence[str], function: Callable[..., Any], *given: Any
 ) -> dict[str, Any]:
-    """Return what *function* returns or raises on each of *workers*, beside its tasks.
+    """Call *function* on each of *workers*, beside its tasks; return results or errors.
 
     What it is given must hold no secret: a worker logs that where the function raises.
     Raise UsageError if the scheduler, or a worker, is gone.

@@ -49,7 +49,7 @@ _MARGIN_S = 1.0  # the two clocks may differ in rate by a tenth
 
 
 class Shift:
-    """What must be added to a moment of another clock to have it on this one.
+    """The difference that converts another machine's clock to this one's.
 
     Never too little: a moment never looks earlier than it was.  Too much by what the
     quickest report of late took to come, which is less than a round trip.  The kernel
@@ -157,7 +157,7 @@ class FarGroup:
         return self._snapshot
 
     def chore(self) -> int:
-        """Return that of the newest snapshot, which may be over by now."""
+        """Return the chore of the newest snapshot; it may be over by now."""
         return self._snapshot.chore
 
     def end(self, wait_s: float = END_S) -> GroupResult:
@@ -177,7 +177,7 @@ class FarGroup:
         return self._result or GroupResult(failure=self._loss(None))
 
     def _make_sure(self) -> None:
-        """Return once nothing can be sent over there any more."""
+        """Wait until that machine can send nothing more to the server."""
         if self._may_run and self._host is not None:
             with contextlib.suppress(Exception):  # whatever Dask raises: wait, then
                 self._may_run = not self._host.kill().result(_KILL_S)

@@ -29,7 +29,7 @@ OpenEngine = Callable[[], Engine]
 
 
 class Order(Enum):
-    """What the client has a group do."""
+    """The client's orders to a group."""
 
     START = auto()
     HOLD = auto()
@@ -39,7 +39,7 @@ class Order(Enum):
 
 @dataclass(frozen=True)
 class News:
-    """How a group is at clock_us, on the monotonic clock of its machine.
+    """The state of a group at clock_us, on the monotonic clock of its machine.
 
     known:     this is where it was begun; another worker in its place knows nothing.
     connected: every session was connected.
@@ -56,7 +56,7 @@ class News:
 
 @dataclass(frozen=True)
 class Reached:
-    """What a worker reaches, each as it describes itself."""
+    """The server and the witness that a worker reaches, as they describe themselves."""
 
     server: ServerFacts
     witness: WitnessHostFacts
@@ -81,7 +81,7 @@ def _replace_engine(job: Job, engine: Engine) -> Job:
 
 
 async def reach(open_engine: OpenEngine, witness: Witness) -> Reached | DbcheckError:
-    """Return what this machine reaches, or why it does not.
+    """Return the server and witness that this machine reaches, or the error.
 
     An error is returned, not raised: Dask logs the arguments of what raises.
     """
@@ -154,7 +154,7 @@ class FarHost:
 
     def _run(self, content: bytes, open_engine: OpenEngine) -> None:
         try:
-            self._result = self._whole(content, open_engine)
+            self._result = self._run_job(content, open_engine)
         except DbcheckError as error:
             self._refusal, self._result = error, GroupResult()
         except Exception as error:  # a defect of ours must not hang the client
@@ -164,7 +164,7 @@ class FarHost:
         finally:
             self._over.set()
 
-    def _whole(self, content: bytes, open_engine: OpenEngine) -> GroupResult:
+    def _run_job(self, content: bytes, open_engine: OpenEngine) -> GroupResult:
         """Run the sessions; return their result."""
         job = replace(unpack_job(content, open_engine()), leased=True)
         group = self._group = ProcessGroup(job)

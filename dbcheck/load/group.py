@@ -37,12 +37,12 @@ class Latencies:
         self._counts += np.bincount(places, minlength=_BUCKETS)
 
     def counts(self) -> tuple[int, ...]:
-        """Return how many durations each bucket holds, up to the last in use."""
+        """Return the number of durations in each bucket, up to the last in use."""
         return tuple(np.trim_zeros(self._counts, "b").tolist())
 
 
 def add_counts(parts: Iterable[Sequence[int]]) -> Counts:
-    """Return how many durations of all *parts* each bucket holds."""
+    """Return the number of durations of all *parts* in each bucket."""
     counts = np.zeros(_BUCKETS, np.int64)
     for part in parts:
         counts[: len(part)] += np.array(part, np.int64)
@@ -50,7 +50,7 @@ def add_counts(parts: Iterable[Sequence[int]]) -> Counts:
 
 
 def percentiles_ms(counts: Counts) -> Mapping[str, float]:
-    """Return p50, p99 and max of what add_counts() returned, in milliseconds.
+    """Return p50, p99 and max of the counts of add_counts(), in milliseconds.
 
     {} of no durations.
     """
@@ -112,7 +112,7 @@ class Break(NamedTuple):
 
 @dataclass(slots=True)
 class GroupResult:
-    """What the sessions of a group went through, complete once they have ended.
+    """The results of a group's sessions, complete once they have ended.
 
     sent, acked: session number -> how many.
     breaks:      in the order in which they were found to be final.

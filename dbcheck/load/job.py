@@ -20,7 +20,7 @@ from dbcheck.ports.witness import Witness, WitnessLog
 
 @dataclass(frozen=True)
 class Job:
-    """What a process is to do, with a log of its own on the witness.
+    """The work of one process, with a log of its own on the witness.
 
     leased: its client is on another machine, and it ends without news of it.
     """

@@ -33,7 +33,7 @@ EARLY_US = 1_000_000
 
 
 class _Sample(NamedTuple):
-    """How far the load was at one moment; latencies: of all commits so far."""
+    """The progress of the load at one moment; latencies: of all commits so far."""
 
     clock_us: int
     acked: int
@@ -133,7 +133,7 @@ class Load:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the result of every group came: none is lost or was interrupted."""
+        """True if the result of every group came: none is lost or was interrupted."""
         lost = any(isinstance(one.failure, LoadError) for one in self.results)
         return len(self.results) == len(self._groups) and not lost
 
@@ -156,40 +156,40 @@ class Load:
         return sorted(broken | set(result.refused))
 
     def _last_breaks(self) -> list[Break]:
-        """Return those by which the load ended; all if there was no ack after any."""
+        """Return the breaks that ended the load; all if no ack followed any."""
         breaks = self.result.breaks
         return [one for one in breaks if not self._is_early(one)] or breaks
 
     def _is_early(self, one: Break) -> bool:
-        """Return whether the server answered others long after that session broke."""
+        """Return True if the server answered others long after that session broke."""
         return one.clock_us < (self.last_ack_us() or 0) - EARLY_US
 
     def last_ack_us(self) -> int | None:
-        """Return when the last ack of all came, None if there was none."""
+        """Return the time of the last ack, None if there was none."""
         return (
             max((snapshot.last_ack_us for snapshot in self._snapshots()), default=0)
             or None
         )
 
     def newest_sent_us(self) -> int:
-        """Return when the newest operation was sent whose reply has not come, or 0."""
+        """Return the sending time of the newest unanswered operation, or 0."""
         return max(
             (snapshot.newest_sent_us for snapshot in self._snapshots()), default=0
         )
 
     def idle_us(self) -> int | None:
-        """Return up to when nothing is known to be in flight, None if something is."""
+        """Return the time up to which nothing is in flight, None if something is."""
         snapshots = self._snapshots()
         if any(snapshot.waiting for snapshot in snapshots):
             return None
         return min((snapshot.clock_us for snapshot in snapshots), default=None)
 
     def acked(self) -> int:
-        """Return how many acks came, at least; from any thread."""
+        """Return the least number of acks that came; from any thread."""
         return sum(snapshot.acked for snapshot in self._snapshots())
 
     def answered(self) -> int:
-        """Return how many commits were answered, also with a warning."""
+        """Return the number of answered commits, also those with a warning."""
         return sum(each.acked + each.warned for each in self._snapshots())
 
     def status(self) -> LoadStatus:
@@ -214,7 +214,7 @@ class Load:
         )
 
     def behind_s(self) -> float:
-        """Return how long the oldest ack of any log has waited for the witness."""
+        """Return the age of the oldest unconfirmed ack of any log, in seconds."""
         return max((snapshot.behind_s for snapshot in self._snapshots()), default=0.0)
 
     def latency_ms(self) -> Mapping[str, float]:
@@ -225,7 +225,7 @@ class Load:
         return [group.snapshot() for group in self._groups]
 
     def _is_silent(self, waiting: Sequence[Snapshot]) -> bool:
-        """Return whether no operation was sent, nor answered, for too long.
+        """Return True if no operation was sent, nor answered, for too long.
 
         Each snapshot is as old as its clock says; silence after it is not counted.
         """

@@ -57,7 +57,7 @@ class Pace:
         self._due_us = float(began_us)
 
     def granted(self, now_us: int, wanted: int) -> int:
-        """Return how many of *wanted* operations may be sent now, and count them."""
+        """Return the number of *wanted* operations to send now, and count them."""
         if not self._interval_us:
             return wanted
         self._due_us = max(self._due_us, now_us - _BEHIND_US)
@@ -69,7 +69,7 @@ class Pace:
         return granted
 
     def wait_s(self, now_us: int) -> float:
-        """Return how long it is until the next operation is granted."""
+        """Return the seconds until the next operation is granted."""
         return max(0.0, (self._due_us - now_us) / 1e6) if self._interval_us else 0.0
 
 
@@ -85,7 +85,7 @@ class Lease:
         self.until_us = max(self.until_us, heard_us + int(LEASE_S * 1e6))
 
     def is_over(self) -> bool:
-        """Say whether nothing may be sent any more."""
+        """Return True if nothing may be sent any more."""
         return now_us() > self.until_us
 
 
@@ -122,7 +122,7 @@ class _Replacement:
 
     @property
     def unanswered(self) -> int:
-        """How many operations of the one that is gone count as unanswered until then.
+        """The number of operations of the lost session that count as unanswered.
 
         0 or 1; a chore does not.
         """
@@ -379,7 +379,7 @@ class Loop:
                 self._ready.append(slot)
 
     def _idle_s(self) -> float:
-        """Return how long the loop may wait for replies and for news of the log.
+        """Return the seconds that the loop may wait for replies and news of the log.
 
         While sessions wait for the log it must not run: it would take the interpreter
         from the threads that bring the news.
@@ -425,7 +425,7 @@ class Loop:
             self._replaced(wanted)
 
     def _is_under_way(self, slot: _Slot) -> bool:
-        """Return whether a session waits for a reply, or only for its turn.
+        """Return True if a session waits for a reply, False if only for its turn.
 
         In lockstep that comes once the witness has its ack, under a rate in its time,
         and while they are held soon.  If no ack is young, it idles, and nothing is at

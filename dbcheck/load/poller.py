@@ -29,7 +29,7 @@ class Poller(Protocol):
         """Wait for *fd* no more."""
 
     def poll(self, timeout_s: float, most: int, /) -> list[tuple[int, int]]:
-        """Return which are ready, and for what; about *most* of them."""
+        """Return the ready descriptors and their events; about *most* of them."""
 
     def close(self) -> None:
         """Free what this holds; idempotent."""

@@ -76,7 +76,7 @@ class ProcessGroup:
         self._order(Heard(heard_us))
 
     def order_end(self) -> None:
-        """Have the sessions end, and do not wait for that."""
+        """Order the sessions to end, and do not wait for that."""
         self._order(None)
 
     def kill(self) -> None:
@@ -93,7 +93,7 @@ class ProcessGroup:
         return self._snapshot
 
     def chore(self) -> int:
-        """Return that of the newest snapshot, which may be over by now."""
+        """Return the chore of the newest snapshot; it may be over by now."""
         return self._snapshot.chore
 
     def end(self, wait_s: float = END_S) -> GroupResult:

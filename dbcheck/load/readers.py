@@ -149,7 +149,7 @@ class Readers:
 
 
 def _may_be_ours(row_id: int, session: int, seq: int) -> bool:
-    """Say whether an operation can have written such a row."""
+    """Return True if an operation can have written such a row."""
     return (
         0 <= row_id <= ROW_ID_MAX
         and 0 <= session <= SESSION_MAX

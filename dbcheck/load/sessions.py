@@ -20,7 +20,7 @@ ANSWER_S = 30.0
 
 
 def is_same_server(engine: Engine, before: ServerFacts) -> bool:
-    """Return whether the server that answers now is still the process of *before*.
+    """Return True if the server that answers now is still the process of *before*.
 
     Raise EngineError if none answers.
     """
@@ -56,7 +56,7 @@ class Sessions:
 
     @property
     def may_replace(self) -> bool:
-        """Whether a broken session may be replaced."""
+        """True if a broken session may be replaced."""
         return self.plan.replaces_sessions
 
     def numbers(self) -> Iterator[int]:
@@ -80,7 +80,7 @@ class Sessions:
         return engine.open_weak_session(statements, server=self.before)
 
     def is_same_server(self) -> bool:
-        """Return whether the server is still the process that the load began with."""
+        """Return True if the server is still the process that the load began with."""
         return is_same_server(self.engine, self.before)
 
     def split(self, count: int) -> list[Sessions]:

@@ -15,7 +15,7 @@ _SUBJECT = "power"
 
 @dataclass(frozen=True, slots=True)
 class _Consent(Note):
-    """That a user agreed to a cut which then came.
+    """A user's consent to a cut that then came.
 
     host: as the user calls it.  switch: what was agreed to, as it was described.
     at:   when, UTC.

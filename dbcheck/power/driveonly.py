@@ -40,7 +40,7 @@ from dbcheck.power.scope import DriveScope, require_fit
 
 
 class Back(enum.Enum):
-    """How far a host is back on its drives."""
+    """The degree to which a host is back on its drives."""
 
     NO = "no"
     MOUNTED = "mounted"  # anew, all of it; no server runs
@@ -48,7 +48,9 @@ class Back(enum.Enum):
 
 
 def judge_host_back(noted: Noted, now: Survey | None, again: str) -> Back:
-    """Return how far the host is; MOUNTED holds if nothing of find_renamed_drives() is kept.
+    """Judge how far the host is back on its drives.
+
+    MOUNTED holds only if find_renamed_drives() returns no mount.
 
     now:   what is on the drives, None if they have no power, or nothing is mounted.
     again: what to do once a server has ended.
@@ -155,24 +157,24 @@ class DriveOnlySwitch:
         the host cannot be asked for that.
         """
         found = self._inner.state()
-        if found is PowerState.ON and self._noted() is not None:
+        if found is PowerState.ON and self._read_note() is not None:
             return PowerState.UNKNOWN
         return found
 
-    def _noted(self, hint: str = "") -> Noted | None:
-        """Return what a cut left to be put back, None if nothing; raise PowerError."""
-        with self._asking("when asked what to put back", hint) as control:
+    def _read_note(self, hint: str = "") -> Noted | None:
+        """Return the note of a cut not yet put back, None if none; raise PowerError."""
+        with self._open_agent("when asked what to put back", hint) as control:
             return control.read_note(self._notes, self._scope.drives)
 
     def prepare(self) -> None:
-        """Do what require_fit() does, and prepare the switch."""
+        """Call require_fit(), and prepare the switch."""
         if isinstance(self._inner, Preparing):
             self._inner.prepare()
         self.require_fit()
 
     def require_fit(self) -> None:
-        """See what depends on the drives, and that it can be taken off and put back."""
-        with self._asking("before the cut") as control:
+        """Require that all that depends on the drives can be taken off and put back."""
+        with self._open_agent("before the cut") as control:
             seen = control.survey(
                 self._scope.drives,
                 self._server.directory(),
@@ -190,7 +192,7 @@ class DriveOnlySwitch:
         if self._seen is None:
             self.prepare()
         assert self._seen is not None
-        with self._asking("before the cut") as control:
+        with self._open_agent("before the cut") as control:
             control.write_note(self._notes, self._seen)
         self._cutting, self._kill = True, self._scope.kill
         if not self._gone_s:
@@ -213,7 +215,7 @@ class DriveOnlySwitch:
 
     def _watch(self, over: threading.Event) -> None:
         """Note when the host has no such drive any more, until *over*."""
-        with contextlib.suppress(PowerError), self._asking("") as control:
+        with contextlib.suppress(PowerError), self._open_agent("") as control:
             while not over.is_set():
                 names = control.await_drives(
                     self._scope.drives, present=False, time_s=_LOOK_S
@@ -231,7 +233,7 @@ class DriveOnlySwitch:
         """
         if self._cutting:
             self._cutting = (
-                self._noted(_AGAIN) is not None
+                self._read_note(_AGAIN) is not None
             )  # else another client did it
         else:
             self._recall()
@@ -242,7 +244,7 @@ class DriveOnlySwitch:
         with interrupt.hold_interrupts_back():
             ended, off, left = self._take_off(seen)
             self._seen = seen = seen.without_mounts()
-            with contextlib.suppress(PowerError), self._asking("") as control:
+            with contextlib.suppress(PowerError), self._open_agent("") as control:
                 control.write_note(self._notes, seen)  # the power has to come back
             off_s = self._apply_power(seen)
             after, back = self._put_back(seen, gone=not any(left.values()))
@@ -261,12 +263,12 @@ class DriveOnlySwitch:
         return off_s
 
     def _forget(self) -> None:
-        """Delete the note; if that fails, the next restore finds all put back."""
-        with contextlib.suppress(PowerError), self._asking("") as control:
+        """Delete the note; without that, the next restore finds all put back."""
+        with contextlib.suppress(PowerError), self._open_agent("") as control:
             control.remove_note(self._notes, self._scope.drives)
 
     def _apply_power(self, seen: Survey) -> float | None:
-        """Apply the power; if that fails, say what was done before."""
+        """Apply the power; if that fails, raise an error with the steps done before."""
         try:
             return self._inner.restore()
         except PowerError as error:
@@ -296,7 +298,7 @@ class DriveOnlySwitch:
         runs, it is started.  Raise PowerError if one was started that is not on these
         drives, or if it does not start.
         """
-        noted = self._noted()
+        noted = self._read_note()
         if noted is None or self._is_back(noted):
             return
         self._seen, self._cutting = noted.seen, True
@@ -304,13 +306,13 @@ class DriveOnlySwitch:
         self._kill = self._scope.kill if noted.server else ()
 
     def _is_back(self, noted: Noted) -> bool:
-        """Say whether somebody has put the host back; see _recall()."""
+        """Return True if somebody has put the host back; see _recall()."""
         now = self._now(noted)
         back = judge_host_back(noted, now, _AGAIN)
         if now is None or back is Back.NO:
             return False
         if back is Back.MOUNTED:
-            with self._asking("when asked for its mounts") as control:
+            with self._open_agent("when asked for its mounts") as control:
                 if any(control.kept(find_renamed_drives(noted.seen, now))):
                     return False
             if failed := self._start():
@@ -323,12 +325,12 @@ class DriveOnlySwitch:
         return True
 
     def _now(self, noted: Noted) -> Survey | None:
-        """Return what is on the drives, None without power or where none is mounted."""
+        """Survey the drives; None if they have no power or none is mounted."""
         if self._inner.state() is not PowerState.ON:
             return None
         seen = noted.seen
         try:
-            with self._asking("when asked for its drives") as control:
+            with self._open_agent("when asked for its drives") as control:
                 serials, places = self._scope.drives, seen.places
                 return control.survey(serials, seen.directory, places, self._notes)
         except PowerError:
@@ -337,7 +339,7 @@ class DriveOnlySwitch:
             return None  # the directory is not there, as its filesystem is not
 
     def failure(self) -> str | None:
-        """Return why a filesystem did not come back, else what the switch says.
+        """Return the failure of a filesystem to come back, else the switch's.
 
         Raise PowerError if the command that starts the server failed.
         """
@@ -353,12 +355,12 @@ class DriveOnlySwitch:
         return self._inner.failure()
 
     def seen(self) -> DriveCut | None:
-        """Return what the host showed of the last cut, None if it was not put back."""
+        """Return the host's record of the last cut, None if it was not put back."""
         return self._record
 
     def _take_off(self, seen: Survey) -> tuple[EndedServer, TakenOff, Names]:
         """End the server, force its filesystems off; return what is left of each."""
-        with self._asking("before the power came back", _AGAIN) as control:
+        with self._open_agent("before the power came back", _AGAIN) as control:
             ended = control.end_server(seen, self._kill, self._timeout_s)
             off = control.take_off(seen.mounts, self._release_s)
             left = control.await_drives(self._scope.drives, present=False)
@@ -404,7 +406,7 @@ class DriveOnlySwitch:
         hint = (
             "Mount the filesystems by hand, start the server, then reconcile the run."
         )
-        with self._asking("once the power was back", hint) as control:
+        with self._open_agent("once the power was back", hint) as control:
             after = control.await_drives(
                 self._scope.drives, present=True, time_s=self._timeout_s
             )
@@ -428,12 +430,12 @@ class DriveOnlySwitch:
         """Start the server; return how the command failed, "" if it did not."""
         if self._server.start is not None:
             return self._server.start()
-        with self._asking("once its filesystems were mounted") as control:
+        with self._open_agent("once its filesystems were mounted") as control:
             code, text = control.start(self._scope.start, self._timeout_s)
         return f"exit code {code}: {text}" if code else ""
 
     @contextlib.contextmanager
-    def _asking(self, when: str, hint: str = "") -> Iterator[DriveControl]:
+    def _open_agent(self, when: str, hint: str = "") -> Iterator[DriveControl]:
         """Give the host's agent, over a channel that is kept; raise PowerError."""
         try:
             if self._control is not None and not self._control.is_alive():

@@ -18,7 +18,7 @@ _SHOWN_MAX = 5
 def require_host(
     name: str, expected: Expected, seen: Identity | None, server: Mapping[str, str]
 ) -> str:
-    """Return how the host was recognised, for people; raise UsageError if it was not.
+    """Return the host's identity, for people; raise UsageError if it is another.
 
     name:   in the inventory; without any *expected* value it must be the host's name.
     seen:   what the host reports over SSH, None if it was not asked.

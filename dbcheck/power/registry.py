@@ -1,4 +1,4 @@
-"""Every kind of power switch, how an inventory names one, and one that is only read."""
+"""Every kind of power switch, their names in an inventory, and a read-only switch."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ReadOnlySwitch:
 
 
 def read_power_plan(fields: Fields) -> PowerPlan:
-    """Return how a target is cut; raise UsageError naming the key.
+    """Return the switch's plan for a target; raise UsageError naming the key.
 
     A kind that is not in PLANS is refused as unknown.
     """

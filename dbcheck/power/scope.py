@@ -33,7 +33,7 @@ class DriveScope:
     start: tuple[str, ...]
 
     def describe(self) -> str:
-        """Return what is done around the cut, to come after "dbcheck would"."""
+        """Return the steps around the cut in words, to come after "dbcheck would"."""
         kill = ", ".join(f"`{format_command(each)}`" for each in self.kill)
         first = f"run {kill} and " if kill else ""
         return (

@@ -1,4 +1,4 @@
-"""One cut and restore of an idle host, to see what the switch really does."""
+"""Cuts and restores an idle host once, to test its switch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """What was seen; durations in seconds.
+    """The observations of a self-test; durations in seconds.
 
     cut_s:     from the request until the switch reported off.
     off_s:     from then until the switch reported on.

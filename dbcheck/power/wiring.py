@@ -48,7 +48,7 @@ class Wiring:
         return self.name or self.target
 
     def describe(self) -> str:
-        """Return what a cut would do, and to which host, without any secret.
+        """Return the cut and its host in words, without any secret.
 
         All that fingerprint() covers is shown.
         """
@@ -75,7 +75,7 @@ class Wiring:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What every note holds: the fingerprint() of the wiring that it is about."""
+    """Base of notes: the fingerprint() of the wiring that a note is about."""
 
     fingerprint: str
 
@@ -84,12 +84,12 @@ N = TypeVar("N", bound=Note)
 
 
 def find_note_path(wiring: Wiring, subject: str) -> Path:
-    """Return where the note on *subject* is kept."""
+    """Return the path of the note on *subject*."""
     return state_folder(subject) / f"{wiring.fingerprint()[:24]}.json"
 
 
 def read_note(wiring: Wiring, subject: str, kind: type[N]) -> N | None:
-    """Return the note on *subject*, None if there is none that counts."""
+    """Return the note on *subject*, None without a valid one."""
     path = find_note_path(wiring, subject)
     try:
         with stored.open_private(path, "rb") as file:
@@ -102,7 +102,7 @@ def read_note(wiring: Wiring, subject: str, kind: type[N]) -> N | None:
 
 
 def write_note(wiring: Wiring, subject: str, note: Note) -> Path:
-    """Store a note; return where.  Raise RunWriteError if that fails."""
+    """Store a note; return its path.  Raise RunWriteError if that fails."""
     path = find_note_path(wiring, subject)
     stored.make_folder(path.parent)
     stored.write_file(path, [stored.to_bytes(note)])
@@ -115,11 +115,11 @@ class _Measured(Note):
 
 
 def remember_reached(wiring: Wiring, reached: Reached) -> Path:
-    """Store what was measured; return where.  Raise RunWriteError if that fails."""
+    """Store a measurement; return its path.  Raise RunWriteError if that fails."""
     return write_note(wiring, _SUBJECT, _Measured(wiring.fingerprint(), reached))
 
 
 def recall_reached(wiring: Wiring) -> Reached | None:
-    """Return what was measured last with this switch of this host, None if nothing."""
+    """Return the last measurement with this switch of this host, None without any."""
     note = read_note(wiring, _SUBJECT, _Measured)
     return note.reached if note else None

@@ -1,4 +1,4 @@
-"""Whom to reach over SSH, and how: plain values, for which no SSH need be imported."""
+"""Addresses and options of hosts over SSH: plain values that import no SSH."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Proxy:
 
     @property
     def jump_is_none(self) -> bool:
-        """Return whether ProxyJump is none, so that a ProxyCommand after it counts."""
+        """Return True if ProxyJump is none, so that a ProxyCommand after it counts."""
         return self.jump.lower() == "none"
 
 
@@ -112,12 +112,12 @@ class Address:
 
 
 def is_port(text: str) -> bool:
-    """Return whether *text* is the number of a port."""
+    """Return True if *text* is the number of a port."""
     return text.isascii() and text.isdigit() and 0 < int(text[:9]) < 65_536
 
 
 def parse_ssh_url(url: str, what: str, hint: str) -> tuple[Address, str]:
-    """Return whom "ssh://[user@]host[:port][/path]" names, and the path, unquoted.
+    """Parse "ssh://[user@]host[:port][/path]" into address and unquoted path.
 
     what, hint: what the URL is of, and how to write it, for errors.  Raise UsageError
     for any other URL; the message repeats nothing that may be a password.

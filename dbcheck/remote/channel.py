@@ -71,7 +71,8 @@ def build_program(agent: str, *parts: str) -> bytes:
     for module in (*_SHARED, *parts):
         lines += [
             f"part = types.ModuleType({module!r})",
-            f"exec(compile({_read_source(module)!r}, {module!r}, 'exec'), part.__dict__)",
+            f"exec(compile({_read_source(module)!r}, {module!r}, 'exec'),"
+            " part.__dict__)",
             f"sys.modules[{module!r}] = part",
         ]
     text = f"compile({_read_source(agent)!r}, {agent!r}, 'exec')"
@@ -103,7 +104,7 @@ class Pipe(Protocol):
         """Hand over all of *data*; raise OSError if the agent is gone."""
 
     def receive(self, timeout_s: float | None) -> bytes:
-        """Return what has come, b"" at the end; raise TimeoutError, OSError."""
+        """Return the next bytes, b"" at the end; raise TimeoutError, OSError."""
 
     def finish(self) -> None:
         """Send nothing more; the agent ends when it has read everything."""
@@ -112,10 +113,10 @@ class Pipe(Protocol):
         """End the agent; calls blocked in other threads return.  Never raises."""
 
     def is_alive(self) -> bool:
-        """Return whether the agent still runs, as far as is known here."""
+        """Return True if the agent still runs, as far as is known here."""
 
     def stderr_text(self) -> str:
-        """Return what the agent, or the shell, wrote to standard error."""
+        """Return the standard error of the agent, or of its shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +185,14 @@ class Channel:
         return self.understood(kind, self.request(verb, **question))
 
     def decoded(self, payload: bytes) -> Any:
-        """Return what *payload* is in JSON; raise the failure if it is not JSON."""
+        """Parse *payload* as JSON; raise the failure if it is not JSON."""
         try:
             return json.loads(payload)
         except (ValueError, RecursionError):
             raise self.invalid_reply() from None
 
     def understood(self, kind: type[T], value: object) -> T:
-        """Return plain values as a *kind*; raise the failure if they do not fit."""
+        """Convert plain values to a *kind*; raise the failure if they do not fit."""
         try:
             return msgspec.convert(value, kind)
         except (msgspec.ValidationError, UnicodeError):
@@ -210,7 +211,7 @@ class Channel:
             yield payload
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether anything of a reply comes within *timeout_s* seconds."""
+        """Return True if anything of a reply comes within *timeout_s* seconds."""
         if not self._buffer:
             try:
                 self._take(timeout_s)
@@ -234,7 +235,7 @@ class Channel:
         return self._receive(None if timeout_s is None else Patience(timeout_s))
 
     def _receive(self, patience: Patience | None) -> tuple[int, bytes]:
-        """Do what receive() does; None waits for ever."""
+        """Return the next reply as receive() does; *patience* None waits for ever."""
         self._fill(wire.MESSAGE.size, patience)
         kind, _, _, length = wire.MESSAGE.unpack_from(self._buffer)
         if length > wire.MESSAGE_BYTES_MAX:
@@ -253,7 +254,7 @@ class Channel:
             self._pipe.finish()
 
     def is_alive(self) -> bool:
-        """Return whether the agent still runs, as far as is known here."""
+        """Return True if the agent still runs, as far as is known here."""
         return self._pipe.is_alive()
 
     def close(self) -> None:

@@ -1,6 +1,4 @@
-"""Decides whether a host is the one that it should be, by the key that it shows.
-
-The keys by which hosts are known: files in the format of known_hosts.
+"""Verifies a host by the key that it shows: by files in the format of known_hosts.
 
 sshd(8), SSH_KNOWN_HOSTS FILE FORMAT, and hostfile.c of OpenSSH 9.2.  paramiko's own
 reader fails at one line that it cannot read, knows no patterns and no markers.
@@ -123,7 +121,7 @@ def parse_key_list(file: Path, text: bytes) -> KnownHost:
 
 
 def look_up_host(name: str, files: Iterable[Path]) -> KnownHost:
-    """Return what *files* say about a host by its name, see make_known_hosts_name().
+    """Return the keys in *files* of a host's name, see make_known_hosts_name().
 
     A file that does not exist says nothing; raise OSError for one that cannot be read.
     """
@@ -165,7 +163,7 @@ def _split_first_word(text: bytes) -> tuple[bytes, bytes]:
 
 
 def _includes_name(names: bytes, name: str) -> bool:
-    """Say whether a line's names, which may be patterns or hashed, include *name*."""
+    """Return True if a line's names, some as patterns or hashes, include *name*."""
     if not names.startswith(b"|"):
         return matches_list(name, names.decode(errors="surrogateescape").lower())
     salt, _, code = names.removeprefix(_HASHED).partition(b"|")
@@ -301,7 +299,7 @@ class Trust:
         log.info("stored the host key of %s in %s", self.host.name, self.store)
 
     def _is_certified(self, certificate: SSHCertificate) -> bool:
-        """Say whether a known authority vouches for the host."""
+        """Return True if a known certificate authority has signed the host's key."""
         authority = encode_key(certificate.signature_key())
         for known in (self.host, self.bare):
             _require_not_in(known, authority)
@@ -337,7 +335,7 @@ def _find_certificate(key: paramiko.PKey) -> SSHCertificate | None:
 
 
 def _find_fault(certificate: SSHCertificate, subject: str) -> str:
-    """Return what is wrong with a certificate for a host, "" if nothing is.
+    """Return the fault of a host's certificate, "" if it has none.
 
     As sshkey_cert_check_host() in sshkey.c of OpenSSH 10.5: a certificate without a
     list of hosts is none, and patterns are allowed.

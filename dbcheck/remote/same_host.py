@@ -1,4 +1,4 @@
-"""Tells hosts apart by their addresses and machine ids, as this client sees them."""
+"""Distinguishes hosts by their addresses and machine ids, as this client sees them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TargetLocation:
 
 
 def locate_target(endpoints: Iterable[tuple[str, int]]) -> TargetLocation:
-    """Return where a target is; looks its host names up.
+    """Return a target's location; looks its host names up.
 
     endpoints: where the driver may connect (ports.engine).  It may try several hosts:
     one of them can be here and another one elsewhere.
@@ -87,7 +87,7 @@ def _plain_address(address: str) -> str:
 
 
 def is_own_address(address: str) -> bool:
-    """Return whether *address* belongs to this host: it shows it, or sends from it.
+    """Return True if *address* belongs to this host: it shows it, or sends from it.
 
     It does not say whose program answers there.  False for what is no address.  A host
     shows more than it sends from: from a second address in a network the kernel sends

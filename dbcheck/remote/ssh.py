@@ -130,7 +130,7 @@ def _open_temporary_file(stack: ExitStack) -> IO[bytes]:
 
 
 def _make_transport(sock: Any) -> paramiko.Transport:
-    """Return a transport that would rather have a cipher that needs no MAC.
+    """Return a transport that prefers ciphers without a MAC, which are faster.
 
     paramiko compares a MAC byte by byte, in Python: half of what a short message
     costs.
@@ -156,7 +156,7 @@ def _require_readable(identity: Path) -> Path:
 
 
 def _read_trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path]]:
-    """Return what the host is known by, and in which files.
+    """Return the keys that the host is known by, and their files.
 
     Raise UsageError if one of them cannot be read.
     """
@@ -245,7 +245,7 @@ def _run_proxy(command: str, complaints: IO[bytes]) -> Iterator[socket.socket]:
 
 
 def _advise_on_unknown_host(config: Settings, trust: Trust, files: list[Path]) -> str:
-    """Return what to do about a host of which no key is known."""
+    """Return the advice about a host of which no key is known."""
     known = trust.host
     said = [
         f"{place} names this host, but its key cannot be read."
@@ -300,7 +300,7 @@ def _untrusted_host_error(
 def _translate_errors(
     config: Settings, advice: str, complaints: IO[bytes]
 ) -> Iterator[None]:
-    """Turn what can go wrong in connecting to a host into HostError.
+    """Turn errors of connecting to a host into HostError.
 
     advice: for a host of which no key is known.  complaints: a proxy command's.
     """
@@ -338,7 +338,7 @@ def _translate_errors(
 
 
 def _describe_error(error: OSError | UnicodeError) -> str:
-    """Return why a host cannot be reached."""
+    """Return the reason why a host cannot be reached."""
     if isinstance(error, UnicodeError):  # over what Python cannot look up, nor send
         return "it is not a valid host name"
     return error.strerror or str(error)
@@ -440,7 +440,7 @@ class SshHost:
 
 @contextlib.contextmanager
 def _translate_lost_connection() -> Iterator[None]:
-    """Raise what paramiko raises if its connection ended meanwhile as an OSError.
+    """Raise paramiko's errors of a lost connection as an OSError.
 
     Whatever sends a message, which is also close() and recv(), may raise EOFError
     (paramiko 5.1, Packetizer.write_all), or SSHException while keys are exchanged.
@@ -485,7 +485,7 @@ class SshPipe:
                 )
 
     def receive(self, timeout_s: float | None) -> bytes:
-        """Return what has come, b"" at the end; raise TimeoutError."""
+        """Return the next bytes, b"" at the end; raise TimeoutError."""
         while True:
             # Never for ever: see send().
             self._channel.settimeout(_STUCK_S if timeout_s is None else timeout_s)
@@ -508,7 +508,7 @@ class SshPipe:
         return not self._channel.closed and not self._channel.eof_received
 
     def stderr_text(self) -> str:
-        """Return what came on standard error."""
+        """Return the text on standard error."""
         received = b""
         self._channel.settimeout(_STDERR_S)
         ends_s = time.monotonic() + _STDERR_S

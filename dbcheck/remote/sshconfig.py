@@ -232,7 +232,7 @@ def _find_agent_socket(named: str, tokens: Tokens | None) -> Path | None:
 
 
 def _make_tokens(address: Address, raw: Raw, jumps: str | None) -> Tokens:
-    """Return what each of _TOKENS stands for."""
+    """Return the values of _TOKENS."""
     name = socket.gethostname()
     host, user, port = raw["hostname"][0], raw["user"][0], str(int(raw["port"][0]))
     last = _parse_jump(jumps.rpartition(",")[2]).host if jumps else ""

@@ -45,7 +45,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line that says something: "Keyword value".
+    """One line with a setting: "Keyword value".
 
     keyword: in lower case.
     value:   as it stands there, without blanks at its ends.
@@ -58,7 +58,7 @@ class Line:
 
     @property
     def place(self) -> str:
-        """Return where it stands, for errors."""
+        """Return its file and line, for errors."""
         return f"{self.path}, line {self.number}"
 
     def words(self) -> list[str]:
@@ -96,7 +96,7 @@ class Line:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """Return the lines of a file that say something.
+    """Return the lines of a file that have a setting.
 
     Raise OSError if it cannot be read, ConfigError if another user may change it: it
     names programs.  ssh(1) refuses most of those as well (readconf.c of OpenSSH 9.9,
@@ -187,7 +187,7 @@ def require_closed(path: Path, folder: Path) -> None:
 
 
 def find_include_folder(path: Path) -> Path:
-    """Return where names in an Include begin in *path* (ssh_config(5))."""
+    """Return the folder of relative names in an Include of *path* (ssh_config(5))."""
     return _SYSTEM_FOLDER if path == SYSTEM_CONFIG else Path("~/.ssh").expanduser()
 
 

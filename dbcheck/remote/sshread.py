@@ -1,8 +1,6 @@
-"""Finds what OpenSSH's configuration says about a host: by ssh(1), or by reading it.
+"""Finds a host's settings in OpenSSH's configuration: by `ssh -G`, or by reading it.
 
-Asks ssh(1) itself what its configuration says about a host: `ssh -G`.
-
-Reads a configuration of OpenSSH where no ssh(1) is installed that could be asked.
+The files are read only where no ssh(1) is installed that could be asked.
 
 It knows what ssh_config(5) of OpenSSH 9.2 says about the keywords that dbcheck uses.
 What it cannot decide as ssh(1) would is refused.
@@ -62,7 +60,7 @@ class OpenSsh:
 
     @property
     def expands_files(self) -> bool:
-        """Return whether names of files that it shows hold no more tokens."""
+        """Return True if names of files that it shows hold no more tokens."""
         return self.version >= _EXPANDS_FILES
 
 
@@ -104,7 +102,7 @@ def _identify_ssh(path: str) -> OpenSsh | None:
 
 
 def ask_ssh(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -> Raw:
-    """Return what the configuration says about *address*; raise ConfigError.
+    """Return ssh(1)'s settings for *address*; raise ConfigError.
 
     file: the only one to read, None: those that ssh(1) reads by itself.  limit_s: for
     the answer, in seconds: programs of "Match exec" may run, and names be looked up.
@@ -141,7 +139,7 @@ def ask_ssh(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -
 
 
 def _read_output(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
-    """Return what *child* printed; end all that it started if it takes too long."""
+    """Return the output of *child*; kill it and its children if it takes too long."""
     with child:
         try:
             return child.communicate(timeout=limit_s)[0]
@@ -169,7 +167,7 @@ def _parse_output(output: bytes) -> Raw:
 
 
 def last_lines(errors: IO[bytes]) -> str:
-    """Return what a program complained about at last, in one line."""
+    """Return the last errors of a program, in one line."""
     errors.seek(0)
     lines = errors.read(_ERROR_BYTES_MAX).decode(errors="replace").split("\n")
     shown = (visible(line.strip()) for line in lines if not _NOISE.match(line))
@@ -215,7 +213,7 @@ class Reader:
         self._read(lines, folder, depth=0, applies=True)
 
     def result(self) -> Raw:
-        """Return what was found, with what ssh(1) takes where nothing is said."""
+        """Return the settings found, with ssh(1)'s defaults for the others."""
         return {
             "hostname": [_expand_ipv4(self._host().lower())],
             "user": [self._user()],
@@ -269,7 +267,7 @@ class Reader:
             self.found.setdefault(keyword, values)
 
     def _matches_host(self, line: Line) -> bool:
-        """Say whether a Host line names the host as the user gave it."""
+        """Return True if a Host line names the host as the user gave it."""
         is_meant = False
         for word in line.words():
             pattern = word.removeprefix("!")
@@ -280,7 +278,7 @@ class Reader:
         return is_meant
 
     def _matches(self, line: Line) -> bool:
-        """Say whether all criteria of a Match line hold."""
+        """Return True if all criteria of a Match line hold."""
         words = line.words()
         if not words:
             raise ConfigError(f"{line.place}: Match has no criterion")
@@ -301,7 +299,7 @@ class Reader:
         return holds
 
     def _is_known(self, name: str, holds: bool) -> bool:
-        """Say whether it can be told here what a criterion is worth.
+        """Return True if a criterion can be evaluated without ssh(1).
 
         holds: all before it.  If not, ssh(1) asks no program, either.  After "final"
         it reads all once more, up to 9.2 after "!final" as well.
@@ -322,14 +320,14 @@ class Reader:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Say whether *text* matches a pattern of ssh_config(5), PATTERNS: * and ?."""
+    """Return True if *text* matches a pattern of ssh_config(5), PATTERNS: * and ?."""
     if not re.search(r"[*?]", pattern):
         return text == pattern
     return fnmatch.fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
 def matches_list(text: str, patterns: str) -> bool:
-    """Say whether *text* matches one of *patterns*, a,b, and none that !c excludes."""
+    """Return True if *text* matches one of *patterns*, a,b, and no excluded one, !c."""
     found = False
     for pattern in patterns.split(","):
         if matches(text, pattern.removeprefix("!")):
@@ -340,7 +338,7 @@ def matches_list(text: str, patterns: str) -> bool:
 
 
 def is_none(value: str) -> bool:
-    """Say whether a value is the word for nothing (ssh_config(5))."""
+    """Return True if a value is the word for nothing (ssh_config(5))."""
     return value.lower() == "none"
 
 

@@ -1,4 +1,4 @@
-"""From the URL of a host to the way there; agents on this host die with the client."""
+"""Finds the way to a host by its URL; agents on this host die with the client."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ class ChildPipe:
                     file.close()
 
     def is_alive(self) -> bool:
-        """Return whether the agent still runs."""
+        """Return True if the agent still runs."""
         return self._child.poll() is None
 
     def stderr_text(self) -> str:
-        """Return what the agent wrote to standard error."""
+        """Return the agent's standard error."""
         with contextlib.suppress(subprocess.TimeoutExpired, OSError, ValueError):
             self._child.wait(_GRACE_S)
             self._errors.seek(0)
@@ -126,7 +126,7 @@ class ChildPipe:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How to start a program on one host, over SSH or as a child.
+    """The way to start a program on one host, over SSH or as a child.
 
     run:   starts a Python there that waits for its program; raises HostError.
     close: ends the connection; run() makes a new one.

@@ -154,7 +154,7 @@ def make_host(entry: Entry) -> TargetHost | None:
 
 
 def make_restarter(entry: Entry) -> Restarter | None:
-    """Return who restarts the server of *entry* in an orderly way, None if nobody."""
+    """Return the restarter of *entry*'s server, None if it has none."""
     if entry.restart:
         return RestartProgram(entry.restart, entry.return_s)
     if isinstance(entry.power, LabPlan):
@@ -230,7 +230,7 @@ def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
 
 
 def _ask_human(progress: PlainProgress, name: str, text: str) -> None:
-    """Show what a human is to do to one host of several."""
+    """Ask a human to do *text* to one host of several."""
     progress.ask(f"{name}: {text}")
 
 
@@ -255,7 +255,7 @@ def list_cut_nodes(entry: Entry, site: Site) -> list[tuple[Entry, Node]]:
 
 
 def entry_label(entry: Entry) -> str:
-    """Return what messages call the target of *entry*."""
+    """Return the name of *entry*'s target for messages."""
     return entry.name or entry.target or entry.host or ""
 
 

@@ -99,7 +99,7 @@ def _require_other_machine(entry: Entry) -> None:
 
 
 class Worker(Turns):
-    """The task that this process works for; it says when the target's turn comes."""
+    """The fleet's task that this process works for; it grants the target's turn."""
 
     def __init__(self, channel: Channel) -> None:
         """Receive the job, then listen."""
@@ -117,18 +117,18 @@ class Worker(Turns):
             self._channel.send(pack_message(message))
 
     def keeps(self, ended: Ended) -> bool:
-        """Say whether all that is stored has reached the client, or the worker is lost.
+        """Return True if the client has all that is stored, or the worker is lost.
 
         An answer to an earlier question may be on its way.
         """
         self.send(ended)
-        while (answer := self._answer()) is not None:
+        while (answer := self._await_answer()) is not None:
             if isinstance(answer, Kept):
                 return True
         return False
 
     def adapt_rig(self, rig: Rig) -> Rig:
-        """Return *rig* as the fleet needs it: it waits for its turn, and stores."""
+        """Return *rig* for a fleet: it waits for its turn, and sends what it stored."""
         node = replace(rig.site.writer, reached=self.job.reached)
         return replace(
             rig,
@@ -145,16 +145,16 @@ class Worker(Turns):
         self.send(Word.TURN_OVER)
 
     def _store(self) -> None:
-        """Have the client hold all that the folder does, before anything is cut."""
+        """Send the client all that the folder holds, before anything is cut."""
         self._ask(Word.STORE, Kept())
 
     def _ask(self, question: Word, wanted: object) -> None:
         interrupt.raise_if_interrupted()
         self.send(question)
-        if self._answer() != wanted:
+        if self._await_answer() != wanted:
             raise FleetError("the worker is lost", id=ErrorId.FLEET_WORKER_LOST)
 
-    def _answer(self) -> object:
+    def _await_answer(self) -> object:
         """Return the next answer, None from when the worker is lost."""
         return None if self._is_lost else self._answers.get()
 

@@ -51,7 +51,7 @@ def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
 
 
 def require_all_fit(entries: Sequence[Entry], *, yes: bool, i_know: bool) -> None:
-    """Do what require_fit() does for each, several at a time; name all that are unfit.
+    """Call require_fit() for each, several at once; raise an error with all failures.
 
     Of several FleetError says so, if one of them could not be asked.
     """

@@ -24,7 +24,7 @@ _TRIES, _RETRY_S = 10, 0.2
 
 
 def check_interlocks(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
-    """Return how the host was recognised; raise UsageError if a cut is refused.
+    """Check the interlocks; return the host's identity; raise UsageError to refuse.
 
     A human at the plug and a lab need no guard.
     """
@@ -57,7 +57,7 @@ def check_interlocks(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -
 
 
 def _count_other_connections(entry: Entry, engine: Engine, found: OtherUsers) -> int:
-    """Return how many connections are not those of the cluster's own standbys.
+    """Return the number of connections that are not of the cluster's own standbys.
 
     The nodes of a group are connected to each other otherwise than as clients.
     """

@@ -1,7 +1,4 @@
-"""Runs cycles on clusters of a lab, each of which is made for one cycle.
-
-Faults of the nodes and links of a lab's cluster while the load runs.
-"""
+"""Runs cycles on clusters of a lab, each made for one cycle, with its spec's faults."""
 
 from __future__ import annotations
 
@@ -82,7 +79,7 @@ class _Watching:
         return time.monotonic() - self._began_s
 
     def end(self) -> None:
-        """Have nothing happen any more."""
+        """Stop the faults that have not happened yet."""
         self._over.set()
         self._began.set()
 

@@ -42,12 +42,12 @@ def _make_host(lab: Lab) -> TargetHost:
 
 
 def find_lab_restarter(name: str) -> Restarter:
-    """Return who restarts the server of the lab *name*; nothing is asked yet."""
+    """Return the restarter of the lab *name*'s server; nothing is asked yet."""
     return LabRestarter(name)
 
 
 def join_lab(rig: Rig, name: str) -> Rig:
-    """Return *rig*, which the lab *name* cuts, with that lab's spec and server log.
+    """Return *rig* with the spec and the server log of the lab *name* that cuts it.
 
     Raise UsageError if the target is not that lab's server.
     """
@@ -64,7 +64,7 @@ def join_lab(rig: Rig, name: str) -> Rig:
 
 
 def scope_lab_switch(switch: PowerSwitch, name: str, wanted: str) -> PowerSwitch:
-    """Return the switch of the lab *name*, which knows whether it cuts drives alone.
+    """Return the lab *name*'s switch, for its drives alone if its spec says so.
 
     wanted: what a user named; raise UsageError if that is "drive" and not true.
     """
@@ -79,7 +79,7 @@ def scope_lab_switch(switch: PowerSwitch, name: str, wanted: str) -> PowerSwitch
 
 
 def _scope_switch(switch: PowerSwitch, lab: Lab) -> PowerSwitch:
-    """Return what cuts as the lab's spec has it: *switch*, or the drives alone.
+    """Return the switch that the lab's spec asks for: *switch*, or drives alone.
 
     The host's agent does on the lab what it does on any host, but for the start.
     """

@@ -52,7 +52,7 @@ class RowResults:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further cut is wanted, as the last one lost something."""
+        """True if no further cut is wanted, as the last one lost something."""
         return self.row.until_loss and self.outcomes[-1].verdict is Verdict.FAIL
 
     @contextlib.contextmanager
@@ -80,7 +80,7 @@ class RowResults:
         self.error_id = error.id
 
     def line(self) -> Line:
-        """Return what the report shows of it."""
+        """Return the row's line in the report."""
         row = self.row
         return Line(
             name=row.name,

@@ -73,7 +73,7 @@ def run_resumable_cycle(
 
 
 def _find_advice(load: LoadRecord | None) -> str:
-    """Return what to do with a run that ended before it was judged, with {command}."""
+    """Return the advice for a run that ended unjudged, with {command} in it."""
     if load is None or any(seen.cut for seen in load.nodes.values()):
         return PAUSED
     if load.cut_failed:
@@ -163,7 +163,7 @@ def _complete_entry(entry: Entry, folder: RunFolder | None) -> Entry:
 
 
 def _foreign_run_error(folder: RunFolder, entry: Entry) -> UsageError:
-    """Return why *entry* must name what the manifest of *folder* may not choose."""
+    """Return the error that *entry* must name what a foreign manifest may not."""
     run_id = folder.manifest().run_id
     client_key.recall(run_id)  # raises if the key is there and cannot be used
     urls = {"--target": entry.target, "--witness": entry.witness}
@@ -171,8 +171,8 @@ def _foreign_run_error(folder: RunFolder, entry: Entry) -> UsageError:
     flags = ("--target", "URL", "--witness", "URL")
     return UsageError(
         f"{folder.path} needs {' and '.join(lacking)}: nothing shows that it is a run"
-        f" of yours. There is no key of run {run_id} in {client_key.find_key_folder()}, or it is"
-        " that of another manifest",
+        f" of yours. There is no key of run {run_id} in {client_key.find_key_folder()},"
+        " or it is that of another manifest",
         id=ErrorId.OPTION_NEEDS_ANOTHER,
         hint="Use the account that made it, with sudo if that was used; or give what it"
         f" was made with: {reconcile_command(folder.path, flags)}"

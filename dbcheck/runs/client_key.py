@@ -40,7 +40,7 @@ _FILE_BYTES_MAX = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ClientKey:
-    """What the client of a run needs to recognise its own records.
+    """The key and digests by which a run's client recognises its own records.
 
     secret: KEY_BYTES random bytes, in hex.
     manifest_sha256: of the manifest as it was stored on the witness, in hex.
@@ -57,7 +57,7 @@ class ClientKey:
         return cls(run_id, secrets.token_hex(KEY_BYTES), digest)
 
     def is_of(self, manifest: bytes) -> bool:
-        """Say whether *manifest* is what the client stored."""
+        """Return True if *manifest* is what the client stored."""
         return hashlib.sha256(manifest).hexdigest() == self.manifest_sha256
 
     def seal(self, record: bytes) -> str:
@@ -66,7 +66,7 @@ class ClientKey:
         return hmac.new(bytes.fromhex(self.secret), text, hashlib.sha256).hexdigest()
 
     def fits(self, record: bytes, seal: object) -> bool:
-        """Say whether *seal*, of whatever kind, is that of *record*."""
+        """Return True if *seal*, of any type, is that of *record*."""
         given = seal.encode(errors="replace") if isinstance(seal, str) else b""
         return hmac.compare_digest(self.seal(record).encode(), given)
 
@@ -157,7 +157,7 @@ def forget(run_id: str) -> None:
 
 
 def is_own(run_id: str, manifest: bytes) -> bool:
-    """Say whether this user's client made the run, by this very manifest."""
+    """Return True if this user's client made the run, by this very manifest."""
     try:
         key = recall(run_id)
     except RunFormatError:
@@ -166,7 +166,7 @@ def is_own(run_id: str, manifest: bytes) -> bool:
 
 
 def find_key_folder() -> Path:
-    """Return where the keys of this user's runs are kept."""
+    """Return the folder of the keys of this user's runs."""
     return state_folder("runs")
 
 

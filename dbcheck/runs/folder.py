@@ -1,4 +1,4 @@
-"""The run folder: what one cycle knew, written once and read back by anyone.
+"""The run folder: the records of one cycle, written once and read back by anyone.
 
     manifest.json    before the load: seed, epoch, workload, target, facts
     client.key       recognises what this client left on the witness, see client_key.py
@@ -82,7 +82,7 @@ def require_run_id(text: str) -> str:
 
 
 def can_name_folder(run_id: str) -> bool:
-    """Say whether a folder, and a file of the state folder, can have that name."""
+    """Return True if a folder, and a file of the state folder, can have that name."""
     return bool(_NAME.fullmatch(run_id))
 
 
@@ -109,7 +109,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """Which records came back from a witness, with nothing here to compare them with.
+    """The records that came from a witness alone, with nothing here to verify them.
 
     A verdict on such a record rests on the witness alone.
     """
@@ -152,7 +152,7 @@ class RunFolder:
         content = stored.to_bytes(manifest)
         read_manifest(content, f"the manifest of run {manifest.run_id}")
         key = ClientKey.draw(manifest.run_id, content)
-        run = cls._made(parent / manifest.run_id, content, key)
+        run = cls._make_folder(parent / manifest.run_id, content, key)
         run._made_here = True
         return run
 
@@ -178,7 +178,7 @@ class RunFolder:
             raise RunFormatError(
                 f"{where} is that of run {named}", id=ErrorId.WITNESS_COPY_CHANGED
             )
-        return cls._made(parent / run_id, manifest, key)
+        return cls._make_folder(parent / run_id, manifest, key)
 
     @classmethod
     def copied(cls, parent: Path, records: StoredRun) -> RunFolder:
@@ -199,7 +199,9 @@ class RunFolder:
         return run
 
     @classmethod
-    def _made(cls, path: Path, manifest: bytes, key: ClientKey | None) -> RunFolder:
+    def _make_folder(
+        cls, path: Path, manifest: bytes, key: ClientKey | None
+    ) -> RunFolder:
         run = cls(path)
         run._key = key
         stored.make_folder(path.parent)
@@ -241,7 +243,7 @@ class RunFolder:
         return stored.lock_folder(self.path)
 
     def acks_path(self, number: int = 0) -> Path:
-        """Return where the copy of the witness's log *number* belongs."""
+        """Return the path for the copy of the witness's log *number*."""
         return self.path / (f"acks-{number}.log" if number else "acks.log")
 
     def manifest(self) -> Manifest:
@@ -250,7 +252,7 @@ class RunFolder:
 
     @cached_property
     def _manifest(self) -> bytes:
-        """What the manifest's file holds; read once, so what was checked is used."""
+        """The bytes of the manifest's file; read once, so the checked ones are used."""
         return stored.read_content(self.path / "manifest.json")
 
     def key(self) -> ClientKey | None:
@@ -263,7 +265,7 @@ class RunFolder:
         return self._key
 
     def is_own(self) -> bool:
-        """Say whether this user's client made the run, by this very manifest.
+        """Return True if this user's client made the run, by this very manifest.
 
         The user's state folder shows it: a folder from elsewhere may have any key in
         it.  Of another run no server, file or command may be used that it names.
@@ -285,7 +287,7 @@ class RunFolder:
             client_key.remember(key)
 
     def recalled(self) -> Recalled:
-        """Return which records rest on a witness alone."""
+        """Return the records that rest on a witness alone."""
         return self._read("recalled.json", Recalled) or Recalled()
 
     def _note_recalled(self, recalled: Recalled) -> None:
@@ -379,7 +381,7 @@ class RunFolder:
         return None if any(now > then for now, then in lengths) else prepared
 
     def log_bytes(self) -> tuple[int, ...]:
-        """Return how long the copy of each of the witness's logs is."""
+        """Return the length of the copy of each of the witness's logs, in bytes."""
         paths = map(self.acks_path, range(self.manifest().logs))
         return tuple(path.stat().st_size if path.is_file() else 0 for path in paths)
 
@@ -404,11 +406,11 @@ class RunFolder:
             self.write_after(failed)
 
     def was_read(self) -> bool:
-        """Say whether the survivors, or why there are none, were stored for good."""
+        """Return True if the survivors, or why there are none, were stored for good."""
         return (self.path / "after.json").is_file() and not self.after().unanswered
 
     def awaits_judgement(self) -> bool:
-        """Say whether a cut was made, or asked for, whose survivors were not read."""
+        """Return True if a cut was made, or asked for, and no survivors were read."""
         if self.was_read():
             return False
         load = self.load()
@@ -427,7 +429,7 @@ class RunFolder:
         return after
 
     def earlier(self) -> list[AfterRecord | PreparedRecord]:
-        """Return what earlier readings stored, which may show what is gone by now."""
+        """Return the records of earlier readings; their facts may be gone by now."""
         after = self.after() if (self.path / "after.json").is_file() else None
         return [one for one in (after, self.prepared()) if one is not None]
 
@@ -489,7 +491,7 @@ class RunFolder:
 
     @property
     def image_path(self) -> Path:
-        """Where the image of a lab's drive is, if there is one."""
+        """The path of the image of a lab's drive, if there is one."""
         return self.path / "drive.img"
 
     def drop_image(self) -> None:
@@ -520,7 +522,7 @@ class RunFolder:
         self._write(self.acks_path(number).name, chunks)
 
     def lacks_survivors(self, after: AfterRecord) -> bool:
-        """Say whether rows were read that are no longer here: drop_survivors()."""
+        """Return True if rows were read that are no longer here: drop_survivors()."""
         return any(not self._survivors_of(table).is_file() for table in after.survivors)
 
     def result(self) -> RunResult:
@@ -541,7 +543,7 @@ class RunFolder:
 
 
 def _name_elsewhere_file(node: str, table: str) -> str:
-    """Return how files are named of a table on a node whose name may hold anything."""
+    """Return the file name of a table on a node; the node's name may hold anything."""
     return f"{table}-on-{quote(node, safe='')}"
 
 

@@ -74,7 +74,7 @@ def _restore_sets(values: Any, ordered: Any) -> Any:
 
 
 def from_bytes(content: bytes, kind: type[T], where: str) -> T:
-    """Return what to_bytes() was given; raise RunFormatError, naming *where*, if not.
+    """Parse the result of to_bytes(); raise RunFormatError, naming *where*.
 
     kind: the dataclass that it was.
     """
@@ -119,7 +119,7 @@ def unreadable_record_error(path: Path, error: OSError) -> RunFormatError:
 
 
 def read_content(path: Path) -> bytes:
-    """Return what the file of a record holds; raise RunFormatError if it has none.
+    """Return the bytes of a record's file; raise RunFormatError if it has none.
 
     Somebody else may have made the folder: the file may be a FIFO, or without end.
     """
@@ -163,12 +163,12 @@ def make_new_folder(path: Path) -> None:
 
 
 def is_own_folder(folder: Path) -> bool:
-    """Say whether *folder* is this user's, and so is the link that leads there."""
+    """Return True if *folder*, and a link that leads there, are this user's."""
     return {folder.lstat().st_uid, folder.stat().st_uid} <= own_users()
 
 
 def may_write(folder: Path) -> bool:
-    """Say whether write_file() accepts *folder*, whatever its permissions."""
+    """Return True if write_file() accepts *folder*, whatever its permissions."""
     return is_own_folder(folder) and not folder.stat().st_mode & stat.S_IWOTH
 
 
@@ -238,7 +238,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_folder_to_judge(folder: Path) -> Iterator[None]:
-    """Do what lock_folder() does where a judgement is stored; nothing in other folders."""
+    """Lock *folder* if this user may store a judgement there; else do nothing."""
     if folder.is_dir() and may_write(folder):
         with lock_folder(folder):
             yield
@@ -319,7 +319,7 @@ def note_made_here(subject: str, record: bytes) -> None:
 
 
 def is_made_here(subject: str, record: bytes) -> bool:
-    """Say whether note_made_here() noted this very *record*."""
+    """Return True if note_made_here() noted this very *record*."""
     try:
         with open_private(_made_here_path(subject, record), "rb") as file:
             return not os.fstat(file.fileno()).st_mode & 0o077

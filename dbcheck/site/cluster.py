@@ -181,7 +181,9 @@ class Cluster:
         return PowerState.ON
 
     def restore(self) -> Mapping[str, float | None]:
-        return self._restored(self.promise.returning(self._nodes, self.writer_name))
+        return self._restore_nodes(
+            self.promise.returning(self._nodes, self.writer_name)
+        )
 
     def bring_back(self) -> Mapping[str, float | None]:
         if self._isolate is not None:
@@ -191,7 +193,7 @@ class Cluster:
                 raise PowerError(
                     f"{error}; {self.writer_name} stays off", id=error.id
                 ) from None
-        return self._restored(self.away)
+        return self._restore_nodes(self.away)
 
     def failure(self) -> str | None:
         return self.reader.power.failure()
@@ -201,7 +203,7 @@ class Cluster:
             return self.reader.engine.ready()
         off = self._look()
         waiting = self._note_positions()
-        taken = self._taken_over()
+        taken = self._find_promoted()
         if self._note(off, taken):
             return None
         if off.is_back:
@@ -211,10 +213,14 @@ class Cluster:
             )
         if self._by is PromotedBy.AUTO:
             return "no standby has taken over yet"
-        return waiting or self._connected(off) or self._promote_most_advanced()
+        return (
+            waiting
+            or self._describe_writer_contact(off)
+            or self._promote_most_advanced()
+        )
 
     def _note(self, off: WriterOff, taken: str) -> bool:
-        """Note how the old writer looked, and the node that took over, if one did.
+        """Note the old writer's state, and the node that took over, if one did.
 
         taken: its name, or "".  Return whether one did: it is read from now on.
         """
@@ -268,8 +274,8 @@ class Cluster:
         names = self.promise.cut(self._nodes, self.writer_name)
         return {name: self._nodes[name] for name in names}
 
-    def _restored(self, names: Iterable[str]) -> Mapping[str, float | None]:
-        """Restore each, whatever happens to another; raise PowerError then."""
+    def _restore_nodes(self, names: Iterable[str]) -> Mapping[str, float | None]:
+        """Restore all nodes; raise the first PowerError after trying each."""
         nodes = {name: self._nodes[name] for name in names}
         done, failed = _run_on_nodes(nodes, lambda _, node: node.power.restore())
         if failed is not None:
@@ -284,8 +290,8 @@ class Cluster:
         except PowerError:
             return WriterOff(PowerState.UNKNOWN, answers)
 
-    def _taken_over(self) -> str:
-        """Return which standby takes writes by now, "" if none does.
+    def _find_promoted(self) -> str:
+        """Return the name of the standby that takes writes now, "" if none does.
 
         Something else promoted it, or a client that was lost.
         """
@@ -293,8 +299,8 @@ class Cluster:
         taken = (n for n in standbys if self._nodes[n].engine.takes_writes())
         return next(taken, "")
 
-    def _connected(self, off: WriterOff) -> str:
-        """Return why the writer may be alive although nothing answers there, or "".
+    def _describe_writer_contact(self, off: WriterOff) -> str:
+        """Return the sign that the silent writer may be alive, or "".
 
         A switch that reads it off is enough.
         """
@@ -309,7 +315,7 @@ class Cluster:
         )
 
     def _promote_most_advanced(self) -> str:
-        """Have the most advanced standby promoted, once; return what became of that."""
+        """Promote the most advanced standby, once; return the result in words."""
         name = most_advanced(self._received)
         if name is None:
             return (
@@ -326,7 +332,7 @@ class Cluster:
         return self._refused or asked
 
     def _note_positions(self) -> str:
-        """Note how far each standby is; return why none is to be promoted yet, or "".
+        """Note each standby's position; return the reason to promote none yet, or "".
 
         One that takes writes shows no more how far it had come: what it showed last
         counts.
@@ -353,7 +359,7 @@ class Cluster:
         return self._describe_unapplied()
 
     def _describe_unapplied(self) -> str:
-        """Return why the standby to promote would lose what it has received, or "".
+        """Return the reason why the standby to promote would lose received rows, or "".
 
         PostgreSQL replays it all when it is promoted.  A replica of MySQL or MariaDB
         that stops to follow deletes what it has not applied.

@@ -48,7 +48,7 @@ class Bootstrap:
         self._why: dict[str, str] = {}
 
     def prepare(self) -> None:
-        """Note what the nodes are before the cut.
+        """Note the nodes' identities before the cut.
 
         Raise EngineError, with nothing cut, if one has left the group, or if an account
         lacks the privileges to form it again.
@@ -70,7 +70,7 @@ class Bootstrap:
                 ) from error
 
     def unfinished(self) -> str:
-        """Return why a node may still form a second group, after one try to prevent it.
+        """Return the risk of a second group that is left after one try to prevent it.
 
         "" if none does.
         """
@@ -84,7 +84,7 @@ class Bootstrap:
         return ""
 
     def step(self) -> str:
-        """Do what is due now; return what the group still lacks, "" if all joined.
+        """Take the next step; return what the group still lacks, "" if all joined.
 
         It blocks while a server is asked to form the group or to join it.
         """
@@ -120,7 +120,7 @@ class Bootstrap:
         return self._bootstrap_once(name)
 
     def _bootstrap_once(self, name: str) -> str:
-        """Have the node form the group; whatever becomes of that, none does again."""
+        """Bootstrap the group from this node; never retried, even after an error."""
         self._formed_by = name
         self._why[name] = (
             f"{name} formed the group and left it: its error log says why. Form the"
@@ -139,7 +139,7 @@ class Bootstrap:
         return f"{name}, which has most transactions, has formed the group again"
 
     def _read_transactions(self, name: str) -> str:
-        """Return those that a node has; raise EngineError unless it is as before."""
+        """Return a node's transactions; raise EngineError unless it is as before."""
         before = self._before.get(name)
         try:
             found = self._nodes[name].engine.detached()
@@ -196,7 +196,7 @@ class Bootstrap:
 
 
 def _describe_split(found: Mapping[str, Received]) -> str:
-    """Return which two nodes are in groups of their own, "" if none are."""
+    """Return the two nodes that are in groups of their own, "" if none are."""
     joined = {name: set(one.members) for name, one in found.items() if one.members}
     first, *rest = joined
     for name in rest:
@@ -269,12 +269,12 @@ class Group(Cluster):
         if self.promise.cuts_all:
             if self._bootstrap and (why := self._bootstrap.unfinished()):
                 return why
-            missing = self._missing()
+            missing = self._describe_missing()
             if missing is None or self._bootstrap is None:
                 return missing
             return self._bootstrap.step() or missing
         off = self._look()
-        name, why = self._without_writer()
+        name, why = self._find_node_without_writer()
         if self._note(off, name):
             return None
         if off.is_back:
@@ -293,7 +293,7 @@ class Group(Cluster):
         found = Promotion(self._by, dict(self._received))
         return self._add_descent(found)
 
-    def _missing(self) -> str | None:
+    def _describe_missing(self) -> str | None:
         for name in self._nodes:
             received, why = self._ask_received(name)
             if received is None:
@@ -305,7 +305,7 @@ class Group(Cluster):
                 return f"{name} still applies what it has received"
         return None
 
-    def _without_writer(self) -> tuple[str, str]:
+    def _find_node_without_writer(self) -> tuple[str, str]:
         """Return the name of a node that can be read, without the writer in its view.
 
         As long as there is none, "" and why the last one is not read.
@@ -319,7 +319,7 @@ class Group(Cluster):
         return "", why
 
     def _describe_unfit(self, name: str) -> str:
-        """Return why another node than the writer cannot be read yet, "" if it can."""
+        """Return the reason why a node cannot be read yet, "" if it can."""
         received, error = self._ask_received(name)
         if received is None:
             return f"{name} is not among a majority{error}"
@@ -332,7 +332,7 @@ class Group(Cluster):
         return ""
 
     def _counts_writer(self, members: Sequence[str]) -> bool:
-        """Whether the writer is one of them.
+        """True if the writer is one of them.
 
         Where its name was not read before the cut, as in a later reconciliation, it
         counts as one of them as long as all nodes are.

@@ -66,7 +66,7 @@ class AckBatch:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What WitnessLog.note() logged, and the witness's clock when it came."""
+    """An event of WitnessLog.note(), and the witness's clock when it came."""
 
     body: Json
     clock_us: int
@@ -115,7 +115,7 @@ class LogScan:
 
     @property
     def watermark(self) -> Watermark:
-        """Return how much was read."""
+        """Return the watermark of the frames read so far."""
         return Watermark(self._frames, self._acks, self._sha.hexdigest())
 
     def __iter__(self) -> Iterator[AckBatch | Event]:
@@ -307,7 +307,7 @@ class FrameLogReader:
                 yield entry.acks
 
     def bytes_max(self, acks: int) -> int:
-        """Return how long a log that holds so many acks, or fewer, can be.
+        """Return the largest length of a log that holds up to so many acks.
 
         Each may have a frame of its own; the rest are the header, what the client
         noted, and what one write left torn.
@@ -356,7 +356,7 @@ class _Source:
         self.start = end
 
     def rest(self, limit: int) -> bytearray:
-        """Return what is left, *limit* bytes at most."""
+        """Return the remaining bytes, *limit* at most."""
         self.fill(limit)
         return self.buffer[self.start : self.start + limit]
 

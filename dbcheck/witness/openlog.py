@@ -1,4 +1,4 @@
-"""An open log of a run, as the client sees it: two threads and a window."""
+"""The client's side of an open log of a run: two threads and a window."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ class OpenLog:
         self._window.put_many(acks)
 
     def room(self, wanted: int = 1) -> int:
-        """Return how many acks there is room for; see ports.witness.WitnessLog."""
+        """Return the number of acks that fit; see ports.witness.WitnessLog."""
         return self._window.room(wanted)
 
     def confirmed(self) -> int:
-        """Return how many acks are durable; see ports.witness.WitnessLog."""
+        """Return the number of durable acks; see ports.witness.WitnessLog."""
         return self._window.confirmed()
 
     def fileno(self) -> int:
@@ -102,14 +102,14 @@ class OpenLog:
         return self._window.unconfirmed()
 
     def behind_s(self) -> float:
-        """Return how long the oldest unconfirmed ack has waited, in seconds."""
+        """Return the age of the oldest unconfirmed ack, in seconds."""
         return self._window.age_s()
 
     def window(self) -> WindowFacts:
         return self._window.facts()
 
     def new_gaps(self) -> Sequence[Gap]:
-        """Return what passed there and not here; see ports.witness.WitnessLog."""
+        """Return the new gaps between both clocks; see ports.witness.WitnessLog."""
         return [self._gaps.popleft() for _ in range(len(self._gaps))]
 
     def abandon(self) -> None:

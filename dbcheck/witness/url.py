@@ -1,4 +1,4 @@
-"""From the URL of a witness to the witness."""
+"""Opens a witness by its URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The acks that were received and are not yet confirmed: bounded, and queued here."""
+"""A bounded queue of the acks that were received and are not yet confirmed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Batch = list[AckValues] | bytes  # acks, or the JSON of one event
 
 @dataclass(frozen=True, slots=True)
 class WindowLimits:
-    """How far the witness may lag behind the sessions.
+    """The limits of the witness's lag behind the sessions.
 
     age_s:     of the oldest unconfirmed ack; when it is older, sessions wait.
     silence_s: when the oldest is older than this, the witness is taken for dead.
@@ -144,7 +144,7 @@ class Window:
             self._put(acks)
 
     def room(self, wanted: int = 1) -> int:
-        """Return how many acks there is room for now; raise if the window failed.
+        """Return the number of acks that fit now; raise if the window failed.
 
         If they are fewer than *wanted*, ready becomes readable once there may be more.
         """
@@ -158,7 +158,7 @@ class Window:
             return room
 
     def confirmed(self) -> int:
-        """Return how many acks are confirmed; if not all, ready shows when more are."""
+        """Return the number of confirmed acks; *ready* shows when it grows."""
         with self._lock:
             if self._acks_confirmed < self._acks_put:
                 self.ready.arm()
@@ -233,12 +233,12 @@ class Window:
             self._wait(lambda: self._entries_unconfirmed() == 0)
 
     def is_finished(self) -> bool:
-        """Return whether nothing is unconfirmed and nothing more is accepted."""
+        """Return True if nothing is unconfirmed and nothing more is accepted."""
         with self._lock:
             return self._closed and self._entries_unconfirmed() == 0
 
     def unconfirmed(self) -> int:
-        """Return how many acks are unconfirmed now."""
+        """Return the number of unconfirmed acks."""
         with self._lock:
             return self._acks_put - self._acks_confirmed
 
@@ -249,7 +249,7 @@ class Window:
             return WindowFacts(self._acks_largest, age_s)
 
     def age_s(self) -> float:
-        """Return how long the oldest unconfirmed entry has waited, rather too much."""
+        """Return the age of the oldest unconfirmed entry, an upper estimate."""
         with self._lock:
             return self._age_s()
 
@@ -286,7 +286,7 @@ class Window:
             self._work.notify()
 
     def _age_s(self) -> float:
-        """Return the age of the oldest unconfirmed entry, rather too much."""
+        """Return the age of the oldest unconfirmed entry, an upper estimate."""
         first_s = self._taken[0][1] if self._taken else self._first_s
         return 0.0 if first_s is None else self._now() - first_s
 

@@ -125,7 +125,7 @@ class WitnessLock:
         self._channel, self._folder = channel, folder
 
     def take(self) -> bool:
-        """Have the agent lock the folder; return whether it has the lock."""
+        """Lock the folder through the agent; return True if it has the lock."""
         return self._channel.answer(bool, agent.LOCK, folder=self._folder)
 
     def require(self) -> None:
@@ -298,7 +298,7 @@ class AgentWitness(ABC):
         self._give_back(channel)
 
     def _borrow(self) -> Channel:
-        """Return the channel of an agent that has nothing to do."""
+        """Return the channel of an idle agent."""
         idle = self._take_idle()
         if idle is not None:
             if idle.is_alive():

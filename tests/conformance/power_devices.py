@@ -124,7 +124,8 @@ def by_kernel(folder: Path, lab: Lab) -> Iterator[Device]:
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(SysrqSwitch.__init__, "__kwdefaults__", {"trigger": str(trigger)})
-        patch.setattr(sysrq, "boot_id", lambda: "another")  # the client is elsewhere
+        # The client is elsewhere.
+        patch.setattr(sysrq, "read_boot_id", lambda: "another")
         host = open_host(
             f"ssh://{sshd.user}@{sshd.host}:{sshd.port}",
             options=SshOptions(

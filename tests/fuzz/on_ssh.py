@@ -79,7 +79,7 @@ def settings_of(path: Path, *, asked: bool) -> sshconfig.Settings | None:
     """Return what the file says about the host, None if it is refused."""
     with contextlib.ExitStack() as stack:
         if not asked:
-            stack.enter_context(patch.object(sshconfig, "installed", lambda: None))
+            stack.enter_context(patch.object(sshconfig, "find_ssh", lambda: None))
         with contextlib.suppress(UsageError):
             return sshconfig.read_settings(Address(HOST), path)
     return None

@@ -753,7 +753,7 @@ def test_a_file_that_is_not_of_the_table_is_not_its_damage(
     def broken(family: str, name: str) -> str:
         return statement if name.startswith("count_") else files.read_sql(family, name)
 
-    monkeypatch.setattr(postgresql_link, "sql", broken)
+    monkeypatch.setattr(postgresql_link, "read_sql", broken)
     monkeypatch.setattr(PostgresqlLink, "require_plan", lambda *_: None)
     with refused(ErrorId.STATEMENT_FAILED, EngineError, naming="dbcheck") as caught:
         list(batches(postgresql))

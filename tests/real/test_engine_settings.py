@@ -39,7 +39,7 @@ def test_rows_that_do_not_arrive_are_not_missing(
         return text.replace(at, f" limit 3{at}") if at in text[:-1] else f"{at} limit 3"
 
     for module in (mysql_link, postgresql_link):
-        monkeypatch.setattr(module, "sql", limited)
+        monkeypatch.setattr(module, "read_sql", limited)
     read = 0
     with refused(
         ErrorId.ROWS_READ_INCOMPLETELY, EngineError, naming="counts 5"
@@ -65,8 +65,8 @@ def test_settings_that_do_not_hold_are_refused(
     def nowhere(_: Any) -> tuple[str, tuple[str, ...]]:
         return "do 0", ()
 
-    monkeypatch.setattr(postgresql_link, "sql", nothing)
-    monkeypatch.setattr(postgresql_session, "sql", nothing)
+    monkeypatch.setattr(postgresql_link, "read_sql", nothing)
+    monkeypatch.setattr(postgresql_session, "read_sql", nothing)
     monkeypatch.setattr(mysql_link, "set_statement", nowhere)
     for ask in (engine.facts, lambda: engine.open_session((INSERT,))):
         with refused(

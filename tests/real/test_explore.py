@@ -372,7 +372,7 @@ def test_the_server_s_own_check_counts_as_in_a_cycle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     check = TableCheck(outcome, "as the server says")
-    monkeypatch.setattr(reading, "check_after", lambda *_: check)
+    monkeypatch.setattr(reading, "check_tables_read", lambda *_: check)
     state = one_session.timeline.drawn(8, ["none"], 1)
     with replaying(one_session) as lab:
         (result,) = lab.judge(state)

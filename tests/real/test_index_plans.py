@@ -121,7 +121,7 @@ def test_rows_whose_ids_have_a_step_are_searched(
 
     fill(engine, (REGISTER,), range(first, 2 * ROWS + first, 2))
     monkeypatch.setattr(mysql_index, "LOOKUPS_MAX", ROWS // 4)
-    monkeypatch.setattr(mysql_link, "sql", changed)
+    monkeypatch.setattr(mysql_link, "read_sql", changed)
     with refused(ErrorId.INDEX_DAMAGED, IndexDamaged, naming="register") as caught:
         list(batches(engine, REGISTER))
     assert ROWS // 8 < len(caught.value.ids) < ROWS // 2
@@ -197,6 +197,6 @@ def test_another_plan_is_refused(
         assert old in text
         return text.replace(old, new)
 
-    monkeypatch.setattr(mysql_link, "sql", changed)
+    monkeypatch.setattr(mysql_link, "read_sql", changed)
     with pytest.raises(EngineError, match=f"does not use {says}"):
         list(batches(filled, REGISTER))

@@ -39,7 +39,7 @@ def trigger(tmp_path: Path) -> Path:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the client believe that it runs on another machine than the sshd."""
-    monkeypatch.setattr(sysrq, "boot_id", lambda: "another")
+    monkeypatch.setattr(sysrq, "read_boot_id", lambda: "another")
 
 
 def host_of(sshd: Sshd) -> TargetHost:

@@ -30,7 +30,7 @@ BOTH = (pytest.param("ssh", marks=needs_ssh), "without")
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Say who reads: ssh(1), or dbcheck where there is none."""
     if request.param == "without":
-        monkeypatch.setattr(sshconfig, "installed", lambda: None)
+        monkeypatch.setattr(sshconfig, "find_ssh", lambda: None)
     return str(request.param)
 
 

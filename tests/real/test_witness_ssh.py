@@ -255,7 +255,9 @@ def test_a_configuration_that_makes_no_sense_is_told(tmp_path: Path) -> None:
 def test_a_host_without_python_is_told(
     sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dbcheck.remote.ssh.bootstrap", lambda _: "'; exec nopython '")
+    monkeypatch.setattr(
+        "dbcheck.remote.ssh.make_bootstrap", lambda _: "'; exec nopython '"
+    )
     witness = open_witness(
         url_of(sshd, tmp_path),
         options=SshOptions(

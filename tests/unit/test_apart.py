@@ -90,8 +90,8 @@ def test_a_witness_beside_a_local_target_is_refused(
     is_refused: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(independence, "machine_id", lambda: "m")
-    monkeypatch.setattr(independence, "boot_id", lambda: "b")
+    monkeypatch.setattr(independence, "read_machine_id", lambda: "m")
+    monkeypatch.setattr(independence, "read_boot_id", lambda: "b")
     witness = WitnessHostFacts("w", machine, boot, frozenset(), "/w", "xfs", 1, 1)
     target = [("127.0.0.1", 5432)]
     if is_refused:
@@ -114,8 +114,8 @@ def test_a_witness_beside_a_local_target_is_refused(
 def test_without_ids_addresses_show_whether_a_witness_is_here(
     addresses: set[str], why: ErrorId | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(independence, "machine_id", lambda: "")
-    monkeypatch.setattr(independence, "boot_id", lambda: "")
+    monkeypatch.setattr(independence, "read_machine_id", lambda: "")
+    monkeypatch.setattr(independence, "read_boot_id", lambda: "")
     witness = WitnessHostFacts("w", "", "", frozenset(addresses), "/w", "apfs", 1, 1)
     target = [("127.0.0.1", 5432)]
     if why:
@@ -176,7 +176,7 @@ def test_a_target_is_where_its_driver_connects(
     addresses = frozenset({WITNESS})
     assert list(locate_target(endpoints).others.values()) == [addresses]
     witness = WitnessHostFacts("w", "m", "b", addresses, "/w", "xfs", 1, 1)
-    monkeypatch.setattr(independence, "machine_id", lambda: "another")
+    monkeypatch.setattr(independence, "read_machine_id", lambda: "another")
     with refused(ErrorId.WITNESS_ON_TARGET, UsageError, naming=WITNESS):
         independence.require_independent(endpoints, "ssh", witness)
 
@@ -234,8 +234,8 @@ def test_a_witness_is_on_none_of_a_target_s_hosts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """libpq tries each host of a URL: one may be here and another one the witness."""
-    monkeypatch.setattr(independence, "machine_id", lambda: "own")
-    monkeypatch.setattr(independence, "boot_id", lambda: "own")
+    monkeypatch.setattr(independence, "read_machine_id", lambda: "own")
+    monkeypatch.setattr(independence, "read_boot_id", lambda: "own")
     witness = WitnessHostFacts("w", ids, ids, frozenset(addresses), "/w", "xfs", 1, 1)
     if why:
         with refused(ErrorId.WITNESS_ON_TARGET, UsageError, naming=why):
@@ -281,8 +281,8 @@ def test_a_witness_whose_files_are_the_target_s_is_refused(
 def test_nor_may_they_be_on_this_host_where_the_target_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(independence, "machine_id", lambda: "another")
-    monkeypatch.setattr(independence, "is_own", {"192.0.2.1"}.__contains__)
+    monkeypatch.setattr(independence, "read_machine_id", lambda: "another")
+    monkeypatch.setattr(independence, "is_own_address", {"192.0.2.1"}.__contains__)
     facts = WitnessHostFacts("w", "m", "b", frozenset({"192.0.2.8"}), "/w", "", 1, 1)
     with refused(
         ErrorId.WITNESS_ON_TARGET, UsageError, naming="on the file server 192.0.2.1"

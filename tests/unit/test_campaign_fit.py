@@ -92,7 +92,7 @@ def test_a_server_of_a_run_that_is_not_judged_is_not_written_to(
 ) -> None:
     """Rows of another run in its tables would leave it without a verdict."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(campaign_run, "guard", lambda *_, **__: None)
+    monkeypatch.setattr(campaign_run, "check_interlocks", lambda *_, **__: None)
     entry = Entry("db1", "postgresql://u@h/d", power=ExecPlan(("off",)))
     begin(entry)
     target = assemble.make_engine(entry.target, None).target

@@ -68,7 +68,7 @@ def rows(
     view: RecordingListener, outcome: Outcome, cycle: Cycle, patch: Any
 ) -> list[RowResults]:
     """Run two rows of two cuts each on a target."""
-    patch.setattr(matrix_cycles, "resumable_cycle", cycle)
+    patch.setattr(matrix_cycles, "run_resumable_cycle", cycle)
     engine: Any = BareEngine(target="", check=lambda *_: None)
     load = outcome.manifest.workload
     each = [Row(n, None, load, {}, False, "", None, None, cuts=2) for n in "ab"]

@@ -98,7 +98,7 @@ _NUMBERS: Mapping[Any, Any] = {int: click.IntRange, float: Number}
 
 
 class Flag:
-    """How a flag is written, and the attributes of its click.Option."""
+    """A flag's name, and the attributes of its click.Option."""
 
     def __init__(self, name: str, **attributes: Any) -> None:
         self.name = name
@@ -272,7 +272,7 @@ class Group:
 
 
 def is_given(context: click.Context, name: str) -> bool:
-    """Say whether a parameter stands on the command line."""
+    """Return True if a parameter stands on the command line."""
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
@@ -313,7 +313,7 @@ class Option(click.Option):
         self.section = section
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """Return what help adds: numbers without exponents, and ranges as "1 to 9"."""
+        """Return additions to help: numbers without exponents, ranges as "1 to 9"."""
         extra = super().get_help_extra(ctx)
         if "default" in extra and isinstance(self.default, float):
             extra["default"] = f"{self.default:g}"

@@ -101,7 +101,7 @@ class LoadOptions(EntryOptions, WorkloadOptions):
 
     @property
     def limits(self) -> WindowLimits:
-        """How far the witness may lag."""
+        """The limits of the witness's lag."""
         return WindowLimits(**self.of_window)
 
     def require_beside(self, name: str) -> None:

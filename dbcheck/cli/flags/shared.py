@@ -50,7 +50,7 @@ Completing = Callable[[click.Context, click.Parameter, str], "list[CompletionIte
 
 
 def complete_names(names: Callable[[], Iterable[str]], *, or_file: bool) -> Completing:
-    """Return how a shell completes an option that takes one of *names*.
+    """Return the shell completion of an option that takes one of *names*.
 
     names:   called only when a shell asks.
     or_file: files are completed where no name fits.

@@ -25,7 +25,7 @@ INVENTORY = "inventory.yml"
 
 @dataclass(frozen=True)
 class InventoryOptions(Group):
-    """Where names are looked up."""
+    """The inventory in which names are looked up."""
 
     section = "Inventory"
 
@@ -240,7 +240,7 @@ class TwiceOptions(Group):
 
     @property
     def twice(self) -> bool:
-        """Whether the rows are read a second time."""
+        """True if the rows are read a second time."""
         return "twice" in self.of_twice
 
 

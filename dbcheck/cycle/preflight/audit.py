@@ -29,7 +29,7 @@ from dbcheck.rows.table import TableSpec
 
 @dataclass(frozen=True, slots=True)
 class AuditedServer:
-    """What an audit looked at, and what is not safe."""
+    """The facts that an audit looked at, and its findings."""
 
     subjects: Sequence[Subject]
     found: Sequence[Located]

@@ -130,7 +130,8 @@ def run_preflight(
     the manifest, and WARM_ROWS rows were committed, acked, logged and seen over a
     second connection.
     control: the cycle is to be a control; controls: what those before it showed.
-    moment: when the cut is to come, None to have it drawn.  emptied: see drop_tables_if_disk_half_full().
+    moment: when the cut is to come, None to have it drawn.
+    emptied: see drop_tables_if_disk_half_full().
     known: what earlier runs showed; raise TargetChanged if that is not there now.
     """
     interrupt.raise_if_interrupted()
@@ -234,7 +235,7 @@ def _drop_impossible_chores(rig: Rig, workload: Workload) -> Workload:
 def _replace_impossible_chore(
     moment: Moment | None, workload: Workload
 ) -> Moment | None:
-    """Return the moment, with a chore that this server can do if it aims at one."""
+    """Return *moment*; a chore that this server cannot do is replaced."""
     if moment is None or moment.chore in (None, *workload.housekeeping):
         return moment
     kinds = workload.housekeeping
@@ -411,7 +412,7 @@ def _make_manifest(
 
 
 def _find_cut_class(rig: Rig, node: Node) -> CutClass:
-    """Return what the switch cuts; in a lab without a drive that is a process."""
+    """Return the kind of the switch's cut: a process in a lab without a drive."""
     declared = node.power.cut_class
     if declared is CutClass.LAB_DRIVE and rig.lab.get("rung") == Rung.PROCESS.value:
         return CutClass.PROCESS
@@ -419,13 +420,13 @@ def _find_cut_class(rig: Rig, node: Node) -> CutClass:
 
 
 def _find_power_scope(node: Node) -> PowerScope:
-    """Return whether the switch cuts the host, or its drives alone."""
+    """Return the scope of the switch: the host, or its drives alone."""
     alone = isinstance(node.power, DriveScoped)
     return PowerScope.DRIVE if alone else PowerScope.HOST
 
 
 def _write_checkpoint(rig: Rig) -> str:
-    """Have the server write a checkpoint; return why it wrote none, or ""."""
+    """Write a checkpoint on the server; return the error if it wrote none, or ""."""
     skipped = rig.site.writer.engine.checkpoint()
     made = f"no checkpoint: {skipped}" if skipped else "checkpoint done"
     detail = f"{WARM_ROWS} test rows written and read back; {made}"

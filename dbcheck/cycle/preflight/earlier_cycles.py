@@ -29,7 +29,7 @@ NO_IDS: Mapping[str, Sequence[int]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the runs of a campaign, a matrix or a control showed of their server.
+    """Facts that the runs of a campaign, a matrix or a control showed of a server.
 
     identity: see model.server.ServerFacts; each name has the value that it had first.
     run:      id of the last run whose rows were read, "" if none were.
@@ -58,7 +58,7 @@ class Known:
         after: AfterRecord,
         different: Mapping[str, Sequence[int]] = NO_IDS,
     ) -> Known:
-        """Return what is known once that run is over.
+        """Return the facts once that run is over.
 
         different: by the table's name; see RunFolder.different_ids().
         """
@@ -75,7 +75,7 @@ class Known:
         return replace(found, run=manifest.run_id, tables=tables, different=known)
 
     def without_rows(self) -> Known:
-        """Return what is known once the tables are dropped.
+        """Return the facts once the tables are dropped.
 
         Where they lay does not count then: before they are made anew they are expected
         in a folder above, see model.places.moved().
@@ -84,7 +84,7 @@ class Known:
         return replace(self, run="", tables={}, different={}, places=places)
 
     def without_setup(self) -> Known:
-        """Return what is known of a server that may be set up otherwise by now."""
+        """Return the facts without the server's setup, which may have changed."""
         return replace(self, configured={}, places={})
 
     def with_rows(
@@ -92,7 +92,7 @@ class Known:
         tables: Mapping[str, TableFacts],
         different: Mapping[str, tuple[int, ...]],
     ) -> Known:
-        """Return what is known once all rows of the *tables* were read, by no run."""
+        """Return the facts once all rows of the *tables* were read outside of a run."""
         return replace(
             self,
             tables={**self.tables, **tables},
@@ -100,7 +100,7 @@ class Known:
         )
 
     def with_outcome(self, outcome: Outcome) -> Known:
-        """Return what is known once that run, which is judged, is over."""
+        """Return the facts once that judged run is over."""
         manifest, writer = outcome.manifest, outcome.manifest.writer
         found = self.with_run(
             manifest, outcome.after, read_different_ids(outcome.run, manifest)
@@ -117,11 +117,11 @@ class Known:
     def complete_tables(
         self, tables: Mapping[str, TableFacts]
     ) -> dict[str, TableFacts]:
-        """Return what each of the *tables* holds, see of_table()."""
+        """Return the facts of each of the *tables*, see of_table()."""
         return {name: self.of_table(name, table) for name, table in tables.items()}
 
     def of_table(self, name: str, table: TableFacts) -> TableFacts:
-        """Return *table*, counted now, with what is known of its contents.
+        """Return *table*, counted now, with the known facts of its contents.
 
         Raise TargetChanged if rows that were left are not in it any more.
         An epoch that is counted and weighed otherwise than it was read has rows that
@@ -142,7 +142,7 @@ class Known:
         return replace(table, different=different, sound=sound if whole else ())
 
     def is_sound(self, name: str, table: TableFacts) -> bool:
-        """Return whether every row of *table* was read, and none was changed."""
+        """Return True if every row of *table* was read, and none was changed."""
         left = self.tables.get(name, TableFacts({}, 0))
         return (
             not self.different.get(name)
@@ -152,7 +152,7 @@ class Known:
 
     @property
     def _read(self) -> str:
-        """When the rows that are known were read."""
+        """The time at which the known rows were read."""
         return f"run {self.run} was read" if self.run else "they were read just now"
 
     def require_same(self, target: str, facts: ServerFacts) -> None:
@@ -234,7 +234,7 @@ def _list_configuration(node: NodeBefore) -> dict[str, str]:
 
 
 def _list_places(node: NodeBefore) -> dict[str, str]:
-    """Return where the places lie, by name: with links followed, as far as known."""
+    """Return the path of each place by its name, with links followed if known."""
     found = {each.name: each.path for each in node.places}
     for volume in node.host.facts.volumes if node.host else ():
         found |= volume.places
@@ -244,7 +244,7 @@ def _list_places(node: NodeBefore) -> dict[str, str]:
 
 
 def _has_stable_name(name: str) -> bool:
-    """Return whether a place bears that name each time, and not another number."""
+    """Return True if a place keeps that name; numbered ones may change."""
     return not name[-1].isdecimal() and not name.endswith(" files")
 
 

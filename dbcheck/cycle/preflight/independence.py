@@ -41,7 +41,7 @@ _FIX = (
 def require_independent(
     endpoints: Iterable[tuple[str, int]], kind: str, witness: WitnessHostFacts
 ) -> str:
-    """Return what shows that the witness is not on the target's host.
+    """Return the evidence that the witness is not on the target's host.
 
     endpoints: where the target's driver may connect.  Raise UsageError if the witness
     is on one of these hosts.  What is compared: for this client's own host the machine
@@ -99,7 +99,7 @@ def _require_other_files(where: TargetLocation, server: str) -> None:
 
 
 def _is_on_this_host(witness: WitnessHostFacts) -> bool:
-    """Return whether the witness is on this client's own host.
+    """Return True if the witness is on this client's own host.
 
     Raise UsageError if neither ids nor addresses show that, as on some systems other
     than Linux.

@@ -27,7 +27,7 @@ LISTED_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Advice:
-    """What to do about the nodes of a group, for a person.
+    """Advice to the user about the nodes of a group.
 
     absent:  about one that is not a member.  strange: about a member that is not one of
     the nodes.  same: about two that go by one name.
@@ -68,7 +68,7 @@ _ADVICE = {
 def find_membership(
     site: Site, name: str, facts: ServerFacts, known: Mapping[str, NodeBefore]
 ) -> Membership | None:
-    """Return how the cluster lists the node *name*.
+    """Return the cluster's entry for the node *name*.
 
     None of a writer that others follow, and of a single server.
     facts: of the node.  known: the nodes that were described before it, the writer
@@ -124,15 +124,15 @@ def require_kind(site: Site, writer: Mapping[str, str]) -> None:
         raise EngineError(
             f"node {name} is in no cluster of the topology {site.kind.value}",
             id=ErrorId.NODE_NOT_IN_CLUSTER,
-            hint=f"{_find_advice(site.kind).absent} Or set the dbcheck_topology that the"
-            " servers have.",
+            hint=f"{_find_advice(site.kind).absent} Or set the dbcheck_topology that"
+            " the servers have.",
         )
 
 
 def add_connections(
     rig: Rig, nodes: Mapping[str, NodeBefore], members: Mapping[str, Membership]
 ) -> dict[str, NodeBefore]:
-    """Return the nodes with what the writer shows of its connection to each.
+    """Return the nodes, each with the writer's connection to it.
 
     Show which settings contradict the promise, before anything is cut.  members: by
     the node's name.  Raise EngineError unless commits wait for nodes of the cluster
@@ -189,7 +189,7 @@ def _require_of_writer(site: Site, members: Mapping[str, Membership]) -> None:
 def _recognise_nodes(
     site: Site, members: Mapping[str, Membership]
 ) -> dict[str, tuple[str, str]]:
-    """Return by the node's name what recognise_node() does.
+    """Return the result of recognise_node() by the node's name.
 
     Raise EngineError if the writer's list does not show them within LISTED_S: one that
     connects anew may be missing, or be there twice, for a moment.
@@ -219,14 +219,14 @@ def _recognise_nodes(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is reached: addresses of its host, and the port."""
+    """The addresses of a server's host, and its port."""
 
     hosts: frozenset[str]
     port: int
 
 
 def find_address(engine: Engine) -> Address:
-    """Return where a server is reached; looks its hosts up."""
+    """Return a server's address; looks its hosts up."""
     endpoints = engine.endpoints()
     hosts = (resolve(host) for host, _ in endpoints if host)
     return Address(frozenset[str]().union(*hosts), endpoints[0][1])
@@ -240,7 +240,7 @@ def recognise_node(
     own: Address,
     writer: Address,
 ) -> tuple[str, str]:
-    """Return what the writer shows of its connection to a node, and what is assumed.
+    """Return the writer's connection to a node, and the assumption behind it, or "".
 
     The latter is "" if nothing is.  A name alone shows nothing: PostgreSQL takes
     cluster_name as that of each standby that was given none, and Debian's packages
@@ -294,7 +294,7 @@ def _wrong_server_error(name: str, one: Follower, why: str) -> EngineError:
 def _describe_doubt(
     one: Follower, member: Membership, own: Address, writer: Address
 ) -> str:
-    """Return what is assumed of a node that uses no slot, "" if nothing is."""
+    """Return the assumption about a node that uses no slot, "" if there is none."""
     doubts = []
     comes_from = one.connection.removeprefix(ADDRESS)
     if comes_from not in own.hosts | {member.own_address}:

@@ -76,7 +76,7 @@ def require_none_on_witness(rig: Rig) -> None:
 
 
 def _advise_on_run(rig: Rig, run_id: str) -> str:
-    """Return what to do about a run that the witness knows."""
+    """Return the advice about a run that the witness knows."""
     witness, run_of = ("--witness", rig.witness.url), ("--run", run_id)
     clean = shlex.join(("dbcheck", "clean", *witness, *run_of))
     if (run := _find_own_folder(rig, run_id)) is not None:
@@ -125,7 +125,7 @@ def _list_pending_runs(runs: Path) -> Iterator[tuple[RunFolder, Manifest]]:
 
 
 def _read_unjudged_manifests(witness: Witness) -> Iterator[Manifest]:
-    """Yield the manifests of the runs that reconcile would take from the witness."""
+    """Yield the manifests of the runs on the witness that await reconcile."""
     for run_id in witness.unjudged():
         with contextlib.suppress(RunFormatError, UsageError):  # it can have no verdict
             where = f"{witness.url}/{require_run_id(run_id)}/manifest.json"
@@ -150,7 +150,7 @@ class _Server:
         return engine.has(Feature.HOUSEKEEPING) and bool(engine.present([LEDGER]))
 
     def has_run_of(self, manifest: Manifest) -> bool:
-        """Say whether the run was made on this server.  Raise EngineError."""
+        """Return True if the run was made on this server.  Raise EngineError."""
         here, nodes = self.facts.identity, manifest.nodes.values()
         if any(is_same_data(node.facts.identity, here) for node in nodes):
             return True
@@ -165,7 +165,7 @@ class _Server:
 
 
 def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
-    """Say whether the run was cut, as far as its folder or the witness shows.
+    """Return True if the run was cut, as far as its folder or the witness shows.
 
     The folder's records decide; the witness, where one of them is damaged or none is
     there.  What is damaged there counts as cut: judging it will report that.

@@ -152,7 +152,7 @@ def _add_second_reading(
 
 
 def _keep_earlier_findings(after: AfterRecord, failed: AfterRecord) -> AfterRecord:
-    """Return *after* with what only the earlier reconciliation could read.
+    """Return *after* with the findings that only the earlier reconciliation had.
 
     It read the canaries and removed them.
     """
@@ -168,7 +168,7 @@ def _keep_earlier_findings(after: AfterRecord, failed: AfterRecord) -> AfterReco
 def _keep_canary_remains(
     host: HostAfter | None, failed: HostAfter | None
 ) -> HostAfter | None:
-    """Return *host* with what *failed* shows of its canaries."""
+    """Return *host* with the canaries that *failed* shows."""
     if host is None or failed is None:
         return host
     return replace(
@@ -183,7 +183,7 @@ def _store_absence(
     text: str,
     reading: Reading | None = None,
 ) -> AfterRecord:
-    """Store why the server is not back: its data, or what may be no fault of its own.
+    """Store the cause of the server's absence: its data, or another one.
 
     In the latter case the canaries stay for whoever reconciles the run.
     reading: what was seen of the server before; None if this client read nothing, and

@@ -18,13 +18,13 @@ from dbcheck.rows.survivors import DIFFERENT, Records
 
 
 def list_prepared(engine: Engine, epoch: int, facts: ServerFacts) -> list[Name]:
-    """Return those of a run's transactions that the server lists as prepared."""
+    """Return the run's transactions that the server lists as prepared."""
     names = map(Name.read, engine.prepared(server=facts))
     return [name for name in names if name is not None and name.epoch == epoch]
 
 
 class Refusal(NamedTuple):
-    """Why a server refused to commit or roll back a prepared transaction.
+    """A server's refusal to commit or roll back a prepared transaction.
 
     gone: it has no such transaction any more.  perhaps_ours: dbcheck itself may have
     decided it, in an earlier reading that broke off.
@@ -38,7 +38,7 @@ class Refusal(NamedTuple):
 def decide_transactions(
     engine: Engine, epoch: int, names: Sequence[Name], facts: ServerFacts
 ) -> dict[Name, Refusal | None]:
-    """Decide each transaction; return what the server refused, None where it did not.
+    """Decide each transaction; return the server's refusals, None where it obeyed.
 
     One that it had listed and does not have any more was decided by another client.
     """
@@ -53,7 +53,7 @@ def decide_transactions(
 def decide_remaining_transactions(
     engine: Engine, epoch: int, names: Sequence[Name], facts: ServerFacts
 ) -> dict[Name, Refusal | None]:
-    """Do what decide_transactions() does where an earlier reading may have decided some of *names*.
+    """Decide those of *names* that an earlier reading left undecided.
 
     names: as they were listed before that reading decided the first.
     """
@@ -96,9 +96,10 @@ def _decide_transaction(
 def find_fates(
     decided: Mapping[Name, Refusal | None], batches: Iterable[Records]
 ) -> tuple[LeftOver, ...]:
-    """Return what became of each transaction.
+    """Return the fate of each transaction.
 
-    decided: as decide_transactions() returned it.  batches: the rows of the run, read after that.
+    decided: as decide_transactions() returned it.
+    batches: the rows of the run, read after that.
     """
     content: dict[tuple[int, int], int] = {}
     wanted = {(name.session, name.seq) for name in decided}
@@ -116,7 +117,7 @@ def find_fates(
 def _describe_left_over(
     name: Name, refusal: Refusal | None, content: int | None
 ) -> LeftOver:
-    """Return what became of one; content: of its row, None if there is none.
+    """Return the fate of one; content: of its row, None if there is none.
 
     One that an earlier reading of dbcheck may have decided counts as decided by it if
     its row is as that leaves it.  Else another client decided it, or its row is lost.
@@ -133,7 +134,7 @@ def _describe_left_over(
 
 
 def _find_fate(name: Name, content: int | None) -> LeftFate:
-    """Return what the row shows of one that was decided as the plan would have."""
+    """Return the fate that the row shows of one decided as by the plan."""
     if not is_committed(name.seq):
         return LeftFate.KEPT if content is None else LeftFate.PRESENT
     if content is None:

@@ -54,7 +54,7 @@ _MARK_BYTES = 16
 
 
 def describe_nodes_left_off(names: Iterable[str], kind: SiteKind) -> str:
-    """Return what a user must know of the nodes that get no power back.
+    """Return the notice about nodes that get no power back.
 
     A writer that is started as it is splits a cluster whose nodes follow one another.
     """
@@ -65,7 +65,7 @@ def describe_nodes_left_off(names: Iterable[str], kind: SiteKind) -> str:
 def read_old_nodes(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
 ) -> AfterRecord:
-    """Return *after*, which is stored, with what the nodes hold that were away.
+    """Return *after*, which is stored, with the rows of the nodes that stayed off.
 
     The site must be one that brings them back.
     """
@@ -123,7 +123,7 @@ def _await_queries(rig: Rig, node: Node) -> None:
 
 
 def list_comparable_nodes(site: Site, after: AfterRecord) -> list[str]:
-    """Return the names of the nodes that are to have the rows of the one that was read.
+    """Return the names of the nodes that must have the rows of the one that was read.
 
     [] unless it is of a group.
     """
@@ -137,10 +137,10 @@ def list_comparable_nodes(site: Site, after: AfterRecord) -> list[str]:
 def compare_members(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord, names: list[str]
 ) -> dict[str, OtherNode]:
-    """Return how the rows of each of these nodes compare.
+    """Compare the rows of each of these nodes with those that were read.
 
-    after: what was read, and is stored.  names: see list_comparable_nodes().  Only rows of this
-    run count: others may have differed before it.
+    after: what was read, and is stored.  names: see list_comparable_nodes().
+    Only rows of this run count: others may have differed before it.
     """
     assert after.promotion is not None
     rig.listener.phase(Phase.READ, f"the same rows of {', '.join(names)}, to compare")
@@ -149,7 +149,7 @@ def compare_members(
         return {name: OtherNode(not_done=why) for name in names}
     read = after.promotion.received[after.reader_name]
     others = _Members(rig, run, manifest, read)
-    return {name: others.compared(name) for name in names}
+    return {name: others.compare(name) for name in names}
 
 
 class _Members:
@@ -160,7 +160,7 @@ class _Members:
     ) -> None:
         self._rig, self._run, self._manifest, self._read = rig, run, manifest, read
 
-    def compared(self, name: str) -> OtherNode:
+    def compare(self, name: str) -> OtherNode:
         """Read the node *name*, once it has applied all, and compare."""
         node, found = self._rig.site.nodes[name], Comparison(self._run.path)
         try:
@@ -215,7 +215,7 @@ class _Members:
 def compare_rejoined_nodes(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
 ) -> dict[str, OtherNode]:
-    """Return how the rows of every other node compare once it has rejoined.
+    """Compare the rows of every other node once it has rejoined.
 
     after: what was read, and is stored.
     """
@@ -234,7 +234,7 @@ def compare_rejoined_nodes(
     return {
         name: OtherNode(not_done=f"it could not rejoin: {refused[name]}")
         if refused[name]
-        else _Rejoined(rig, run, manifest, mark).compared(site.nodes[name])
+        else _Rejoined(rig, run, manifest, mark).compare(site.nodes[name])
         for name in names
     }
 
@@ -273,7 +273,7 @@ class _Rejoined:
         self._arrived = False
         self._extra: Comparison | None = None
 
-    def compared(self, node: Node) -> OtherNode:
+    def compare(self, node: Node) -> OtherNode:
         """Read *node* once it follows, until it has applied all, and compare."""
         try:
             self._await_following(node)
@@ -324,19 +324,21 @@ class _Rejoined:
         survivors = Survivors(self._rig, self._run, self._manifest, facts, node)
         tables = self._manifest.plan().tables
         for table in sorted(tables, key=lambda table: table != LEDGER):
-            rows = partial(self._watched, survivors, table)
+            rows = partial(self._read_until_late, survivors, table)
             compare_stored(found, table, self._run, rows)
             if not self._arrived or found.new:
                 break
         return found, survivors.index.reason if survivors.index else ""
 
-    def _watched(self, survivors: Survivors, table: TableSpec) -> Iterator[Records]:
+    def _read_until_late(
+        self, survivors: Survivors, table: TableSpec
+    ) -> Iterator[Records]:
         for records in survivors.inspected(table):
             self._arrived |= bool((records["epoch"] == self._mark.epoch).any())
             yield records
 
     def _of(self, found: Comparison, failure: str) -> OtherNode:
-        """Return what differs; a row that the node alone has is extra."""
+        """Return the differences; a row that only the node has is extra."""
         whole = not found.new or self._manifest.plan().tables == (LEDGER,)
         return OtherNode(
             found.rows,
@@ -350,7 +352,7 @@ class _Rejoined:
 
 
 def _describe_stuck_node(why: str, found: Comparison | None) -> OtherNode:
-    """Return what a node alone has that does not apply the rest.
+    """Return the rows that only a node has which does not apply the rest.
 
     found: of the ledger, from which nothing is ever deleted; None if it was not read.
     """

@@ -71,7 +71,7 @@ _THEN = "Then run dbcheck reconcile."
 
 @dataclass(frozen=True, slots=True)
 class _Broken:
-    """A reading that broke off.
+    """A reading whose connection broke.
 
     error:   the client's message.
     crashed: the log's lines on a crash of what read the rows, "" if it has none.
@@ -82,7 +82,7 @@ class _Broken:
 
 
 class Reading:
-    """What was read of a server that answers.
+    """Reads the rows and the facts of a server that answers.
 
     stored: see AfterRecord.survivors.
     canary, logged, index, failure, missing, unanswered, tables, check, left_over,
@@ -113,7 +113,7 @@ class Reading:
             self._recall(earlier)
 
     def _recall(self, earlier: AfterRecord | PreparedRecord) -> None:
-        """Keep what an earlier reading saw, and a process that starts later may not."""
+        """Keep facts of an earlier reading that a later process may not see."""
         if earlier.reader_name != self._rig.site.reader_name:
             return
         self.canary = earlier.canary if self.canary is None else self.canary
@@ -123,7 +123,7 @@ class Reading:
 
     @property
     def _is_copy(self) -> bool:
-        """Whether the data of another server may have replaced those of this one."""
+        """True if the data of another server may have replaced those of this one."""
         return self.refill is not None and self.refill.replaces
 
     @property
@@ -131,7 +131,7 @@ class Reading:
         return self._rig.site.reader_name == self._manifest.writer_name
 
     def read(self, facts: ServerFacts) -> None:
-        """Read the rows, and what the server reports of itself.
+        """Read the rows and the server's facts.
 
         facts: its answer of just before.  Raise NotBack if it ended meanwhile and
         takes no queries in its time, EngineError if it refuses to be read, PowerError
@@ -153,10 +153,10 @@ class Reading:
             if len(broken) == READINGS_MAX:
                 return self._give_up(broken)
             self._rig.listener.phase(Phase.READ, f"{broke.error}: reading once more")
-            now = self._again(broke)
+            now = self._await_same_server(broke)
 
     def record(self, nodes: Mapping[str, NodeAfter], reader_name: str) -> AfterRecord:
-        """Return what was read as the run stores it."""
+        """Return the record that the run stores."""
         return AfterRecord(
             nodes,
             reader_name,
@@ -182,7 +182,7 @@ class Reading:
     def _attempt(
         self, facts: ServerFacts, log: ReadingLog, *, first: bool
     ) -> _Broken | None:
-        """Read once nothing withholds the rows; see _once().
+        """Read once nothing withholds the rows; see _read_once().
 
         What may end, such as a lock, is waited for as long as for the server itself.
         """
@@ -190,7 +190,7 @@ class Reading:
         while True:
             interrupt.raise_if_interrupted()
             try:
-                return self._once(facts, log, first=first)
+                return self._read_once(facts, log, first=first)
             except RowsWithheld as error:
                 if time.monotonic() >= ends_s:
                     self.unanswered = f"{error}. {error.hint} {_THEN}"
@@ -200,10 +200,10 @@ class Reading:
                     self._rig.listener.phase(Phase.READ, f"waiting: {error}")
             time.sleep(POLL_S)
 
-    def _once(
+    def _read_once(
         self, facts: ServerFacts, log: ReadingLog, *, first: bool
     ) -> _Broken | None:
-        """Read once; return how the connection broke, None if more is not to be had."""
+        """Read once; return the break of the connection, None if reading is over."""
         try:
             self._read_all(facts, first=first)
         except OtherServer as error:
@@ -215,7 +215,7 @@ class Reading:
             self.failure, self.missing = str(error), error.missing
         except TableRefused as error:
             self._rig.site.failure()  # raises if it was the drive that went meanwhile
-            self._refused(error, log)
+            self._handle_refusal(error, log)
         except RowsWithheld:
             self._rig.site.failure()  # raises if it was the drive that went meanwhile
             raise
@@ -229,7 +229,7 @@ class Reading:
         return None
 
     def _read_all(self, facts: ServerFacts, *, first: bool) -> None:
-        """Read the rows, then what shows of which tables, and of whom, they are.
+        """Read the rows, then the facts that identify their tables and server.
 
         None of a server whose data may be another one's copy.
         """
@@ -257,7 +257,7 @@ class Reading:
         self.places = self._places()
         self.deleted = self._count_deleted(facts)
 
-    def _refused(self, error: TableRefused, log: ReadingLog) -> None:
+    def _handle_refusal(self, error: TableRefused, log: ReadingLog) -> None:
         """Blame the table if the log names damage of it, else leave it open."""
         if damage := log.damage(self._plan.tables):
             self.failure = f"{error}: {damage}"
@@ -265,7 +265,7 @@ class Reading:
             self.unanswered = f"{error}: {_MAY_BE_SOUND}"
 
     def _places(self) -> tuple[Place, ...] | None:
-        """Return where the tables lie now, None if the server does not show it."""
+        """Return the tables' places now, None if the server does not show them."""
         with contextlib.suppress(EngineError):
             tables = tables_of(self._manifest.workload)
             return self._rig.site.reader.engine.places(tables)
@@ -281,7 +281,7 @@ class Reading:
         return self.deleted
 
     def _is_same_process(self, facts: ServerFacts) -> bool:
-        """Say whether it is the very process that took the load: it is not cut yet."""
+        """Return True if it is the process that took the load, so it is not cut yet."""
         before = self._manifest.writer.facts
         return self._is_writer and not is_restarted(before, facts)
 
@@ -296,7 +296,7 @@ class Reading:
                 self.decisions = largest(self.decisions, found)
 
     def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:
-        """Store the rows; then decide what is prepared, and look at that once more.
+        """Store the rows; decide the prepared transactions, then read their rows again.
 
         Rows that an earlier reading stored before it decided any are kept: the tables
         do not hold what recovery brought back any more.
@@ -316,7 +316,7 @@ class Reading:
         self.left_over = in_doubt.find_fates(decided, survivors.again(table))
 
     def _store(self, survivors: Survivors, facts: ServerFacts) -> tuple[Name, ...]:
-        """Store the rows; return what is to be decided, once that is stored as well.
+        """Store the rows and the prepared transactions; return those to decide.
 
         None before the cut: the next reading would take rows that the cut may lose.
         Raise UsageError if a load still runs: what it prepared is its own to decide.
@@ -371,7 +371,7 @@ class Reading:
                     pass  # it counts them, and compares them with the indexes
 
     def _check(self, facts: ServerFacts, log: ReadingLog) -> None:
-        """Have the server check the tables, last of all: it may write."""
+        """Check the tables on the server, last of all: the check may write."""
         if self.failure or self.unanswered or self.index or self.engines:
             return
         if self._is_copy:
@@ -386,7 +386,7 @@ class Reading:
             self.index = IndexLoss(self.check.reason, 1)
 
     def _ask(self, facts: ServerFacts) -> None:
-        """Ask how the server ended, which only the one that took the load can show."""
+        """Ask how the server ended; only the one that took the load can show it."""
         engine, manifest = self._rig.site.reader.engine, self._manifest
         if not self._is_writer:
             return
@@ -398,7 +398,7 @@ class Reading:
         self.logged = engine.logged(manifest.writer.facts.clock_us, server=facts)
 
     def _ask_about_replication(self, facts: ServerFacts) -> None:
-        """Ask whether a server that is tested alone took anything from others.
+        """Ask whether a single server replicated anything from another.
 
         Once it did, that stands: a process that starts later may not show it.  The
         failover of a managed service may well be to a replica.
@@ -411,7 +411,7 @@ class Reading:
         found = engine.refill(tables, writer.clock_us, server=asked)
         self.refill = of_both(self.refill, found)
 
-    def _again(self, broke: _Broken) -> ServerFacts | None:
+    def _await_same_server(self, broke: _Broken) -> ServerFacts | None:
         """Return the facts of the same server once it is back, None if it is not."""
         try:
             facts, self.failure = await_facts(self._rig)
@@ -437,7 +437,7 @@ class Reading:
 
 
 def describe_other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
-    """Return why *facts* are of a server with other data than took the load, or ""."""
+    """Return the sign that *facts* are of a server with other data, or ""."""
     before = manifest.writer.facts.identity
     itself = None
     if site.reader_name != manifest.writer_name:

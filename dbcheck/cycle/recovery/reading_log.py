@@ -35,7 +35,7 @@ POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What is known of why the reading broke off; both are "" if nothing is.
+    """The cause of a broken reading; both fields are "" if it is not known.
 
     damage:  the server ended itself at damaged data; certain.
     crashed: the process or thread that read the rows crashed, for whatever reason.
@@ -64,7 +64,7 @@ class ReadingLog:
                 self._marks = self._node.host.mark_log(self._path)
 
     def why(self, error: EngineError) -> Cause:
-        """Return what the log shows of the cause of *error*, once it shows any.
+        """Return the cause of *error* once the log shows one.
 
         Raise PowerError if what failed was the rig and not the server.
         """
@@ -74,7 +74,7 @@ class ReadingLog:
             interrupt.raise_if_interrupted()
             if failure := self._site.failure():
                 return Cause(damage=failure)
-            text = self._logged()
+            text = self._read_new_log()
             if text is None:
                 return Cause()
             cause = Cause(
@@ -95,17 +95,17 @@ class ReadingLog:
         return "; ".join(damage(self._read_since_start(), names)) if names else ""
 
     def had_orderly_end(self) -> bool | None:
-        """Say whether the server shut down in an orderly way since, and then started.
+        """Return True if the server shut down in an orderly way and then started.
 
         None if there is no log to ask, or another server writes to it as well.
         """
-        text = self._logged()
+        text = self._read_new_log()
         if not text or self._is_shared(text, self._read_since_preflight()):
             return None
         return bool(stopped_before_start(text))
 
     def _read_since_start(self) -> str:
-        """Return what the server logged since its last start.
+        """Return the server's log since its last start.
 
         "" if that is unknown, or another server writes to the log as well.
         """
@@ -118,25 +118,25 @@ class ReadingLog:
         return ""
 
     def _is_shared(self, text: str, log: LogTail | None) -> bool:
-        """Return whether another server has started in *text*, or since the preflight.
+        """Return True if another server has started in *text*, or since the preflight.
 
-        log: what _read_since_preflight() returned.  A cut takes all servers of a host, so
-        one that logs there has started again.
+        log: what _read_since_preflight() returned.  A cut takes all servers of a host,
+        so one that logs there has started again.
         """
         names = self._facts.log_names
         texts = [text] if log is None else [text, log.text]
         return any(other_server(each, names) for each in texts)
 
     def _read_since_preflight(self) -> LogTail | None:
-        """Return what its host has of the log since then, None if it has none."""
+        """Return the host's log since the preflight, None if it has none."""
         host, before = self._node.host, self._before
         with contextlib.suppress(HostError):
             if host is not None and before is not None and self._path:
                 return host.read_log(self._path, before.log_marks)
         return None
 
-    def _logged(self) -> str | None:
-        """Return what the server logged since the reading began, as far as known.
+    def _read_new_log(self) -> str | None:
+        """Return the server's log since the reading began, None if unknown.
 
         None if there is no log to ask.
         """

@@ -73,7 +73,7 @@ def read_second_time(
     detail = "every row, to be compared with the first reading"
     rig.listener.phase(Phase.READ_AGAIN, detail)
     try:
-        return _Second(rig, run, manifest, after, facts).compared(orderly=orderly)
+        return _Second(rig, run, manifest, after, facts).compare(orderly=orderly)
     except TableLost as error:
         rig.site.failure()  # raises if it was the drive that went meanwhile
         return SecondReading(failure=str(error), orderly=orderly)
@@ -103,7 +103,7 @@ class _Second:
         # The first reading came before they were decided.
         self._decided = {(one.session, one.seq) for one in after.left_over}
 
-    def compared(self, *, orderly: bool | None) -> SecondReading:
+    def compare(self, *, orderly: bool | None) -> SecondReading:
         """Read, and compare table by table."""
         found = Comparison(self._run.path)
         for table in self._tables:

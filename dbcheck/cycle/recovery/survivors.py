@@ -163,13 +163,13 @@ class Survivors:
         self._totals = {table: EpochTotals() for table in tables}
 
     def facts_of(self, table: TableSpec) -> TableFacts:
-        """Return what was stored of *table*, as Engine.prepare() would count it."""
+        """Return the facts of the stored *table*, counted as Engine.prepare() does."""
         left = self._totals[table]
         weights = left.weights if table.has_key else {}
         return TableFacts(dict(left.rows), left.row_id_max, weights)
 
     def store(self) -> dict[str, StoredRows]:
-        """Store every row without its payload, and whole those that are different."""
+        """Store every row without its payload; rows that differ are stored whole."""
         stored: dict[str, StoredRows] = {}
         batches = self._batches(self._plan.tables)
         for table, own in groupby(batches, key=lambda found: found[0]):
@@ -213,7 +213,7 @@ class Survivors:
     def _batches(
         self, tables: Sequence[TableSpec]
     ) -> Iterator[tuple[TableSpec, RowBatch]]:
-        expected = {table: self._expected(table) for table in tables}
+        expected = {table: self._expect_rows(table) for table in tables}
         done: Counter[TableSpec] = Counter()
         try:
             for table, batch in limit_survivors(
@@ -245,8 +245,8 @@ class Survivors:
             yield records
         self._run.write_different(table.name, map(_format_row, different))
 
-    def _expected(self, table: TableSpec) -> int | None:
-        """Return how many rows a sound server has of a table, None if not known.
+    def _expect_rows(self, table: TableSpec) -> int | None:
+        """Return the number of a table's rows on a sound server, None if not known.
 
         Each operation inserts a row into its plan's first table, and no other keeps
         all that were inserted.
@@ -257,7 +257,7 @@ class Survivors:
         return sum(before.rows_by_epoch.values()) + sum(load.acked.values())
 
     def _most(self) -> int:
-        """Return how many rows there should be, at most."""
+        """Return the largest number of rows that there should be."""
         load, tables = self._run.load(), self._manifest.tables.values()
         sent = sum(load.sent.values()) if load else _SENT_UNKNOWN
         before = sum(sum(table.rows_by_epoch.values()) for table in tables)

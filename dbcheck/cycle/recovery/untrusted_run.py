@@ -39,7 +39,7 @@ def ask_nodes(
     *,
     remove: bool = True,
 ) -> dict[str, NodeAfter]:
-    """Return what is found of each node now, by its name; of one that is away nothing.
+    """Inspect each node again; return the findings by name, none of one that is away.
 
     server: what the server of the node that is read reports, None if it does not
     answer.  remove: see inspect_host_again().
@@ -58,7 +58,7 @@ def ask_nodes(
 
 
 def _read_node_facts(site: Site, name: str) -> ServerFacts | None:
-    """Return what another node than that which is read reports, None if not needed.
+    """Return the facts of a node that is not read, None if they are not needed.
 
     The nodes of a group that were all cut give each other what they lost: each must
     have started anew.
@@ -79,7 +79,7 @@ def _ask_of_run(
     *,
     remove: bool,
 ) -> HostAfter | None:
-    """Do what inspect_host_again() does, as far as the manifest of *run* may be trusted.
+    """Inspect the host again, as far as the manifest of *run* may be trusted.
 
     server: what that node's server reports now, None if that is not known.
     """
@@ -106,7 +106,7 @@ def _ask_of_run(
 def find_log_of_run(
     site: Site, run: RowStore, manifest: Manifest, server: ServerFacts
 ) -> HostBefore | None:
-    """Return what *manifest* records of the log of the server that is read.
+    """Return the record in *manifest* of the log of the server that is read.
 
     None if that may not be used.  server: what that server reports now.
     """

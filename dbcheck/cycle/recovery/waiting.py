@@ -20,7 +20,7 @@ RECONCILE = "Once it is back, before anything writes to it: dbcheck reconcile"
 
 
 def wait_for_server(rig: Rig) -> str:
-    """Return "" once the server takes queries, or why it certainly never will.
+    """Return "" once the server takes queries, or the reason why it never will.
 
     Raise NotBack if it does not within limits.return_s, PowerError if what failed was
     the rig and not the server.
@@ -50,7 +50,7 @@ def wait_for_server(rig: Rig) -> str:
 
 
 def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
-    """Return the server's facts once it takes queries, or None and why it never will.
+    """Return the server's facts once it takes queries; else None and the reason.
 
     A server that crashes still takes queries for a moment, so after a connection that
     breaks it is asked again.  Raise as wait_for_server() does.

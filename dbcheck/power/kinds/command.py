@@ -1,8 +1,7 @@
-"""Programs of the user's, which switch, promote or restart: run without a shell.
+"""Runs users' programs that switch, promote or restart, and waits for a switch.
 
-Their time is limited, and they end with their processes.
-
-Waiting with a switch: until it has switched, and until enough time without power.
+Programs run without a shell; their time is limited, and they end with their processes.
+A wait lasts until the switch has switched, or for enough time without power.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _GRACE_S = 5
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a program ended, and the text on its two streams."""
+    """The end of a program, and the text on its two streams."""
 
     code: int
     output: str
@@ -134,8 +133,8 @@ class PromotionProgram:
             raise EngineError(str(error), id=error.id, hint=error.hint) from None
         if done.code:
             raise EngineError(
-                f"the promotion command `{format_command(command)}` ended with {done.code}; its"
-                f" output: {done.output_tail}",
+                f"the promotion command `{format_command(command)}` ended with"
+                f" {done.code}; its output: {done.output_tail}",
                 id=ErrorId.PROMOTION_COMMAND_FAILED,
                 hint="It must promote the node that is its last argument.",
             )
@@ -208,7 +207,7 @@ class OffTimer:
 
 
 def _read_state_if_possible(read: Callable[[], PowerState]) -> PowerState | None:
-    """Return read(), None if it fails: the power must come back all the same.
+    """Return read(), None if it fails: a failure must not stop the restore.
 
     A switch that cannot read it returns UNKNOWN.
     """

@@ -131,7 +131,7 @@ class ExecPlan:
         return plan
 
     def _fault(self, name: str) -> tuple[str, str] | None:
-        """Return what is wrong with a pattern, and what to do; None if it is right."""
+        """Return the error of a pattern, and its remedy; None if it is right."""
         pattern = getattr(self, name)
         if not pattern:
             if self.state_on or self.state_off:
@@ -150,7 +150,7 @@ class ExecPlan:
 
     @property
     def cut_class(self) -> CutClass:
-        """What is declared, else UNKNOWN."""
+        """The declared class, else UNKNOWN."""
         return self.declared or CutClass.UNKNOWN
 
     @property
@@ -160,7 +160,7 @@ class ExecPlan:
 
     @property
     def returns_by_itself(self) -> bool:
-        """Whether no program restores it."""
+        """True if no program restores it."""
         return not self.restore
 
     def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
@@ -168,10 +168,11 @@ class ExecPlan:
         return (named or self.restore) if self.restore else ()
 
     def describe(self, host: str) -> str:
-        """Return what is run for a cut and a restore."""
+        """Return the programs of a cut and a restore, in words."""
         back = "with no restore command: the power must come back by itself"
         if self.restore:
-            back = f"wait at least {self.off_s:g} s, then run `{format_command(self.restore)}`"
+            restore = format_command(self.restore)
+            back = f"wait at least {self.off_s:g} s, then run `{restore}`"
         steps = f"run `{format_command(self.cut)}`, {back}"
         if self.state:
             steps += (

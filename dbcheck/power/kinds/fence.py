@@ -1,7 +1,4 @@
-"""The switch is a power agent of the fence-agents package.
-
-A fence agent's metadata, and whether the agent cuts power at all.
-"""
+"""The switch is a power agent of the fence-agents package, checked by its metadata."""
 
 from __future__ import annotations
 
@@ -82,7 +79,7 @@ class Metadata:
     actions: frozenset[str]
 
     def require_power(self, agent: str) -> None:
-        """Raise UsageError unless *agent* switches power on and off and can look."""
+        """Raise UsageError unless *agent* can switch power on and off and read it."""
         missing = {"on", "off", "status"} - self.actions
         # An agent that fences by cutting off disks unfences by "on", and cannot reboot.
         if missing or "reboot" not in self.actions:
@@ -208,7 +205,7 @@ class FencePlan:
 
     @property
     def cut_class(self) -> CutClass:
-        """What the agent is known to cut, else what is declared."""
+        """The class of the agent's cuts if it is known, else the declared one."""
         return find_cut_class_of_agent(self.agent, self.declared)
 
     @property
@@ -226,7 +223,7 @@ class FencePlan:
         return named
 
     def describe(self, host: str) -> str:
-        """Return what the agent is run with; of a secret, where it is to be had."""
+        """Return the agent's options, in words; of a secret its source."""
         options = [
             f"{name}={quote(self.options[name])}" for name in sorted(self.options)
         ]

@@ -56,7 +56,7 @@ class LabPlan:
         return ()
 
     def describe(self, host: str) -> str:
-        """Return what is done."""
+        """Return the lab's cut, in words."""
         return f"have the lab {self.name} cut its virtual drive, and restore it"
 
     def outlet(self) -> Hashable:

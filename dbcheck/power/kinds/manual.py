@@ -35,12 +35,12 @@ class ManualPlan:
 
     @property
     def cut_class(self) -> CutClass:
-        """What is declared, else AC."""
+        """The declared class, else AC."""
         return self.declared or CutClass.AC
 
     @property
     def class_assumed(self) -> bool:
-        """Whether it was not declared."""
+        """True if it was not declared."""
         return self.declared is None
 
     @property
@@ -53,7 +53,7 @@ class ManualPlan:
         return ()
 
     def describe(self, host: str) -> str:
-        """Return what the human is asked for."""
+        """Return the human's task, in words."""
         return (
             "ask you to cut the power by hand and, after at least "
             f"{self.off_s:g} s, to restore it"

@@ -39,7 +39,7 @@ class Fields(Protocol):
         """Return one variable, of the type *hint*; *default* if it is not given."""
 
     def secret(self, name: str) -> Secret | None:
-        """Return where the secret *name* is to be had, None if it is not given."""
+        """Return the source of the secret *name*, None if it is not given."""
 
     def options(self, name: str) -> tuple[dict[str, str], dict[str, Secret]]:
         """Return a mapping of strings, and those of its values that are secrets."""
@@ -49,7 +49,7 @@ class Fields(Protocol):
 
 
 class PowerPlan(Protocol):
-    """How the power of one target is cut and restored, as its user gave it.
+    """The way to cut and restore the power of one target, as its user gave it.
 
     A frozen dataclass of plain values: another process can use it.  Its fields are
     variables of an inventory, with their ranges (shared.variables()).  Each field but
@@ -77,11 +77,11 @@ class PowerPlan(Protocol):
 
     @property
     def class_assumed(self) -> bool:
-        """Whether that class is assumed: nothing shows it and it is not declared."""
+        """True if that class is assumed: nothing shows it and it is not declared."""
 
     @property
     def returns_by_itself(self) -> bool:
-        """Whether the power comes back without restore(), or never goes."""
+        """True if the power comes back without restore(), or never goes."""
 
     def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
         """Return the command by which a user restores the power, () if there is none.
@@ -90,14 +90,14 @@ class PowerPlan(Protocol):
         """
 
     def describe(self, host: str) -> str:
-        """Return what a cut and a restore do, to come after "dbcheck would".
+        """Return a cut and a restore in words, to come after "dbcheck would".
 
         It names each program and option, and of a secret where it is to be had.
         host: the URL of the target's host, "" if it is not to be asked.
         """
 
     def outlet(self) -> Hashable | None:
-        """Return what may belong to one host only, None if nothing can be shared."""
+        """Return the outlet, which may belong to one host only; None if unshared."""
 
     def open(self, host: TargetHost | None, ask: Callable[[str], None]) -> PowerSwitch:
         """Return the switch; raise UsageError or PowerError if it cannot be one.

@@ -1,7 +1,4 @@
-"""Parts that several kinds of switches share: variables, and the class of cut.
-
-The class of cut that each kind of switch makes (model.cut).
-"""
+"""Parts that kinds of switches share: variables, and classes of cuts (model.cut)."""
 
 from __future__ import annotations
 
@@ -135,7 +132,7 @@ def read_plan(kind: type[P], fields: Fields, **given: Mapping[str, Any]) -> P:
 
 
 def withhold_secrets(fields: Fields) -> None:
-    """Have no child process but a switch's inherit what the variables name.
+    """Withhold the secrets' variables from all child processes but a switch's.
 
     That is a side effect of reading them, and wanted whatever the kind: a program of
     an exec switch may log in with such a secret, too.

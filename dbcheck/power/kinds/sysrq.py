@@ -63,7 +63,7 @@ class SysrqPlan:
         return ()
 
     def describe(self, host: str) -> str:
-        """Return what is done on the host."""
+        """Return the reset on the host, in words."""
         return (
             f"write b to {TRIGGER} on {host}: its kernel resets the host at once, "
             "without a sync, and it boots by itself"
