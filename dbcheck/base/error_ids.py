@@ -1,4 +1,4 @@
-"""The stable ids of what dbcheck refuses, and of what can fail in its operations.
+"""The stable ids of dbcheck's refusals, and of failures of its operations.
 
 An id stands for one cause with one remedy; places that mean the same share it.  Scripts
 and tests compare ids; messages and hints may be reworded at any time.  A new one goes

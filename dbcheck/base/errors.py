@@ -1,4 +1,4 @@
-"""Everything dbcheck raises on purpose.
+"""Every error that dbcheck raises on purpose.
 
 DbcheckError
 ├── UsageError       a flag, inventory or workload is wrong; nothing was touched

@@ -1,9 +1,9 @@
-"""Interrupts, also those that Python loses.
+"""Handles interrupts, also those that Python loses.
 
 An interrupt is raised wherever the main thread happens to be.  In a destructor or in
 the callback of a weak reference Python prints and forgets it (Python 3.11 reference,
 object.__del__ and weakref.ref), and a lock that is being waited for may turn it into
-a RuntimeError.  So it is also noted, and whatever takes long checks the note.
+a RuntimeError.  So it is also noted, and every long operation checks the note.
 """
 
 from __future__ import annotations

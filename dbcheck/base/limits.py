@@ -1,4 +1,4 @@
-"""The defaults, and the limits of what a user may set.
+"""The defaults and the limits of users' settings.
 
 Times in seconds, rates in commits per second of all sessions together.
 """

@@ -1,4 +1,4 @@
-"""Finds whether files are this user's own, who may change them, and where a home is.
+"""Finds the owners of files, the users who may change them, and home directories.
 
 This file is sent to the witness with its agent: Python 3.8, and of dbcheck
 base/system.py alone.

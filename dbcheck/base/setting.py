@@ -1,9 +1,9 @@
 """Settings: fields of a dataclass that users may give on the command line as well.
 
 A setting is declared once, by the annotation of its field: the type and msgspec.Meta
-say what it may be and what it is for, a Setting how it is written elsewhere.  Its flag,
-its key in a matrix, its part of a command that repeats a run and its line in a
-comparison of two runs are made of that.
+give its values and its purpose, a Setting its spelling in other places.  Its flag, its
+key in a matrix, its part of a command that repeats a run and its line in a comparison
+of two runs are made of that.
 """
 
 from __future__ import annotations

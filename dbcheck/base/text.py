@@ -1,4 +1,4 @@
-"""Names with their meaning, and text from elsewhere that a terminal may show.
+"""Enumerations with explained members, and foreign text made safe for a terminal.
 
 Servers, witnesses, hosts, inventories and stored runs may hold any character, and a
 terminal obeys some of them (ECMA-48, control functions): it clears the screen, moves

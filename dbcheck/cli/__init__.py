@@ -1,4 +1,4 @@
-"""The command line, from its first line to its last.
+"""The command line: its entry point, its exit codes and its last line.
 
 A Ctrl-C while this module is imported cannot be caught; so it imports only what the
 interpreter has already loaded.

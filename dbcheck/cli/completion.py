@@ -1,4 +1,4 @@
-"""dbcheck completion: the script that has a shell complete what is typed."""
+"""dbcheck completion: prints the script by which a shell completes commands."""
 
 from __future__ import annotations
 

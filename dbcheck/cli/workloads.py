@@ -1,4 +1,4 @@
-"""dbcheck workloads: what --workload can name."""
+"""dbcheck workloads: lists the workloads for --workload."""
 
 from __future__ import annotations
 

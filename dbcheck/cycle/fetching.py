@@ -1,7 +1,7 @@
 """Copies a run's logs from its witness, and no more than a log can hold.
 
-A witness that sends without end would fill the client's disk.  What the client saw of
-its load bounds each log; where that is lost, a log may take half of what is free, and
+A witness that sends without end would fill the client's disk.  The client's record of
+its load bounds each log.  If that is lost, a log may take half of the free space, and
 no more than LOG_BYTES_MAX, since each ack takes memory when it is judged.
 """
 

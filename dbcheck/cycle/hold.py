@@ -1,12 +1,12 @@
 """Holds the sessions before a cut, so that no commit flushes the drives just before it.
 
-What the canaries wrote since the last flush then shows whether the drives' caches lost
+The canaries' writes since the last flush then show whether the drives' caches lost
 their power, see model.depth.  Yet the last ack must be young at the cut, or nothing was
-at risk.  So the sessions are held at the moment from which all that is in flight is
-answered shortly before the switch takes the power, as it did before.  A switch that is
-quicker than the sessions is asked once nothing is in flight.  Where the last ack would
-be too old at the cut, all sessions commit once more, if there is time for that.  Where
-the power does not go in its time, they go on.
+at risk.  So the hold begins early enough for all in flight to be answered shortly
+before the power goes, by the delay of the switch's earlier cuts.  If it is quicker than
+the sessions, the switch is asked once nothing is in flight.  If the last ack would be
+too old at the cut, all sessions commit once more, if there is time for that.  If the
+power does not go in time, the sessions resume.
 """
 
 from __future__ import annotations

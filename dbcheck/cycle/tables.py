@@ -1,7 +1,7 @@
 """Checks, drops, fills and reads the tables before a load.
 
-A cut is held against what stood there before it, so that is read before the load: rows
-of an earlier fill, or of a cycle that nobody judged, may have changed since.  Each
+A cut is judged by the rows in the tables before it, so they are read before the load:
+rows of an earlier fill, or of a cycle that nobody judged, may have changed since.  Each
 cycle leaves its rows, which every later one reads again.
 """
 

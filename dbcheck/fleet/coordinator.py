@@ -1,9 +1,7 @@
-"""The client's part of a fleet: gives jobs to workers, keeps what they store, decides.
+"""The client's part of a fleet: gives jobs to workers, keeps their files, decides.
 
-A job begins at most once, whatever the scheduler does after a worker's death: a worker
-asks before it begins, and one that asks for a job that began is refused.
-
-The client's view of one campaign that a worker runs.
+A job begins at most once, even if the scheduler starts it again after a worker's death:
+a worker asks before it begins, and is refused if the job has begun.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The client's copy of a campaign's folder, kept equal to that on a worker.
 
-A file is written whole once all of it came with the right digest, and a file that the
-worker removed is removed here.  A worker holds no run that is settled and kept here,
-and nothing of such a run is touched here.
+A file is written once all of it came with the right digest, and a file that the worker
+removed is removed here.  A worker holds no run that is settled and kept here, and such
+a run is never changed here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs a job on a worker: one campaign, in a process of its own.
 
-The process can be ended as by Ctrl-C, which a thread of the worker cannot, and then
-restores the power.  It ends that way by itself when the worker dies, and the worker
-ends it so when the client, or the scheduler, has not been heard of for LOST_S.
+Unlike a thread of the worker, the process can be ended as by Ctrl-C, and then restores
+the power.  It ends that way by itself when the worker dies, and the worker ends it so
+when the client, or the scheduler, is silent for LOST_S.
 """
 
 from __future__ import annotations

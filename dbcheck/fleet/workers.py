@@ -1,4 +1,4 @@
-"""The workers of a fleet: those of this machine, and which one runs a job.
+"""The workers of a fleet: starts those of this machine, and chooses one for a job.
 
 No host, outlet or witness is in two jobs at once.  Each of them is a resource of one
 worker (Dask: worker resources), of which it has one.  Dask itself then runs jobs that

@@ -1,10 +1,8 @@
 """Reads how Ansible reaches a target's host: its variables, and arguments for ssh(1).
 
-Arguments for ssh(1) in an inventory: what of them leads to a host.
-
-They are read as ssh.c and readconf.c of OpenSSH 9.2 to 10.2 do, by the same getopt(3).
-How hosts are trusted, time limits and shared connections lead nowhere else; dbcheck has
-its own ways there, so these arguments are left out.
+The arguments are read as ssh.c and readconf.c of OpenSSH 9.2 to 10.2 do, by the same
+getopt(3).  Those about trust in hosts, time limits and shared connections do not change
+the host that is reached; dbcheck has its own ways there, so they are left out.
 
 One setting may have several names.  The last that is given counts, in the order of
 `ansible-doc -t connection ssh` (ansible-core 2.19): an old one, such as

@@ -1,7 +1,7 @@
 """Reaches a Dask cluster: its address, its TLS, its workers' versions.
 
-distributed, of the extra dbcheck[fleet], takes a second to import: that is done once a
-scheduler is to be reached, and nowhere else.
+distributed, of the extra dbcheck[fleet], takes a second to import: so it is imported
+only when a scheduler is to be reached.
 """
 
 from __future__ import annotations

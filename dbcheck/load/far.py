@@ -1,7 +1,7 @@
-"""Sessions that run on other machines, by Dask workers, as the client sees them.
+"""The client's side of sessions that run on other machines, by Dask workers.
 
-No reading of that machine's clock is compared with one of this machine's: what a group
-reports is dated by when it came here, less what had passed there since.
+No reading of that machine's clock is compared with one of this machine's: a report of a
+group is dated by its arrival here, less the time that had passed on its machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The far end of load/far.py: runs sessions on a Dask worker.
+"""The worker's side of load/far.py: runs sessions on a Dask worker.
 
 The sessions run in a process beside the worker, as they do beside a client that loads
 from its own machine (load/process.py).  That process ends when the worker does, and its

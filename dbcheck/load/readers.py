@@ -1,6 +1,6 @@
-"""Reads the newest rows of other sessions while the load runs, and has them witnessed.
+"""Reads the newest rows of other sessions during the load, and logs them as acks are.
 
-What a reader sees may not be durable yet; see rows.seen.
+A row that a reader sees may not be durable yet; see rows.seen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A process of the load: python -m dbcheck.load.worker DESCRIPTOR, of its channel.
 
-It ends with that: when the client dies, by whatever, the kernel closes the other end.
-A client on another machine gives it a lease as well (load/loop.py).
+It ends with the channel: when the client dies, the kernel closes the other end.  A
+client on another machine gives it a lease as well (load/loop.py).
 """
 
 from __future__ import annotations

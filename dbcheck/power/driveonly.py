@@ -1,14 +1,13 @@
 """Cuts drives alone: the host keeps running, and is put back on its drives.
 
-The switch itself cuts what feeds the drives.  What must happen on the host before they
-get their power back, and after it, belongs to the switch: whoever restores the power,
-and from whatever process, must not leave an old filesystem in memory over a drive that
-came back (agent/host/remount.py).
+The switch cuts the power of the drives.  The steps on the host before and after they
+get their power back belong to it too: whoever restores the power, from any process,
+must not leave an old filesystem in memory over a drive that came back
+(agent/host/remount.py).
 
-Checks whether a host was put back on its drives since a client was lost.
-
-By the note of the cut on the host, and what is mounted from the drives now.  A server
-that was started since may be at work, and must not be ended.
+After the loss of a client, the note of the cut on the host and the mounts of the drives
+show whether the host was put back.  A server that was started since may be at work, and
+must not be ended.
 """
 
 from __future__ import annotations

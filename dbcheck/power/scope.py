@@ -1,4 +1,4 @@
-"""Settings of cuts of drives alone, and what is refused of them."""
+"""Validated settings of drive-only power cuts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The wiring of a host to its switch: what a user agrees to, and notes of the client.
 
 A note counts only if it is a plain file of this user's that no other may change, and if
-it is about this very switch: its file name, and who copied it, do not matter.
+it is about this very switch; its file name and its copier do not matter.
 """
 
 from __future__ import annotations

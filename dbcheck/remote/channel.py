@@ -1,4 +1,4 @@
-"""The client's side of an agent: the program that is sent, and the messages of wire.py.
+"""The client's side of an agent: the program to send, and the messages of wire.py.
 
 Nothing is installed where an agent runs.
 """

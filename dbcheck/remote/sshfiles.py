@@ -1,7 +1,8 @@
-"""The files of a configuration of OpenSSH: their lines, and whom they belong to.
+"""The files of a configuration of OpenSSH: their lines, and their owners.
 
-Whoever may write one of them decides which programs run and which host is reached.
-So each is looked at before ssh(1) reads it, also what it includes for other hosts.
+A user who may write one of them decides which programs run and which host is reached.
+So each is checked before ssh(1) reads it, also the files that it includes for other
+hosts.
 """
 
 from __future__ import annotations

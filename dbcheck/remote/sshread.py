@@ -1,9 +1,8 @@
 """Finds a host's settings in OpenSSH's configuration: by `ssh -G`, or by reading it.
 
-The files are read only where no ssh(1) is installed that could be asked.
-
-It knows what ssh_config(5) of OpenSSH 9.2 says about the keywords that dbcheck uses.
-What it cannot decide as ssh(1) would is refused.
+The files are read only where no ssh(1) is installed that could be asked, by the rules
+of ssh_config(5) of OpenSSH 9.2 and for the keywords that dbcheck uses.  A line that
+only ssh(1) can decide is refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Puts a rig together from an entry: the only place that knows the concrete classes.
+"""Makes a rig from an entry: the only place that knows the concrete classes.
 
-Those of a lab are in lab_rig.py: without a lab nothing of it is imported.
+Those of a lab are in lab_rig.py, which is imported only if there is a lab.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The process of one campaign of a fleet: python -m dbcheck.runner.campaign_child FD.
 
-FD is the descriptor of its channel to the worker's task (fleet/task.py).  It ends as by
-Ctrl-C, with the power restored, when the worker asks for it, or dies.
+FD is the descriptor of its channel to the worker's task (fleet/task.py).  If the worker
+asks for the end, or dies, the process ends as by Ctrl-C, with the power restored.
 """
 
 from __future__ import annotations

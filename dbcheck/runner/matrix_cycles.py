@@ -1,6 +1,6 @@
-"""Runs the configurations of a matrix, each in a lab of its own.
+"""Runs the configurations of a matrix, each in a lab of its own, or all on one target.
 
-Runs the configurations of a matrix on one target, which is left as it was.
+A target is left with its own settings.
 """
 
 from __future__ import annotations

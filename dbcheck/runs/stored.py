@@ -1,4 +1,4 @@
-"""Keeps records on the client's disk: whole or not at all, and recognisable.
+"""Keeps records and rows on the client's disk: whole or not at all, and recognisable.
 
 Each record is JSON that names its format and has a digest of its content, so that a
 bit that rots here is never held against a server.
@@ -9,15 +9,13 @@ another user's, and through no link of one.  It trusts root, the user who
 called sudo, and the group of a folder: many systems give the mode 0775 to folders that
 only their owner can write to.
 
-What names programs, hosts or settings in a folder counts only if the folder is the
-user's own: anybody may have packed one that looks so.  As such a folder is begun, the
+Names of programs, hosts and settings in a folder count only if the folder is the
+user's own: anybody may have packed one that looks so.  When such a folder is begun, the
 SHA-256 of the record that describes it names a file where nobody else can write:
 
     $XDG_STATE_HOME/dbcheck/SUBJECT/SHA256     an empty file; else under ~/.local/state
 
 A run has a key in place of that, see client_key.py.
-
-Reads the files of rows in a run folder.
 """
 
 from __future__ import annotations

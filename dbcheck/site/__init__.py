@@ -1,1 +1,1 @@
-"""Kinds of sites: which node takes the load, is cut, and is read afterwards."""
+"""Kinds of sites: the nodes that take the load, are cut, and are read."""

@@ -1,6 +1,6 @@
 """A cluster: one node takes the load, others follow it, and one of them may take over.
 
-What loses its power, and what is read afterwards, follows from the promise.
+The promise decides which nodes lose their power, and which one is read afterwards.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A group whose nodes decide by majority who takes writes.
+"""A group whose nodes elect the writer by majority.
 
-dbcheck promotes none: once the writer is gone, the others go on without it.  What is
-read is a node of the majority that has all that the others have.
-
-Forms a group again whose nodes do not do so by themselves once all were cut.
+dbcheck promotes none: once the writer is gone, the others go on without it.  The node
+that is read belongs to the majority and has all transactions of the others.  If all
+nodes were cut and do not form a group by themselves, one of them bootstraps it.
 """
 
 from __future__ import annotations

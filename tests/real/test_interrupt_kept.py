@@ -17,12 +17,12 @@ class Destroyed:
     def __del__(self):
         signal.raise_signal(signal.{name})
 
-interrupt.install()
-interrupt.require_none()
+interrupt.install_handlers()
+interrupt.raise_if_interrupted()
 Destroyed()
 print("lost")
 try:
-    interrupt.require_none()
+    interrupt.raise_if_interrupted()
 except KeyboardInterrupt:
     print("found")
 """
@@ -31,14 +31,14 @@ HELD = """
 import signal
 from dbcheck.base import interrupt
 
-interrupt.install()
+interrupt.install_handlers()
 try:
-    with interrupt.held_back():
+    with interrupt.hold_interrupts_back():
         signal.raise_signal(signal.SIGINT)
         print("done")
 except KeyboardInterrupt:
     print("interrupted")
-with interrupt.held_back():
+with interrupt.hold_interrupts_back():
     print("not again")
 """
 
@@ -47,18 +47,18 @@ import signal
 from dbcheck.base import interrupt
 
 try:
-    with interrupt.held_back():
+    with interrupt.hold_interrupts_back():
         try:
-            with interrupt.let_through():
+            with interrupt.let_interrupts_through():
                 signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:
             print("let through")
-        before = interrupt.so_far()
-        with interrupt.held_back():
+        before = interrupt.count_interrupts()
+        with interrupt.hold_interrupts_back():
             signal.raise_signal(signal.SIGINT)
-            print("held", interrupt.so_far() - before)
+            print("held", interrupt.count_interrupts() - before)
         print("still held")
-        with interrupt.let_through():
+        with interrupt.let_interrupts_through():
             print("not here")
 except KeyboardInterrupt:
     print("interrupted")
@@ -73,11 +73,11 @@ import signal
 import threading
 from dbcheck.base import interrupt
 
-interrupt.install()
+interrupt.install_handlers()
 held, done = threading.Event(), threading.Event()
 
 def hold():
-    with interrupt.held_back():
+    with interrupt.hold_interrupts_back():
         held.set()
         done.wait()
 
@@ -96,17 +96,17 @@ import signal
 import threading
 from dbcheck.base import interrupt
 
-interrupt.install()
+interrupt.install_handlers()
 let, done = threading.Event(), threading.Event()
 
 def let_through():
-    with interrupt.let_through():
+    with interrupt.let_interrupts_through():
         let.set()
         done.wait()
 
 thread = threading.Thread(target=let_through)
 try:
-    with interrupt.held_back():
+    with interrupt.hold_interrupts_back():
         thread.start()
         let.wait()
         signal.raise_signal(signal.SIGINT)
@@ -121,9 +121,9 @@ import signal
 from dbcheck.base import interrupt
 
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-interrupt.install()
+interrupt.install_handlers()
 signal.raise_signal(signal.SIGHUP)
-interrupt.require_none()
+interrupt.raise_if_interrupted()
 print("ignored")
 """
 

@@ -546,7 +546,12 @@ def test_nothing_temporary_is_left_also_if_the_client_is_killed(
     (folder / "tmp").mkdir()
     path = write(folder, HOSTS)
     code = "import sys; from pathlib import Path; from dbcheck.inventory.load import"
-    command = (sys.executable, "-c", f"{code} load; load(Path(sys.argv[1]))", str(path))
+    command = (
+        sys.executable,
+        "-c",
+        f"{code} load_inventory; load_inventory(Path(sys.argv[1]))",
+        str(path),
+    )
     with subprocess.Popen(command) as client:
         wait_until(lambda: bool(children_of(client.pid)), "ansible-inventory runs")
         (child,) = children_of(client.pid)

@@ -20,7 +20,7 @@ from tests.kit.waiting import wait_until
 ELSEWHERE = (
     "from dbcheck.cycle.preflight import before_load; from dbcheck.cli import run;"
     "before_load.require_independent = lambda *_: 'the test says so';"
-    "run.guard = lambda *_, **__: '';"
+    "run.check_interlocks = lambda *_, **__: '';"
     "from dbcheck.cli import main; main()"
 )
 

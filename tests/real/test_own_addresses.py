@@ -13,8 +13,8 @@ SHOWS = """
 ip link set lo up &&
 ip address add 10.9.9.1/24 dev lo && ip address add 10.9.9.2/24 dev lo &&
 exec {python} -c '
-from dbcheck.remote.same_host import is_own
-print(*[n for n in range(1, 5) if is_own(f"10.9.9.{{n}}")])
+from dbcheck.remote.same_host import is_own_address
+print(*[n for n in range(1, 5) if is_own_address(f"10.9.9.{{n}}")])
 '
 """
 
@@ -36,10 +36,10 @@ ip link set lo up && ip link add near type veth peer name far &&
 ip link set near up && ip link set far up &&
 until grep -q "^fe80.* 20 c0 .*near" /proc/net/if_inet6; do :; done &&
 exec {python} -c '
-from dbcheck.remote.same_host import is_own
+from dbcheck.remote.same_host import is_own_address
 from dbcheck.agent.wire import addresses
 own = list(addresses())
-print(len(own), *[each for each in own if not is_own(each)])
+print(len(own), *[each for each in own if not is_own_address(each)])
 '
 """
 

@@ -83,9 +83,10 @@ def test_the_wheel_holds_all_it_needs(source: Path, tmp_path: Path) -> None:
         place / "bin" / "python",
         "-c",
         "from dbcheck.config import files; import dbcheck; print(dbcheck.__file__);"
-        "print(files.sql('mysql', 'insert_fs'), files.sql('postgresql', 'facts'));"
-        "print(files.matrix_names(), files.switch_inventory('shelly'));"
-        "print(sorted(e.name for e in files.folder('inventory').iterdir()))",
+        "print(files.read_sql('mysql', 'insert_fs'));"
+        "print(files.read_sql('postgresql', 'facts'));"
+        "print(files.list_matrix_names(), files.make_switch_inventory('shelly'));"
+        "print(sorted(e.name for e in files.find_data_folder('inventory').iterdir()))",
         cwd=elsewhere,
     )
     assert str(place) in found

@@ -42,7 +42,8 @@ FENCE = """\
 """
 MAIN = "from dbcheck.cli import main; main()"
 ELSEWHERE = (
-    "from dbcheck.power import interlock; interlock.boot_id = lambda: 'another';" + MAIN
+    "from dbcheck.power import interlock; interlock.read_boot_id = lambda: 'another';"
+    + MAIN
 )
 HOSTNAME = socket.gethostname().partition(".")[0]
 

@@ -135,7 +135,7 @@ def test_a_program_outlives_a_killed_client_by_its_timeout_only(tmp_path: Path) 
         (
             *(sys.executable, "-c"),
             "from dbcheck.power.kinds import command; command._GRACE_S = 0;"
-            f"command.run(('sh', '-c', {script!r}), 'test', 2)",
+            f"command.run_program(('sh', '-c', {script!r}), 'test', 2)",
         )
     )
     wait_until(lambda: note.exists() and bool(note.read_text().strip()), "it runs")
@@ -215,7 +215,7 @@ from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 
 installed, off_s, state, restore = sys.argv[1:]
 if installed == "installed":
-    interrupt.install()
+    interrupt.install_handlers()
 words = {"state": ("sh", "-c", state), "restore": ("sh", "-c", restore)}
 try:
     ExecSwitch(ExecPlan(("true",), off_s=float(off_s), **words)).restore()

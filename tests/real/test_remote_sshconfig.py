@@ -572,8 +572,8 @@ def test_includes_are_read_and_end_with_their_file(home: Path) -> None:
 PRIVATE = """
 mount --bind {users} /etc/passwd && mount --bind {system} /etc/ssh && exec {python} -c '
 from dbcheck.remote.address import Address
-from dbcheck.remote.sshconfig import settings
-found = settings(Address("db"))
+from dbcheck.remote.sshconfig import read_settings
+found = read_settings(Address("db"))
 print(found.user, found.port, found.host, *found.known_hosts[-1:])
 '
 """

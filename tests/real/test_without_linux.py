@@ -39,7 +39,7 @@ from dataclasses import replace
 from pathlib import Path
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.rig import Limits
-from dbcheck.runner.lab_rig import lab_rig
+from dbcheck.runner.lab_rig import make_lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.load.poller import open_poller
 from dbcheck.witness.url import open_witness
@@ -47,7 +47,7 @@ from tests.kit.nodes import with_node
 from tests.kit.rigs import Said, quick
 
 name, witness, folder, processes, load_s = sys.argv[1:]
-rig = lab_rig(Lab.find(name), Said(), Path(folder) / "runs", Limits(return_s=60))
+rig = make_lab_rig(Lab.find(name), Said(), Path(folder) / "runs", Limits(return_s=60))
 if witness == "file":
     rig.witness.close()
     there = open_witness(f"file:{{folder}}/acks", volatile=True)

@@ -1,7 +1,7 @@
 """The flags that name a host of an inventory, or describe one.
 
-Judging offline needs their declarations alone: what reads an inventory or a secret is
-imported where it is used.
+Judging offline needs their declarations alone: modules that read an inventory or a
+secret are imported where they are used.
 """
 
 from __future__ import annotations

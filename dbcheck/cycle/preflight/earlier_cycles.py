@@ -1,7 +1,7 @@
-"""Facts from earlier cycles of a server, for the next one.
+"""Keeps facts from earlier cycles of a server for the next one.
 
-A cut is judged by what stood in the table before it.  So what changed between two
-cycles has to be found before the next one, or no cycle ever misses it.
+A cut is judged by the rows in the table before it.  So a change between two cycles must
+be found before the next one, or no cycle ever notices it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A witness that loses power together with the target proves nothing."""
+"""Requires that the witness does not lose power together with the target."""
 
 from __future__ import annotations
 

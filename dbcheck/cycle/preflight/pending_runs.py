@@ -1,9 +1,9 @@
 """Finds a run that was cut on a server and is not judged yet, before another begins.
 
 Rows of another run in its tables, or another cut, would leave it without a verdict.
-Its folder may be elsewhere, as may its client: so the witness is asked for the runs
-whose rows nobody has read.  A server has many names, so it is recognised by what names
-its data, and by the rows of that run in its table.
+Its folder and its client may be on another machine: so the witness is asked for the
+runs whose rows nobody has read.  A server has many names, so it is recognised by the
+identity of its data, and by the rows of that run in its table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decides the transactions that a server still lists as prepared after recovery.
 
-They hold locks, and what the server recovered of them shows only once they are decided:
-as the plan would have decided them.
+They hold locks, and their recovered rows show only once they are decided.  Each is
+committed or rolled back as the plan would have done.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Reads the other nodes of a cluster, once the rows that decide were read and stored.
+"""Reads the other nodes of a cluster, after the rows that decide were read and stored.
 
 Members of a group are compared once each has applied all.  Nodes that stayed off are
-brought back: a commit that the node which took over lacks is lost to its clients, but
-it shows whether it can be had back, and which rows the old writer would serve that no
-other node has.  Nodes that rejoin show what a client of a replica sees once the cluster
-is whole again: an old writer that follows the new one without an error may hold rows
-that the latter never had.
+brought back: a commit that the promoted node lacks is lost to its clients, but the old
+writer shows whether it can be recovered, and which rows it would serve that no other
+node has.  Nodes that rejoin show what a client of a replica sees once the cluster is
+complete again: an old writer that follows the new one without an error may hold rows
+that the new one never had.
 """
 
 from __future__ import annotations

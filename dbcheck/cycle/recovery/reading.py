@@ -1,9 +1,8 @@
 """Reads every survivor, and once more if the connection breaks meanwhile.
 
-A crash, a kill by an administrator, a restart and a network that fails all look like a
-broken connection.  Of these only a page that the server cannot read does it again: a
-server whose log shows twice that the very process that read the rows crashed did not
-bring them back.
+A crash, a kill by an administrator, a restart and a failing network all look like a
+broken connection.  Of these only an unreadable page recurs: if the server's log shows
+twice that the process which read the rows crashed, the server did not recover them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Asks the target's host about a run that another client may have made.
 
 The names of folders and files in its manifest are a stranger's choice, and the host's
-agent, which may be root, would read or remove them.  So it is asked only about
-what the server names now that answers at the user's own URL.
+agent, which may be root, would read or remove them.  So it is asked only about paths
+that the server at the user's own URL names now.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The kinds of power switches: one module each, with what all of them need beside."""
+"""The kinds of power switches: one module each, with the parts that they share."""
