@@ -19,7 +19,7 @@ PRELOADED = "preloaded objects"
 NO_SYNC = "option that switches flushes off"
 
 
-def facts_of_process(process: ServerProcess) -> Mapping[str, str]:
+def list_facts_of_process(process: ServerProcess) -> Mapping[str, str]:
     """Return the facts about a server's process that decide whether it flushes."""
     unknown = bool(process.unread)
     facts = {

@@ -24,7 +24,7 @@ _RELIABILITY_DEGRADED, _READ_ONLY = 1 << 2, 1 << 3
 _LBA_BITS_MAX = 16
 
 
-def json_object(text: str) -> Mapping[str, Any]:
+def parse_json_object(text: str) -> Mapping[str, Any]:
     """Return a JSON object, {} if *text* is none."""
     try:
         shown = json.loads(text)
@@ -33,13 +33,13 @@ def json_object(text: str) -> Mapping[str, Any]:
     return shown if isinstance(shown, dict) else {}
 
 
-def chosen(text: str) -> str | None:
+def parse_chosen_word(text: str) -> str | None:
     """Return the word in brackets: how files of the kernel show one of several."""
     found = _CHOSEN.search(text)
     return found[1] if found else None
 
 
-def properties(text: str) -> Mapping[str, str]:
+def parse_zfs_properties(text: str) -> Mapping[str, str]:
     """Return what `zfs get -Hp -o property,value` shows."""
     return dict(row.split("\t", 1) for row in text.splitlines() if "\t" in row)
 
@@ -47,7 +47,7 @@ def properties(text: str) -> Mapping[str, str]:
 # --------------------------------------------------------------- write caches
 
 
-def hdparm_cache(text: str) -> str | None:
+def parse_hdparm_cache(text: str) -> str | None:
     """Return what `hdparm -W` shows of an ATA drive's write cache.
 
     It prints "not supported" also of drives that are no ATA drives and have one.
@@ -56,13 +56,13 @@ def hdparm_cache(text: str) -> str | None:
     return None if found is None else ENABLED if found[1] == "1" else DISABLED
 
 
-def sdparm_cache(text: str) -> str | None:
+def parse_sdparm_cache(text: str) -> str | None:
     """Return what `sdparm --get=WCE` shows of a SCSI drive's write cache."""
     found = _SDPARM.search(text)
     return None if found is None else ENABLED if found[1] == "1" else DISABLED
 
 
-def scsi_cache(text: str) -> str | None:
+def parse_scsi_cache(text: str) -> str | None:
     """Return what the kernel read of a drive's mode page, its file cache_type.
 
     Without such a page, as behind many USB bridges, it assumes "write through", which
@@ -71,7 +71,7 @@ def scsi_cache(text: str) -> str | None:
     return ENABLED if text.startswith("write back") else None
 
 
-def virtio_cache(text: str) -> str | None:
+def parse_virtio_cache(text: str) -> str | None:
     """Return the mode of a virtio disk, its file cache_type.
 
     A device that does not offer to be flushed has to write through (Virtual I/O Device
@@ -80,13 +80,13 @@ def virtio_cache(text: str) -> str | None:
     return {"write back": ENABLED, "write through": DISABLED}.get(text)
 
 
-def nvme_cache(id_ctrl: str, feature: str) -> str | None:
+def parse_nvme_cache(id_ctrl: str, feature: str) -> str | None:
     """Return what nvme-cli shows of the volatile write cache.
 
     id_ctrl: of `nvme id-ctrl -o json`, bit 0 of vwc: there is one; feature: of
     `nvme get-feature -f 6`, bit 0: it is enabled.
     """
-    vwc = json_object(id_ctrl).get("vwc")
+    vwc = parse_json_object(id_ctrl).get("vwc")
     if isinstance(vwc, int) and not vwc & 1:
         return NONE
     found = _FEATURE.search(feature)
@@ -98,19 +98,19 @@ def nvme_cache(id_ctrl: str, feature: str) -> str | None:
 # --------------------------------------------------------------- health
 
 
-def smart_health(text: str) -> str | None:
+def parse_smart_health(text: str) -> str | None:
     """Return what `smartctl -j -H` shows: the drive's own assessment."""
-    status = json_object(text).get("smart_status")
+    status = parse_json_object(text).get("smart_status")
     passed = status.get("passed") if isinstance(status, dict) else None
     return {True: PASSED, False: FAILED}.get(passed) if type(passed) is bool else None
 
 
-def refused(text: str) -> str:
+def parse_smartctl_error(text: str) -> str:
     """Return the error that `smartctl -j` reports of its own work, "" without any.
 
     Its exit status may show the drive opened all the same (smartctl(8), bit 2).
     """
-    messages = json_object(text).get("smartctl")
+    messages = parse_json_object(text).get("smartctl")
     rows = messages.get("messages") if isinstance(messages, dict) else None
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and row.get("severity") == "error":
@@ -118,9 +118,9 @@ def refused(text: str) -> str:
     return ""
 
 
-def critical_warning(text: str) -> int | None:
+def parse_critical_warning(text: str) -> int | None:
     """Return the Critical Warning of an NVMe drive, as nvme-cli or smartctl show it."""
-    shown = json_object(text)
+    shown = parse_json_object(text)
     log = shown.get("nvme_smart_health_information_log", shown)
     value = log.get("critical_warning") if isinstance(log, dict) else None
     if isinstance(value, dict):  # nvme-cli 2 has the bits apart beside the value
@@ -128,7 +128,7 @@ def critical_warning(text: str) -> int | None:
     return value if type(value) is int else None
 
 
-def cache_backup(warning: int | None) -> str | None:
+def judge_cache_backup(warning: int | None) -> str | None:
     """Return "failed" if what keeps an NVMe drive's volatile memory alive has failed.
 
     Without that bit there is none, or it works: nothing is known.
@@ -136,16 +136,16 @@ def cache_backup(warning: int | None) -> str | None:
     return FAILED if warning is not None and warning & _BACKUP_FAILED else None
 
 
-def nvme_health(warning: int | None) -> str | None:
+def judge_nvme_health(warning: int | None) -> str | None:
     """Return whether an NVMe drive reports that it fails."""
     if warning is None:
         return None
     return FAILED if warning & (_RELIABILITY_DEGRADED | _READ_ONLY) else PASSED
 
 
-def capacitor(text: str) -> str | None:
+def parse_capacitor_test(text: str) -> str | None:
     """Return how an ATA drive's test of its power-loss capacitor went."""
-    table = json_object(text).get("ata_smart_attributes")
+    table = parse_json_object(text).get("ata_smart_attributes")
     rows = table.get("table") if isinstance(table, dict) else None
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and row.get("id") == _POWER_LOSS_TEST:
@@ -155,9 +155,9 @@ def capacitor(text: str) -> str | None:
     return None
 
 
-def described(text: str) -> tuple[str, str]:
+def parse_model_and_firmware(text: str) -> tuple[str, str]:
     """Return model and firmware, as `smartctl -j -i` shows them, "" if it does not."""
-    shown = json_object(text)
+    shown = parse_json_object(text)
     model = shown.get("model_name") or shown.get("scsi_model_name")
     firmware = shown.get("firmware_version") or shown.get("scsi_revision")
     return str(model or ""), str(firmware or "")
@@ -166,23 +166,23 @@ def described(text: str) -> tuple[str, str]:
 # --------------------------------------------------------------- atomic writes
 
 
-def atomic_bytes(id_ctrl: str, id_ns: str) -> int | None:
+def parse_atomic_bytes(id_ctrl: str, id_ns: str) -> int | None:
     """Return how many bytes an NVMe drive writes whole or not at all at a power loss.
 
     The namespace's NAWUPF counts if it has one, else the controller's AWUPF; both are
     blocks less one.
     """
-    controller, namespace = json_object(id_ctrl), json_object(id_ns)
+    controller, namespace = parse_json_object(id_ctrl), parse_json_object(id_ns)
     blocks = controller.get("awupf")
     if type(namespace.get("nsfeat")) is int and namespace["nsfeat"] & 2:
         blocks = namespace.get("nawupf", blocks)
-    size = _block_bytes(namespace)
+    size = _parse_block_bytes(namespace)
     if type(blocks) is not int or size is None or blocks < 0:
         return None
     return (blocks + 1) * size
 
 
-def _block_bytes(namespace: Mapping[str, Any]) -> int | None:
+def _parse_block_bytes(namespace: Mapping[str, Any]) -> int | None:
     formats, chosen_format = namespace.get("lbafs"), namespace.get("flbas")
     if not isinstance(formats, list) or type(chosen_format) is not int:
         return None
@@ -196,7 +196,7 @@ def _block_bytes(namespace: Mapping[str, Any]) -> int | None:
 # --------------------------------------------------------------- device-mapper
 
 
-def targets(table: str) -> list[tuple[str, str]]:
+def parse_mapper_targets(table: str) -> list[tuple[str, str]]:
     """Return each target of a device-mapper table, and its options.
 
     Further lines of a target, as flashcache prints them, belong to its options.
@@ -212,7 +212,7 @@ def targets(table: str) -> list[tuple[str, str]]:
     return found
 
 
-def cache_mode(table: Sequence[tuple[str, str]]) -> str | None:
+def parse_cache_mode(table: Sequence[tuple[str, str]]) -> str | None:
     """Return how a cache of device-mapper writes, None if there is none.
 
     dm-cache names its mode among its features (cache.rst); dm-writecache has no other
@@ -230,7 +230,7 @@ def cache_mode(table: Sequence[tuple[str, str]]) -> str | None:
     return None
 
 
-def integrity_mode(table: Sequence[tuple[str, str]]) -> str | None:
+def parse_integrity_mode(table: Sequence[tuple[str, str]]) -> str | None:
     """Return the mode letter of dm-integrity, None if there is none.
 
     Its options are a device, reserved sectors, the size of a tag, and the mode

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dbcheck.audit import devices
-from dbcheck.audit.printed import json_object
+from dbcheck.audit.printed import parse_json_object
 from dbcheck.audit.rule import SubjectKind
-from dbcheck.audit.subject import Fact, Subject, fact_of, remedy_of
+from dbcheck.audit.subject import Fact, Subject, find_remedy, parse_fact
 from dbcheck.model.host import Reading, Readings
 
 OFF, PROTECTED, FORCED, UNPROTECTED = "off", "protected", "forced", "unprotected"
@@ -120,53 +120,53 @@ class _Reader:
         return FORCED if battery == READY else UNPROTECTED
 
 
-def none_there(text: str) -> bool:
+def shows_no_controller(text: str) -> bool:
     """Say whether a tool shows that it found no controller of its kind."""
     return bool(_NONE_THERE.search(text)) or any(
-        data.get("Number of Controllers") == 0 for _, data in _responses(text)
+        data.get("Number of Controllers") == 0 for _, data in _parse_responses(text)
     )
 
 
 # --------------------------------------------------------------- storcli
 
 
-def of_storcli(text: str, drives: str = "") -> list[Controller]:
+def parse_storcli(text: str, drives: str = "") -> list[Controller]:
     """Return the controllers that `storcli /call show all J` shows, or perccli's.
 
     Those of the second generation, storcli2 and perccli2, have other names in the same
     frame (Broadcom, StorCLI2 User Guide; seen of 008.0011).
     drives: what the same shows of /call/vall.
     """
-    behind = dict(_responses(drives))
+    behind = dict(_parse_responses(drives))
     return [
-        _storcli_controller(number, data, behind.get(number, {}))
-        for number, data in _responses(text)
+        _parse_storcli_controller(number, data, behind.get(number, {}))
+        for number, data in _parse_responses(text)
         if data.get("Number of Controllers") != 0
     ]
 
 
-def _responses(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _parse_responses(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the number of each controller, and what is shown of it."""
-    shown = json_object(text).get("Controllers")
+    shown = parse_json_object(text).get("Controllers")
     for place, each in enumerate(shown if isinstance(shown, list) else ()):
         data = each.get("Response Data") if isinstance(each, dict) else None
         if isinstance(data, dict):
-            number = str(_within(each, "Command Status").get("Controller", ""))
+            number = str(_find_section(each, "Command Status").get("Controller", ""))
             yield int(number) if re.fullmatch("[0-9]{1,4}", number) else place, data
 
 
-def _within(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _find_section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = data.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _storcli_controller(
+def _parse_storcli_controller(
     number: int, data: Mapping[str, Any], behind: Mapping[str, Any]
 ) -> Controller:
-    reader, basics = _Reader(), _within(data, "Basics")
-    battery = _storcli_battery(reader, data)
-    cache = _storcli_cache(reader, data, battery)
-    drives = _disk_cache(reader, behind)
+    reader, basics = _Reader(), _find_section(data, "Basics")
+    battery = _parse_storcli_battery(reader, data)
+    cache = _find_worst_storcli_cache(reader, data, battery)
+    drives = _find_worst_disk_cache(reader, behind)
     model = (
         basics.get("Model") or basics.get("Product Name") or data.get("Product Name")
     )
@@ -174,7 +174,7 @@ def _storcli_controller(
     return Controller(name, cache, drives, battery, reader.unclear)
 
 
-def _disk_cache(reader: _Reader, data: Mapping[str, Any]) -> str | None:
+def _find_worst_disk_cache(reader: _Reader, data: Mapping[str, Any]) -> str | None:
     """Return the worst policy for the caches of the drives below virtual drives."""
     shown = [
         ("Disk Cache Policy", properties)
@@ -183,7 +183,7 @@ def _disk_cache(reader: _Reader, data: Mapping[str, Any]) -> str | None:
     ]
     shown += [
         ("Drive Write Cache Policy", drive.get("VD Properties"))
-        for drive in _rows(data, "Virtual Drives")
+        for drive in _list_table_rows(data, "Virtual Drives")
     ]
     found = {
         reader.switch("drives", name, str(properties[name]))
@@ -195,15 +195,15 @@ def _disk_cache(reader: _Reader, data: Mapping[str, Any]) -> str | None:
     return next((each for each in _SWITCHES if each in found), None)
 
 
-def _storcli_cache(
+def _find_worst_storcli_cache(
     reader: _Reader, data: Mapping[str, Any], battery: str | None
 ) -> str | None:
     """Return the worst of the write policies; WB alone falls back to WT by itself."""
     policies = set()
-    for drive in _rows(data, "VD LIST", "Virtual Drives"):
+    for drive in _list_table_rows(data, "VD LIST", "Virtual Drives"):
         for key in ("Cache", "CurrentCache"):
             if key in drive and (text := str(drive[key])) != "-":
-                policies.add(policy := _policy(text))
+                policies.add(policy := _parse_write_policy(text))
                 if not policy:
                     reader.note("cache", key, text)
     if policies & {"AWB", "FWB"}:
@@ -213,7 +213,7 @@ def _storcli_cache(
     return PROTECTED if "WB" in policies else OFF
 
 
-def _policy(text: str) -> str:
+def _parse_write_policy(text: str) -> str:
     """Return the write policy within the text for a cache, "" if it has none."""
     if found := _POLICY.fullmatch(text):
         return found[1]
@@ -221,21 +221,25 @@ def _policy(text: str) -> str:
     return next((each for each in _POLICIES if each in words), "")
 
 
-def _storcli_battery(reader: _Reader, data: Mapping[str, Any]) -> str | None:
+def _parse_storcli_battery(reader: _Reader, data: Mapping[str, Any]) -> str | None:
     rows = [
         (row, key)
-        for row in _rows(data, "BBU_Info", "Cachevault_Info", "Energy Pack Info")
+        for row in _list_table_rows(
+            data, "BBU_Info", "Cachevault_Info", "Energy Pack Info"
+        )
         for key in ("State", "Status")
         if key in row
     ]
     if rows:
         row, key = rows[0]
         return reader.battery(f"the battery's {key}", str(row[key]))
-    has = str(_within(data, "HwCfg").get("BBU")).lower()
+    has = str(_find_section(data, "HwCfg").get("BBU")).lower()
     return ABSENT if has in ("no", "absent") else None
 
 
-def _rows(data: Mapping[str, Any], *names: str) -> Iterator[Mapping[str, Any]]:
+def _list_table_rows(
+    data: Mapping[str, Any], *names: str
+) -> Iterator[Mapping[str, Any]]:
     for name in names:
         rows = data.get(name)
         for row in rows if isinstance(rows, list) else ():
@@ -246,7 +250,7 @@ def _rows(data: Mapping[str, Any], *names: str) -> Iterator[Mapping[str, Any]]:
 # --------------------------------------------------------------- ssacli
 
 
-def of_ssacli(text: str) -> list[Controller]:
+def parse_ssacli(text: str) -> list[Controller]:
     """Return the controllers that `ssacli ctrl all show config detail` shows."""
     sections: list[tuple[str, dict[str, str]]] = []
     indent = ""
@@ -259,13 +263,13 @@ def of_ssacli(text: str) -> list[Controller]:
             # What stands further in is about its arrays and drives.
             if found[1] == indent:
                 sections[-1][1].setdefault(found[2].strip(), found[3].strip())
-    return [_ssacli_controller(name, lines) for name, lines in sections]
+    return [_parse_ssacli_controller(name, lines) for name, lines in sections]
 
 
-def _ssacli_controller(name: str, lines: Mapping[str, str]) -> Controller:
+def _parse_ssacli_controller(name: str, lines: Mapping[str, str]) -> Controller:
     reader = _Reader()
-    battery = _ssacli_battery(reader, lines)
-    cache = _ssacli_cache(reader, lines, battery)
+    battery = _parse_ssacli_battery(reader, lines)
+    cache = _parse_ssacli_cache(reader, lines, battery)
     keys = ("Configured Drive Write Cache Policy", "Drive Write Cache")
     drives = [reader.switch("drives", key, lines[key]) for key in keys if key in lines]
     return Controller(
@@ -273,14 +277,14 @@ def _ssacli_controller(name: str, lines: Mapping[str, str]) -> Controller:
     )
 
 
-def _ssacli_battery(reader: _Reader, lines: Mapping[str, str]) -> str | None:
+def _parse_ssacli_battery(reader: _Reader, lines: Mapping[str, str]) -> str | None:
     key = "Battery/Capacitor Status"
     if text := lines.get(key, ""):
         return reader.battery(key, text)
     return ABSENT if lines.get("Battery/Capacitor Count") == "0" else None
 
 
-def _ssacli_cache(
+def _parse_ssacli_cache(
     reader: _Reader, lines: Mapping[str, str], battery: str | None
 ) -> str | None:
     key, forced = "Cache Status", "No-Battery Write Cache"
@@ -304,12 +308,12 @@ def _ssacli_cache(
 _DRIVER = "device/../../scsi_host/*/proc_name"
 
 
-def controllers_in(readings: Readings) -> Iterator[Subject]:
+def find_controllers(readings: Readings) -> Iterator[Subject]:
     """Yield the controllers that tools show, and those that none shows."""
     shown: set[str] = set()  # by which tools
     names: set[str] = set()  # storcli and storcli64 are one program
     for reading in readings.named(*STORCLI, *SSACLI):
-        for subject in _by_tool(reading, readings):
+        for subject in _parse_tool_output(reading, readings):
             shown.add(reading.what)
             if subject.name not in names:
                 names.add(subject.name)
@@ -318,26 +322,26 @@ def controllers_in(readings: Readings) -> Iterator[Subject]:
     for name, driver in drivers.items():
         tools = TOOLS_OF.get(name)
         if tools is not None and shown.isdisjoint(tools):
-            yield _without_tool(driver, tools)
+            yield _make_unseen_controller(driver, tools)
 
 
-def _by_tool(reading: Reading, readings: Readings) -> Iterator[Subject]:
+def _parse_tool_output(reading: Reading, readings: Readings) -> Iterator[Subject]:
     """Yield the controllers in a tool's output; one for all if it is not understood."""
     if reading.what in SSACLI:
-        found = of_ssacli(reading.text)
+        found = parse_ssacli(reading.text)
     else:
         # It ends with an error also where one of several has no virtual drive.
         drives = readings.get("", f"{reading.what} vall")
-        found = of_storcli(reading.text, drives.text if drives else "")
+        found = parse_storcli(reading.text, drives.text if drives else "")
     for each in found:
-        yield _controller(each, reading)
-    if not found and not none_there(reading.text):
+        yield _make_controller_subject(each, reading)
+    if not found and not shows_no_controller(reading.text):
         name = f"the controllers that {reading.what} knows"
-        cache = {devices.CONTROLLER_CACHE: fact_of(reading, lambda _: None)}
+        cache = {devices.CONTROLLER_CACHE: parse_fact(reading, lambda _: None)}
         yield Subject(SubjectKind.CONTROLLER, name, cache)
 
 
-def _without_tool(driver: Reading, tools: Sequence[str]) -> Subject:
+def _make_unseen_controller(driver: Reading, tools: Sequence[str]) -> Subject:
     """Return a controller that no tool shows, named by one of its drives."""
     why, remedy = "dbcheck knows no tool that shows this controller", ""
     if tools:
@@ -348,14 +352,14 @@ def _without_tool(driver: Reading, tools: Sequence[str]) -> Subject:
     return Subject(SubjectKind.CONTROLLER, name, {devices.CONTROLLER_CACHE: fact})
 
 
-def _controller(found: Controller, reading: Reading) -> Subject:
+def _make_controller_subject(found: Controller, reading: Reading) -> Subject:
     """Return a controller; what a tool shows and is not understood is not known."""
     how, unclear = reading.how, dict(found.unclear)
     if found.drives == "default":
         unclear["drives"] = "each drive has its own setting, which is not shown"
     none = reading.why or f"{reading.what} does not show it"
     why = unclear.get("cache", none)
-    cache = Fact(found.cache, how, "" if found.cache else why, remedy_of(why))
+    cache = Fact(found.cache, how, "" if found.cache else why, find_remedy(why))
     facts = {devices.CONTROLLER_CACHE: cache}
     others = {
         devices.DISK_CACHE: ("drives", found.drives),

@@ -98,23 +98,23 @@ class Located:
         return self.finding.rule.fix_on(self.subject.words)
 
 
-def facts_of(family: str) -> tuple[str, ...]:
+def list_facts_of_family(family: str) -> tuple[str, ...]:
     """Return the facts of a server that the rules of *family* judge, each once."""
     names = (name for rule in RULES[family] for name in rule.facts)
     return tuple(dict.fromkeys(names))
 
 
-def all_rules() -> list[Rule]:
+def list_all_rules() -> list[Rule]:
     """Return every rule."""
     return [*(rule for rules in RULES.values() for rule in rules), *BELOW]
 
 
-def by_id(rule: str) -> Rule | None:
+def find_rule(rule: str) -> Rule | None:
     """Return the rule with that id, None if this version has none."""
-    return next((each for each in all_rules() if each.id == rule), None)
+    return next((each for each in list_all_rules() if each.id == rule), None)
 
 
-def judge(
+def judge_rule(
     rule: Rule, settings: Mapping[str, str], unread: frozenset[str] = frozenset()
 ) -> RuleStanding:
     """Return where *settings* stand under *rule*; an unread one is never SAFE.
@@ -137,7 +137,7 @@ def judge(
     return RuleStanding.UNSAFE if met else RuleStanding.UNKNOWN
 
 
-def flagged(family: str, settings: Mapping[str, str]) -> list[Finding]:
+def find_flagged_settings(family: str, settings: Mapping[str, str]) -> list[Finding]:
     """Return the findings that bear on a run and are not SAFE, the UNSAFE ones first.
 
     family: as in ports.engine.Engine; settings: as in model.server.ServerFacts.
@@ -149,21 +149,22 @@ def flagged(family: str, settings: Mapping[str, str]) -> list[Finding]:
         if rule.harm is not None and rule.tables in ("", tables)
     ]
     found = [
-        Finding(rule, judge(rule, settings), settings.get(rule.fact)) for rule in rules
+        Finding(rule, judge_rule(rule, settings), settings.get(rule.fact))
+        for rule in rules
     ]
     found = [each for each in found if each.standing is not RuleStanding.SAFE]
     return sorted(found, key=lambda finding: finding.standing is RuleStanding.UNKNOWN)
 
 
-def located(family: str, subjects: Iterable[Subject]) -> list[Located]:
+def find_located_findings(family: str, subjects: Iterable[Subject]) -> list[Located]:
     """Return what the rules say of *subjects*, but for what is safe.
 
     The worst first, what is unknown last; a fact that could not be read is shown once,
     under the worst of its rules.
     """
     found = sorted(
-        (each for subject in subjects for each in _of_subject(family, subject)),
-        key=_rank,
+        (each for subject in subjects for each in _judge_subject(family, subject)),
+        key=_rank_finding,
     )
     unread: set[tuple[str, str]] = set()
     kept = []
@@ -180,21 +181,22 @@ def located(family: str, subjects: Iterable[Subject]) -> list[Located]:
 def count_safe(family: str, subjects: Iterable[Subject]) -> int:
     """Return how many facts of *subjects* are safe under a rule."""
     return sum(
-        judge(rule, subject.values, _unread(subject)) is RuleStanding.SAFE
+        judge_rule(rule, subject.values, _list_unread_facts(subject))
+        is RuleStanding.SAFE
         for subject in subjects
-        for rule in applicable(family, subject)
+        for rule in list_applicable_rules(family, subject)
     )
 
 
-def _unread(subject: Subject) -> frozenset[str]:
+def _list_unread_facts(subject: Subject) -> frozenset[str]:
     return frozenset(subject.facts.keys() - subject.values.keys())
 
 
-def _rank(found: Located) -> tuple[bool, int]:
+def _rank_finding(found: Located) -> tuple[bool, int]:
     return found.finding.standing is RuleStanding.UNKNOWN, found.severity.rank
 
 
-def applicable(family: str, subject: Subject) -> Sequence[Rule]:
+def list_applicable_rules(family: str, subject: Subject) -> Sequence[Rule]:
     """Return the rules that say something about *subject*."""
     rules = RULES[family] if subject.kind is SubjectKind.SERVER else BELOW
     return [
@@ -202,20 +204,20 @@ def applicable(family: str, subject: Subject) -> Sequence[Rule]:
         for rule in rules
         if rule.subject is subject.kind
         and (not rule.product or rule.product == subject.product)
-        and (not subject.version or _is_within(rule, subject.version))
+        and (not subject.version or _covers_version(rule, subject.version))
         and (subject.own is None or rule.fact in subject.own)
     ]
 
 
-def _is_within(rule: Rule, version: tuple[int, ...]) -> bool:
+def _covers_version(rule: Rule, version: tuple[int, ...]) -> bool:
     return version >= rule.since and (not rule.before or version < rule.before)
 
 
-def _of_subject(family: str, subject: Subject) -> Iterator[Located]:
+def _judge_subject(family: str, subject: Subject) -> Iterator[Located]:
     values = subject.values
-    unread = _unread(subject)
-    for rule in applicable(family, subject):
-        standing = judge(rule, values, unread)
+    unread = _list_unread_facts(subject)
+    for rule in list_applicable_rules(family, subject):
+        standing = judge_rule(rule, values, unread)
         if standing is RuleStanding.SAFE:
             continue
         decisive = subject.facts.get(rule.fact, _UNREAD)

@@ -8,8 +8,13 @@ from dataclasses import replace
 
 from dbcheck.audit import storage
 from dbcheck.audit.rule import SubjectKind
-from dbcheck.audit.rules import facts_of
-from dbcheck.audit.stack import kernel_of, record_bytes, unseen, volatile
+from dbcheck.audit.rules import list_facts_of_family
+from dbcheck.audit.stack import (
+    is_drive_volatile,
+    make_unseen_fact,
+    parse_kernel_release,
+    read_record_bytes,
+)
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.model.audited import OtherSettings
 from dbcheck.model.family import Family
@@ -33,7 +38,7 @@ _DATA = {DATA, "system tablespace", "database", TABLE, "undo"}
 _DOUBLEWRITE = ("doublewrite", DATA)  # the files' own folder, or the data directory
 
 
-def server_subject(
+def make_server_subject(
     family: Family,
     server: ServerFacts,
     host: TargetFacts | None,
@@ -46,34 +51,38 @@ def server_subject(
     unasked: why it could not be asked.
     """
     how, remedy = family.settings_source, family.settings_grant
-    names = dict.fromkeys((*facts_of(family.name), *server.settings))
+    names = dict.fromkeys((*list_facts_of_family(family.name), *server.settings))
     facts = {
         name: Fact(server.settings[name], how)
         for name in names
         if name in server.settings
     }
-    for name in _hidden(family, server):
+    for name in _list_hidden_settings(family, server):
         facts[name] = Fact(None, how, "the account may not see it", remedy)
     built_for = server.platform or server.settings.get("version_compile_os", "")
     facts["platform"] = Fact(
-        platform_of(built_for), "select version(); or its variable"
+        parse_platform(built_for), "select version(); or its variable"
     )
-    facts[storage.WHOLE_PAGES] = _yes(
+    facts[storage.WHOLE_PAGES] = _make_yes_or_no_fact(
         _writes_whole_pages(host, readings, family.page_bytes)
     )
-    facts[storage.SYNCFS_REPORTS] = _syncfs(kernel_of(readings), unasked)
-    facts.update(_of_places(host, readings, unasked))
+    facts[storage.SYNCFS_REPORTS] = _make_syncfs_fact(
+        parse_kernel_release(readings), unasked
+    )
+    facts.update(_make_facts_of_places(host, readings, unasked))
     name = f"{server.product} {server.version}"
     return Subject(
         SubjectKind.SERVER,
         name,
         facts,
         product=server.product,
-        version=version_of(server.version),
+        version=parse_version(server.version),
     )
 
 
-def other_subjects(server: Subject, found: Iterable[OtherSettings]) -> list[Subject]:
+def make_other_subjects(
+    server: Subject, found: Iterable[OtherSettings]
+) -> list[Subject]:
     """Return whose settings differ from those of the sessions of *server*."""
     return [
         replace(
@@ -89,26 +98,26 @@ def other_subjects(server: Subject, found: Iterable[OtherSettings]) -> list[Subj
     ]
 
 
-def version_of(text: str) -> tuple[int, ...]:
+def parse_version(text: str) -> tuple[int, ...]:
     """Return a version's numbers, () if it begins with none."""
     found = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(map(int, found[0].split("."))) if found else ()
 
 
-def platform_of(text: str) -> str:
+def parse_platform(text: str) -> str:
     """Return the system that a server was built for, by what PostgreSQL prints."""
     found = (name for word, name in _PLATFORMS.items() if word in text.lower())
     return next(found, "other")
 
 
-def _hidden(family: Family, server: ServerFacts) -> Sequence[str]:
+def _list_hidden_settings(family: Family, server: ServerFacts) -> Sequence[str]:
     """Return the settings that such a server has and the account cannot see."""
     if family.unread not in server.unreadable:
         return ()
     return [name for name in family.hidden if name not in server.settings]
 
 
-def _yes(value: bool) -> Fact:
+def _make_yes_or_no_fact(value: bool) -> Fact:
     return Fact("yes" if value else "no", "/proc/self/mountinfo")
 
 
@@ -123,34 +132,34 @@ def _writes_whole_pages(
         return False
     return all(
         volume.filesystem == _COPIES_ON_WRITE
-        and (record_bytes(volume.source, readings) or 0) >= page_bytes
+        and (read_record_bytes(volume.source, readings) or 0) >= page_bytes
         for volume in host.volumes
     )
 
 
-def _syncfs(kernel: tuple[int, ...], unasked: str) -> Fact:
+def _make_syncfs_fact(kernel: tuple[int, ...], unasked: str) -> Fact:
     """Return whether syncfs(2) reports errors of writing, as since Linux 5.8."""
     if not kernel:
-        return unseen(unasked)
+        return make_unseen_fact(unasked)
     reports = kernel >= _SYNCFS_REPORTS_SINCE
     return Fact("yes" if reports else "no", "/proc/sys/kernel/osrelease")
 
 
-def _of_places(
+def _make_facts_of_places(
     host: TargetFacts | None, readings: Readings, unasked: str
 ) -> Mapping[str, Fact]:
     """Return which drives the places share, and whether those have volatile caches."""
     names = (storage.SHARED_DRIVE, storage.VOLATILE_DOUBLEWRITE)
     if host is None:
-        return dict.fromkeys(names, unseen(unasked))
+        return dict.fromkeys(names, make_unseen_fact(unasked))
     how = "the server's directories and /sys/class/block"
     facts = dict.fromkeys(names, Fact(None, how, "their drives are not known"))
-    redo, data = _drives(host, _REDO), _drives(host, _DATA)
+    redo, data = _list_drives(host, _REDO), _list_drives(host, _DATA)
     if redo and data:
         facts[storage.SHARED_DRIVE] = Fact("yes" if redo == data else "no", how)
     for name in _DOUBLEWRITE:
-        if volumes := _volumes(host, {name}):
-            known = _volatile(volumes, readings)
+        if volumes := _select_volumes(host, {name}):
+            known = _has_volatile_drive(volumes, readings)
             if known is not None:
                 value = "yes" if known else "no"
                 facts[storage.VOLATILE_DOUBLEWRITE] = Fact(value, how)
@@ -158,7 +167,7 @@ def _of_places(
     return facts
 
 
-def _volumes(host: TargetFacts, places: Iterable[str]) -> list[Volume]:
+def _select_volumes(host: TargetFacts, places: Iterable[str]) -> list[Volume]:
     """Return the volumes that hold one of *places*, numbered or with its files."""
     wanted = tuple(places)
     return [
@@ -170,15 +179,15 @@ def _volumes(host: TargetFacts, places: Iterable[str]) -> list[Volume]:
     ]
 
 
-def _drives(host: TargetFacts, places: Iterable[str]) -> frozenset[str]:
-    found = (volume.file_drives for volume in _volumes(host, places))
+def _list_drives(host: TargetFacts, places: Iterable[str]) -> frozenset[str]:
+    found = (volume.file_drives for volume in _select_volumes(host, places))
     return frozenset(name for names in found for name in names)
 
 
-def _volatile(volumes: Sequence[Volume], readings: Readings) -> bool | None:
+def _has_volatile_drive(volumes: Sequence[Volume], readings: Readings) -> bool | None:
     """Say whether a drive of the volumes has a volatile cache, None if unknown."""
     states = [
-        volatile(
+        is_drive_volatile(
             drive,
             next((x for x in each.layers if x.name == drive.name), None),
             readings,

@@ -6,9 +6,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dbcheck.audit import devices, platform, printed, storage
-from dbcheck.audit.raid import controllers_in
+from dbcheck.audit.raid import find_controllers
 from dbcheck.audit.rule import SubjectKind
-from dbcheck.audit.subject import AS_ROOT, Fact, Subject, fact_of, known, remedy_of
+from dbcheck.audit.subject import (
+    AS_ROOT,
+    Fact,
+    Subject,
+    find_remedy,
+    make_shown_fact,
+    parse_fact,
+)
 from dbcheck.model import layers
 from dbcheck.model.host import (
     Drive,
@@ -54,15 +61,18 @@ _CONTROLLER = re.compile(r"nvme\d+")
 _NO_COMMAND = "see the manual of what provides this device"
 
 
-def unseen(why: str = "") -> Fact:
+def make_unseen_fact(why: str = "") -> Fact:
     """Return a fact of a host that could not be asked, for a reason, or was not."""
     remedy = "" if why else _NAME_THE_HOST
     return Fact(None, "the target's host", why or _NOT_ASKED, remedy)
 
 
-def unseen_host(why: str = "") -> list[Subject]:
-    """Return what stands for all that lies below a server; *why*: see unseen()."""
-    fact = unseen(why)
+def make_unseen_subjects(why: str = "") -> list[Subject]:
+    """Return the stand-in for all that lies below a server.
+
+    why: see make_unseen_fact().
+    """
+    fact = make_unseen_fact(why)
     below = "what the server's directories lie on"
     return [
         Subject(SubjectKind.FILESYSTEM, below, {storage.KIND: fact}),
@@ -70,16 +80,18 @@ def unseen_host(why: str = "") -> list[Subject]:
     ]
 
 
-def subjects_of(
+def make_subjects(
     facts: TargetFacts, readings: Readings, page_bytes: int, *, guarded: bool
 ) -> list[Subject]:
     """Return the host and all that its places lie on.
 
     page_bytes: of the server.  guarded: it guards against torn pages.
     """
-    kernel = kernel_of(readings)
-    found = [_host(readings, facts.process)]
-    found += [_filesystem(volume, readings, kernel) for volume in facts.volumes]
+    kernel = parse_kernel_release(readings)
+    found = [_make_host_subject(readings, facts.process)]
+    found += [
+        _make_filesystem_subject(volume, readings, kernel) for volume in facts.volumes
+    ]
     found += [
         Subject(
             SubjectKind.FILESYSTEM,
@@ -90,23 +102,25 @@ def subjects_of(
     ]
     seen: set[tuple[SubjectKind, str]] = set()
     for volume in facts.volumes:
-        for subject in _devices(volume, readings, page_bytes, guarded):
+        for subject in _make_device_subjects(volume, readings, page_bytes, guarded):
             if (subject.kind, subject.name) not in seen:
                 seen.add((subject.kind, subject.name))
                 found.append(subject)
-    return [*found, *controllers_in(readings)]
+    return [*found, *find_controllers(readings)]
 
 
-def kernel_of(readings: Readings) -> tuple[int, ...]:
+def parse_kernel_release(readings: Readings) -> tuple[int, ...]:
     """Return the kernel's release, () if it is not known."""
     text = readings.text("", "/proc/sys/kernel/osrelease")
     found = re.match(r"(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else ()
 
 
-def volatile(drive: Drive, layer: Layer | None, readings: Readings) -> bool | None:
+def is_drive_volatile(
+    drive: Drive, layer: Layer | None, readings: Readings
+) -> bool | None:
     """Say whether a drive has a volatile cache in use, None if that is not known."""
-    own = _own_cache(drive, layer, readings).value
+    own = _make_own_cache_fact(drive, layer, readings).value
     if own is None:
         return True if drive.write_cache == "write back" else None
     return own == printed.ENABLED
@@ -115,7 +129,7 @@ def volatile(drive: Drive, layer: Layer | None, readings: Readings) -> bool | No
 # --------------------------------------------------------------- the host
 
 
-def _host(readings: Readings, process: ServerProcess | None) -> Subject:
+def _make_host_subject(readings: Readings, process: ServerProcess | None) -> Subject:
     release = readings.text("", "/proc/sys/kernel/osrelease").lower()
     vendor = " ".join(
         readings.text("", f"/sys/class/dmi/id/{file}")
@@ -123,15 +137,15 @@ def _host(readings: Readings, process: ServerProcess | None) -> Subject:
     )
     how = "systemd-detect-virt, /sys/class/dmi/id, /proc/sys/kernel/osrelease"
     values = {
-        platform.CONTAINER: _container(readings),
-        platform.VIRTUAL_MACHINE: _machine(readings, vendor),
-        platform.CLOUD: _cloud(vendor),
-        platform.DESKTOP: _desktop(release),
+        platform.CONTAINER: _find_container(readings),
+        platform.VIRTUAL_MACHINE: _find_virtual_machine(readings, vendor),
+        platform.CLOUD: _find_cloud(vendor),
+        platform.DESKTOP: _find_desktop(release),
         "kernel": release,
     }
     facts = {fact: Fact(value, how) for fact, value in values.items() if value}
     if process is not None:
-        read = platform.facts_of_process(process)
+        read = platform.list_facts_of_process(process)
         for name in (platform.FLUSH_CALLS, platform.PRELOADED, platform.NO_SYNC):
             why = process.no_sync_unread if name == platform.NO_SYNC else process.unread
             facts[name] = Fact(read.get(name), _PROCESS, why, AS_ROOT)
@@ -151,7 +165,7 @@ _MACHINES = {
 }
 
 
-def _container(readings: Readings) -> str:
+def _find_container(readings: Readings) -> str:
     if readings.text("", "/.dockerenv") == "yes":
         return "docker"
     found = readings.text("", "container") or readings.text(
@@ -160,19 +174,19 @@ def _container(readings: Readings) -> str:
     return platform.NONE if found in ("", "wsl") else found
 
 
-def _machine(readings: Readings, vendor: str) -> str:
+def _find_virtual_machine(readings: Readings, vendor: str) -> str:
     if readings.text("", "vm") not in ("", platform.NONE):
         return readings.text("", "vm")
     found = (name for word, name in _MACHINES.items() if word in vendor.lower())
     return next(found, platform.NONE)
 
 
-def _cloud(vendor: str) -> str:
+def _find_cloud(vendor: str) -> str:
     found = (name for word, name in _CLOUDS.items() if word in vendor.lower())
     return next(found, platform.NONE)
 
 
-def _desktop(release: str) -> str:
+def _find_desktop(release: str) -> str:
     if "microsoft" in release:
         return "WSL"
     return "Docker Desktop" if "linuxkit" in release else platform.NONE
@@ -181,17 +195,19 @@ def _desktop(release: str) -> str:
 # --------------------------------------------------------------- filesystems
 
 
-def _filesystem(volume: Volume, readings: Readings, kernel: tuple[int, ...]) -> Subject:
+def _make_filesystem_subject(
+    volume: Volume, readings: Readings, kernel: tuple[int, ...]
+) -> Subject:
     kind = volume.filesystem
     options = volume.mount_options.split(",")
-    ignored = storage.ignored_options(kind, kernel)
+    ignored = storage.list_ignored_options(kind, kernel)
     values = {
         "filesystem": kind,
         "mount options": volume.mount_options,
-        **storage.settings_of([volume.mount_options], ignored),
+        **storage.parse_mount_settings([volume.mount_options], ignored),
     }
     if kind in ("ext3", "ext4"):
-        values[storage.JOURNAL_MODE] = _option(options, "data=", "ordered")
+        values[storage.JOURNAL_MODE] = _find_option(options, "data=", "ordered")
     if kind == "btrfs":
         values[storage.DATA_COW] = "off" if "nodatacow" in options else "on"
     if kind.startswith("nfs"):
@@ -205,38 +221,42 @@ def _filesystem(volume: Volume, readings: Readings, kernel: tuple[int, ...]) -> 
         else Fact(storage.kind_of(kind), _MOUNTS)
     )
     if kind == "zfs":
-        facts.update(_zfs(volume.source, readings))
+        facts.update(_make_zfs_facts(volume.source, readings))
     words = {"MOUNT": volume.mount_point, "SOURCE": volume.source}
     name = f"{', '.join(volume.places)} ({volume.mount_point})"
     return Subject(SubjectKind.FILESYSTEM, name, facts, words=words)
 
 
-def _option(options: Sequence[str], prefix: str, usual: str) -> str:
+def _find_option(options: Sequence[str], prefix: str, usual: str) -> str:
     found = (each[len(prefix) :] for each in options if each.startswith(prefix))
     return next(found, usual)
 
 
-def record_bytes(dataset: str, readings: Readings) -> int | None:
+def read_record_bytes(dataset: str, readings: Readings) -> int | None:
     """Return the size of a ZFS dataset's records, None if it is not known."""
     reading = readings.get(dataset, "zfs")
-    text = printed.properties(reading.text if reading else "").get("recordsize", "")
+    text = printed.parse_zfs_properties(reading.text if reading else "").get(
+        "recordsize", ""
+    )
     return int(text) if re.fullmatch(r"[0-9]{1,10}", text) else None
 
 
-def _zfs(dataset: str, readings: Readings) -> Mapping[str, Fact]:
+def _make_zfs_facts(dataset: str, readings: Readings) -> Mapping[str, Fact]:
     reading = readings.get(dataset, "zfs")
-    sync = fact_of(reading, lambda text: printed.properties(text).get("sync"))
+    sync = parse_fact(
+        reading, lambda text: printed.parse_zfs_properties(text).get("sync")
+    )
     flush = readings.get("", "/sys/module/zfs/parameters/zfs_nocacheflush")
     return {
         storage.ZFS_SYNC: sync,
-        storage.ZFS_FLUSH: fact_of(flush, lambda text: text or None),
+        storage.ZFS_FLUSH: parse_fact(flush, lambda text: text or None),
     }
 
 
 # --------------------------------------------------------------- devices and drives
 
 
-def _devices(
+def _make_device_subjects(
     volume: Volume, readings: Readings, page_bytes: int, guarded: bool
 ) -> Iterator[Subject]:
     by_name = {layer.name: layer for layer in volume.layers}
@@ -245,9 +265,11 @@ def _devices(
         plain = layer.kind == "disk" and layer.name in drives
         in_memory = _IN_MEMORY.fullmatch(layer.name)
         if layer.kind != "partition" and (in_memory or not plain):
-            yield _layer(layer, volume, readings)
+            yield _make_layer_subject(layer, volume, readings)
     for drive in volume.drives:
-        yield _drive(drive, by_name.get(drive.name), readings, page_bytes, guarded)
+        yield _make_drive_subject(
+            drive, by_name.get(drive.name), readings, page_bytes, guarded
+        )
     if not volume.drives and storage.kind_of(volume.filesystem) != storage.MEMORY:
         why = volume.unreadable.get("layers", "no block device is known")
         name = f"the drives below {', '.join(volume.places)}"
@@ -255,27 +277,29 @@ def _devices(
         yield Subject(SubjectKind.DRIVE, name, {devices.FLUSHES: fact})
 
 
-def _layer(layer: Layer, volume: Volume, readings: Readings) -> Subject:
+def _make_layer_subject(layer: Layer, volume: Volume, readings: Readings) -> Subject:
     queue = f"/sys/block/{layer.name}/queue/write_cache"
     facts = {
         "kind": Fact(layers.kind_of(layer) or layer.kind, "/sys/class/block"),
-        "kernel's write cache": known(layer.write_cache, queue),
+        "kernel's write cache": make_shown_fact(layer.write_cache, queue),
         devices.IN_MEMORY: Fact(
             "yes" if _IN_MEMORY.fullmatch(layer.name) else "no", "/sys/class/block"
         ),
         devices.LOOP: Fact("yes" if layer.kind == "loop" else "no", "/sys/class/block"),
     }
     if layer.below and layer.write_cache:
-        facts[devices.PASSES_FLUSHES] = Fact(_passes(layer, volume), queue)
+        facts[devices.PASSES_FLUSHES] = Fact(
+            _judge_passing_of_flushes(layer, volume), queue
+        )
     if layer.kind == "md":
-        facts.update(_array(layer, readings))
+        facts.update(_make_array_facts(layer, readings))
     if layer.kind == "dm":
-        facts.update(_mapped(layer, volume, readings))
+        facts.update(_make_mapper_facts(layer, volume, readings))
     if reading := readings.get(layer.name, "bcache/cache_mode"):
         detached = readings.text(layer.name, "bcache/state") == "no cache"
         mode = Fact("none", f"/sys/block/{layer.name}/bcache/state")
         facts[devices.CACHE_MODE] = (
-            mode if detached else fact_of(reading, printed.chosen)
+            mode if detached else parse_fact(reading, printed.parse_chosen_word)
         )
     words = {
         "DEVICE": layer.name,
@@ -285,7 +309,7 @@ def _layer(layer: Layer, volume: Volume, readings: Readings) -> Subject:
     return Subject(SubjectKind.LAYER, mapped, facts, words=words)
 
 
-def _passes(layer: Layer, volume: Volume) -> str:
+def _judge_passing_of_flushes(layer: Layer, volume: Volume) -> str:
     """Say whether flushes that reach a layer reach what is below it that needs them."""
     if layer.write_cache != "write through":
         return "yes"
@@ -300,11 +324,13 @@ def _passes(layer: Layer, volume: Volume) -> str:
     return "yes"
 
 
-def _array(layer: Layer, readings: Readings) -> Mapping[str, Fact]:
+def _make_array_facts(layer: Layer, readings: Readings) -> Mapping[str, Fact]:
     folder = f"/sys/block/{layer.name}/md"
     md = layer.md
     found = {
-        devices.MISSING_DRIVES: known(md.get("degraded", ""), f"{folder}/degraded")
+        devices.MISSING_DRIVES: make_shown_fact(
+            md.get("degraded", ""), f"{folder}/degraded"
+        )
     }
     if md.get("level") in _PARITY:
         closed = md.get("policy") in _CLOSED
@@ -314,29 +340,33 @@ def _array(layer: Layer, readings: Readings) -> Mapping[str, Fact]:
         behind = "off" if md["backlog"] == "0" else md["backlog"]
         found[devices.WRITE_BEHIND] = Fact(behind, f"{folder}/bitmap/backlog")
     reading = readings.get(layer.name, "md/journal_mode")
-    if reading is not None and (mode := printed.chosen(reading.text)):
+    if reading is not None and (mode := printed.parse_chosen_word(reading.text)):
         found[devices.JOURNAL_MODE] = Fact(mode, reading.how)
     if md.get("level") == "raid0":  # which has no such file
         del found[devices.MISSING_DRIVES]
     return found
 
 
-def _mapped(layer: Layer, volume: Volume, readings: Readings) -> Mapping[str, Fact]:
+def _make_mapper_facts(
+    layer: Layer, volume: Volume, readings: Readings
+) -> Mapping[str, Fact]:
     """Return what the table of a device-mapper device shows, or why it is not known.
 
     Only root may read it; LVM's volumes that are made with a cache are recognised by
     the names of those below.
     """
     reading = readings.get(layer.name, "dmsetup table")
-    table = printed.targets(reading.text if reading and not reading.why else "")
+    table = printed.parse_mapper_targets(
+        reading.text if reading and not reading.why else ""
+    )
     if table and reading is not None:
         # One that is made for tests is enough.
         kinds = {kind for kind, _ in table}
         target = min(kinds & devices.TEST_TARGETS or kinds)
         found = {devices.TARGET: Fact(target, reading.how)}
-        if mode := printed.cache_mode(table):
+        if mode := printed.parse_cache_mode(table):
             found[devices.CACHE_MODE] = Fact(mode, reading.how)
-        if letter := printed.integrity_mode(table):
+        if letter := printed.parse_integrity_mode(table):
             found[devices.INTEGRITY_MODE] = Fact(letter, reading.how)
         return found
     below = [each for each in volume.layers if each.name in layer.below]
@@ -348,7 +378,7 @@ def _mapped(layer: Layer, volume: Volume, readings: Readings) -> Mapping[str, Fa
     return {devices.CACHE_MODE: unread} if cached else {}
 
 
-def _drive(
+def _make_drive_subject(
     drive: Drive,
     layer: Layer | None,
     readings: Readings,
@@ -356,23 +386,23 @@ def _drive(
     guarded: bool,
 ) -> Subject:
     name = drive.name
-    own = _own_cache(drive, layer, readings)
+    own = _make_own_cache_fact(drive, layer, readings)
     facts = {
-        "kernel's write cache": known(
+        "kernel's write cache": make_shown_fact(
             drive.write_cache, f"/sys/block/{name}/queue/write_cache"
         ),
         devices.WRITE_CACHE: own,
-        devices.FLUSHES: _flushes(drive, own),
+        devices.FLUSHES: _make_flushes_fact(drive, own),
         devices.GUARDED: Fact("yes" if guarded else "no", "the server's settings"),
-        **_identity(drive, readings),
-        **_condition(name, readings),
+        **_make_identity_facts(drive, readings),
+        **_make_condition_facts(name, readings),
     }
     if layer is not None:
         provider = layer.foreign or devices.THIS_HOST
         if layer.kind == "disk":
             facts[devices.PROVIDER] = Fact(provider, "/sys/class/block")
-        facts["FUA"] = known(layer.fua, f"/sys/block/{name}/queue/fua")
-    if fact := _atomic(name, readings, page_bytes):
+        facts["FUA"] = make_shown_fact(layer.fua, f"/sys/block/{name}/queue/fua")
+    if fact := _make_atomic_fact(name, readings, page_bytes):
         facts[devices.ATOMIC] = fact
     how_off = next(
         (text for start, text in _WITHOUT_CACHE.items() if name.startswith(start)),
@@ -385,7 +415,7 @@ def _drive(
     return Subject(SubjectKind.DRIVE, shown, facts, words=words)
 
 
-def _own_cache(drive: Drive, layer: Layer | None, readings: Readings) -> Fact:
+def _make_own_cache_fact(drive: Drive, layer: Layer | None, readings: Readings) -> Fact:
     """Return the state of the drive's own write cache, by the best that shows it.
 
     A loop device has one in any case: what it completed is in the page cache, or in the
@@ -398,26 +428,28 @@ def _own_cache(drive: Drive, layer: Layer | None, readings: Readings) -> Fact:
     tried: list[tuple[Reading | None, Callable[[str], str | None]]] = [
         (
             readings.get(name, "nvme get-feature"),
-            lambda text: printed.nvme_cache(id_ctrl.text if id_ctrl else "", text),
+            lambda text: printed.parse_nvme_cache(
+                id_ctrl.text if id_ctrl else "", text
+            ),
         ),
-        (id_ctrl, lambda text: printed.nvme_cache(text, "")),
-        (readings.get(name, "hdparm"), printed.hdparm_cache),
-        (readings.get(name, "sdparm"), printed.sdparm_cache),
-        (readings.get(name, "device/scsi_disk/*/cache_type"), printed.scsi_cache),
-        (readings.get(name, "cache_type"), printed.virtio_cache),
+        (id_ctrl, lambda text: printed.parse_nvme_cache(text, "")),
+        (readings.get(name, "hdparm"), printed.parse_hdparm_cache),
+        (readings.get(name, "sdparm"), printed.parse_sdparm_cache),
+        (readings.get(name, "device/scsi_disk/*/cache_type"), printed.parse_scsi_cache),
+        (readings.get(name, "cache_type"), printed.parse_virtio_cache),
     ]
     unread: Fact | None = None
     for reading, parse in tried:
         if reading is None:
             continue
-        fact = fact_of(reading, parse)
+        fact = parse_fact(reading, parse)
         if fact.value is not None:
             return fact
         unread = unread or fact
     return unread or Fact(None, "", "nothing on this host shows it", "")
 
 
-def _flushes(drive: Drive, own: Fact) -> Fact:
+def _make_flushes_fact(drive: Drive, own: Fact) -> Fact:
     how = f"/sys/block/{drive.name}/queue/write_cache; {own.how}".rstrip("; ")
     if drive.write_cache == "write back":
         return Fact("sent", how)
@@ -430,8 +462,10 @@ def _flushes(drive: Drive, own: Fact) -> Fact:
     return Fact("not sent" if own.value == printed.ENABLED else "not needed", how)
 
 
-def _identity(drive: Drive, readings: Readings) -> Mapping[str, Fact]:
-    model, firmware = printed.described(readings.text(drive.name, "smartctl"))
+def _make_identity_facts(drive: Drive, readings: Readings) -> Mapping[str, Fact]:
+    model, firmware = printed.parse_model_and_firmware(
+        readings.text(drive.name, "smartctl")
+    )
     firmware = (
         firmware
         or readings.text(drive.name, "device/firmware_rev")
@@ -447,35 +481,35 @@ def _identity(drive: Drive, readings: Readings) -> Mapping[str, Fact]:
     return {name: Fact(value, how) for name, value in values.items() if value}
 
 
-def _condition(name: str, readings: Readings) -> Mapping[str, Fact]:
+def _make_condition_facts(name: str, readings: Readings) -> Mapping[str, Fact]:
     """Return what the drive says of itself, as far as its tools show it."""
     found: dict[str, Fact] = {}
     smart = readings.get(name, "smartctl")
     log = readings.get(name, "nvme smart-log")
     for reading in filter(None, (log, smart)):
-        warning = printed.critical_warning(reading.text)
+        warning = printed.parse_critical_warning(reading.text)
         values = {
-            devices.HEALTH: printed.nvme_health(warning)
-            or printed.smart_health(reading.text),
-            devices.CACHE_BACKUP: printed.cache_backup(warning),
-            devices.CAPACITOR: printed.capacitor(reading.text),
+            devices.HEALTH: printed.judge_nvme_health(warning)
+            or printed.parse_smart_health(reading.text),
+            devices.CACHE_BACKUP: printed.judge_cache_backup(warning),
+            devices.CAPACITOR: printed.parse_capacitor_test(reading.text),
         }
         for fact, value in values.items():
             if value is not None:
                 found.setdefault(fact, Fact(value, reading.how))
     for reading in filter(None, (log, smart)):
-        why = printed.refused(reading.text) or reading.why
+        why = printed.parse_smartctl_error(reading.text) or reading.why
         if why and "not installed" not in why:
-            unread = Fact(None, reading.how, why, remedy_of(why))
+            unread = Fact(None, reading.how, why, find_remedy(why))
             found.setdefault(devices.HEALTH, unread)
     return found
 
 
-def _atomic(name: str, readings: Readings, page_bytes: int) -> Fact | None:
+def _make_atomic_fact(name: str, readings: Readings, page_bytes: int) -> Fact | None:
     id_ctrl = readings.get(name, "nvme id-ctrl")
     if id_ctrl is None:
         return None
-    size = printed.atomic_bytes(id_ctrl.text, readings.text(name, "nvme id-ns"))
+    size = printed.parse_atomic_bytes(id_ctrl.text, readings.text(name, "nvme id-ns"))
     if size is None:
         return None
     value = "smaller than a page" if size < page_bytes else "a page or more"

@@ -230,7 +230,7 @@ def kind_of(filesystem: str) -> str:
     return FUSE if filesystem.startswith("fuse") else OTHER
 
 
-def settings_of(
+def parse_mount_settings(
     mount_options: Sequence[str], ignored: frozenset[str] = frozenset()
 ) -> Mapping[str, str]:
     """Return the settings that mount options imply; {} if no option is known.
@@ -247,7 +247,7 @@ def settings_of(
     }
 
 
-def ignored_options(filesystem: str, kernel: tuple[int, ...]) -> frozenset[str]:
+def list_ignored_options(filesystem: str, kernel: tuple[int, ...]) -> frozenset[str]:
     """Return the options that a kernel shows and does not obey; (): it is unknown."""
     if filesystem == "xfs" and kernel >= _XFS_IGNORES_SINCE:
         return frozenset({"nobarrier"})

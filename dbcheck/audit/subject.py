@@ -59,12 +59,12 @@ class Subject:
         return {name: value for name, value in read.items() if value is not None}
 
 
-def known(value: str, how: str) -> Fact:
+def make_shown_fact(value: str, how: str) -> Fact:
     """Return a fact that the host shows, or does not."""
     return Fact(value, how) if value else Fact(None, how, "not reported by the host")
 
 
-def fact_of(reading: Reading | None, parse: Callable[[str], str | None]) -> Fact:
+def parse_fact(reading: Reading | None, parse: Callable[[str], str | None]) -> Fact:
     """Return the fact that *parse* finds in a reading, or why it is not known."""
     if reading is None:
         return Fact(None, "", "nothing on this host shows it")
@@ -72,10 +72,10 @@ def fact_of(reading: Reading | None, parse: Callable[[str], str | None]) -> Fact
     if value is not None:
         return Fact(value, reading.how)
     why = reading.why or f"{reading.how} does not show it"
-    return Fact(None, reading.how, why, remedy_of(reading.why))
+    return Fact(None, reading.how, why, find_remedy(reading.why))
 
 
-def remedy_of(why: str) -> str:
+def find_remedy(why: str) -> str:
     """Return the remedy for a reading that failed, "" if none is known."""
     if "not installed" in why:
         return f"install it there: {why.split()[0]}"

@@ -18,7 +18,7 @@ from itertools import takewhile
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, TargetChanged, UsageError, WitnessError
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
+from dbcheck.campaign.totals import COUNTS, find_last_number, is_finished, tally_cycles
 from dbcheck.cycle.cycle import (
     extract_control_facts,
     reconcile_run,
@@ -34,18 +34,18 @@ from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.preflight.pending_runs import note_judged
 from dbcheck.cycle.recovery.waiting import wait_for_server
 from dbcheck.cycle.rig import Rig
-from dbcheck.judge.cutmoment import alive_us, lag_s
+from dbcheck.judge.cutmoment import find_last_sign_of_power_us, measure_switch_lag_s
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.model.audited import alarming
+from dbcheck.model.audited import list_alarms
 from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.model.moments import (
     AT_ONCE,
     WITHOUT_CHORES,
     Moment,
     Stratum,
-    lag_range,
-    moment,
-    with_hold,
+    add_lag_to_hold,
+    draw_moment,
+    find_lag_range,
 )
 from dbcheck.model.verdict import (
     ControlFacts,
@@ -66,18 +66,18 @@ IDLE_MAX = 5  # cycles in a row that do not count
 
 
 @contextlib.contextmanager
-def locked(
+def lock_witness(
     witness: Witness, listener: Listener, wait_s: float = WAIT_S
 ) -> Iterator[WitnessLock]:
     """Lock *witness* for this client; raise WitnessError if that fails for *wait_s*."""
-    lock = _wait(witness, listener, wait_s)
+    lock = _wait_for_lock(witness, listener, wait_s)
     try:
         yield lock
     finally:
         lock.release()
 
 
-def _wait(witness: Witness, listener: Listener, wait_s: float) -> WitnessLock:
+def _wait_for_lock(witness: Witness, listener: Listener, wait_s: float) -> WitnessLock:
     ends_s, said = time.monotonic() + wait_s, False
     while (lock := witness.lock()) is None:
         if time.monotonic() >= ends_s:
@@ -119,40 +119,40 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     folder.write_lines()
     _settle_all(rig, folder)
     if plan.control:
-        _control(rig, folder, plan)
-    earlier = last_number(folder.cycles())
-    while not finished(plan, cycles := folder.cycles()):
+        _run_controls(rig, folder, plan)
+    earlier = find_last_number(folder.cycles())
+    while not is_finished(plan, cycles := folder.cycles()):
         _require_progress([cycle for cycle in cycles if cycle.number > earlier])
-        counted = tally(cycles).cuts
+        counted = tally_cycles(cycles).cuts
         rig.listener.progress(Progress("campaign", counted, plan.cuts, Unit.CUTS))
-        _cycle(rig, folder, plan, is_first=last_number(cycles) == earlier)
-        rig.listener.phase(Phase.CAMPAIGN, tally(folder.cycles()).sentence)
-    return tally(folder.cycles())
+        _run_next_cycle(rig, folder, plan, is_first=find_last_number(cycles) == earlier)
+        rig.listener.phase(Phase.CAMPAIGN, tally_cycles(folder.cycles()).sentence)
+    return tally_cycles(folder.cycles())
 
 
-def _control(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
+def _run_controls(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     """Run controls, unless one lost already or nothing is left to cut.
 
     One that showed nothing, or whose client was lost before its end, would make
     all that follows INCONCLUSIVE, so another one runs after it.
     """
     cycles = folder.cycles()
-    if finished(plan, cycles) or any(map(_lost, _controls(cycles))):
+    if is_finished(plan, cycles) or any(map(_has_lost, _list_controls(cycles))):
         return
     for outcome in run_controls(rig, plan.workload, plan.seed, folder.known()):
         add_outcome(folder, outcome)
 
 
-def _controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:
+def _list_controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:
     """Return what the controls showed, in the order in which they ran.
 
     None runs after one that lost.  The cycles alone do not show that: their order is
     that of the client's clock, which may have been set back.
     """
-    return sorted((cycle.control for cycle in cycles if cycle.control), key=_lost)
+    return sorted((cycle.control for cycle in cycles if cycle.control), key=_has_lost)
 
 
-def _lost(control: ControlFacts) -> bool:
+def _has_lost(control: ControlFacts) -> bool:
     return control.outcome is ControlOutcome.LOST
 
 
@@ -167,64 +167,68 @@ def _require_progress(cycles: Sequence[Cycle]) -> None:
         )
 
 
-def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan, *, is_first: bool) -> None:
+def _run_next_cycle(
+    rig: Rig, folder: CampaignFolder, plan: Plan, *, is_first: bool
+) -> None:
     """Run the next cycle and store its result; is_first: of this client's."""
     cycles = folder.cycles()
-    drawn = _next_moment(rig, plan, cycles)
+    drawn = _draw_next_moment(rig, plan, cycles)
     detail = f"{drawn.number}: {drawn.stratum.value}, {drawn.after_s:.1f} s"
     rig.listener.phase(Phase.CYCLE, detail)
     try:
         seed = plan.seed + drawn.number
-        controls = _controls(cycles)
+        controls = _list_controls(cycles)
 
         def emptied(known: Known) -> None:
             folder.write_known(known)
             rig.store()
 
         # After a loss the tables are evidence.
-        drops = None if tally(cycles).losses else emptied
+        drops = None if tally_cycles(cycles).losses else emptied
         outcome = run_cycle(
             rig, plan.workload, seed, controls, drawn, folder.known(), drops
         )
     except (UsageError, TargetChanged):
         raise
     except DbcheckError as error:
-        if is_first and not any(run.load() for run in folder.unsettled()):
+        if is_first and not any(run.load() for run in folder.list_unsettled_runs()):
             raise  # nothing was cut
         rig.listener.phase(Phase.CYCLE, f"{drawn.number}: {error}")
         if not _settle_all(rig, folder):
-            folder.add(_failed("", drawn, error.with_hint, error.id))
+            folder.add(_make_failed_cycle("", drawn, error.with_hint, error.id))
             wait_for_server(rig)
     else:
         add_outcome(folder, outcome)
 
 
-def _next_moment(rig: Rig, plan: Plan, cycles: Sequence[Cycle]) -> Moment:
+def _draw_next_moment(rig: Rig, plan: Plan, cycles: Sequence[Cycle]) -> Moment:
     writer, chores = rig.site.writer, plan.workload.housekeeping
     strata = list(Stratum if chores else WITHOUT_CHORES)
     if not writer.engine.has(Feature.CHECKPOINT):
         strata.remove(Stratum.CHECKPOINT)
     if writer.host is None:  # a hold is for the canaries there
         strata.remove(Stratum.HOLD)
-    number, window_s = last_number(cycles) + 1, plan.workload.cut_after_s
-    drawn = moment(plan.seed, number, window_s, strata, chores)
+    number, window_s = find_last_number(cycles) + 1, plan.workload.cut_after_s
+    drawn = draw_moment(plan.seed, number, window_s, strata, chores)
     if drawn.stratum is not Stratum.HOLD:
         return drawn
-    return with_hold(drawn, _lag_s(writer, cycles))
+    return add_lag_to_hold(drawn, _find_lag_range_s(writer, cycles))
 
 
-def _lag_s(writer: Node, cycles: Sequence[Cycle]) -> tuple[float, float] | None:
+def _find_lag_range_s(
+    writer: Node, cycles: Sequence[Cycle]
+) -> tuple[float, float] | None:
     """Return when the power goes once the switch is asked, None if not known."""
     if writer.power.kind is SwitchKind.LAB:
         return AT_ONCE
     reached = writer.reached
     tested = [reached.lag_s] if reached and reached.lag_s is not None else []
-    return lag_range(tested + [c.lag_s for c in cycles if c.lag_s is not None])
+    return find_lag_range(tested + [c.lag_s for c in cycles if c.lag_s is not None])
 
 
 def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
     """Judge the runs that an error or a lost client left; return whether any were."""
-    left = list(folder.unsettled())
+    left = list(folder.list_unsettled_runs())
     if left:
         rig.turns.take()  # an earlier client may have left it without power
     for run in left:
@@ -232,23 +236,23 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
         rig.listener.phase(
             Phase.CYCLE, f"judging {run.path.name}, which was left unfinished"
         )
-        if _began(rig, run):
-            add_outcome(folder, _settled(rig, run), settled=True)
+        if _may_have_begun(rig, run):
+            add_outcome(folder, _settle_run(rig, run), settled=True)
         else:
             text = "the client ended before the load began, or the witness lost a log"
-            folder.add(_failed(run.path.name, drawn, text))
+            folder.add(_make_failed_cycle(run.path.name, drawn, text))
     if left:
         rig.turns.over()
     return bool(left)
 
 
-def _began(rig: Rig, run: RunFolder) -> bool:
+def _may_have_begun(rig: Rig, run: RunFolder) -> bool:
     """Say whether the load of a run may have begun, so that there is more to judge."""
     known = run.was_read() or run.load() is not None
     return known or run.path.name in rig.witness.runs()
 
 
-def _settled(rig: Rig, run: RunFolder) -> Outcome:
+def _settle_run(rig: Rig, run: RunFolder) -> Outcome:
     """Restore the power if it is off, and judge a run that another client began."""
     if run.was_read():
         note_judged(rig, run.path.name)
@@ -282,7 +286,7 @@ def add_outcome(
             after_s=drawn.after_s if drawn else 0.0,
             verdict=CycleVerdict(outcome.verdict.value),
             reason=outcome.judgement.reasons[0],
-            ended=_now(),
+            ended=_format_now(),
             depth=depth.value if (depth := outcome.case.shown_depth) else "",
             confirmed=found.confirmed if found else None,
             lost=sum(found.own_counts.values()) if found else None,
@@ -297,37 +301,39 @@ def add_outcome(
             cut_class=outcome.manifest.writer.cut_class.value,
             missed=met.missed if met else "",
             drawn=drawn.drawn.value if drawn else "",
-            cut_s=_cut_s(outcome),
-            lag_s=lag_s(outcome.case),
+            cut_s=_find_second_of_cut(outcome),
+            lag_s=measure_switch_lag_s(outcome.case),
             window=at_cut.value if at_cut else "",
             seen=seen.rows if seen else None,
             seen_lost=seen.lost if seen else None,
-            despite=_despite(outcome),
+            despite=_list_audit_alarms(outcome),
         )
     )
     if outcome.verdict is Verdict.PASS:
         outcome.run.drop_survivors()
 
 
-def _despite(outcome: Outcome) -> tuple[str, ...]:
+def _list_audit_alarms(outcome: Outcome) -> tuple[str, ...]:
     """Return what the audit found before the load, and what is assumed of it."""
     assumed = [
         f"assumed, not seen: {item.reason}"
         for item in outcome.judgement.items
         if item.id is ItemId.SETTINGS and item.standing is Standing.ASSUMED
     ]
-    return (*map(str, alarming(outcome.manifest.writer.audit or ())), *assumed)
+    return (*map(str, list_alarms(outcome.manifest.writer.audit or ())), *assumed)
 
 
-def _cut_s(outcome: Outcome) -> float | None:
+def _find_second_of_cut(outcome: Outcome) -> float | None:
     """Return the second of the load at which the power went, None if not known."""
-    went_us, load = alive_us(outcome.case), outcome.load
+    went_us, load = find_last_sign_of_power_us(outcome.case), outcome.load
     if went_us is None or load is None:
         return None
     return round((went_us - load.began_us) / 1e6, 3)
 
 
-def _failed(run: str, drawn: Moment | None, reason: str, id: str = "") -> Cycle:
+def _make_failed_cycle(
+    run: str, drawn: Moment | None, reason: str, id: str = ""
+) -> Cycle:
     """Return a cycle that came to no verdict."""
     return Cycle(
         number=drawn.number if drawn else 0,
@@ -337,10 +343,10 @@ def _failed(run: str, drawn: Moment | None, reason: str, id: str = "") -> Cycle:
         after_s=drawn.after_s if drawn else 0.0,
         verdict=CycleVerdict.ERROR,
         reason=reason,
-        ended=_now(),
+        ended=_format_now(),
         error_id=id,
     )
 
 
-def _now() -> str:
+def _format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -11,7 +11,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import list_settings
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import COUNTS, result
+from dbcheck.campaign.totals import COUNTS, make_result
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.results import (
     CampaignResult,
@@ -32,7 +32,7 @@ from dbcheck.runs.stored import lock_folder_to_judge
 _OF_EACH_LAB = ("seed",)
 
 
-def compared(a: Path, b: Path, reader: LogReader) -> ComparedResult:
+def compare_folders(a: Path, b: Path, reader: LogReader) -> ComparedResult:
     """Return how two folders compare; raise UsageError if one holds neither.
 
     Each is a run's or a campaign's of one target.  Touches no server.
@@ -43,7 +43,7 @@ def compared(a: Path, b: Path, reader: LogReader) -> ComparedResult:
             id=ErrorId.COMPARED_WITH_ITSELF,
             hint="Give two folders.",
         )
-    (first, before), (second, after) = (_side(path, reader) for path in (a, b))
+    (first, before), (second, after) = (_read_side(path, reader) for path in (a, b))
     names = sorted({*before, *after})
     differences = tuple(
         DifferenceResult(name, before.get(name), after.get(name))
@@ -55,22 +55,24 @@ def compared(a: Path, b: Path, reader: LogReader) -> ComparedResult:
         first,
         second,
         rates[1] / rates[0] if rates[0] and rates[1] else None,
-        Comparison(_tally(first.statistics), _tally(second.statistics)).result,
+        Comparison(
+            _make_tally(first.statistics), _make_tally(second.statistics)
+        ).result,
         differences,
         len(names) - len(differences),
     )
 
 
-def _tally(found: Statistics) -> Tally:
+def _make_tally(found: Statistics) -> Tally:
     return Tally(found.losses, found.cuts, found.inconclusive, found.depths)
 
 
-def _side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]:
+def _read_side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]:
     """Return what a folder shows, and how what it is about was configured."""
     if (path / "manifest.json").is_file():
-        return _run(RunFolder.open(path), reader)
+        return _read_run(RunFolder.open(path), reader)
     if (path / "campaign.json").is_file():
-        return _campaign(CampaignFolder.open(path))
+        return _read_campaign(CampaignFolder.open(path))
     raise UsageError(
         f"{path} cannot be compared: it is not the folder of a run, or of a campaign on"
         " one target",
@@ -80,7 +82,9 @@ def _side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]
     )
 
 
-def _run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]:
+def _read_run(
+    run: RunFolder, reader: LogReader
+) -> tuple[SideResult, Mapping[str, str]]:
     with lock_folder_to_judge(run.path):
         records = run.read()
         kept = run.lacks_survivors(records.after)
@@ -107,13 +111,13 @@ def _run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Mapping[str, st
         confirmed=found.confirmed,
         lost=None if lost is None else sum(lost),
         statistics=found.statistics or Tally.of([(found.verdict, depth)]).statistics,
-        **_figures([found.load] if found.load else []),
+        **_summarize_loads([found.load] if found.load else []),
     )
-    return side, configuration(records.manifest)
+    return side, list_configuration(records.manifest)
 
 
-def _campaign(folder: CampaignFolder) -> tuple[SideResult, Mapping[str, str]]:
-    shown = result(folder)
+def _read_campaign(folder: CampaignFolder) -> tuple[SideResult, Mapping[str, str]]:
+    shown = make_result(folder)
     counted = [c for c in folder.cycles() if c.number and c.verdict in COUNTS and c.run]
     runs = [
         RunFolder.open(path)
@@ -136,9 +140,9 @@ def _campaign(folder: CampaignFolder) -> tuple[SideResult, Mapping[str, str]]:
         confirmed=shown.confirmed,
         lost=None if shown.rows_lost is None else sum(shown.rows_lost),
         statistics=shown.statistics,
-        **_figures([load for run in runs if (load := run.load())]),
+        **_summarize_loads([load for run in runs if (load := run.load())]),
     )
-    return side, configuration(newest)
+    return side, list_configuration(newest)
 
 
 class _Figures(TypedDict):
@@ -152,7 +156,7 @@ class _Figures(TypedDict):
     p99_ms: float | None
 
 
-def _figures(loads: Sequence[LoadRecord]) -> _Figures:
+def _summarize_loads(loads: Sequence[LoadRecord]) -> _Figures:
     rates = [load.rate for load in loads]
     p50, p99 = (
         [load.latency_ms[name] for load in loads if name in load.latency_ms]
@@ -168,7 +172,7 @@ def _figures(loads: Sequence[LoadRecord]) -> _Figures:
     )
 
 
-def configuration(manifest: Manifest) -> dict[str, str]:
+def list_configuration(manifest: Manifest) -> dict[str, str]:
     """Return name -> value of what a run's server, storage and load were set to."""
     writer = manifest.writer
     found = {"server": f"{writer.facts.product} {writer.facts.version}"}
@@ -177,15 +181,15 @@ def configuration(manifest: Manifest) -> dict[str, str]:
     if writer.scope is PowerScope.DRIVE:
         found["what loses its power"] = "the drives alone"
     for volume in writer.host.facts.volumes if writer.host else ():
-        found |= _storage(volume)
+        found |= _list_storage(volume)
     workload = manifest.workload
     found["workload"] = workload.name
     for name, each in list_settings(Workload).items():
         found[each.title] = each.shown(getattr(workload, name))
-    return found | dict(_lab(manifest.lab))
+    return found | dict(_list_lab_settings(manifest.lab))
 
 
-def _storage(volume: Volume) -> dict[str, str]:
+def _list_storage(volume: Volume) -> dict[str, str]:
     places = ", ".join(sorted(volume.places))
     drives = (
         " ".join(filter(None, (d.model, d.firmware, f"({d.write_cache})")))
@@ -197,15 +201,17 @@ def _storage(volume: Volume) -> dict[str, str]:
     }
 
 
-def _lab(spec: Mapping[str, Any], prefix: str = "lab") -> Iterator[tuple[str, str]]:
+def _list_lab_settings(
+    spec: Mapping[str, Any], prefix: str = "lab"
+) -> Iterator[tuple[str, str]]:
     for name, value in spec.items():
         if isinstance(value, Mapping):
-            yield from _lab(value, f"{prefix} {name}")
+            yield from _list_lab_settings(value, f"{prefix} {name}")
         elif name not in _OF_EACH_LAB:
             yield f"{prefix} {name}", str(value)
 
 
-def groups(results: Sequence[CampaignResult]) -> tuple[GroupResult, ...]:
+def group_targets(results: Sequence[CampaignResult]) -> tuple[GroupResult, ...]:
     """Return the groups of *results*, those with losses first; () of fewer than two.
 
     Alike are targets whose server, settings, filesystems, drives (model, firmware,
@@ -214,29 +220,29 @@ def groups(results: Sequence[CampaignResult]) -> tuple[GroupResult, ...]:
     """
     alike: dict[tuple[tuple[str, str], ...], list[CampaignResult]] = {}
     for each in results:
-        if found := _configuration(each):
+        if found := _read_configuration(each):
             alike.setdefault(tuple(sorted(found.items())), []).append(each)
     if sum(map(len, alike.values())) < 2:
         return ()
     all_found = [dict(items) for items in alike]
     made = [
-        _group(one, members, all_found)
+        _make_group(one, members, all_found)
         for one, members in zip(all_found, alike.values(), strict=True)
     ]
     return tuple(sorted(made, key=lambda one: (-one.statistics.losses, one.targets)))
 
 
-def _configuration(result: CampaignResult) -> Mapping[str, str]:
+def _read_configuration(result: CampaignResult) -> Mapping[str, str]:
     """Return how a target was configured in its newest stored run, {} without one."""
     folder = CampaignFolder.open(Path(result.folder))
     runs = [cycle.run for cycle in result.cycles if cycle.run]
     for run in reversed(runs):
         if (folder.runs / run / "manifest.json").is_file():
-            return configuration(RunFolder.open(folder.runs / run).manifest())
+            return list_configuration(RunFolder.open(folder.runs / run).manifest())
     return {}
 
 
-def _apart(
+def _find_differences(
     found: Mapping[str, str], others: Sequence[Mapping[str, str]]
 ) -> dict[str, str]:
     """Return what differs from another group that has a value for it, too."""
@@ -247,7 +253,7 @@ def _apart(
     }
 
 
-def _group(
+def _make_group(
     found: Mapping[str, str],
     members: Sequence[CampaignResult],
     others: Sequence[Mapping[str, str]],
@@ -257,7 +263,7 @@ def _group(
         targets=tuple(member.name for member in members),
         server=found["server"],
         drives=tuple(dict.fromkeys(filter(None, drives))),
-        apart=_apart(found, others),
+        apart=_find_differences(found, others),
         losing=tuple(m.name for m in members if m.statistics.losses),
         statistics=Tally.together(m.statistics for m in members).statistics,
     )

@@ -247,7 +247,7 @@ class CampaignFolder:
 
     def write_lines(self) -> None:
         """Write cycles.jsonl anew: a killed client may have left it behind."""
-        lines = (line_of(cycle) + "\n" for cycle in self.cycles())
+        lines = (format_cycle(cycle) + "\n" for cycle in self.cycles())
         stored.write_file(self.path / "cycles.jsonl", (line.encode() for line in lines))
 
     def known(self) -> Known:
@@ -261,7 +261,7 @@ class CampaignFolder:
         """Store what the runs so far showed of the server."""
         stored.write_file(self.path / "server.json", [stored.to_bytes(known)])
 
-    def unsettled(self) -> Iterator[RunFolder]:
+    def list_unsettled_runs(self) -> Iterator[RunFolder]:
         """Yield the runs that no cycle names: their client was lost before that."""
         settled = {cycle.run for cycle in self.cycles()}
         for path in sorted(self.runs.glob("*/manifest.json")):
@@ -269,7 +269,7 @@ class CampaignFolder:
                 yield RunFolder.open(path.parent)
 
 
-def folders_in(root: Path) -> list[CampaignFolder]:
+def list_folders(root: Path) -> list[CampaignFolder]:
     """Return the campaigns in the folder *root*; raise UsageError if there is none."""
     found = sorted(path.parent for path in root.glob("*/campaign.json"))
     if (root / "campaign.json").is_file() or not found:  # open() reports a missing one
@@ -277,7 +277,7 @@ def folders_in(root: Path) -> list[CampaignFolder]:
     return [CampaignFolder.open(path) for path in found]
 
 
-def line_of(cycle: Cycle) -> str:
+def format_cycle(cycle: Cycle) -> str:
     """Return a cycle as one line of JSON."""
     names = (
         "number",

@@ -13,14 +13,14 @@ from dbcheck.judge.results import (
     CycleResult,
     SeenTotal,
     WindowResult,
-    price_per_rate,
+    compute_price_per_rate,
 )
 from dbcheck.model.verdict import (
     CycleVerdict,
     Tally,
     Verdict,
-    cuts_needed,
-    loss_ppm_max,
+    compute_cuts_needed,
+    compute_loss_ppm_max,
 )
 from dbcheck.runs import stored
 
@@ -29,7 +29,7 @@ ERROR_FILE = "error.txt"  # why a campaign ended before it was finished
 _IDS = frozenset(ErrorId)
 
 
-def tally(cycles: Sequence[Cycle]) -> Tally:
+def tally_cycles(cycles: Sequence[Cycle]) -> Tally:
     """Count the cycles of a campaign; controls and errors do not count."""
     return Tally.of(
         (verdict, cycle.depth)
@@ -38,32 +38,32 @@ def tally(cycles: Sequence[Cycle]) -> Tally:
     )
 
 
-def finished(plan: Plan, cycles: Sequence[Cycle]) -> bool:
+def is_finished(plan: Plan, cycles: Sequence[Cycle]) -> bool:
     """Say whether a campaign is over: enough cuts, a loss, or nothing left to cut."""
-    counted = tally(cycles)
+    counted = tally_cycles(cycles)
     return (
         counted.cuts >= plan.cuts
-        or last_number(cycles) >= plan.cycles_max
+        or find_last_number(cycles) >= plan.cycles_max
         or (counted.losses > 0 and not plan.keep_going)
         or any(c.control is not None and c.verdict is CycleVerdict.FAIL for c in cycles)
         or any(cycle.gone for cycle in cycles)
     )
 
 
-def last_number(cycles: Sequence[Cycle]) -> int:
+def find_last_number(cycles: Sequence[Cycle]) -> int:
     """Return the number of the newest cycle, 0 if there is none."""
     return max((cycle.number for cycle in cycles), default=0)
 
 
-def result(folder: CampaignFolder) -> CampaignResult:
+def make_result(folder: CampaignFolder) -> CampaignResult:
     """Return what a campaign shows."""
     plan, cycles = folder.plan(), folder.cycles()
-    shown = tally(cycles)
-    over = finished(plan, cycles)
+    shown = tally_cycles(cycles)
+    over = is_finished(plan, cycles)
     more = max(0, plan.cuts - shown.cuts)
-    error, error_id = ("", "") if over else ending(folder)
+    error, error_id = ("", "") if over else read_ending(folder)
     classes = dict.fromkeys(cycle.cut_class for cycle in cycles if cycle.cut_class)
-    found = _verdict(plan.cuts, cycles)
+    found = _find_verdict(plan.cuts, cycles)
     rates = [c.acks_per_s for c in cycles if c.number and c.acks_per_s]
     rate = median(rates) if rates else None
     return CampaignResult(
@@ -76,22 +76,24 @@ def result(folder: CampaignFolder) -> CampaignResult:
         finished=over,
         commits_per_s=rate,
         price=plan.price,
-        price_per_durable_commit_per_s=price_per_rate(plan.price, rate, found),
+        price_per_durable_commit_per_s=compute_price_per_rate(plan.price, rate, found),
         statistics=shown.statistics,
-        strata=strata(cycles),
-        windows=_windows(cycles),
-        seen=_seen(cycles),
+        strata=count_strata(cycles),
+        windows=_count_windows(cycles),
+        seen=_count_seen_rows(cycles),
         planned_cuts=plan.cuts,
         bound_ppm=plan.bound_ppm,
-        cuts_still_needed=_still(plan.bound_ppm, shown.cuts, shown.losses, more),
+        cuts_still_needed=_compute_cuts_remaining(
+            plan.bound_ppm, shown.cuts, shown.losses, more
+        ),
         errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
         error=error,
         error_id=error_id,
-        cycles=tuple(map(_cycle_result, cycles)),
+        cycles=tuple(map(_make_cycle_result, cycles)),
     )
 
 
-def ending(folder: CampaignFolder) -> tuple[str, str]:
+def read_ending(folder: CampaignFolder) -> tuple[str, str]:
     """Return why a campaign ended early, and the id of that; "" each if it did not.
 
     An interrupt has no id.
@@ -104,12 +106,12 @@ def ending(folder: CampaignFolder) -> tuple[str, str]:
     return (before, last) if last in _IDS else (text, "")
 
 
-def ending_text(error: str, error_id: str) -> str:
+def format_ending(error: str, error_id: str) -> str:
     """Return what the file of that holds."""
     return "".join(f"{line}\n" for line in (error, error_id) if line)
 
 
-def _cycle_result(cycle: Cycle) -> CycleResult:
+def _make_cycle_result(cycle: Cycle) -> CycleResult:
     return CycleResult(
         number=cycle.number,
         run=cycle.run,
@@ -137,24 +139,26 @@ def _cycle_result(cycle: Cycle) -> CycleResult:
     )
 
 
-def strata(cycles: Sequence[Cycle]) -> dict[str, int]:
+def count_strata(cycles: Sequence[Cycle]) -> dict[str, int]:
     """Return how many of the cuts that count came in each stratum, as far as known."""
     counted = (c.stratum for c in cycles if c.number and c.verdict in COUNTS)
     return dict(Counter(filter(None, counted)))
 
 
-def _windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
+def _count_windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
     """Return what the cuts that count show of each kind of chore."""
     counted = [c for c in cycles if c.number and c.verdict in COUNTS and c.window]
     cuts = Counter(cycle.window for cycle in counted)
     lost = Counter(c.window for c in counted if c.verdict is CycleVerdict.FAIL)
     return {
-        window: WindowResult(count, lost[window], loss_ppm_max(lost[window], count))
+        window: WindowResult(
+            count, lost[window], compute_loss_ppm_max(lost[window], count)
+        )
         for window, count in cuts.most_common()
     }
 
 
-def _seen(cycles: Sequence[Cycle]) -> SeenTotal | None:
+def _count_seen_rows(cycles: Sequence[Cycle]) -> SeenTotal | None:
     """Return what became of the rows that readers saw, None without readers."""
     read = [cycle for cycle in cycles if cycle.number and cycle.seen is not None]
     if not read:
@@ -164,15 +168,17 @@ def _seen(cycles: Sequence[Cycle]) -> SeenTotal | None:
     return SeenTotal(len(read), sum(map(bool, lost)), rows, sum(lost))
 
 
-def _still(bound_ppm: int | None, cuts: int, losses: int, more: int) -> int | None:
+def _compute_cuts_remaining(
+    bound_ppm: int | None, cuts: int, losses: int, more: int
+) -> int | None:
     """Return how many more cuts, without a loss, the requested bound needs."""
     if losses:
         return None
-    return more if bound_ppm is None else max(0, cuts_needed(bound_ppm) - cuts)
+    return more if bound_ppm is None else max(0, compute_cuts_needed(bound_ppm) - cuts)
 
 
-def _verdict(planned: int, cycles: Sequence[Cycle]) -> Verdict:
-    shown = tally(cycles)
+def _find_verdict(planned: int, cycles: Sequence[Cycle]) -> Verdict:
+    shown = tally_cycles(cycles)
     lost = CycleVerdict.FAIL
     if shown.losses or any(c.control and c.verdict is lost for c in cycles):
         return Verdict.FAIL

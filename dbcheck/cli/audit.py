@@ -25,9 +25,9 @@ from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.model.audited import RuleStanding, Severity
-from dbcheck.report.audit import audits_report
-from dbcheck.report.console import console
-from dbcheck.report.sarif import sarif
+from dbcheck.report.audit import draw_audits
+from dbcheck.report.console import make_console
+from dbcheck.report.sarif import make_sarif
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.runner import assemble
 
@@ -138,9 +138,9 @@ def command(
         if as_json:
             output.print_json(to_values(result))
         elif shape == SARIF:
-            output.print_json(sarif(result, Path(file).as_posix()))
+            output.print_json(make_sarif(result, Path(file).as_posix()))
         else:
-            console().print(audits_report(result.targets))
+            make_console().print(draw_audits(result.targets))
     sys.exit(code)
 
 

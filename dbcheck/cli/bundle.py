@@ -13,8 +13,8 @@ from dbcheck.cli.flags.groups import ANY_PATH, FILE, Verb, option
 from dbcheck.cli.flags.shared import require_file, written_to
 from dbcheck.cli.output import write_file
 from dbcheck.cli.say import say
-from dbcheck.evidence.bundle import bundle
-from dbcheck.evidence.scrub import removed_sentence
+from dbcheck.evidence.bundle import make_bundle
+from dbcheck.evidence.scrub import describe_removed_secrets
 from dbcheck.evidence.signature import file_of, sign
 from dbcheck.runs.stored import lock_folder_to_judge
 from dbcheck.witness.log import FrameLogReader
@@ -60,7 +60,7 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
         )
     with (
         lock_folder_to_judge(path),
-        bundle(
+        make_bundle(
             path, processes.list_secret_values(), FrameLogReader(), redact=redact
         ) as made,
     ):
@@ -74,7 +74,7 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
         shown = f"{target}: {index.verdict.value}, {len(index.members)} files"
         say(shown, err=not plain)
         if index.removed:
-            say(removed_sentence(index.removed), err=not plain)
+            say(describe_removed_secrets(index.removed), err=not plain)
         if key is not None:
             write_file(file_of(target), [sign(target, made.chunks(), key)])
             say(f"signed: {file_of(target)}")

@@ -13,7 +13,7 @@ import click
 import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunWriteError, UsageError
-from dbcheck.campaign.compare import groups
+from dbcheck.campaign.compare import group_targets
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
@@ -26,9 +26,9 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load_inventory
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult
-from dbcheck.model.verdict import PPM, cuts_needed
-from dbcheck.report.campaign import campaigns_report
-from dbcheck.report.console import console
+from dbcheck.model.verdict import PPM, compute_cuts_needed
+from dbcheck.report.campaign import draw_campaigns
+from dbcheck.report.console import make_console
 from dbcheck.runner import campaign_run
 from dbcheck.runner.campaign_fleet import LOCAL, require_workers, run_fleet
 
@@ -152,13 +152,13 @@ def command(
         shown = run_fleet(campaigns, root, at, cutting, as_json=as_json)
     else:
         shown = campaign_run.run_one(entries[0], folders[0], as_json=as_json)
-    result = CampaignsResult(str(root), tuple(shown), groups(shown))
+    result = CampaignsResult(str(root), tuple(shown), group_targets(shown))
     code = output.campaigns_code(shown)
     with output.print_and_exit(code):
         if as_json:
             output.print_json(to_values(result))
         else:
-            console().print(campaigns_report(result))
+            make_console().print(draw_campaigns(result))
     sys.exit(code)
 
 
@@ -263,7 +263,7 @@ def _decide_goal(
             )
         return cuts or 1, None
     bound_ppm = round(until * PPM)
-    needed = cuts_needed(bound_ppm)
+    needed = compute_cuts_needed(bound_ppm)
     return min(needed, max_cuts or needed), bound_ppm
 
 

@@ -22,9 +22,9 @@ from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
-from dbcheck.report.console import console, progress_console
-from dbcheck.report.live import progress
-from dbcheck.report.matrix import demo_bounds, demo_table
+from dbcheck.report.console import make_console, make_progress_console
+from dbcheck.report.live import make_progress
+from dbcheck.report.matrix import draw_demo, list_demo_bounds
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.terminal import WRONG
 from dbcheck.report.words.run import with_bound
@@ -149,8 +149,8 @@ def command(
 def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     """Run every line, print the table; return whether all came out as expected."""
     shown = []
-    terminal, only = progress_console(), {Phase.LAB}
-    with progress(terminal, live=not as_json, only=only) as view:
+    terminal, only = make_progress_console(), {Phase.LAB}
+    with make_progress(terminal, live=not as_json, only=only) as view:
         for row in lines:
             result = _run(row, seed, view, runs).result
             shown.append(DemoRow(row.case, row.expected, result))
@@ -158,10 +158,10 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     if as_json:
         output.print_json(to_values(DemoResult(seed, good, tuple(shown))))
         return good
-    terminal = console()
-    terminal.print(demo_table(shown))
+    terminal = make_console()
+    terminal.print(draw_demo(shown))
     terminal.print(RUNGS[lines[0].spec.rung], style="italic")
-    for bound in demo_bounds(shown):
+    for bound in list_demo_bounds(shown):
         terminal.print(bound)
     for line in shown:
         if line.expected is not line.result.verdict:

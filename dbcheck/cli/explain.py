@@ -15,7 +15,7 @@ from dbcheck.cli import PASS, output
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import Verb
 from dbcheck.config.validated import suggest_nearest
-from dbcheck.report.console import console
+from dbcheck.report.console import make_console
 from dbcheck.report.explained import Passage, id_of, passages
 
 
@@ -46,7 +46,7 @@ def command(id: str | None) -> None:
     """
     shown = _listed() if id is None else _explained(id_of(id))
     with output.print_and_exit(PASS):
-        console().print(*shown)
+        make_console().print(*shown)
 
 
 def _explained(id: str) -> Iterable[RenderableType]:

@@ -47,10 +47,10 @@ from dbcheck.lab.fetch import GALERA, MYROCKS, Part, fetch_part, fetch_patroni
 from dbcheck.lab.fetch import fetch as fetch_into
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.verdict import PPM, cuts_needed, worst
-from dbcheck.report.console import console, progress_console
-from dbcheck.report.live import progress
-from dbcheck.report.matrix import cycles_report
+from dbcheck.model.verdict import PPM, compute_cuts_needed, find_worst
+from dbcheck.report.console import make_console, make_progress_console
+from dbcheck.report.live import make_progress
+from dbcheck.report.matrix import draw_cycles
 from dbcheck.report.verdict import verdict_report
 from dbcheck.report.words.run import tally, with_bound
 from dbcheck.runner.lab_clusters import run_cluster_cycles
@@ -261,7 +261,7 @@ def run(
     Exits with the worst verdict of the cycles.
     """
     _require_one_goal(cycles, until)
-    needed = None if until is None else cuts_needed(round(until * PPM))
+    needed = None if until is None else compute_cuts_needed(round(until * PPM))
     count = cycles or 1 if needed is None else needed + _SPARE
     seed = draw_seed(server.seed)
     of_drive = ("--keep-image",) if keep_image else ()
@@ -275,7 +275,7 @@ def run(
         adapt_workload_to_lab(workload_file.load(load.workload))
     )
     outcomes: list[Outcome] = []
-    with progress(progress_console(), live=not as_json) as view:
+    with make_progress(make_progress_console(), live=not as_json) as view:
         if cluster is not None:
             each = run_cluster_cycles(lab, cluster, workload, seed, count, view, runs)
         else:
@@ -293,7 +293,7 @@ def run(
     controls = [outcome.result for outcome in outcomes if outcome.manifest.control]
     real = [outcome for outcome in outcomes if not outcome.manifest.control]
     results = [outcome.result for outcome in real]
-    verdict = worst(outcome.verdict for outcome in real or outcomes[-1:])
+    verdict = find_worst(outcome.verdict for outcome in real or outcomes[-1:])
     code = output.EXIT_CODES[verdict]
     with output.print_and_exit(code):
         if as_json:
@@ -305,9 +305,9 @@ def run(
                 )
             )
         elif len(results) > 1:
-            console().print(cycles_report(results, controls))
+            make_console().print(draw_cycles(results, controls))
         else:
-            console().print(verdict_report((results or controls)[-1]))
+            make_console().print(verdict_report((results or controls)[-1]))
     sys.exit(code)
 
 

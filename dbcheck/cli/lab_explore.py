@@ -24,19 +24,19 @@ from dbcheck.cli.flags.load import WorkloadOptions
 from dbcheck.cli.flags.shared import draw_seed
 from dbcheck.config import workload_file
 from dbcheck.explore.folder import Exploration
-from dbcheck.explore.labs import Labs, record
-from dbcheck.explore.opened import Opened, lab_folder, result_of
+from dbcheck.explore.labs import Labs, record_load
+from dbcheck.explore.opened import Opened, choose_lab_folder, make_result
 from dbcheck.explore.oracle import Oracle
-from dbcheck.explore.states import drawn_by_name
+from dbcheck.explore.states import draw_by_name
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import StateResult
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.lab import Lab
 from dbcheck.model.cut import CrashState
 from dbcheck.ports.listener import Phase
-from dbcheck.report.console import console, progress_console
-from dbcheck.report.explore import explore_report, state_report
-from dbcheck.report.live import progress
+from dbcheck.report.console import make_console, make_progress_console
+from dbcheck.report.explore import draw_exploration, draw_state
+from dbcheck.report.live import make_progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner.lab_cycles import describe_lab
 from dbcheck.runner.lab_rig import make_recording_rig, open_exploration
@@ -128,7 +128,7 @@ def command(
             id=ErrorId.OPTION_NEEDS_ANOTHER,
             hint="Leave it out to record anew.",
         )
-    with progress(progress_console(), live=not as_json, only=_SHOWN) as view:
+    with make_progress(make_progress_console(), live=not as_json, only=_SHOWN) as view:
         if given is None:
             folder = _record_load(recording, load, draw_seed(seed), runs, view)
         else:
@@ -193,10 +193,10 @@ def _record_load(
     view.phase(Phase.LAB, f"{describe_lab(spec)}; its drives are recorded")
     recordings = Recordings(folder.recording, replayed=False)
     try:
-        with Lab.start(spec, lab_folder(), recordings=recordings) as lab:
+        with Lab.start(spec, choose_lab_folder(), recordings=recordings) as lab:
             rig = replace(make_recording_rig(lab, view, folder.path), used_epochs=set())
             with contextlib.closing(rig.witness):
-                record(lab, rig, workload, seed, folder)
+                record_load(lab, rig, workload, seed, folder)
     except BaseException:
         folder.discard_unless_recorded()
         raise
@@ -230,7 +230,7 @@ def _explore(
     except (KeyboardInterrupt, DbcheckError) as error:
         ended, findings = error, folder.findings()
     new, took = len(lines) - before, took_s or time.monotonic() - began_s
-    result = result_of(
+    result = make_result(
         str(folder.path),
         found.plan.seed,
         found.spec.to_values(),
@@ -248,7 +248,7 @@ def _explore(
         if as_json:
             output.print_json(to_values(result))
         else:
-            console().print(explore_report(result))
+            make_console().print(draw_exploration(result))
     if ended is not None:
         raise ended
     sys.exit(code)
@@ -271,7 +271,7 @@ def _judge_one(
         if as_json:
             output.print_json(to_values(result))
         else:
-            console().print(state_report(result))
+            make_console().print(draw_state(result))
     sys.exit(code)
 
 
@@ -280,7 +280,7 @@ def _find_state(found: Opened, name: str) -> CrashState:
     for finding in found.folder.findings():
         if finding.name == name:
             return finding.smallest.state
-    state = drawn_by_name(found.timeline, name)
+    state = draw_by_name(found.timeline, name)
     if state is None:
         raise UsageError(
             f"{found.folder.path} has no state {name!r}",

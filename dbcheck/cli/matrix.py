@@ -30,10 +30,10 @@ from dbcheck.config import files
 from dbcheck.judge.result import to_values
 from dbcheck.lab.spec import ENGINES
 from dbcheck.ports.listener import Phase
-from dbcheck.report.console import console, progress_console
-from dbcheck.report.live import progress
-from dbcheck.report.matrix import matrix_report
-from dbcheck.report.rows import matrix_result
+from dbcheck.report.console import make_console, make_progress_console
+from dbcheck.report.live import make_progress
+from dbcheck.report.matrix import draw_matrix
+from dbcheck.report.rows import make_matrix_result
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import check_interlocks, require_passable
@@ -128,8 +128,8 @@ def command(
     measured = [RowResults(row) for row in matrix.rows]
     try:
         if not real:
-            with progress(
-                progress_console(), live=not as_json, only={Phase.LAB}
+            with make_progress(
+                make_progress_console(), live=not as_json, only={Phase.LAB}
             ) as view:
                 run_in_labs(measured, seed, view, runs)
         else:
@@ -138,7 +138,7 @@ def command(
             _take_price(measured, entry.price)
             new_key, lag = witness.accept_new_host_key, WindowLimits()
             with (
-                progress(progress_console(), live=not as_json) as view,
+                make_progress(make_progress_console(), live=not as_json) as view,
                 assemble.open_entry_witness(entry, lag, new_key) as log,
             ):
                 rig = assemble.make_rig(entry, log, view, runs, lag)
@@ -176,11 +176,11 @@ def _show(
 ) -> bool:
     """Print and store the table; return whether every row is complete and expected."""
     lines = [one.line() for one in measured]
-    result = matrix_result(lines, seed, matrix.description, matrix.reference)
+    result = make_matrix_result(lines, seed, matrix.description, matrix.reference)
     if as_json:
         output.print_json(to_values(result))
     else:
-        console().print(matrix_report(result))
+        make_console().print(draw_matrix(result))
     if any(row.cycles for row in result.rows):
         path = write_matrix(runs, result)
         say(f"stored: {path}", f"  dbcheck report {path} -o matrix.html", err=True)

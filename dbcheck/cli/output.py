@@ -22,7 +22,7 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignResult
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.console import console
+from dbcheck.report.console import make_console
 from dbcheck.report.verdict import verdict_report
 
 EXIT_CODES = {
@@ -70,7 +70,7 @@ def end_with(outcome: Outcome, *, as_json: bool, reconcile: str = "") -> NoRetur
         if as_json:
             print_json(to_values(result))
         else:
-            console().print(verdict_report(result, reconcile))
+            make_console().print(verdict_report(result, reconcile))
     sys.exit(code)
 
 

@@ -23,7 +23,7 @@ from dbcheck.power import consent as agreed
 from dbcheck.power import selftest, wiring
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.probe import idle_cut
-from dbcheck.report.console import progress_console
+from dbcheck.report.console import make_progress_console
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.table import LEDGER
 from dbcheck.runner import assemble
@@ -209,7 +209,7 @@ def _test_entry(
     engine = assemble.make_engine(entry.target, entry.password)
     seen, depths, found = idle_cut.cut_idle_host_and_measure_depth(
         asked,
-        PlainProgress(progress_console()),
+        PlainProgress(make_progress_console()),
         engine.facts(),
         engine.places((LEDGER,)),
         engine.mark_data,

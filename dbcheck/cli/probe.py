@@ -23,12 +23,12 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import FlushesResult, FlushesResults
-from dbcheck.probe.latency import LatencyResult, LatencyResults, usual_shapes
+from dbcheck.probe.latency import LatencyResult, LatencyResults, list_usual_shapes
 from dbcheck.probe.measure_flushes import probe_flushes
 from dbcheck.probe.measure_latency import Effort, probe_folder, probe_server
-from dbcheck.report.console import console
-from dbcheck.report.flushes import flushes_reports
-from dbcheck.report.latency import latency_reports
+from dbcheck.report.console import make_console
+from dbcheck.report.flushes import draw_all_flushes
+from dbcheck.report.latency import draw_latencies
 from dbcheck.runner import assemble
 
 FILEIO = "fileio"
@@ -103,7 +103,7 @@ def latency(
     else:
         entries = find_entries(names, lookup, (target, host), everything=everything)
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    effort = Effort(usual_shapes(), writes, created, has_fileio=profile == FILEIO)
+    effort = Effort(list_usual_shapes(), writes, created, has_fileio=profile == FILEIO)
     for entry in entries:
         say(
             f"{assemble.entry_label(entry)}: writes and flushes a file without a name"
@@ -120,7 +120,7 @@ def latency(
             found = LatencyResults(dbcheck.__version__, created, results)
             output.print_json(to_values(found))
         else:
-            console().print(latency_reports(results))
+            make_console().print(draw_latencies(results))
     sys.exit(code)
 
 
@@ -232,7 +232,7 @@ def flushes(
             found = FlushesResults(dbcheck.__version__, created, results)
             output.print_json(to_values(found))
         else:
-            console().print(flushes_reports(results))
+            make_console().print(draw_all_flushes(results))
     sys.exit(code)
 
 

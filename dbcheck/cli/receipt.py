@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from dbcheck.audit.rule import Rule
-from dbcheck.audit.rules import by_id
+from dbcheck.audit.rules import find_rule
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import FAIL, PASS, output
@@ -17,9 +17,9 @@ from dbcheck.judge.results import ReceiptResult, ReceiptsResult
 from dbcheck.model.audited import RuleStanding
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
-from dbcheck.report.audit import receipt_report
-from dbcheck.report.console import console, progress_console
-from dbcheck.report.live import progress
+from dbcheck.report.audit import draw_receipt
+from dbcheck.report.console import make_console, make_progress_console
+from dbcheck.report.live import make_progress
 from dbcheck.runner.matrix_cycles import RowResults, run_in_labs
 from dbcheck.runner.matrix_rows import Row, read_matrix
 
@@ -36,7 +36,7 @@ class Receipt:
 
 def find_receipt(name: str, seed: int) -> Receipt:
     """Return the receipt of the rule *name*; raise UsageError if it has none."""
-    rule = by_id(name)
+    rule = find_rule(name)
     if rule is None:
         raise UsageError(
             f"unknown rule {name!r}",
@@ -70,8 +70,8 @@ def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool
     And whether the audit named the rule in each before the cut.
     """
     measured = [RowResults(row) for row in found.rows]
-    terminal, only = progress_console(), {Phase.LAB}
-    with progress(terminal, live=not as_json, only=only) as view:
+    terminal, only = make_progress_console(), {Phase.LAB}
+    with make_progress(terminal, live=not as_json, only=only) as view:
         run_in_labs(measured, seed, view, runs)
     results = [make_receipt_result(found.rule, one) for one in measured]
     shown = all(result.shown for result in results)
@@ -79,7 +79,7 @@ def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool
         if as_json:
             output.print_json(to_values(ReceiptsResult(tuple(results))))
         else:
-            console().print(receipt_report(found.rule, results))
+            make_console().print(draw_receipt(found.rule, results))
     return shown
 
 

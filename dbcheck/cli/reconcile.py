@@ -20,8 +20,8 @@ from dbcheck.cli.flags.target import (
     WitnessOptions,
 )
 from dbcheck.cycle.judging import judge_run
-from dbcheck.report.console import progress_console
-from dbcheck.report.live import progress
+from dbcheck.report.console import make_progress_console
+from dbcheck.report.live import make_progress
 from dbcheck.runs.folder import RunFolder, reconcile_command
 from dbcheck.runs.stored import lock_folder_to_judge
 from dbcheck.witness.log import FrameLogReader
@@ -82,7 +82,7 @@ def command(
         stored_run = RunFolder.open(run)
         with (
             lock_folder_to_judge(run),
-            progress(progress_console(), live=not as_json) as view,
+            make_progress(make_progress_console(), live=not as_json) as view,
         ):
             outcome = judge_run(stored_run, FrameLogReader(), view.progress)
         output.end_with(outcome, as_json=as_json)

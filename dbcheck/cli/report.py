@@ -17,9 +17,9 @@ from rich.console import RenderableType
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import list_flags
-from dbcheck.campaign.compare import compared, groups
-from dbcheck.campaign.folder import folders_in, read_matrix
-from dbcheck.campaign.totals import result as campaign_result
+from dbcheck.campaign.compare import compare_folders, group_targets
+from dbcheck.campaign.folder import list_folders, read_matrix
+from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.cli import PASS, output
 from dbcheck.cli.flags.groups import ANY_PATH, Verb, option
 from dbcheck.cli.flags.shared import written_to
@@ -32,9 +32,9 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 from dbcheck.model.records import Manifest
-from dbcheck.report.campaign import campaigns_report, compare_report
-from dbcheck.report.console import console
-from dbcheck.report.matrix import matrix_report
+from dbcheck.report.campaign import draw_campaigns, draw_comparison
+from dbcheck.report.console import make_console
+from dbcheck.report.matrix import draw_matrix
 from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject, Step, Subject, Verdicts
 from dbcheck.report.verdict import verdict_report
 from dbcheck.rows.workload import Workload
@@ -190,7 +190,7 @@ def command(
                 id=ErrorId.COMPARISON_WITHOUT_VERDICT,
                 hint="Take text, html, md or json.",
             )
-        _write_report(compared(*compare, FrameLogReader()), kind, file)
+        _write_report(compare_folders(*compare, FrameLogReader()), kind, file)
 
 
 def _write_report(subject: Subject, kind: str, file: Path | None) -> None:
@@ -202,7 +202,7 @@ def _write_report(subject: Subject, kind: str, file: Path | None) -> None:
         return
     with output.print_and_exit(PASS):
         if kind == "text":
-            console().print(_make_renderable(subject))
+            make_console().print(_make_renderable(subject))
         else:
             output.print_text(format_report(subject, kind))
 
@@ -221,8 +221,8 @@ def read_result(path: Path) -> Verdicts:
     if path.is_file():
         return read_matrix(path)
     if (path / "campaign.json").is_file() or any(path.glob("*/campaign.json")):
-        results = tuple(map(campaign_result, folders_in(path)))
-        return CampaignsResult(str(path), results, groups(results))
+        results = tuple(map(campaign_result, list_folders(path)))
+        return CampaignsResult(str(path), results, group_targets(results))
     raise UsageError(
         f"{path} holds no result: it is not a run folder, a campaign's folder or the"
         " file of a matrix",
@@ -246,15 +246,15 @@ def _make_renderable(subject: Subject) -> RenderableType:
     if isinstance(subject, RunSubject):
         return verdict_report(subject.result)
     if isinstance(subject, MatrixResult):
-        return matrix_report(subject)
+        return draw_matrix(subject)
     if isinstance(subject, ComparedResult):
-        return compare_report(subject)
-    return campaigns_report(subject)
+        return draw_comparison(subject)
+    return draw_campaigns(subject)
 
 
 def _format_text(subject: Subject) -> str:
     with io.StringIO() as written:
-        console(file=written, width=_COLUMNS).print(_make_renderable(subject))
+        make_console(file=written, width=_COLUMNS).print(_make_renderable(subject))
         return written.getvalue()
 
 
@@ -271,21 +271,21 @@ def _format_html(subject: Subject) -> str:
 
 
 def _format_markdown(subject: Subject) -> str:
-    from dbcheck.report.markdown import as_markdown
+    from dbcheck.report.markdown import format_markdown
 
-    return as_markdown(subject)
+    return format_markdown(subject)
 
 
 def _format_junit(subject: Verdicts) -> str:
-    from dbcheck.report.junit import as_junit
+    from dbcheck.report.junit import format_junit
 
-    return as_junit(subject)
+    return format_junit(subject)
 
 
 def _format_prometheus(subject: Verdicts) -> str:
-    from dbcheck.report.prometheus import as_metrics
+    from dbcheck.report.prometheus import format_metrics
 
-    return as_metrics(subject)
+    return format_metrics(subject)
 
 
 _FORMATS: dict[str, Callable[[Subject], str]] = {

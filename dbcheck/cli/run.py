@@ -37,8 +37,8 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.console import progress_console
-from dbcheck.report.live import progress
+from dbcheck.report.console import make_progress_console
+from dbcheck.report.live import make_progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
@@ -107,7 +107,7 @@ def command(
     new_key = witness.accept_new_host_key
     flags = list_reconcile_flags(named, target, host, witness, restart)
     with (
-        progress(progress_console(), live=not as_json) as view,
+        make_progress(make_progress_console(), live=not as_json) as view,
         assemble.open_entry_witness(entry, load.limits, new_key) as log,
         assemble.open_far_workers(entry, scheduler, workload.sessions) as far,
     ):

@@ -14,7 +14,7 @@ from dbcheck.cli import FAIL, PASS, output
 from dbcheck.cli.flags.groups import FILE, Verb, option
 from dbcheck.cli.flags.shared import as_json, require_file
 from dbcheck.cli.say import say, say_error
-from dbcheck.evidence.scrub import removed_sentence
+from dbcheck.evidence.scrub import describe_removed_secrets
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.judge.result import to_values
 from dbcheck.witness.log import FrameLogReader
@@ -85,7 +85,7 @@ def _show(result: VerifyResult) -> None:
     if result.redacted:
         say("names of hosts and addresses were replaced")
     if result.secrets_removed:
-        say(removed_sentence(result.secrets_removed))
+        say(describe_removed_secrets(result.secrets_removed))
     if not result.report_compared:
         say(
             f"report.html was not compared: dbcheck {result.made_by} made it, and this"

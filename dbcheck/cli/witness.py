@@ -35,7 +35,7 @@ from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.records import Manifest
 from dbcheck.model.witness import Watermark
-from dbcheck.report.console import console
+from dbcheck.report.console import make_console
 from dbcheck.runner import assemble
 from dbcheck.runs.folder import RunFolder, read_manifest, require_run_id
 from dbcheck.witness.log import AckBatch, FrameLogReader, LogScan
@@ -92,7 +92,7 @@ def check(
         output.print_json(result)
         return
     fsync = result["fsync_ms"]
-    terminal = console()
+    terminal = make_console()
     line = Text(facts.hostname, "bold").append(" can be used as a witness", "not bold")
     terminal.print(line, soft_wrap=True)
     for name, value in {

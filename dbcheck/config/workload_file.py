@@ -11,7 +11,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config import files
 from dbcheck.config.validated import convert_fields, convert_value
-from dbcheck.rows.chores import problem
+from dbcheck.rows.chores import find_problem_of_kinds
 from dbcheck.rows.mix import Mix
 from dbcheck.rows.workload import PlanKind, Workload
 
@@ -127,7 +127,7 @@ def _require_housekeeping(found: Workload, where: str) -> None:
             id=ErrorId.KEY_NOT_FOR_CLASSIC_PLAN,
             hint="Its rows cannot name a chore. Remove the key, or change the plan.",
         )
-    if why := problem(found.housekeeping):
+    if why := find_problem_of_kinds(found.housekeeping):
         raise UsageError(
             f"{where}: housekeeping: {why}",
             id=ErrorId.HOUSEKEEPING_INVALID,

@@ -9,13 +9,13 @@ from functools import partial
 from dbcheck.base.errors import LogDamaged
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.stored_run import StoredLogs
-from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.cutmoment import find_cut_us
 from dbcheck.judge.result import DrivePoint, DriveSeries, RunDetail
 from dbcheck.ports.witness import LogReader
-from dbcheck.rows.keymap import key_map
+from dbcheck.rows.keymap import build_key_map
 from dbcheck.rows.loss import Losses
 from dbcheck.rows.reconcile import SurvivorStream
-from dbcheck.rows.timeline import timeline_of
+from dbcheck.rows.timeline import build_timeline
 from dbcheck.runs.folder import RunFolder
 
 _US = 1e6
@@ -32,16 +32,16 @@ def read_run_detail(outcome: Outcome, reader: LogReader) -> RunDetail:
     if load is None or load.last_ack_us is None:
         why = "No charts: the client's record of the load is missing."
         return detail(timeline=None, keys=None, drives=(), missing=why)
-    went_us = cut_us(case)
+    went_us = find_cut_us(case)
     try:
         logs = StoredLogs(run, reader, case.manifest, load)
-        timeline = timeline_of(
+        timeline = build_timeline(
             logs.acks, losses, load.began_us, went_us, load.last_ack_us
         )
         keys = None
         if found is not None:
             rows = _list_survivor_streams(outcome)
-            keys = key_map(logs.acks, losses, rows, case.manifest.epoch)
+            keys = build_key_map(logs.acks, losses, rows, case.manifest.epoch)
     except LogDamaged as error:
         why = f"No charts: {error}."
         return detail(timeline=None, keys=None, drives=(), missing=why)

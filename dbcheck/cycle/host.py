@@ -26,7 +26,7 @@ from dbcheck.model.host import (
     Volume,
     VolumeCanaries,
 )
-from dbcheck.model.places import Place, other_data, unmarked
+from dbcheck.model.places import Place, find_missing_mark, find_sign_of_other_data
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
@@ -168,9 +168,9 @@ def require_own_data(
 ) -> None:
     """Raise HostError unless *directory* on the host holds the server's own data."""
     found = host.data_names(directory)
-    text = other_data(server.identity, server.started_us, found)
+    text = find_sign_of_other_data(server.identity, server.started_us, found)
     if not text and (mark := mark_data()):
-        text = unmarked(mark, host.data_names(directory))
+        text = find_missing_mark(mark, host.data_names(directory))
     if text:
         raise HostError(
             f"{directory} on the target's host is not the data directory of this "

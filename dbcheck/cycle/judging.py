@@ -11,17 +11,17 @@ from dbcheck.base.errors import LogDamaged
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.stored_run import RowStore, StoredLogs
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import cut_us
-from dbcheck.judge.judge import judge, other_data
+from dbcheck.judge.cutmoment import find_cut_us
+from dbcheck.judge.judge import has_other_data, judge
 from dbcheck.judge.result import to_values
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.records import AfterRecord
 from dbcheck.ports.listener import Progress, Reporter, Unit, ignore_progress
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.chores import Chores
-from dbcheck.rows.differences import ChangedRow, Left, left_on
+from dbcheck.rows.differences import ChangedRow, Left, find_rows_left_on_node
 from dbcheck.rows.loss import LossKind
-from dbcheck.rows.lossshape import LossShape, Windows, shape_of
+from dbcheck.rows.lossshape import LossShape, Windows, find_shape_of_losses
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.reconcile import (
     AckStream,
@@ -31,7 +31,7 @@ from dbcheck.rows.reconcile import (
     SurvivorStream,
 )
 from dbcheck.rows.schedule import Sizes
-from dbcheck.rows.seen import SeenRows, seen_rows
+from dbcheck.rows.seen import SeenRows, judge_seen_rows
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import stored
@@ -131,7 +131,7 @@ def _reconcile_case(
     try:
         logs = StoredLogs(run, reader, case.manifest, case.load)
         case = replace(case, logs=tuple(logs.facts()), clock_set=logs.clock_set)
-        if case.after.facts is None or case.after.failure or other_data(case):
+        if case.after.facts is None or case.after.failure or has_other_data(case):
             return case
         found, seen = (
             judge_run_rows(run, logs.acks, case, report),
@@ -163,8 +163,10 @@ def _measure_loss_shape(
             logs.acks,
             to_the_cut=case.load is None or case.load.chore_at_end > 0,
         )
-    went_us, late_us = cut_us(case), logs.late_us
-    return shape_of(found.losses, logs.acks, went_us, sizes, tables, windows, late_us)
+    went_us, late_us = find_cut_us(case), logs.late_us
+    return find_shape_of_losses(
+        found.losses, logs.acks, went_us, sizes, tables, windows, late_us
+    )
 
 
 def judge_run_rows(
@@ -216,7 +218,9 @@ def _find_rows_left_behind(
     for name, other in case.after.elsewhere.items():
         if other.rows is not None:
             rows = run.elsewhere(name, LEDGER.name, other.rows)
-            left[name] = left_on(rows, survivors(), found.losses, case.manifest.epoch)
+            left[name] = find_rows_left_on_node(
+                rows, survivors(), found.losses, case.manifest.epoch
+            )
     return left
 
 
@@ -226,7 +230,7 @@ def _judge_seen_rows(run: RunFolder, logs: StoredLogs, case: Case) -> SeenRows |
     if not manifest.seen_log or load is None:
         return None
     claim = Claim(load.sent, load.acked)
-    return seen_rows(
+    return judge_seen_rows(
         logs.seen, logs.acks, _stream_ledger(run, case), manifest.epoch, claim
     )
 

@@ -13,9 +13,17 @@ from typing import TypedDict
 import numpy as np
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cluster import blamed
-from dbcheck.judge.cutmoment import alive_us, cut_us, latest_us
-from dbcheck.judge.diagnosis import Explanation, diagnosis, uncounted
+from dbcheck.judge.cluster import explain_missing_commits
+from dbcheck.judge.cutmoment import (
+    find_cut_us,
+    find_last_sign_of_power_us,
+    find_latest_cut_us,
+)
+from dbcheck.judge.diagnosis import (
+    Explanation,
+    count_unexplained_decisions,
+    diagnose_losses,
+)
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import (
     ClusterResult,
@@ -29,9 +37,9 @@ from dbcheck.judge.result import (
     SeenRow,
     WitnessResult,
 )
-from dbcheck.judge.settings import Settings, settings_of
+from dbcheck.judge.settings import Settings, collect_settings
 from dbcheck.judge.verdict import Judgement
-from dbcheck.model.moments import NOT_KNOWN, AtTheCut, Met, met
+from dbcheck.model.moments import NOT_KNOWN, AtTheCut, Met, find_stratum_of_cut
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.model.verdict import Statistics, Tally, Verdict
 from dbcheck.rows import differences
@@ -79,7 +87,7 @@ class Outcome:
     @cached_property
     def settings(self) -> Settings:
         """The settings that are not safe, and what they explain."""
-        return settings_of(self.case)
+        return collect_settings(self.case)
 
     @cached_property
     def result(self) -> RunResult:
@@ -120,7 +128,7 @@ class Outcome:
 
         A reply that was on its way at the cut is read after it; that counts as 0.
         """
-        went_us = cut_us(self.case)
+        went_us = find_cut_us(self.case)
         if went_us is None or acked_us < 0:
             return None
         return max(0, went_us - acked_us) / 1e6
@@ -136,16 +144,16 @@ def find_met_stratum(outcome: Outcome) -> Met | None:
     refused, chores = load.no_checkpoint, outcome.result.housekeeping
     if drawn.chore is not None and (chores is None or chores.at_cut != drawn.chore):
         refused = refused or f"the cut came when no {drawn.chore.value} was under way"
-    went_us = None if load.due_us is None else alive_us(outcome.case)
+    went_us = None if load.due_us is None else find_last_sign_of_power_us(outcome.case)
     seen = AtTheCut(
         load.began_us,
         went_us,
         refused,
         load.checkpoint_us,
         load.quiet_us,
-        latest_us(outcome.case),
+        find_latest_cut_us(outcome.case),
     )
-    return met(drawn, seen)
+    return find_stratum_of_cut(drawn, seen)
 
 
 class _Fate(TypedDict):
@@ -281,17 +289,17 @@ def _list_explanations(outcome: Outcome) -> tuple[Explanation, ...]:
         return ()
     counts = {**outcome.found.counts, **_count_losses_without_row(outcome.after)}
     undecided = outcome.found.undecided
-    return diagnosis(
+    return diagnose_losses(
         {LossKind(name): rows for name, rows in counts.items()},
         case.shape or NO_SHAPE,
         outcome.settings.at_fault(lost=True),
         _find_layers_at_fault(outcome),
         page_cache_kept=case.page_cache_kept,
-        replication=blamed(case),
+        replication=explain_missing_commits(case),
         spared=case.spared,
         deleted=outcome.after.deleted,
         decided=undecided.losses,
-        uncounted=uncounted(undecided, outcome.after.decisions),
+        uncounted=count_unexplained_decisions(undecided, outcome.after.decisions),
         repeats=outcome.found.repeats,
     )
 
@@ -308,7 +316,7 @@ def _count_losses_without_row(after: AfterRecord) -> dict[str, int]:
     found: dict[str, int] = {}
     for each in (after.index, after.conditions, after.again):
         found |= each.counts if each else {}
-    return found | differences.counts(after.others)
+    return found | differences.count_extra_rows(after.others)
 
 
 def _find_kept_image(outcome: Outcome) -> str:

@@ -18,7 +18,7 @@ from dbcheck.model.records import (
     PreparedRecord,
     StoredRows,
 )
-from dbcheck.model.witness import Anchor, LogFacts, Watermark, anchor_of
+from dbcheck.model.witness import Anchor, LogFacts, Watermark, find_anchor
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.acks import SESSION_MAX, AckArray
 from dbcheck.rows.survivors import Records
@@ -164,7 +164,7 @@ class StoredLogs:
         facts = self._facts(0)
         events = list(zip(facts.events, facts.events_us, strict=True))
         noted_us: Mapping[str, int] = self._load.noted_us if self._load else {}
-        found = anchor_of(events, noted_us)
+        found = find_anchor(events, noted_us)
         if found is None:
             raise LogDamaged(
                 f"{self._run.acks_path(0)} lacks what dates the acks of the other logs",

@@ -32,11 +32,11 @@ from dbcheck.model.watched import (
     Looked,
     Watched,
     WatchTally,
-    folders_of,
-    places_looked,
-    settings_looked,
-    tables_looked,
-    volumes_looked,
+    list_folders_of_places,
+    make_facts_of_places,
+    make_facts_of_settings,
+    make_facts_of_tables,
+    make_facts_of_volumes,
 )
 from dbcheck.ports.connection import Followers
 from dbcheck.ports.engine import Feature
@@ -203,7 +203,11 @@ def watch_server(rig: Rig, started: Started) -> Watching | None:
     # A canary that a session holds is lost with that session, which is watched.
     epoch = None if manifest.no_canary or started.held else manifest.epoch
     tables = {name: table.definition for name, table in manifest.tables.items()}
-    before = settings_looked(facts.settings) | {CANARY: THERE} | tables_looked(tables)
+    before = (
+        make_facts_of_settings(facts.settings)
+        | {CANARY: THERE}
+        | make_facts_of_tables(tables)
+    )
     specs = tables_of(manifest.workload)
     connect = partial(engine.open_look, facts.settings, epoch, specs, server=facts)
     return Watching(connect, before)
@@ -217,10 +221,14 @@ def watch_hosts(rig: Rig, started: Started) -> dict[str, Watching]:
         if host is not None and node.host is not None:
             facts, places = node.host.facts, node.places
             names = {DATA, *(each.name for each in places)}
-            known = folders_of(facts, names)  # to which each connection's look adds
+            known = list_folders_of_places(
+                facts, names
+            )  # to which each connection's look adds
             directory = require_data_directory(node.facts)
             connect = partial(host.look, facts, directory, places, known)
-            before = volumes_looked(facts.volumes) | places_looked(facts, names)
+            before = make_facts_of_volumes(facts.volumes) | make_facts_of_places(
+                facts, names
+            )
             found[name] = Watching(connect, before)
     return found
 

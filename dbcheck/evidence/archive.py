@@ -106,13 +106,13 @@ class Index:
             raise ValueError(f"no bundle is of a {self.kind!r}")
 
 
-def packed(folder: Path) -> tuple[Member, ...]:
+def pack_files(folder: Path) -> tuple[Member, ...]:
     """Compress the large files below *folder*, in place; return all, in their order."""
     found = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         raw = path.stat().st_size
         if raw >= _PACK_FROM:
-            path = _smaller(path, raw)
+            path = _compress_if_smaller(path, raw)
         name = path.relative_to(folder).as_posix()
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -120,7 +120,7 @@ def packed(folder: Path) -> tuple[Member, ...]:
     return tuple(found)
 
 
-def _smaller(path: Path, raw: int) -> Path:
+def _compress_if_smaller(path: Path, raw: int) -> Path:
     """Compress a file; return its new name, or as it was if it repeats itself.
 
     raw: its size.
@@ -139,8 +139,8 @@ def _smaller(path: Path, raw: int) -> Path:
     return kept
 
 
-def chunks(folder: Path, index: Index) -> Iterator[bytes]:
-    """Yield the archive of what packed() made of *folder*."""
+def make_chunks(folder: Path, index: Index) -> Iterator[bytes]:
+    """Yield the archive of what pack_files() made of *folder*."""
     content = stored.to_bytes(index)
     if len(content) > _INDEX_MAX or len(index.members) > _FILES_MAX:
         raise UsageError(
@@ -155,28 +155,28 @@ def chunks(folder: Path, index: Index) -> Iterator[bytes]:
                 id=ErrorId.BUNDLE_TOO_LARGE,
                 hint="Share the report alone (dbcheck report).",
             )
-    yield from (_header(INDEX, len(content)), content, _padding(len(content)))
+    yield from (_make_header(INDEX, len(content)), content, _make_padding(len(content)))
     for member in index.members:
-        yield _header(member.name, member.size)
+        yield _make_header(member.name, member.size)
         with (folder / member.name).open("rb") as file:
             while chunk := file.read(_AT_ONCE):
                 yield chunk
-        yield _padding(member.size)
+        yield _make_padding(member.size)
     yield _END
 
 
-def _header(name: str, size: int) -> bytes:
+def _make_header(name: str, size: int) -> bytes:
     info = tarfile.TarInfo(name)
     info.size, info.mtime, info.mode = size, 0, 0o644
     return info.tobuf(tarfile.USTAR_FORMAT, "ascii", "strict")
 
 
-def _padding(size: int) -> bytes:
+def _make_padding(size: int) -> bytes:
     return bytes(-size % _BLOCK)
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Archive]:
+def open_archive(path: Path) -> Iterator[Archive]:
     """Open a bundle for all that is read of it; raise BundleRefused, and OSError.
 
     The open file is read, and not what may have its name by then.
@@ -284,7 +284,7 @@ class _Reader:
             raise self._none() from None
         if info.name != INDEX or not 0 < size <= _INDEX_MAX:
             raise self._none()
-        if header != _header(INDEX, size):
+        if header != _make_header(INDEX, size):
             raise self.damaged("its start")
         content = self._read(size)
         try:
@@ -293,7 +293,7 @@ class _Reader:
             raise BundleRefused(str(error), id=error.id, hint=error.hint) from None
         if stored.to_bytes(found) != content or len(found.members) > _FILES_MAX:
             raise self.damaged("its index")
-        self.expect(_padding(size), "after its index")
+        self.expect(_make_padding(size), "after its index")
         return found
 
     def _none(self) -> BundleRefused:
@@ -305,7 +305,7 @@ class _Reader:
     def member(self, member: Member, folder: Path) -> None:
         """Read one file, and write what it holds below *folder*."""
         try:
-            header = _header(member.name, member.size)
+            header = _make_header(member.name, member.size)
         except (ValueError, UnicodeError):
             raise BundleRefused(
                 f"{self._path} names a file that none can be", id=ErrorId.BUNDLE_DAMAGED
@@ -313,14 +313,14 @@ class _Reader:
         self.expect(header, f"the header of {member.name}")
         target = folder / member.name
         digest, left = hashlib.sha256(), member.size
-        with _made(self._path, target) as file:
+        with _create_file(self._path, target) as file:
             while left and (chunk := self._read(min(left, _AT_ONCE))):
                 digest.update(chunk)
                 file.write(chunk)
                 left -= len(chunk)
         if left or digest.hexdigest() != member.sha256:
             raise self.damaged(f"{member.name} is not what the index says")
-        self.expect(_padding(member.size), f"after {member.name}")
+        self.expect(_make_padding(member.size), f"after {member.name}")
         if member.name != member.file:
             self._unpack(target, folder / member.file, member)
 
@@ -336,7 +336,7 @@ class _Reader:
         source.unlink()
 
 
-def _made(path: Path, target: Path) -> IO[bytes]:
+def _create_file(path: Path, target: Path) -> IO[bytes]:
     """Open a new file; raise BundleRefused if another one has its name or its place."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

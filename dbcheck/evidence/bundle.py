@@ -11,19 +11,19 @@ import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import result as campaign_result
+from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.evidence import archive
-from dbcheck.evidence.scrub import Scrub, hosts_of
+from dbcheck.evidence.scrub import Scrub, list_hosts
 from dbcheck.evidence.staging import (
     FILE,
     REPORT,
     RUNS,
-    attestation,
-    runs_of,
-    scratch,
+    find_too_large_file,
+    list_judgeable_runs,
+    make_attestation,
+    make_scratch_folder,
     stage_campaign,
     stage_run,
-    too_large,
 )
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.verdict import Verdict
@@ -41,11 +41,11 @@ class Made:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes of the archive."""
-        return archive.chunks(self.folder, self.index)
+        return archive.make_chunks(self.folder, self.index)
 
 
 @contextmanager
-def bundle(
+def make_bundle(
     path: Path, secrets: Iterable[str], reader: LogReader, *, redact: bool
 ) -> Iterator[Made]:
     """Make the bundle of the run or campaign in the folder *path*.
@@ -53,9 +53,9 @@ def bundle(
     secrets: passwords that must not be in it.  redact: nor may names of hosts, and
     addresses.  Raise UsageError if *path* is neither, or cannot be made so.
     """
-    with scratch() as folder:
+    with make_scratch_folder() as folder:
         try:
-            made = _made(path, folder, list(secrets), reader, redact=redact)
+            made = _stage_bundle(path, folder, list(secrets), reader, redact=redact)
         except ValueError as error:
             raise UsageError(
                 f"without what must not be in a bundle, {path} cannot be judged:"
@@ -66,17 +66,19 @@ def bundle(
         yield made
 
 
-def _made(
+def _stage_bundle(
     path: Path, folder: Path, secrets: list[str], reader: LogReader, *, redact: bool
 ) -> Made:
     if (path / "manifest.json").is_file():
         run = RunFolder.open(path)
-        scrub = Scrub(secrets, _names([run]) if redact else None)
-        return _of_run(run, folder, scrub, reader, redact=redact)
+        scrub = Scrub(secrets, _list_host_names([run]) if redact else None)
+        return _bundle_run(run, folder, scrub, reader, redact=redact)
     if (path / "campaign.json").is_file():
         campaign = CampaignFolder.open(path)
-        scrub = Scrub(secrets, _names(runs_of(campaign)) if redact else None)
-        return _of_campaign(campaign, folder, scrub, reader, redact=redact)
+        scrub = Scrub(
+            secrets, _list_host_names(list_judgeable_runs(campaign)) if redact else None
+        )
+        return _bundle_campaign(campaign, folder, scrub, reader, redact=redact)
     raise UsageError(
         f"{path} is not the folder of a run, or of a campaign on one target",
         id=ErrorId.NOT_A_RESULT_FOLDER,
@@ -85,21 +87,21 @@ def _made(
     )
 
 
-def _names(runs: Sequence[RunFolder]) -> set[str]:
+def _list_host_names(runs: Sequence[RunFolder]) -> set[str]:
     """Return the names of the hosts; raise UsageError if one cannot be replaced."""
-    return {name for run in runs for name in hosts_of(run.manifest())}
+    return {name for run in runs for name in list_hosts(run.manifest())}
 
 
-def _of_run(
+def _bundle_run(
     run: RunFolder, folder: Path, scrub: Scrub, reader: LogReader, *, redact: bool
 ) -> Made:
     subject = stage_run(run, folder / RUNS, scrub, reader)
     result = subject.result
     made = _Kind("run", result.run, result.verdict, redact)
-    return _closed(folder, made, result.target, as_html(subject), scrub)
+    return _finish_bundle(folder, made, result.target, as_html(subject), scrub)
 
 
-def _of_campaign(
+def _bundle_campaign(
     campaign: CampaignFolder,
     folder: Path,
     scrub: Scrub,
@@ -110,10 +112,10 @@ def _of_campaign(
     copy = stage_campaign(campaign, folder, scrub, reader)
     result = campaign_result(copy)
     made = _Kind("campaign", result.name, result.verdict, redact)
-    return _closed(folder, made, result.name, campaign_page(result), scrub)
+    return _finish_bundle(folder, made, result.name, make_campaign_page(result), scrub)
 
 
-def campaign_page(result: CampaignResult) -> str:
+def make_campaign_page(result: CampaignResult) -> str:
     """Return the report on the campaign of a bundle."""
     return as_html(CampaignsResult(".", (replace(result, folder="."),)))
 
@@ -126,13 +128,15 @@ class _Kind:
     redacted: bool
 
 
-def _closed(folder: Path, made: _Kind, test: str, page: str, scrub: Scrub) -> Made:
+def _finish_bundle(
+    folder: Path, made: _Kind, test: str, page: str, scrub: Scrub
+) -> Made:
     """Add the attestation and the report; compress and list what there is."""
-    content = attestation(folder, test, made.verdict)
+    content = make_attestation(folder, test, made.verdict)
     if content is not None:
         (folder / FILE).write_bytes(content)
     (folder / REPORT).write_text(page, "utf-8")
-    if name := too_large(folder):
+    if name := find_too_large_file(folder):
         raise UsageError(
             f"{name} is too large for a bundle",
             id=ErrorId.BUNDLE_TOO_LARGE,
@@ -145,6 +149,6 @@ def _closed(folder: Path, made: _Kind, test: str, page: str, scrub: Scrub) -> Ma
         verdict=made.verdict,
         redacted=made.redacted,
         removed=scrub.removed,
-        members=archive.packed(folder),
+        members=archive.pack_files(folder),
     )
     return Made(index, folder)

@@ -48,45 +48,49 @@ _VALUE = rf"{_QUOTED}|\{{(?:[^}}]|\}}\}})*\}}|\S+"
 _NO_SECRET = r"(?:yes|no|on|off|true|false|null|none|\(none\)|\d+)(?![^\s,;)\"'])"
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _compile_pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE | re.DOTALL)
 
 
 # The group "secret" is what is taken out.
 _PATTERNS = (
-    _pattern(
+    _compile_pattern(
         r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?P<secret>.*?)"
         r"(?:-----END [A-Z ]*KEY(?: BLOCK)?-----|\Z)"
     ),
-    _pattern(r"\bPrivate-Lines:\s{0,40}\d+\s(?P<secret>.*?)(?=Private-MAC|\Z)"),
+    _compile_pattern(r"\bPrivate-Lines:\s{0,40}\d+\s(?P<secret>.*?)(?=Private-MAC|\Z)"),
     # SQL
-    _pattern(rf"(?<![\w'\"])\w*{_WORD}\s{{0,40}}\(?\s{{0,40}}(?P<secret>{_QUOTED})"),
-    _pattern(
+    _compile_pattern(
+        rf"(?<![\w'\"])\w*{_WORD}\s{{0,40}}\(?\s{{0,40}}(?P<secret>{_QUOTED})"
+    ),
+    _compile_pattern(
         r"\bset\s{1,40}password\b[^=\n]{0,300}=\s{0,40}(?:\w+\s{0,40}\(\s{0,40})?"
         rf"(?P<secret>{_QUOTED})"
     ),
-    _pattern(
+    _compile_pattern(
         r"\bidentified\s{1,40}(?:(?:with|via)\s{1,40}\S{1,80}\s{1,40})?(?:by|as|using)\s{1,40}"
         rf"(?:password\b\s{{0,40}}\(?\s{{0,40}})?(?P<secret>{_QUOTED})"
     ),
-    _pattern(rf"\breplace\s{{1,40}}(?P<secret>{_QUOTED})"),
-    _pattern(r"\bparameters: (?=\$1 = )(?P<secret>[^\n]+)"),
+    _compile_pattern(rf"\breplace\s{{1,40}}(?P<secret>{_QUOTED})"),
+    _compile_pattern(r"\bparameters: (?=\$1 = )(?P<secret>[^\n]+)"),
     # name = value, name: value, "name": "value", --name value
-    _pattern(
+    _compile_pattern(
         rf"{_WORD}[\"']?\s{{0,40}}(?:=>|:=|=|:)\s{{0,40}}(?!{_NO_SECRET})(?P<secret>{_VALUE})"
     ),
-    _pattern(rf"\bcommunity[\"']?\s{{0,40}}=\s{{0,40}}(?P<secret>{_VALUE})"),
-    _pattern(rf"(?<!\S)[\"']?-[\w-]*{_WORD}\s{{1,40}}(?!-)(?P<secret>{_VALUE})"),
+    _compile_pattern(rf"\bcommunity[\"']?\s{{0,40}}=\s{{0,40}}(?P<secret>{_VALUE})"),
+    _compile_pattern(
+        rf"(?<!\S)[\"']?-[\w-]*{_WORD}\s{{1,40}}(?!-)(?P<secret>{_VALUE})"
+    ),
     # Headers of HTTP
-    _pattern(
+    _compile_pattern(
         r"\b(?:authorization|cookie)[\"']?\s{0,40}[:=]\s{0,40}[\"']?(?P<secret>[^\r\n\"']+)"
     ),
-    _pattern(r"\bbearer\s{1,40}(?P<secret>\S{6,})"),
+    _compile_pattern(r"\bbearer\s{1,40}(?P<secret>\S{6,})"),
     # URLs
-    _pattern(
+    _compile_pattern(
         r"\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:(?P<secret>[^\s'\"<>]{1,999})@"
     ),
-    _pattern(r"\bhttps?://(?P<secret>[^\s/:@]{1,999})@"),
+    _compile_pattern(r"\bhttps?://(?P<secret>[^\s/:@]{1,999})@"),
     # Tokens that are known by their look
     re.compile(
         r"(?P<secret>\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_\w{20,}"
@@ -108,14 +112,14 @@ def is_secret(name: str, value: str) -> bool:
     return bool(_NAMED.search(name)) and not _HARMLESS.match(value)
 
 
-def removed_sentence(count: int) -> str:
+def describe_removed_secrets(count: int) -> str:
     """Return how many secrets were removed, in words."""
     if count == 1:
         return "1 text that looks like a secret was removed"
     return f"{count} texts that look like secrets were removed"
 
 
-def replaced(text: str, instead: Callable[[str], str]) -> str:
+def replace_secrets(text: str, instead: Callable[[str], str]) -> str:
     """Return *text* with what instead() returns for each secret."""
 
     def whole(match: re.Match[str]) -> str:
@@ -131,7 +135,7 @@ def replaced(text: str, instead: Callable[[str], str]) -> str:
     return _PROGRAMS.sub(line, text)
 
 
-def forms(secrets: Iterable[str]) -> list[str]:
+def list_forms(secrets: Iterable[str]) -> list[str]:
     """Return the known *secrets* in every form that a text may have them in.
 
     The longest come first, so that none is left half of.
@@ -142,11 +146,11 @@ def forms(secrets: Iterable[str]) -> list[str]:
             found |= {secret, quote(secret), quote(secret, safe="")}
             found |= {secret.replace("'", "''"), json.dumps(secret)[1:-1]}
             found |= {secret.replace("\\", "\\\\").replace("'", "\\'")}
-            found |= set(_base64(secret.encode()))
+            found |= set(_list_base64_forms(secret.encode()))
     return sorted(found, key=lambda form: (-len(form), form))
 
 
-def _base64(secret: bytes) -> Iterable[str]:
+def _list_base64_forms(secret: bytes) -> Iterable[str]:
     """Yield what base64 has of a secret, wherever in a longer text it begins."""
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + secret).decode()
@@ -189,18 +193,18 @@ class Scrub:
         names: the hosts to rename; None: neither names nor addresses are replaced.
         """
         self.removed = 0
-        self._secrets = forms(secrets)
+        self._secrets = list_forms(secrets)
         self._redacts = names is not None
         self._given: dict[str, str] = {}
         self._counts: dict[str, int] = {}
-        self._names = _named(names or ())
+        self._names = _compile_host_pattern(names or ())
 
     def text(self, text: str) -> str:
         """Return *text* without secrets, and with the names that are shown instead."""
         for secret in self._secrets:
             self.removed += text.count(secret)
             text = text.replace(secret, REMOVED)
-        text = replaced(text, self._without)
+        text = replace_secrets(text, self._without)
         if not self._redacts:
             return text
         text = _IPV4.sub(self._address, text)
@@ -288,7 +292,7 @@ class Scrub:
         if found.is_loopback or found.is_unspecified:
             return text
         if found.version == 4:
-            return self._instead(str(found), "IPv4", _ipv4)
+            return self._instead(str(found), "IPv4", _format_ipv4)
         return self._instead(str(found), "IPv6", lambda n: f"2001:db8::{n:x}")
 
     def _instead(self, name: str, kind: str, made: Callable[[int], str]) -> str:
@@ -298,14 +302,14 @@ class Scrub:
         return self._given[name]
 
 
-def _ipv4(number: int) -> str:
+def _format_ipv4(number: int) -> str:
     net, host = divmod(number - 1, _IN_NET)
     if net >= len(_NETS4):
         return f"240.0.{host // 256}.{host % 256}"
     return f"{_NETS4[net]}.{host + 1}"
 
 
-def _named(names: Iterable[str]) -> re.Pattern[str] | None:
+def _compile_host_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
     """Return what finds *names*, the hosts in their domains, and longer forms of them.
 
     db1.corp.example stands for web7.corp.example too, and db1 for db1.corp.example.
@@ -313,7 +317,9 @@ def _named(names: Iterable[str]) -> re.Pattern[str] | None:
     words = sorted({name for name in names if name}, key=len, reverse=True)
     if not words:
         return None
-    domains = sorted({domain for name in words if (domain := _domain(name))}, key=len)
+    domains = sorted(
+        {domain for name in words if (domain := _find_domain(name))}, key=len
+    )
     found = [rf"(?:[\w-]+\.)*{re.escape(one)}" for one in reversed(domains)]
     for word in words:
         more = "" if "." in word else r"(?:\.[a-z][\w-]*)*"
@@ -322,13 +328,13 @@ def _named(names: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile(rf"(?i)(?:(?<![\w.-])|(?<=\s-h))(?:{choice})(?![\w-])")
 
 
-def _domain(name: str) -> str:
+def _find_domain(name: str) -> str:
     """Return the domain of a host, "" if it has none of two labels or more."""
     domain = name.partition(".")[2]
     return domain if "." in domain else ""
 
 
-def hosts_of(manifest: Manifest) -> set[str]:
+def list_hosts(manifest: Manifest) -> set[str]:
     """Return the names of the hosts that a run names, long and short.
 
     Raise UsageError if one cannot be replaced, as the records use that word otherwise.
@@ -338,9 +344,9 @@ def hosts_of(manifest: Manifest) -> set[str]:
     for node in manifest.nodes.values():
         if node.host and node.host.facts.hostname:
             found.add(node.host.facts.hostname)
-    found |= {other for name in found for other in _in_dns(name)}
+    found |= {other for name in found for other in _list_dns_forms(name)}
     names = {name for name in found if name != "localhost" and not _is_address(name)}
-    others = {word.lower() for word in _other_words(manifest, urls)}
+    others = {word.lower() for word in _list_other_words(manifest, urls)}
 
     def is_clear(name: str) -> bool:
         known = name.isdecimal() or name.lower() in others
@@ -359,7 +365,7 @@ def hosts_of(manifest: Manifest) -> set[str]:
 _NAME_MIN = 2
 
 
-def _in_dns(name: str) -> Iterator[str]:
+def _list_dns_forms(name: str) -> Iterator[str]:
     """Yield the other form of a name with letters beyond ASCII, as the DNS has it."""
     with contextlib.suppress(UnicodeError):
         yield name.encode("idna").decode("ascii")
@@ -367,7 +373,7 @@ def _in_dns(name: str) -> Iterator[str]:
         yield name.encode("ascii").decode("idna")
 
 
-def _other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
+def _list_other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
     """Yield each whole text of a manifest that is not the name of a host."""
     for url in urls:
         with contextlib.suppress(ArgumentError, ValueError):
@@ -378,26 +384,26 @@ def _other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
         if (host := node.host) is not None:
             host = replace(host, facts=replace(host.facts, hostname=""))
         nodes[name] = replace(node, target="", host=host)
-    yield from _texts(replace(manifest, nodes=nodes, witness=""))
+    yield from _list_texts(replace(manifest, nodes=nodes, witness=""))
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _list_texts(value: Any) -> Iterator[str]:
     """Yield the texts of records but for host names; names of fields are none."""
     if isinstance(value, str):
         yield value
     elif is_dataclass(value):
         for each in fields(value):
-            yield from _texts(getattr(value, each.name))
+            yield from _list_texts(getattr(value, each.name))
     elif isinstance(value, Mapping):
         for name, each in value.items():
-            yield from _texts(name)
+            yield from _list_texts(name)
             if "host" not in str(name):  # as hostname in a server's identity
-                yield from _texts(each)
+                yield from _list_texts(each)
     elif isinstance(value, list | tuple | set | frozenset):
         for each in value:
-            yield from _texts(each)
+            yield from _list_texts(each)
     elif isinstance(value, enum.Enum):
-        yield from _texts(value.value)
+        yield from _list_texts(value.value)
 
 
 def _host_of(url: str) -> str:

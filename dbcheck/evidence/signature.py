@@ -19,7 +19,7 @@ from dbcheck.base.access import find_own_program
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.evidence.archive import Archive
-from dbcheck.evidence.staging import scratch
+from dbcheck.evidence.staging import make_scratch_folder
 
 NAMESPACE = "dbcheck-bundle"
 _SIGNATURE_MAX = 1 << 16  # bytes; one by a key of RSA with 16,384 bits has 6 KiB
@@ -52,10 +52,10 @@ def sign(bundle: Path, content: Iterable[bytes], key: Path) -> bytes:
     what lies in its place by now may be another's.
     Asks for a passphrase where the key has one.  Raise UsageError if it cannot sign.
     """
-    done, _ = _run(["-Y", "sign", "-f", str(key), "-n", NAMESPACE], content)
+    done, _ = _run_ssh_keygen(["-Y", "sign", "-f", str(key), "-n", NAMESPACE], content)
     if done.returncode or not done.stdout:
         raise UsageError(
-            f"{bundle} cannot be signed with {key}: {_said(done)}",
+            f"{bundle} cannot be signed with {key}: {_read_message(done)}",
             id=ErrorId.SIGNING_FAILED,
             hint="Give a private key, or a public one whose other half the agent has.",
         )
@@ -71,7 +71,7 @@ def check(bundle: Archive, allowed: Path | None, signer: str) -> Signature | Non
     Raise BundleRefused if it is not good, or missing although someone must have signed.
     """
     file = file_of(bundle.path)
-    with scratch() as folder:
+    with make_scratch_folder() as folder:
         copy = folder / "signature"
         try:
             copy.write_bytes(plain.read_regular(file, _SIGNATURE_MAX))
@@ -83,29 +83,33 @@ def check(bundle: Archive, allowed: Path | None, signer: str) -> Signature | Non
                 id=ErrorId.SIGNATURE_MISSING,
             ) from None
         except OSError as error:
-            raise _not_good(bundle, f"{file}: {error.strerror}") from None
+            raise _make_bad_signature_error(
+                bundle, f"{file}: {error.strerror}"
+            ) from None
         if allowed is None:
             words = ["-Y", "check-novalidate"]
         else:
-            signers = _copied(allowed, folder / "signers")
-            signer = signer or _principal(copy, signers, file, allowed)
+            signers = _copy_signers(allowed, folder / "signers")
+            signer = signer or _find_principal(copy, signers, file, allowed)
             words = ["-Y", "verify", "-f", str(signers), "-I", signer]
         words += ["-n", NAMESPACE, "-s", str(copy)]
-        done, digest = _run(words, bundle.content())
+        done, digest = _run_ssh_keygen(words, bundle.content())
         found = _FINGERPRINT.search(done.stdout)
         if done.returncode or found is None:
-            raise _not_good(bundle, _said(done).replace(f"{folder}/", ""))
+            raise _make_bad_signature_error(
+                bundle, _read_message(done).replace(f"{folder}/", "")
+            )
     return Signature(signer if allowed else "", found.group(1), digest)
 
 
-def _not_good(bundle: Archive, why: str) -> BundleRefused:
+def _make_bad_signature_error(bundle: Archive, why: str) -> BundleRefused:
     return BundleRefused(
         f"the signature of {bundle.path} is not good: {why}",
         id=ErrorId.SIGNATURE_NOT_GOOD,
     )
 
 
-def _copied(allowed: Path, copy: Path) -> Path:
+def _copy_signers(allowed: Path, copy: Path) -> Path:
     """Copy the list of signers, so that each question is about the same one."""
     try:
         copy.write_bytes(plain.read_regular(allowed))
@@ -117,10 +121,10 @@ def _copied(allowed: Path, copy: Path) -> Path:
     return copy
 
 
-def _principal(signature: Path, signers: Path, file: Path, allowed: Path) -> str:
+def _find_principal(signature: Path, signers: Path, file: Path, allowed: Path) -> str:
     """Return who made a signature; file, allowed: what was copied, for errors."""
     words = ["-Y", "find-principals", "-s", str(signature), "-f", str(signers)]
-    done, _ = _run(words)
+    done, _ = _run_ssh_keygen(words)
     names = done.stdout.split()
     if done.returncode or not names:
         raise BundleRefused(
@@ -130,7 +134,7 @@ def _principal(signature: Path, signers: Path, file: Path, allowed: Path) -> str
     return names[0]
 
 
-def _run(
+def _run_ssh_keygen(
     words: list[str], content: Iterable[bytes] = ()
 ) -> tuple[subprocess.CompletedProcess[str], str]:
     """Run ssh-keygen on *content*; return also the SHA-256 of what it was given."""
@@ -159,6 +163,6 @@ def _run(
     return done, digest.hexdigest()
 
 
-def _said(done: subprocess.CompletedProcess[str]) -> str:
+def _read_message(done: subprocess.CompletedProcess[str]) -> str:
     lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]
     return next((line for line in reversed(lines) if line.strip()), "no reason given")

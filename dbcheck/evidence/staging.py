@@ -25,7 +25,7 @@ from typing import Any
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LogDamaged, UsageError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import ERROR_FILE, ending, ending_text
+from dbcheck.campaign.totals import ERROR_FILE, format_ending, read_ending
 from dbcheck.cycle.detail import read_run_detail
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.stored_run import StoredLogs
@@ -50,7 +50,7 @@ WHOLE_MAX = 1 << 25  # bytes
 _STREAMED = re.compile(r"survivors-.*\.bin|different-.*\.jsonl|acks.*\.log|losses\.csv")
 
 
-def attestation(folder: Path, test: str, verdict: Verdict) -> bytes | None:
+def make_attestation(folder: Path, test: str, verdict: Verdict) -> bytes | None:
     """Return the attestation of the evidence below *folder*.
 
     None of INCONCLUSIVE: the predicate knows no result for a test that shows nothing,
@@ -63,11 +63,11 @@ def attestation(folder: Path, test: str, verdict: Verdict) -> bytes | None:
     if result is None:
         return None
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    subjects = [_described(path, folder) for path in files]
+    subjects = [_describe_file(path, folder) for path in files]
     plans = ("manifest.json", "campaign.json")
     predicate: dict[str, Any] = {
         "result": result,
-        "configuration": [_described(p, folder) for p in files if p.name in plans],
+        "configuration": [_describe_file(p, folder) for p in files if p.name in plans],
         "passedTests": [test] if verdict is Verdict.PASS else [],
         "failedTests": [test] if verdict is Verdict.FAIL else [],
     }
@@ -80,13 +80,13 @@ def attestation(folder: Path, test: str, verdict: Verdict) -> bytes | None:
     return json.dumps(statement, indent=1).encode() + b"\n"
 
 
-def _described(path: Path, folder: Path) -> dict[str, Any]:
+def _describe_file(path: Path, folder: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"name": path.relative_to(folder).as_posix(), "digest": {"sha256": digest}}
 
 
-def data_files(run: RunFolder, records: StoredRun) -> Iterator[str]:
+def list_data_files(run: RunFolder, records: StoredRun) -> Iterator[str]:
     """Yield the names of the copies of the witness's logs, and of the files of rows.
 
     Those of rows may be missing.
@@ -99,7 +99,7 @@ def data_files(run: RunFolder, records: StoredRun) -> Iterator[str]:
     yield from run.elsewhere_names(records.after)
 
 
-def is_plain(path: Path) -> bool:
+def is_plain_file(path: Path) -> bool:
     """Say whether a file is there; raise UsageError if it is a link or no file.
 
     A run folder may be another user's, whose links could name files of this one.
@@ -113,7 +113,7 @@ def is_plain(path: Path) -> bool:
     return path.exists()
 
 
-def strangers(folder: Path, kind: str) -> Iterator[str]:
+def list_foreign_files(folder: Path, kind: str) -> Iterator[str]:
     """Yield the names of files that no bundle of that *kind* holds.
 
     folder: of an extracted bundle, whose runs can be read.
@@ -122,7 +122,7 @@ def strangers(folder: Path, kind: str) -> Iterator[str]:
     for path in (folder / RUNS).glob("*/manifest.json"):
         run = RunFolder.open(path.parent)
         names = [f"{name}.json" for name in _RECORDS]
-        names += [*data_files(run, run.read()), LOG, DRIVES, "losses.csv"]
+        names += [*list_data_files(run, run.read()), LOG, DRIVES, "losses.csv"]
         known |= {f"{RUNS}/{path.parent.name}/{name}" for name in names}
     if kind == "campaign":
         known |= {"campaign.json", "server.json", "cycles.jsonl", ERROR_FILE}
@@ -133,7 +133,7 @@ def strangers(folder: Path, kind: str) -> Iterator[str]:
             yield name
 
 
-def too_large(folder: Path) -> str:
+def find_too_large_file(folder: Path) -> str:
     """Return the name of a file that is or has a line too large to read, else ""."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if path.stat().st_size <= WHOLE_MAX:
@@ -166,18 +166,18 @@ _SAME = (
 
 
 @contextlib.contextmanager
-def scratch() -> Iterator[Path]:
+def make_scratch_folder() -> Iterator[Path]:
     """Make an empty folder for this user alone; remove it, and what was left behind."""
-    _sweep(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as name, _held(Path(name)):
+    _remove_abandoned_folders(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name, _hold_folder(Path(name)):
         folder = Path(name) / "files"
         folder.mkdir()
         yield folder
 
 
 @contextlib.contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Keep _sweep() from removing *folder*, which it may find at any moment."""
+def _hold_folder(folder: Path) -> Iterator[None]:
+    """Keep _remove_abandoned_folders() from removing *folder*, whenever it finds it."""
     made = folder / "new"
     with made.open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -185,7 +185,7 @@ def _held(folder: Path) -> Iterator[None]:
         yield
 
 
-def _sweep(parent: Path) -> None:
+def _remove_abandoned_folders(parent: Path) -> None:
     """Remove the folders of this user's commands that were killed."""
     for folder in parent.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
@@ -220,55 +220,57 @@ def stage_run(
     _copy_files(run, records, copy, scrub)
     _require_clean(run, StoredLogs(run, reader, records.manifest, records.load), scrub)
     if run.lacks_survivors(records.after):
-        subject = kept(scrub.record(run.result()))
+        subject = keep_judged_run(scrub.record(run.result()))
     else:
-        subject = judged(copy, reader)
+        subject = judge_bundled_run(copy, reader)
         _require_same(judge_run(run, reader).result, subject.result)
     copy.write_verdict(to_values(subject.result))
     return subject
 
 
-def judged(run: RunFolder, reader: LogReader) -> RunSubject:
+def judge_bundled_run(run: RunFolder, reader: LogReader) -> RunSubject:
     """Judge a run of a bundle."""
     outcome = judge_run(run, reader)
-    return RunSubject(in_bundle(outcome.result), read_run_detail(outcome, reader))
+    return RunSubject(strip_result(outcome.result), read_run_detail(outcome, reader))
 
 
-def kept(result: RunResult) -> RunSubject:
+def keep_judged_run(result: RunResult) -> RunSubject:
     """Return a run of a bundle without rows, as it was judged when it had them."""
-    return RunSubject(in_bundle(result), None, NOT_JUDGED_AGAIN)
+    return RunSubject(strip_result(result), None, NOT_JUDGED_AGAIN)
 
 
 def _copy_files(
     run: RunFolder, records: StoredRun, copy: RunFolder, scrub: Scrub
 ) -> None:
     """Copy the other files: numbers as they are, and texts without secrets."""
-    for name in data_files(run, records):
-        if is_plain(path := run.path / name):
+    for name in list_data_files(run, records):
+        if is_plain_file(path := run.path / name):
             if path.suffix == ".jsonl":
-                stored.write_file(copy.path / name, map(scrub.json_line, _lines(path)))
+                stored.write_file(
+                    copy.path / name, map(scrub.json_line, _read_lines(path))
+                )
             else:
                 shutil.copyfile(path, copy.path / name)
     for name in (DRIVES, LOG):
-        text = logged(records.after) if name == LOG else ""
-        if not text and is_plain(path := run.path / name):
+        text = read_server_log(records.after) if name == LOG else ""
+        if not text and is_plain_file(path := run.path / name):
             text = path.read_text("utf-8", errors="replace")
         if text:
             copy.write_lines(name, [scrub.text(text)])
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _read_lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         yield from file
 
 
-def logged(after: AfterRecord) -> str:
+def read_server_log(after: AfterRecord) -> str:
     """Return what server.log holds, "" if no record holds it."""
     host = after.nodes[after.reader_name].host
     return host.log.text if host and host.log else ""
 
 
-def in_bundle(result: RunResult) -> RunResult:
+def strip_result(result: RunResult) -> RunResult:
     """Return a result without what depends on where the run lies, and who made it."""
     folder = f"{RUNS}/{result.run}"
     return replace(result, folder=folder, stored=True, image="", left_on_host=None)
@@ -294,7 +296,7 @@ def _require_clean(run: RunFolder, logs: StoredLogs, scrub: Scrub) -> None:
 
 
 def _require_same(original: RunResult, copy: RunResult) -> None:
-    if _judged(original) != _judged(copy):
+    if _list_judged_values(original) != _list_judged_values(copy):
         raise UsageError(
             f"without what must not be in a bundle, run {original.run} is not judged"
             f" as it was: {copy.verdict.value} instead of {original.verdict.value}, or"
@@ -304,7 +306,7 @@ def _require_same(original: RunResult, copy: RunResult) -> None:
         )
 
 
-def _judged(result: RunResult) -> tuple[object, ...]:
+def _list_judged_values(result: RunResult) -> tuple[object, ...]:
     """Return what a changed text must not change."""
     load = result.load
     return (
@@ -321,7 +323,7 @@ def stage_campaign(
 
     Raise UsageError as stage_run() does.
     """
-    runs = runs_of(folder)
+    runs = list_judgeable_runs(folder)
     named = {cycle.run for cycle in folder.cycles()}
     if lost := [run.path.name for run in runs if run.path.name not in named]:
         raise UsageError(
@@ -335,14 +337,14 @@ def stage_campaign(
     for cycle in folder.cycles():
         copy.add(scrub.record(cycle))
     copy.write_known(scrub.record(folder.known()))
-    if is_plain(error := folder.path / ERROR_FILE):
-        text, id = ending(folder)
+    if is_plain_file(error := folder.path / ERROR_FILE):
+        text, id = read_ending(folder)
         error = copy.path / ERROR_FILE
-        error.write_text(ending_text(scrub.text(text), id), "utf-8")
+        error.write_text(format_ending(scrub.text(text), id), "utf-8")
     return copy
 
 
-def runs_of(folder: CampaignFolder) -> Sequence[RunFolder]:
+def list_judgeable_runs(folder: CampaignFolder) -> Sequence[RunFolder]:
     """Return the runs of a campaign that can be judged: their rows were read."""
     paths = sorted(folder.runs.glob("*/manifest.json"))
     runs = [RunFolder.open(path.parent) for path in paths]

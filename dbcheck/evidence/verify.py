@@ -16,26 +16,26 @@ import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, DbcheckError, UsageError
 from dbcheck.campaign.folder import CampaignFolder, Cycle
-from dbcheck.campaign.totals import result as campaign_result
+from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.evidence import archive, signature
-from dbcheck.evidence.bundle import campaign_page
+from dbcheck.evidence.bundle import make_campaign_page
 from dbcheck.evidence.staging import (
     FILE,
     LOG,
     REPORT,
     RUNS,
-    attestation,
-    judged,
-    kept,
-    logged,
-    scratch,
-    strangers,
-    too_large,
+    find_too_large_file,
+    judge_bundled_run,
+    keep_judged_run,
+    list_foreign_files,
+    make_attestation,
+    make_scratch_folder,
+    read_server_log,
 )
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.model.records import Manifest
-from dbcheck.model.server import difference
+from dbcheck.model.server import find_difference_of_servers
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.ports.witness import LogReader
 from dbcheck.report.html.page import as_html
@@ -52,7 +52,7 @@ class Shown:
     result: RunResult
 
 
-def unlike(
+def find_differences_in_campaign(
     folder: CampaignFolder, shown: Mapping[str, Shown], *, words: bool
 ) -> Iterator[str]:
     """Yield what is not as it must be in a campaign whose runs were judged again.
@@ -60,7 +60,7 @@ def unlike(
     shown: by the run's id.  words: sentences are compared as well.
     """
     cycles = folder.cycles()
-    yield from _numbers(cycles)
+    yield from _check_numbers(cycles)
     named = Counter(cycle.run for cycle in cycles if cycle.run)
     for run, times in named.items():
         if times > 1:
@@ -70,10 +70,11 @@ def unlike(
             yield f"run {run} is in no cycle, so it is not counted"
     for cycle in cycles:
         if cycle.run in shown:
-            yield from _of_cycle(cycle, shown[cycle.run], words=words)
+            yield from _compare_cycle(cycle, shown[cycle.run], words=words)
         elif cycle.verdict is not CycleVerdict.ERROR:
-            yield f"{_name(cycle)}: its run {cycle.run or ''} is not in the bundle"
-    yield from _of_one_target(folder, shown)
+            name = _name_cycle(cycle)
+            yield f"{name}: its run {cycle.run or ''} is not in the bundle"
+    yield from _check_same_target(folder, shown)
     lines = folder.path / "cycles.jsonl"
     before = lines.read_bytes() if lines.is_file() else None
     folder.write_lines()
@@ -81,11 +82,11 @@ def unlike(
         yield "cycles.jsonl is not what the cycles show"
 
 
-def _name(cycle: Cycle) -> str:
+def _name_cycle(cycle: Cycle) -> str:
     return f"cycle {cycle.number}" if cycle.number else f"control {cycle.run}"
 
 
-def _numbers(cycles: Sequence[Cycle]) -> Iterator[str]:
+def _check_numbers(cycles: Sequence[Cycle]) -> Iterator[str]:
     """Yield if a cycle is missing, or counted twice: they are numbered from 1."""
     numbers = [cycle.number for cycle in cycles if cycle.number]
     if numbers != list(range(1, len(numbers) + 1)):
@@ -95,14 +96,14 @@ def _numbers(cycles: Sequence[Cycle]) -> Iterator[str]:
         yield f"the campaign {what}"
 
 
-def _of_cycle(cycle: Cycle, shown: Shown, *, words: bool) -> Iterator[str]:
+def _compare_cycle(cycle: Cycle, shown: Shown, *, words: bool) -> Iterator[str]:
     """Yield how the record of a cycle differs from its run."""
-    for name, was, found in _pairs(cycle, shown, words=words):
+    for name, was, found in _list_pairs(cycle, shown, words=words):
         if was != found:
-            yield f"{_name(cycle)}: {name} {was}, and its run shows {found}"
+            yield f"{_name_cycle(cycle)}: {name} {was}, and its run shows {found}"
 
 
-def _pairs(
+def _list_pairs(
     cycle: Cycle, shown: Shown, *, words: bool
 ) -> Iterator[tuple[str, Any, Any]]:
     result, manifest = shown.result, shown.run.manifest()
@@ -128,7 +129,9 @@ def _pairs(
         yield "settings at fault", cycle.at_fault, result.settings_at_fault
 
 
-def _of_one_target(folder: CampaignFolder, shown: Mapping[str, Shown]) -> Iterator[str]:
+def _check_same_target(
+    folder: CampaignFolder, shown: Mapping[str, Shown]
+) -> Iterator[str]:
     """Yield which runs are not of the campaign's target, or of other servers."""
     plan, known = folder.plan(), folder.known()
     if known.run and known.run not in shown:
@@ -140,11 +143,11 @@ def _of_one_target(folder: CampaignFolder, shown: Mapping[str, Shown]) -> Iterat
                 f"run {run} is of the target {manifest.writer.target}, and the campaign"
                 f" of {plan.target}"
             )
-        if why := difference(known.identity, _identity(manifest)):
+        if why := find_difference_of_servers(known.identity, _read_identity(manifest)):
             yield f"run {run} is of another server than the campaign: {why}"
 
 
-def _identity(manifest: Manifest) -> Mapping[str, str]:
+def _read_identity(manifest: Manifest) -> Mapping[str, str]:
     return manifest.writer.facts.identity
 
 
@@ -196,7 +199,7 @@ def verify(
 
     Touches no server.  allowed, signer: see signature.check.  Raise BundleRefused.
     """
-    with archive.opened(path) as bundle, scratch() as folder:
+    with archive.open_archive(path) as bundle, make_scratch_folder() as folder:
         bundle.require_room(folder)
         signed = signature.check(bundle, allowed, signer)
         index, digest = bundle.extract(folder)
@@ -208,10 +211,10 @@ def verify(
         try:
             differences = tuple(check.differences())
         except DbcheckError as error:
-            raise _refused(path, folder, index, str(error)) from None
+            raise _make_refusal(path, folder, index, str(error)) from None
         except _UNFORESEEN as error:
             why = f"its records hold what no run leaves: {error}"
-            raise _refused(path, folder, index, why) from None
+            raise _make_refusal(path, folder, index, why) from None
     return VerifyResult(
         bundle=str(path),
         kind=index.kind,
@@ -231,7 +234,9 @@ def verify(
     )
 
 
-def _refused(path: Path, folder: Path, index: archive.Index, why: str) -> BundleRefused:
+def _make_refusal(
+    path: Path, folder: Path, index: archive.Index, why: str
+) -> BundleRefused:
     """Return why a bundle cannot be judged, without the folder that is gone then."""
     hint = ""
     if index.dbcheck != dbcheck.__version__:
@@ -259,17 +264,17 @@ class _Check:
 
     def differences(self) -> Iterator[str]:
         """Yield what differs."""
-        if name := too_large(self._folder):
+        if name := find_too_large_file(self._folder):
             raise BundleRefused(
                 f"{name} is too large for a record of dbcheck",
                 id=ErrorId.BUNDLE_DAMAGED,
             )
-        for name in strangers(self._folder, self._index.kind):
+        for name in list_foreign_files(self._folder, self._index.kind):
             yield f"{name} does not belong in a bundle: no record names it"
         # First: to judge a run again writes to its folder.
         page = self._folder / REPORT
         report = page.read_bytes() if page.is_file() else None
-        yield from self._attested(self._test())
+        yield from self._check_attestation(self._test())
         subjects: dict[str, RunSubject] = {}
         for path in sorted((self._folder / RUNS).glob("*/manifest.json")):
             run = RunFolder.open(path.parent)
@@ -280,7 +285,7 @@ class _Check:
             if self.words and content != to_bytes(to_values(subject.result)):
                 yield f"run {path.parent.name}: verdict.json is not the verdict alone"
         if self._index.kind == "run":
-            again = yield from self._only_run(subjects)
+            again = yield from self._check_only_run(subjects)
         else:
             again = yield from self._campaign(subjects)
         if self.words and (again is None or report != again.encode()):
@@ -295,13 +300,13 @@ class _Check:
             raise BundleRefused(str(error), id=ErrorId.BUNDLE_NOT_JUDGED) from None
         return RunFolder.open(self._folder / RUNS / name).manifest().writer.target
 
-    def _attested(self, test: str) -> Iterator[str]:
+    def _check_attestation(self, test: str) -> Iterator[str]:
         """Yield whether the attestation is not the one of this evidence."""
         path = self._folder / FILE
         content = path.read_bytes() if path.is_file() else None
         path.unlink(missing_ok=True)
         (self._folder / REPORT).unlink(missing_ok=True)
-        if content != attestation(self._folder, test, self._index.verdict):
+        if content != make_attestation(self._folder, test, self._index.verdict):
             yield "the attestation is not that of the evidence"
 
     def _run(self, run: RunFolder) -> Generator[str, None, RunSubject]:
@@ -309,7 +314,7 @@ class _Check:
         name, stored = run.path.name, run.result()
         log = run.path / LOG
         records = run.read()
-        text = logged(records.after)
+        text = read_server_log(records.after)
         if text and (not log.is_file() or log.read_bytes() != text.encode()):
             yield f"run {name}: {LOG} is not what the records hold of it"
         if run.lacks_survivors(records.after):
@@ -323,18 +328,20 @@ class _Check:
                     f"run {name}: the witness's log holds {acks} acks, and the verdict"
                     f" is on {stored.confirmed}"
                 )
-            return kept(stored)
+            return keep_judged_run(stored)
         self.judged += 1
         csv = run.path / "losses.csv"
-        before = _digest(csv)
-        again = judged(run, self._reader)
-        if _digest(csv) != before:
+        before = _compute_digest(csv)
+        again = judge_bundled_run(run, self._reader)
+        if _compute_digest(csv) != before:
             yield f"run {name}: losses.csv is not what the evidence shows"
-        for field, was, found in _unequal(stored, again.result, words=self.words):
+        for field, was, found in _find_unequal_values(
+            stored, again.result, words=self.words
+        ):
             yield f"run {name}: {field} was {was}, and is {found} judged again"
         return again
 
-    def _only_run(
+    def _check_only_run(
         self, subjects: Mapping[str, RunSubject]
     ) -> Generator[str, None, str | None]:
         """Yield what differs; return the report on the run."""
@@ -358,7 +365,7 @@ class _Check:
             name: Shown(RunFolder.open(folder.runs / name), subject.result)
             for name, subject in subjects.items()
         }
-        yield from unlike(folder, shown, words=self.words)
+        yield from find_differences_in_campaign(folder, shown, words=self.words)
         found = campaign_result(folder)
         if found.name != self._index.name:
             yield f"the bundle says {self._index.name}, and its plan {found.name}"
@@ -367,10 +374,10 @@ class _Check:
                 f"the bundle says {self._index.verdict.value}, and its cycles show"
                 f" {found.verdict.value}"
             )
-        return campaign_page(found)
+        return make_campaign_page(found)
 
 
-def _digest(path: Path) -> str:
+def _compute_digest(path: Path) -> str:
     """Return the SHA-256 of a file of any size, "" if there is none."""
     if not path.is_file():
         return ""
@@ -378,7 +385,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _unequal(
+def _find_unequal_values(
     stored: RunResult, again: RunResult, *, words: bool
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the name of each value that differs, and both values.
@@ -387,13 +394,13 @@ def _unequal(
     """
     before, after = to_values(stored), to_values(again)
     if not words:
-        before, after = _without_words(before), _without_words(after)
+        before, after = _drop_words(before), _drop_words(after)
     for name in before:
         if before[name] != after[name]:
-            yield name, _short(before[name]), _short(after[name])
+            yield name, _shorten(before[name]), _shorten(after[name])
 
 
-def _without_words(values: dict[str, Any]) -> dict[str, Any]:
+def _drop_words(values: dict[str, Any]) -> dict[str, Any]:
     kept = {name: each for name, each in values.items() if name not in _SENTENCES}
     kept["evidence"] = [{**item, "reason": ""} for item in values["evidence"]]
     if values["depth"]:
@@ -403,6 +410,6 @@ def _without_words(values: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from dbcheck.explore.finding import Places, Reduction, by_manner, manner
+from dbcheck.explore.finding import Places, Reduction, describe_manner, group_by_manner
 from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.oracle import Acked, Oracle
-from dbcheck.explore.states import Timeline, states
+from dbcheck.explore.states import Timeline, draw_states
 from dbcheck.judge.results import Finding, StateJudgement, StateResult
 from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
@@ -45,7 +45,7 @@ class Explorer:
         unclear = Verdict.INCONCLUSIVE
         done = {n for n, line in lines.items() if line.judgement.verdict is not unclear}
         coming = (
-            partial(_judged, name, state)
+            partial(_judge_state, name, state)
             for name, state in islice(self._states(), wanted)
             if name not in done
         )
@@ -57,7 +57,7 @@ class Explorer:
                 self._report(lines, wanted)
 
     def _report(self, lines: Mapping[str, Line], wanted: int) -> None:
-        failed = len(_failed(lines.values()))
+        failed = len(_select_failed(lines.values()))
         what = f"{failed:,} failed" if failed else "none failed"
         at = Progress(what, len(lines), wanted, Unit.STATES)
         self._listener.progress(at)
@@ -65,7 +65,7 @@ class Explorer:
     def _states(self) -> Iterator[tuple[str, CrashState]]:
         stakes = [
             self._acked.count(moment.time_us)
-            - self._acked.count(self._began_us(number))
+            - self._acked.count(self._find_first_risk_us(number))
             for number, moment in enumerate(self._timeline.moments)
         ]
         chores = self._acked.chore_times_us()
@@ -74,9 +74,9 @@ class Explorer:
             for number, moment in enumerate(self._timeline.moments)
             if any(0 <= at - moment.time_us < _EDGE_US for at in chores)
         ]
-        return states(self._timeline, stakes, edges, self._seed)
+        return draw_states(self._timeline, stakes, edges, self._seed)
 
-    def _began_us(self, number: int) -> int:
+    def _find_first_risk_us(self, number: int) -> int:
         """Return when the first write came that may be lost at a moment."""
         moment = self._timeline.moments[number]
         times = [
@@ -93,7 +93,7 @@ class Explorer:
 
         Only the FINDINGS_MAX manners of the most states: those that are reduced.
         """
-        return by_manner(_failed(lines), self._timeline)[:FINDINGS_MAX]
+        return group_by_manner(_select_failed(lines), self._timeline)[:FINDINGS_MAX]
 
     def findings(
         self, labs: Labs, groups: Sequence[Sequence[Line]], known: Sequence[Finding]
@@ -102,17 +102,19 @@ class Explorer:
 
         A manner that is known keeps its finding, which gets the names of all states.
         """
-        found = {manner(each.smallest.judgement): each for each in known}
+        found = {describe_manner(each.smallest.judgement): each for each in known}
         last = max((each.number for each in known), default=0)
         jobs = []
         for group in groups:
-            how = manner(group[0].judgement)
+            how = describe_manner(group[0].judgement)
             if how in found:
                 names = tuple(line.name for line in group)
                 found[how] = replace(found[how], states=names)
             else:
                 last += 1
-                jobs.append(partial(self._reduced, last, group, labs.ending.is_set))
+                jobs.append(
+                    partial(self._reduce_group, last, group, labs.ending.is_set)
+                )
         findings = list(found.values())
         self._folder.write_findings(findings)
         for finding in labs.results(jobs):
@@ -123,7 +125,7 @@ class Explorer:
             self._listener.progress(at)
         return sorted(findings, key=lambda finding: finding.number)
 
-    def _reduced(
+    def _reduce_group(
         self,
         number: int,
         group: Sequence[Line],
@@ -134,8 +136,8 @@ class Explorer:
         state, judged = group[0].state, group[0].judgement
         reduction = Reduction(oracle, self._timeline, ended)
         once_more = reduction.judged(state)
-        again = manner(once_more) == manner(judged)
-        smallest = reduction.reduce(state, manner(judged)) if again else state
+        again = describe_manner(once_more) == describe_manner(judged)
+        smallest = reduction.reduce(state, describe_manner(judged)) if again else state
         found = reduction.judged(smallest) if again else judged
         return Finding(
             number=number,
@@ -163,9 +165,9 @@ class Explorer:
         return StateResult(name, state, judged, load_s, lost)
 
 
-def _failed(lines: Iterable[Line]) -> list[Line]:
+def _select_failed(lines: Iterable[Line]) -> list[Line]:
     return [line for line in lines if line.judgement.verdict is Verdict.FAIL]
 
 
-def _judged(name: str, state: CrashState, oracle: Oracle) -> Line:
+def _judge_state(name: str, state: CrashState, oracle: Oracle) -> Line:
     return Line(name, state, oracle.judge(state))

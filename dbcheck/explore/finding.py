@@ -83,7 +83,7 @@ Lost = tuple[int, Part]  # the number of a drive, and what it lacks
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 
 
-def smallest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
+def find_smallest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
     """Return a subset of *parts* that still fails, of which no part can be left out.
 
     parts: with which it fails, as the caller knows; so they are not tried again.
@@ -112,7 +112,7 @@ def smallest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T
     return left
 
 
-def manner(judged: StateJudgement) -> str:
+def describe_manner(judged: StateJudgement) -> str:
     """Return in which way a state fails: what went wrong, but for numbers.
 
     The first line says which part did not come back, the second one why.
@@ -122,14 +122,14 @@ def manner(judged: StateJudgement) -> str:
     return f"{kinds} {words}" if "unrecoverable" in kinds else str(kinds)
 
 
-def by_manner(failed: Iterable[Line], timeline: Timeline) -> list[list[Line]]:
+def group_by_manner(failed: Iterable[Line], timeline: Timeline) -> list[list[Line]]:
     """Return the failed states by their manner, that of the most states first.
 
     In each, the one that lacks least comes first.
     """
     groups: dict[str, list[Line]] = {}
     for line in failed:
-        groups.setdefault(manner(line.judgement), []).append(line)
+        groups.setdefault(describe_manner(line.judgement), []).append(line)
 
     def lacking(line: Line) -> int:
         parts = chain(*timeline.lost(line.state))
@@ -176,14 +176,17 @@ class Reduction:
                 self.stopped = True
                 return False
             judged = self.judged(tried)
-            return judged.verdict is Verdict.FAIL and manner(judged) == manner_of_it
+            return (
+                judged.verdict is Verdict.FAIL
+                and describe_manner(judged) == manner_of_it
+            )
 
         while True:
             lost = self._smallest(state, fails)
             smaller = self._without(state.moment, lost)
             if smaller.moment == state.moment:
                 return smaller
-            at_last = self._without(self._timeline.last_moment(lost), lost)
+            at_last = self._without(self._timeline.find_last_moment(lost), lost)
             if fails(at_last):
                 return at_last
             state = smaller
@@ -206,8 +209,8 @@ class Reduction:
         for drive, parts in enumerate(self._timeline.lost(state)):
             for part in parts:
                 by_write.setdefault((drive, part[0]), []).append((drive, part))
-        writes = smallest(list(by_write.values()), fail)
-        pieces = smallest([[each] for group in writes for each in group], fail)
+        writes = find_smallest(list(by_write.values()), fail)
+        pieces = find_smallest([[each] for group in writes for each in group], fail)
         return [each for group in pieces for each in group]
 
     def _without(self, moment: int, lost: Iterable[Lost]) -> CrashState:

@@ -24,7 +24,7 @@ OpenOracle = Callable[[], contextlib.AbstractContextManager[Oracle]]
 _POLL_S = 0.2  # so that an interrupt is seen while nothing comes
 
 
-def record(
+def record_load(
     lab: Lab, rig: Rig, workload: Workload, seed: int, folder: Exploration
 ) -> None:
     """Run a cycle on *rig*, whose lab records; store the run and what was recorded.

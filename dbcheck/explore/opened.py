@@ -18,7 +18,7 @@ from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.explore.explore import Explorer
 from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.oracle import Acked, Oracle
-from dbcheck.explore.states import Timeline, drawn_by_name, kinds_in
+from dbcheck.explore.states import Timeline, draw_by_name, parse_kinds
 from dbcheck.judge.results import Coverage, ExploreResult, Finding
 from dbcheck.lab.drive.recording import RECORD_ANEW, Recordings
 from dbcheck.lab.lab import Lab
@@ -30,7 +30,7 @@ from dbcheck.ports.listener import Listener
 from dbcheck.witness.log import FrameLogReader
 
 
-def coverage(timeline: Timeline, states: Iterable[CrashState]) -> Coverage:
+def compute_coverage(timeline: Timeline, states: Iterable[CrashState]) -> Coverage:
     """Return what *states*, which were judged, cover of *timeline*."""
     visited: set[int] = set()
     lost: set[tuple[int, int]] = set()
@@ -47,14 +47,14 @@ def coverage(timeline: Timeline, states: Iterable[CrashState]) -> Coverage:
         moments=len(timeline.moments),
         visited=len(visited),
         at_risk=max(moment.writes for moment in timeline.moments),
-        writes=sum(_writes(timeline, drive) for drive in drives),
+        writes=sum(_count_writes(timeline, drive) for drive in drives),
         lost=len(lost),
-        possible=_possible(timeline) if len(drives) == 1 else None,
+        possible=_compute_log_of_states(timeline) if len(drives) == 1 else None,
         whole=whole,
     )
 
 
-def _writes(timeline: Timeline, drive: int) -> int:
+def _count_writes(timeline: Timeline, drive: int) -> int:
     """Return how many writes of a drive could be lost at any moment."""
     found: set[int] = set()
     for moment in timeline.moments:
@@ -71,7 +71,7 @@ def _is_of_whole_writes(timeline: Timeline, state: CrashState) -> bool:
     )
 
 
-def _possible(timeline: Timeline) -> float:
+def _compute_log_of_states(timeline: Timeline) -> float:
     """Return the number of states of whole writes of the one drive, its logarithm.
 
     The first write that a state lacks decides at which moment it is judged; each later
@@ -83,16 +83,16 @@ def _possible(timeline: Timeline) -> float:
         for first in range(held.stable, held.arrived):
             later[first] = held.arrived - first - 1
     count = 1 + sum(1 << writes for writes in later.values())
-    return _log10(count)
+    return _compute_log10(count)
 
 
-def _log10(count: int) -> float:
+def _compute_log10(count: int) -> float:
     """Return the logarithm of an integer of any size."""
     shift = max(0, count.bit_length() - 64)
     return math.log10(count >> shift) + shift * math.log10(2)
 
 
-def result_of(
+def make_result(
     folder: str,
     seed: int,
     lab: Mapping[str, Any],
@@ -110,7 +110,7 @@ def result_of(
     unclear = [each for each in lines if each.judgement.verdict is Verdict.INCONCLUSIVE]
     kinds: dict[str, int] = {}
     for line in lines:
-        kind = kinds_in(line.name)
+        kind = parse_kinds(line.name)
         kinds[kind] = kinds.get(kind, 0) + 1
     verdict = Verdict.FAIL if failed else Verdict.PASS
     if not failed and (unclear or not finished or not lines):
@@ -132,7 +132,7 @@ def result_of(
         finished=finished,
         per_s=per_s,
         kinds=dict(sorted(kinds.items())),
-        coverage=coverage(timeline, (line.state for line in lines)),
+        coverage=compute_coverage(timeline, (line.state for line in lines)),
         findings=tuple(findings),
         failing=tuple(each.name for each in failed),
         unclear=tuple(each.name for each in unclear),
@@ -140,7 +140,7 @@ def result_of(
     )
 
 
-def lab_folder() -> Path:
+def choose_lab_folder() -> Path:
     """Return where a lab may make its folder: it removes it as well."""
     return Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
 
@@ -193,7 +193,7 @@ class Opened:
         """
         lines = self.folder.lines()
         for line in lines:
-            if drawn_by_name(self.timeline, line.name) != line.state:
+            if draw_by_name(self.timeline, line.name) != line.state:
                 raise RunFormatError(
                     f"{self.folder.path}: the state {line.name} in states.jsonl is not"
                     " the state of that name",
@@ -220,7 +220,7 @@ class Opened:
     def oracle(self) -> Iterator[Oracle]:
         """Build a lab that replays the recording; give what judges states on it."""
         recordings = Recordings(self.folder.recording, replayed=True)
-        with Lab.start(self.spec, lab_folder(), recordings=recordings) as lab:
+        with Lab.start(self.spec, choose_lab_folder(), recordings=recordings) as lab:
             rig = self._rig_of(lab)
             with contextlib.closing(rig.witness):
                 yield Oracle(

@@ -17,7 +17,7 @@ from dbcheck.cycle.recovery.reading import Reading
 from dbcheck.cycle.recovery.waiting import await_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.after_reading import conditions, table_check
+from dbcheck.judge.after_reading import judge_conditions_among_rows, judge_table_check
 from dbcheck.judge.case import Case
 from dbcheck.judge.results import LostRow, StateJudgement
 from dbcheck.judge.verdict import judge_conditions, judge_index, judge_rows
@@ -47,7 +47,12 @@ from dbcheck.rows.acks import (
 from dbcheck.rows.loss import Losses, LossKind
 from dbcheck.rows.reconcile import Claim
 from dbcheck.rows.survivors import Records
-from dbcheck.server_log.startlog import complaints, damage, names_damage, since_start
+from dbcheck.server_log.startlog import (
+    find_damage,
+    find_lines_about_damage,
+    names_damage,
+    read_since_last_start,
+)
 
 
 class Acked:
@@ -72,7 +77,7 @@ class Acked:
         self._acks = acks[np.argsort(acks["acked_us"], kind="stable")]
         self._times_us = self._acks["acked_us"]
         self._load = load
-        self._total = _by_session(self._acks)
+        self._total = _count_by_session(self._acks)
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -102,7 +107,7 @@ class Acked:
         It sends an operation once the one before is acked.  The log dates an ack up to
         TIME_UNIT_US too late; at the end it may lack acks that were not confirmed.
         """
-        acked = _by_session(self.before(time_us + TIME_UNIT_US))
+        acked = _count_by_session(self.before(time_us + TIME_UNIT_US))
         sent = {}
         for session, all_sent in self._load.sent.items():
             number = acked.get(session, 0)
@@ -119,7 +124,7 @@ class Acked:
         return times
 
 
-def _by_session(acks: AckArray) -> dict[int, int]:
+def _count_by_session(acks: AckArray) -> dict[int, int]:
     sessions, counts = np.unique(acks["session"], return_counts=True)
     return dict(zip(sessions.tolist(), counts.tolist(), strict=True))
 
@@ -200,25 +205,25 @@ class Oracle:
     def _judged(self, state: CrashState) -> StateJudgement:
         time_us = self._timeline.moments[state.moment].time_us
         acks = self._acked.count(time_us)
-        status = self._lab.show(_shown(state))
+        status = self._lab.show(_list_shown_parts(state))
         self._require_whole(status.broken)
         if status.failure:
-            return _unrecoverable(acks, status.failure)
+            return _make_unrecoverable(acks, status.failure)
         claim = self._acked.claim(time_us)
         claimed = replace(self._load, sent=claim.sent, acked=claim.acked)
         try:
             return self._read(claimed, self._acked.before(time_us))
         except TableLost as error:
-            return _unrecoverable(acks, str(error))
+            return _make_unrecoverable(acks, str(error))
         except (EngineError, NotBack) as error:
-            return self._doubtful(acks, str(error))
+            return self._judge_doubtful(acks, str(error))
 
     def blocks(self, state: CrashState) -> list[FileBlocks] | None:
         """Return where each file's blocks are in *state*, before any server recovers.
 
         None if its filesystem cannot be mounted.
         """
-        status = self._lab.show(_shown(state), start=False)
+        status = self._lab.show(_list_shown_parts(state), start=False)
         self._require_whole(status.broken)
         return None if status.failure else self._lab.blocks()
 
@@ -234,22 +239,24 @@ class Oracle:
     def _read(self, claimed: LoadRecord, acks: AckArray) -> StateJudgement:
         facts, failure = await_facts(self._rig)
         if facts is None:
-            return _unrecoverable(len(acks), failure)
+            return _make_unrecoverable(len(acks), failure)
         # The lab compares it when it is built, and if a state cannot be recovered.
         require_version(facts.version, self._manifest.writer.facts.version)
         run = InMemory(claimed)
-        reading = Reading(self._rig, run, self._of_this_lab(facts))
+        reading = Reading(self._rig, run, self._adapt_manifest(facts))
         reading.read(facts)
         if reading.failure:
-            return _unrecoverable(len(acks), reading.failure)
+            return _make_unrecoverable(len(acks), reading.failure)
         if reading.unanswered:
-            return self._doubtful(len(acks), reading.unanswered)
+            return self._judge_doubtful(len(acks), reading.unanswered)
         if reading.engines:
             engines = ", ".join(reading.engines.values())
-            return self._doubtful(len(acks), f"tables of other engines: {engines}")
+            return self._judge_doubtful(
+                len(acks), f"tables of other engines: {engines}"
+            )
         return self._compared(run, reading, facts, claimed, acks)
 
-    def _of_this_lab(self, facts: ServerFacts) -> Manifest:
+    def _adapt_manifest(self, facts: ServerFacts) -> Manifest:
         """Return the manifest as if this lab's server had taken the load.
 
         It has the recorded server's data, and a port of its own.  It started later.
@@ -272,7 +279,11 @@ class Oracle:
         case = Case(self._manifest, claimed, None, after)
         found = judge_run_rows(run, lambda: [acks], case)
         # As a cycle is judged; that its cut was one needs no evidence here.
-        items = [item for item in (conditions(case), table_check(case)) if item]
+        items = [
+            item
+            for item in (judge_conditions_among_rows(case), judge_table_check(case))
+            if item
+        ]
         judgement = judge_rows(found, items, CutClass.LAB_DRIVE, explained=True)
         judgement = judge_index(judgement, found, after.index)
         judgement = judge_conditions(judgement, found, after.conditions)
@@ -284,34 +295,34 @@ class Oracle:
         if after.conditions is not None and after.conditions.broken:
             losses[LossKind.INCONSISTENT.value] = 1
         reason = "; ".join(judgement.reasons)
-        rows = tuple(_first(found.losses))
+        rows = tuple(_list_first_losses(found.losses))
         return StateJudgement(judgement.verdict, len(acks), losses, reason, rows)
 
-    def _doubtful(self, acks: int, reason: str) -> StateJudgement:
+    def _judge_doubtful(self, acks: int, reason: str) -> StateJudgement:
         """Return a FAIL if the server's log names damaged data since its start.
 
         The recorded server ran on the same data without any.  What only statements
         complained of counts if it is what kept the rows from being read.
         """
-        logged = since_start(self._lab.server_log(_LOG_LINES))
-        lines = damage(logged)
+        logged = read_since_last_start(self._lab.server_log(_LOG_LINES))
+        lines = find_damage(logged)
         if not lines and names_damage(reason):
-            lines = complaints(logged)
+            lines = find_lines_about_damage(logged)
         if lines:
-            return _unrecoverable(acks, f"{reason}: {'; '.join(lines)}")
+            return _make_unrecoverable(acks, f"{reason}: {'; '.join(lines)}")
         return StateJudgement(Verdict.INCONCLUSIVE, acks, {}, reason)
 
 
-def _unrecoverable(acks: int, reason: str) -> StateJudgement:
+def _make_unrecoverable(acks: int, reason: str) -> StateJudgement:
     kind = LossKind.UNRECOVERABLE.value
     return StateJudgement(Verdict.FAIL, acks, {kind: 1}, f"{kind}: {reason}")
 
 
-def _shown(state: CrashState) -> list[Shown]:
+def _list_shown_parts(state: CrashState) -> list[Shown]:
     """Return the state as a lab is asked for it."""
     return [(whole, list(parts)) for whole, parts in state.drives]
 
 
-def _first(losses: Losses) -> Iterator[LostRow]:
+def _list_first_losses(losses: Losses) -> Iterator[LostRow]:
     for loss in losses[:_SHOWN]:
         yield LostRow(loss.kind.value, loss.table, loss.session, loss.seq, loss.row_id)

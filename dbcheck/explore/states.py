@@ -75,9 +75,11 @@ class Timeline:
         ]
         found.append((ended_us, -1, -1))
         self.moments = [self._moment(*each) for each in sorted(found)]
-        self._stable = [self._stable_from(number) for number in range(len(recordings))]
+        self._stable = [
+            self._find_stable_writes(number) for number in range(len(recordings))
+        ]
 
-    def _stable_from(self, number: int) -> list[int]:
+    def _find_stable_writes(self, number: int) -> list[int]:
         """Return, by moment, what a drive has stable then and at all later ones.
 
         Of flushes of two drives that ended in the same microsecond it is not known
@@ -113,14 +115,14 @@ class Timeline:
         drives = []
         for number, parts in enumerate(lost):
             arrived = self.moments[moment].drives[number].arrived
-            drives.append(self._all_but(number, arrived, parts))
+            drives.append(self._list_all_but(number, arrived, parts))
         return self.state(drives)
 
     def everything(self, moment: int) -> CrashState:
         """Return the state that lacks nothing of what had come by a moment."""
         return self.without(moment, [[] for _ in self.recordings])
 
-    def last_moment(self, lost: Iterable[tuple[int, Part]]) -> int:
+    def find_last_moment(self, lost: Iterable[tuple[int, Part]]) -> int:
         """Return the last moment at which all of *lost* could be lost.
 
         lost: numbers of drives, and what each lacks.
@@ -143,11 +145,11 @@ class Timeline:
     def state(self, drives: Sequence[tuple[int, Sequence[Part]]]) -> CrashState:
         """Return the state of drives that hold so much, in its only form."""
         held = tuple(
-            self._canonical(number, whole, parts)
+            self._merge_to_canonical(number, whole, parts)
             for number, (whole, parts) in enumerate(drives)
         )
         first_lost = [(drive, (whole, 0, 0)) for drive, (whole, _) in enumerate(held)]
-        return CrashState(self.last_moment(first_lost), held)
+        return CrashState(self.find_last_moment(first_lost), held)
 
     def _survivors(
         self, number: int, moment: int, kind: str, seed: int
@@ -165,7 +167,7 @@ class Timeline:
         ]
         return held.stable, parts
 
-    def _canonical(
+    def _merge_to_canonical(
         self, number: int, whole: int, parts: Sequence[Part]
     ) -> tuple[int, tuple[Part, ...]]:
         """Return the same with as many whole writes as there are, the rest merged."""
@@ -181,7 +183,7 @@ class Timeline:
             whole, done = whole + 1, done + 1
         return whole, tuple(merged[done:])
 
-    def _all_but(
+    def _list_all_but(
         self, number: int, arrived: int, lost: Iterable[Part]
     ) -> tuple[int, list[Part]]:
         lengths = self.recordings[number].lengths
@@ -257,18 +259,18 @@ KINDS = (
 _REPEATED_MAX = 3000  # draws in a row that gave nothing new: there is not much more
 
 
-def name_of(moment: int, kinds: Sequence[str], seed: int) -> str:
+def format_name(moment: int, kinds: Sequence[str], seed: int) -> str:
     """Return the name of a state that is drawn so."""
     return f"{moment}.{'+'.join(kinds)}.{seed}"
 
 
-def kinds_in(name: str) -> str:
+def parse_kinds(name: str) -> str:
     """Return the kinds of survivors in such a name, joined by "+"."""
     return name.split(".")[1]
 
 
-def drawn_by_name(timeline: Timeline, name: str) -> CrashState | None:
-    """Return the state that name_of() named, None if no state has that name."""
+def draw_by_name(timeline: Timeline, name: str) -> CrashState | None:
+    """Return the state that format_name() named, None if no state has that name."""
     moment, _, rest = name.partition(".")
     kinds, _, seed = rest.partition(".")
     each = kinds.split("+")
@@ -280,7 +282,7 @@ def drawn_by_name(timeline: Timeline, name: str) -> CrashState | None:
     return timeline.drawn(int(moment), each, int(seed))
 
 
-def states(
+def draw_states(
     timeline: Timeline, stakes: Sequence[int], edges: Sequence[int], seed: int
 ) -> Iterator[tuple[str, CrashState]]:
     """Yield states with their names, each once, as *seed* draws them.
@@ -293,26 +295,26 @@ def states(
     """
     draw = random.Random(f"explore {seed}")
     seen: set[tuple[object, ...]] = set()
-    visits, repeated, number = _visits(timeline, stakes, edges, draw), 0, 0
+    visits, repeated, number = _draw_visits(timeline, stakes, edges, draw), 0, 0
     while repeated < _REPEATED_MAX:
         number += 1
         moment = next(visits)
-        kinds = _kinds(draw, len(timeline.recordings))
+        kinds = _draw_kinds(draw, len(timeline.recordings))
         state = timeline.drawn(moment, kinds, number)
         repeated += 1
         if state.drives not in seen:
             seen.add(state.drives)
             repeated = 0
-            yield name_of(moment, kinds, number), state
+            yield format_name(moment, kinds, number), state
 
 
-def _kinds(draw: random.Random, drives: int) -> tuple[str, ...]:
+def _draw_kinds(draw: random.Random, drives: int) -> tuple[str, ...]:
     """Draw the kind of survivors of each drive; one of several may lose nothing."""
     kinds = KINDS if drives == 1 else (*KINDS, "all")
     return tuple(draw.choice(kinds) for _ in range(drives))
 
 
-def _visits(
+def _draw_visits(
     timeline: Timeline,
     stakes: Sequence[int],
     edges: Sequence[int],
@@ -322,7 +324,7 @@ def _visits(
     numbers = range(len(timeline.moments))
     risks = list(accumulate(moment.writes for moment in timeline.moments))
     stake = list(accumulate(1 + stake for stake in stakes))
-    walk = _walk(numbers, draw)
+    walk = _walk_forever(numbers, draw)
     for turn in cycle(("walk", "risk", "walk", "stake", "walk", "edge")):
         if turn == "risk" and risks[-1]:
             yield draw.choices(numbers, cum_weights=risks)[0]
@@ -334,7 +336,7 @@ def _visits(
             yield next(walk)
 
 
-def _walk(numbers: Sequence[int], draw: random.Random) -> Iterator[int]:
+def _walk_forever(numbers: Sequence[int], draw: random.Random) -> Iterator[int]:
     """Yield all *numbers* in one order after the other, without end."""
     while True:
         yield from draw.sample(numbers, len(numbers))

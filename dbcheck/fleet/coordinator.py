@@ -19,7 +19,7 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, FleetError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import finished, tally
+from dbcheck.campaign.totals import is_finished, tally_cycles
 from dbcheck.fleet.messages import (
     ALIVE_S,
     Begin,
@@ -101,7 +101,7 @@ class FleetRig:
     def new_results(self) -> Iterator[str]:
         """Yield a line for each cycle that has ended since the last call."""
         cycles = self.folder.cycles()
-        self.counted = tally(cycles)
+        self.counted = tally_cycles(cycles)
         for cycle in cycles:
             name = self.folder.file_of(cycle)
             if name not in self.shown:
@@ -129,9 +129,9 @@ class FleetRig:
 def make_rig(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> FleetRig:
     """Return a campaign that waits for a worker, or has nothing left to do."""
     files, cycles, plan = read_needed_files(folder), folder.cycles(), folder.plan()
-    unsettled = list(folder.unsettled())
+    unsettled = list(folder.list_unsettled_runs())
     own = tuple(run.path.name for run in unsettled if run.is_own())
-    over = finished(plan, cycles) and not unsettled
+    over = is_finished(plan, cycles) and not unsettled
     return FleetRig(
         entry=entry,
         folder=folder,
@@ -140,7 +140,7 @@ def make_rig(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> Fle
         needs=list_resources(entry),
         planned=plan.cuts,
         shown={folder.file_of(cycle) for cycle in cycles},
-        counted=tally(cycles),
+        counted=tally_cycles(cycles),
         state=State.ENDED if over else State.WAITING,
     )
 

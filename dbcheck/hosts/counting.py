@@ -13,7 +13,13 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.model.flushes import Counts, Sample
 from dbcheck.model.host import TargetFacts
-from dbcheck.model.watched import Fact, FactKind, Folders, lying, volumes_looked
+from dbcheck.model.watched import (
+    Fact,
+    FactKind,
+    Folders,
+    describe_location,
+    make_facts_of_volumes,
+)
 from dbcheck.remote.channel import Channel
 
 # More than a kernel counts in a lifetime; what is larger cannot be stored.
@@ -103,7 +109,7 @@ class Look:
         as the channel may break, and another Look go on with it.
         """
         self._channel, self._places, self._known = channel, places, known
-        looked = volumes_looked(facts.volumes)
+        looked = make_facts_of_volumes(facts.volumes)
         self._points = [f.of for f in looked if f.kind is FactKind.MOUNT]
         self._devices = [f.of for f in looked if f.kind is FactKind.WRITE_CACHE]
 
@@ -137,7 +143,7 @@ class Look:
                 folders = self._known.get(name)
             if folders is not None:
                 before = self._known.setdefault(name, folders)
-                where[Fact(FactKind.PLACE, name)] = lying(folders, before)
+                where[Fact(FactKind.PLACE, name)] = describe_location(folders, before)
         return where
 
     def sever(self) -> None:

@@ -33,7 +33,7 @@ from dbcheck.model.watched import Folders
 from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, build_program
 from dbcheck.remote.way import find_way
-from dbcheck.server_log.postgresql import with_early
+from dbcheck.server_log.postgresql import merge_early_log
 
 _REPLY_S = 1.0
 PARTS = (  # of its agent's program; each imports only those before it
@@ -402,7 +402,7 @@ class TargetHost:
         found = self._request(
             _Logged, host_agent.READ_LOG, path=path, marks=marks, limit=limit_bytes
         )
-        text = with_early(found.text, found.early)
+        text = merge_early_log(found.text, found.early)
         return LogTail(text, found.truncated, found.rewound)
 
     def shutdown_record(self, boot_id: str, since_us: int) -> str:

@@ -215,7 +215,7 @@ def _is_managed(fields: Fields) -> bool:
     except ValueError:
         return False
     hosts = [url.hostname or "", *others.split(",")]
-    return managed.of_hosts(host.partition(":")[0] for host in hosts) != ""
+    return managed.find_service_of_hosts(host.partition(":")[0] for host in hosts) != ""
 
 
 def _has_password(url: str) -> bool:

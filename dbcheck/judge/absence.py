@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from dbcheck.judge import driveonly
 from dbcheck.judge.case import Case
-from dbcheck.judge.host import boots, not_restored, same_storage
+from dbcheck.judge.host import compare_boots, judge_not_restored, judge_same_storage
 from dbcheck.judge.item import Standing
 from dbcheck.judge.server_end import IS_SHARED
 from dbcheck.model.cut import Gone
@@ -22,13 +22,13 @@ from dbcheck.model.host import HostAfter, HostBefore, LogTail, TargetFacts
 from dbcheck.server_log.startlog import (
     StartOutcome,
     Starts,
-    end_of_log,
-    is_foreign,
+    find_last_complaints,
+    find_other_server,
+    find_shutdown_before_start,
+    find_starts,
+    is_in_other_language,
     names_damage,
-    other_server,
-    since_start,
-    starts_in,
-    stopped_before_start,
+    read_since_last_start,
 )
 
 # How servers name EIO (errno(3)): PostgreSQL by its text, InnoDB by its number as well.
@@ -57,32 +57,34 @@ def judge_absence(case: Case, answer: str = "") -> Absence:
             refuse the login since it cannot read what a login reads.
     """
     before, after = case.before, case.host
-    doubt = _no_cut(case)
+    doubt = _find_doubt_about_cut(case)
     # The lab itself reports whether its server ended.
     if not doubt and case.manifest.rung is not None and before is None:
         doubt = (
             "it runs and has not failed: it may still be recovering; try again "
             "with less load on this machine"
         )
-    doubt = doubt or _host_not_back(before, after)
+    doubt = doubt or _find_fault_of_host(before, after)
     if doubt:
         return Absence(doubt=doubt)
     assert before is not None and after is not None
-    for item in (same_storage(case), not_restored(case)):
+    for item in (judge_same_storage(case), judge_not_restored(case)):
         if item is not None and item.standing in (
             Standing.CONTRADICTED,
             Standing.ABSENT,
         ):
             return Absence(doubt=item.reason)
     names = case.tested.facts.log_names
-    if after.log and (strange := other_server(after.log.text, names)):
+    if after.log and (strange := find_other_server(after.log.text, names)):
         return Absence(
             doubt=f"its log: {IS_SHARED} ({strange}), so which of them did not start is"
             " not known; have each server log to a file of its own"
         )
-    found = _by_log(after.log, answer, apart=_apart(before.facts))
+    found = _judge_absence_by_log(
+        after.log, answer, apart=_is_separate_directory(before.facts)
+    )
     if case.drive_only and found.failure and after.log is not None:
-        without = _NO_DRIVE.search(since_start(after.log.text))
+        without = _NO_DRIVE.search(read_since_last_start(after.log.text))
         if without is not None:
             return Absence(
                 doubt=f"its last start may have been without its drives ({without[0]}):"
@@ -91,7 +93,7 @@ def judge_absence(case: Case, answer: str = "") -> Absence:
     return found
 
 
-def _no_cut(case: Case) -> str:
+def _find_doubt_about_cut(case: Case) -> str:
     """Return why it is not shown that the power was cut, "" if it is."""
     load, after = case.load, case.host
     if load is not None and load.farewells and not case.drive_only:
@@ -104,10 +106,10 @@ def _no_cut(case: Case) -> str:
     if asked is False:
         return "no power cut is on record"
     if case.drive_only:
-        return driveonly.unproven(case)
+        return driveonly.explain_unproven_drive_cut(case)
     if case.manifest.rung is not None:
         return ""
-    booted = boots(case.before, after)
+    booted = compare_boots(case.before, after)
     if booted == "same":
         return "its host has the same boot_id: its power was not cut"
     if booted == "new" or (case.off_s is not None and asked):
@@ -117,7 +119,7 @@ def _no_cut(case: Case) -> str:
     return "nothing shows that its host lost power and booted again (add --target-host)"
 
 
-def _host_not_back(before: HostBefore | None, after: HostAfter | None) -> str:
+def _find_fault_of_host(before: HostBefore | None, after: HostAfter | None) -> str:
     """Return why the host may be to blame, "" if it is up again."""
     if before is None or after is None:
         return "its host was not checked (add --target-host)"
@@ -126,7 +128,7 @@ def _host_not_back(before: HostBefore | None, after: HostAfter | None) -> str:
     return ""
 
 
-def _apart(facts: TargetFacts) -> bool:
+def _is_separate_directory(facts: TargetFacts) -> bool:
     """Return whether a directory is on another volume, or outside of the data's."""
     paths = [path for volume in facts.volumes for path in volume.places.values()]
     data = PurePosixPath(facts.data_directory)
@@ -134,7 +136,7 @@ def _apart(facts: TargetFacts) -> bool:
     return len(facts.volumes) > 1 or not inside
 
 
-def _by_log(log: LogTail | None, answer: str, *, apart: bool) -> Absence:
+def _judge_absence_by_log(log: LogTail | None, answer: str, *, apart: bool) -> Absence:
     """Return what the log shows of the server's starts since the preflight.
 
     apart: its directories are not all in its data directory.  What is not there may
@@ -147,28 +149,28 @@ def _by_log(log: LogTail | None, answer: str, *, apart: bool) -> Absence:
         )
     if log.rewound:
         return Absence(doubt="its log is shorter than before the cut")
-    if stopped := stopped_before_start(log.text):
+    if stopped := find_shutdown_before_start(log.text):
         return Absence(doubt=f"its log: it says {stopped!r}: it was shut down, not cut")
     if log.truncated:
         return Absence(
             doubt="more was logged since the preflight than dbcheck reads: the last "
             "start may not be in it"
         )
-    starts = starts_in(log.text)
+    starts = find_starts(log.text)
     if starts.outcome is StartOutcome.DESTROYED and not (starts.missing and apart):
-        return Absence(failure=f"it does not start: {_joined(starts)}")
+        return Absence(failure=f"it does not start: {_join_lines(starts)}")
     if starts.outcome is StartOutcome.RUNNING and names_damage(
         answer, missing=not apart
     ):
         return Absence(failure="it starts, and damaged data keep it from a login")
-    return Absence(doubt=_doubt(starts, log.text))
+    return Absence(doubt=_find_doubt_in_starts(starts, log.text))
 
 
-def _doubt(starts: Starts, text: str) -> str:
+def _find_doubt_in_starts(starts: Starts, text: str) -> str:
     """Return why the log does not show that the data are to blame."""
-    said = _joined(starts)
+    said = _join_lines(starts)
     if starts.outcome is StartOutcome.NEVER_STARTED:
-        return _never_started(text)
+        return _explain_missing_start(text)
     if starts.outcome is StartOutcome.DESTROYED:
         return (
             f"it does not start because a file is not there: {said}; it may be on"
@@ -189,10 +191,10 @@ def _doubt(starts: Starts, text: str) -> str:
     return f"it does not start, and why is not known; its log says: {said}"
 
 
-def _never_started(text: str) -> str:
-    said = "; ".join(end_of_log(text))
+def _explain_missing_start(text: str) -> str:
+    said = "; ".join(find_last_complaints(text))
     last = f"; it says last: {said}" if said else ""
-    if is_foreign(text):
+    if is_in_other_language(text):
         return (
             f"its log is not in English, and dbcheck reads no other (lc_messages){last}"
         )
@@ -202,5 +204,5 @@ def _never_started(text: str) -> str:
     )
 
 
-def _joined(starts: Starts) -> str:
+def _join_lines(starts: Starts) -> str:
     return "; ".join(starts.lines)

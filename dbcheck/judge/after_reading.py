@@ -23,7 +23,7 @@ _STANDINGS = {
 }
 
 
-def second_reading(case: Case) -> Item | None:
+def judge_second_reading(case: Case) -> Item | None:
     """Compare the two readings; None if only one was asked for."""
     again = case.after.again
     if again is None:
@@ -39,7 +39,7 @@ def second_reading(case: Case) -> Item | None:
     return Item(ItemId.SECOND_READING, standing, reason, required=True)
 
 
-def prepared(case: Case) -> Item | None:
+def judge_prepared_transactions(case: Case) -> Item | None:
     """Say what became of them; None if there were none.
 
     What is wrong with one is a loss, so this item decides nothing.
@@ -60,7 +60,7 @@ def prepared(case: Case) -> Item | None:
     return Item(ItemId.PREPARED, standing, reason, required=False)
 
 
-def conditions(case: Case) -> Item | None:
+def judge_conditions_among_rows(case: Case) -> Item | None:
     """Say whether the plan's conditions hold; None if it has none."""
     check = case.after.conditions
     if check is None:
@@ -74,7 +74,7 @@ def conditions(case: Case) -> Item | None:
     return Item(ItemId.CONDITIONS, Standing.PRESENT, reason, required=True)
 
 
-def table_check(case: Case) -> Item | None:
+def judge_table_check(case: Case) -> Item | None:
     """Say what the check showed; None of a run in which there was none."""
     check = case.after.check
     if check is None:
@@ -83,7 +83,7 @@ def table_check(case: Case) -> Item | None:
     return Item(ItemId.TABLE_CHECK, standing, check.reason, required)
 
 
-def dropped_tables(case: Case) -> Item | None:
+def judge_dropped_tables(case: Case) -> Item | None:
     """Show which side table the server names and cannot open; None if there is none.
 
     Whether it should be there is judged with the rows.  If not, its rows are gone as

@@ -10,18 +10,18 @@ from dbcheck.audit import platform, rules, storage
 from dbcheck.audit.rules import Finding
 from dbcheck.judge.volumes import (
     VolumeDepth,
-    least_depth,
-    page_cache_kept,
-    shallowest,
-    storage_seen,
-    volume_depths,
+    find_least_depth,
+    find_shallowest,
+    find_volume_depths,
+    list_changes_of_storage,
+    was_page_cache_kept,
 )
 from dbcheck.model.audited import RuleStanding
 from dbcheck.model.cut import Cut, CutClass, DriveCut, PowerScope, Rung
 from dbcheck.model.depth import Depth, DepthFinding
 from dbcheck.model.host import HostAfter, HostBefore, Volume
 from dbcheck.model.managed import SERVICE
-from dbcheck.model.places import LOGS, moved
+from dbcheck.model.places import LOGS, list_moved_places
 from dbcheck.model.records import (
     AfterRecord,
     CutAsked,
@@ -41,7 +41,7 @@ from dbcheck.rows.seen import SeenRows
 _NONE: Mapping[str, int] = {}
 
 
-def unsafe_settings(
+def find_unsafe_settings(
     manifest: Manifest, load: LoadRecord | None, tested_name: str, went_us: int | None
 ) -> list[Finding]:
     """Return the findings on the settings of a run, those of its storage too.
@@ -54,28 +54,36 @@ def unsafe_settings(
     beside those of the writer, which answered the commits.
     """
     tested = manifest.nodes[tested_name]
-    kept = _storage(manifest, load, tested_name)
+    kept = _list_mount_settings(manifest, load, tested_name)
     settings = {**manifest.writer.facts.settings, **kept}
-    found = flagged(manifest, settings)
+    found = find_flagged_settings(manifest, settings)
     if tested is not manifest.writer:
-        own = flagged(manifest, {**tested.facts.settings, **kept})
-        found = _worse(found, own)
+        own = find_flagged_settings(manifest, {**tested.facts.settings, **kept})
+        found = _add_findings_that_became_unsafe(found, own)
     if load is not None and not manifest.control:
         for setting, value in load.settings_seen(went_us):
-            found = _worse(found, flagged(manifest, {**settings, setting: value}))
+            found = _add_findings_that_became_unsafe(
+                found, find_flagged_settings(manifest, {**settings, setting: value})
+            )
         if load.settings:
-            found = _worse(found, flagged(manifest, load.settings))
+            found = _add_findings_that_became_unsafe(
+                found, find_flagged_settings(manifest, load.settings)
+            )
     return found
 
 
-def flagged(manifest: Manifest, settings: Mapping[str, str]) -> list[Finding]:
+def find_flagged_settings(
+    manifest: Manifest, settings: Mapping[str, str]
+) -> list[Finding]:
     """Return the findings on settings; of a group without those about its peers."""
-    found = rules.flagged(manifest.family, settings)
+    found = rules.find_flagged_settings(manifest.family, settings)
     grouped = manifest.site.is_group
     return [each for each in found if not (grouped and each.harm.peers)]
 
 
-def _worse(before: Sequence[Finding], later: Sequence[Finding]) -> list[Finding]:
+def _add_findings_that_became_unsafe(
+    before: Sequence[Finding], later: Sequence[Finding]
+) -> list[Finding]:
     """Return the findings of *before*, and of *later* those that became unsafe."""
 
     def unsafe(findings: Sequence[Finding]) -> dict[str, Finding]:
@@ -87,7 +95,7 @@ def _worse(before: Sequence[Finding], later: Sequence[Finding]) -> list[Finding]
     return [*became.values(), *rest]
 
 
-def _storage(
+def _list_mount_settings(
     manifest: Manifest, load: LoadRecord | None, name: str
 ) -> Mapping[str, str]:
     """Return what the mounts' options imply, those too that a mount had for a time."""
@@ -95,17 +103,17 @@ def _storage(
     if host is not None:
         options = [volume.mount_options for volume in host.facts.volumes]
         if load is not None:
-            seen = storage_seen(manifest, load, name, FactKind.MOUNT)
+            seen = list_changes_of_storage(manifest, load, name, FactKind.MOUNT)
             options += [each.value for each in seen]
         process = host.facts.process
         return {
-            **storage.settings_of(options),
-            **(platform.facts_of_process(process) if process else {}),
+            **storage.parse_mount_settings(options),
+            **(platform.list_facts_of_process(process) if process else {}),
         }
-    return storage.settings_of([str(manifest.lab.get("mount_options", ""))])
+    return storage.parse_mount_settings([str(manifest.lab.get("mount_options", ""))])
 
 
-def flushed_us(
+def find_flush_times(
     manifest: Manifest, name: str, load: LoadRecord | None
 ) -> Mapping[str, int]:
     """Return a moment after which a drive of the writer was flushed, by its name.
@@ -127,9 +135,11 @@ def flushed_us(
     done, sent_us = seen.drives, load.sent_us
     if done is None or sent_us is None:
         return _NONE
-    if _relaxed(manifest, load, name) or storage_seen(manifest, load, name):
+    if _may_answer_before_flush(manifest, load, name) or list_changes_of_storage(
+        manifest, load, name
+    ):
         return _NONE
-    names = set(_of_logs(before.facts.volumes))
+    names = set(_list_volatile_log_drives(before.facts.volumes))
     return {
         drive: sent_us
         for drive, counts in done.drives.items()
@@ -137,17 +147,17 @@ def flushed_us(
     }
 
 
-def _relaxed(manifest: Manifest, load: LoadRecord, name: str) -> bool:
+def _may_answer_before_flush(manifest: Manifest, load: LoadRecord, name: str) -> bool:
     """Say whether commits may have been answered before they were flushed.
 
     A setting that could not be read may allow that.
     """
-    found = unsafe_settings(manifest, load, name, None)
+    found = find_unsafe_settings(manifest, load, name, None)
     relaxes = any(each.harm.depth and not each.harm.tears for each in found)
     return manifest.control or relaxes
 
 
-def _of_logs(volumes: tuple[Volume, ...]) -> Iterator[str]:
+def _list_volatile_log_drives(volumes: tuple[Volume, ...]) -> Iterator[str]:
     """Yield the drives below the logs, but for those that may take writes with FUA.
 
     Such a write needs no flush, and flushes nothing else.
@@ -335,13 +345,13 @@ class Case:
         seen, name = self.at_the_cut, self.tested_name
         # Of a lab's drive, or one that was seen to go, it is known what it lost.
         known = bool(self.manifest.lab) or self.drives_gone_us is not None
-        return volume_depths(
+        return find_volume_depths(
             self.before,
             seen.canaries,
             seen.canaries_elsewhere,
             self.host,
             self.tested.cut_class,
-            {} if known else flushed_us(self.manifest, name, self.load),
+            {} if known else find_flush_times(self.manifest, name, self.load),
         )
 
     @cached_property
@@ -361,7 +371,7 @@ class Case:
         """
         before = self.manifest.nodes[self.after.reader_name].places
         now = self.after.places
-        return moved(before, now) if before and now is not None else {}
+        return list_moved_places(before, now) if before and now is not None else {}
 
     @cached_property
     def strayed(self) -> Sequence[Seen]:
@@ -371,7 +381,9 @@ class Case:
         """
         if self.load is None:
             return ()
-        return storage_seen(self.manifest, self.load, self.tested_name, FactKind.PLACE)
+        return list_changes_of_storage(
+            self.manifest, self.load, self.tested_name, FactKind.PLACE
+        )
 
     @property
     def seen_otherwise(self) -> Mapping[str, str]:
@@ -394,7 +406,7 @@ class Case:
         unseen |= {each.of: "it lay elsewhere for a time" for each in self.strayed}
         if self.moved and self.tested_name == self.after.reader_name:
             unseen |= self.moved
-        return least_depth(self.depths, replace(facts, unseen=unseen))
+        return find_least_depth(self.depths, replace(facts, unseen=unseen))
 
     @property
     def shown_depth(self) -> Depth | None:
@@ -404,10 +416,10 @@ class Case:
     @cached_property
     def shallowest(self) -> DepthFinding | None:
         """The least depth that is known of any volume: it describes the host alone."""
-        return shallowest(self.depths)
+        return find_shallowest(self.depths)
 
     @property
     def page_cache_kept(self) -> bool:
         """Whether the cut is known to have destroyed the server's memory alone."""
         process = self.manifest.rung is Rung.PROCESS
-        return page_cache_kept(self.depths) or (process and not self.spared)
+        return was_page_cache_kept(self.depths) or (process and not self.spared)

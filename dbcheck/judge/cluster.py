@@ -8,20 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, acked_us, cut_us, lived_us
+from dbcheck.judge.cutmoment import (
+    LAST_ACK_AGE_MAX_S,
+    find_cut_us,
+    find_last_life_of_server_us,
+    find_newest_ack_us,
+)
 from dbcheck.judge.headline import Survived
-from dbcheck.judge.insync import in_sync
+from dbcheck.judge.insync import judge_in_sync
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.server import restarted
-from dbcheck.judge.server_end import ended, server_log
-from dbcheck.model.cluster import SiteKind, kept_by
+from dbcheck.judge.server import judge_restarted
+from dbcheck.judge.server_end import decide_how_server_ended, judge_server_log
+from dbcheck.model.cluster import SiteKind, judge_settings_for_promise
 from dbcheck.model.cut import PowerState
 from dbcheck.model.replication import (
     PromotedBy,
     Promotion,
     WriterOff,
+    format_position,
     name_in_log,
-    written,
 )
 
 # A standby may have the beginning of a record whose rest never came.  A record of rows
@@ -32,7 +37,7 @@ _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN = Standing.NOT_OBSERVABLE
 
 
-def survived(case: Case) -> Survived | None:
+def describe_what_was_survived(case: Case) -> Survived | None:
     """Return what the commits of a cluster survived, None of a single server."""
     promise = case.manifest.promise
     if promise is None:
@@ -41,7 +46,7 @@ def survived(case: Case) -> Survived | None:
     return Survived(what, case.after.reader_name if case.promoted else "")
 
 
-def left_behind(case: Case) -> tuple[str, ...]:
+def describe_commits_on_old_primary(case: Case) -> tuple[str, ...]:
     """Say how many of the lost commits another node still has; () if none was read."""
     return tuple(
         f"left-behind: {name} still has {left.behind:,} of the commits that"
@@ -51,17 +56,17 @@ def left_behind(case: Case) -> tuple[str, ...]:
     )
 
 
-def blamed(case: Case) -> str:
+def explain_missing_commits(case: Case) -> str:
     """Return why a standby that took over lacks commits, "" if none took over.
 
     It is what explains the losses best, and no part of the verdict.
     """
     if not case.promoted:
-        return _blamed_group(case)
-    name, settings = case.after.reader_name, promised_settings(case)
+        return _explain_missing_commits_of_group(case)
+    name, settings = case.after.reader_name, judge_promised_settings(case)
     if settings is not None and settings.standing is Standing.ABSENT:
         return settings.reason
-    sync = in_sync(case)
+    sync = judge_in_sync(case)
     if sync is not None and sync.standing is Standing.ABSENT:
         return f"the commits did not wait for {name} at the cut: {sync.reason}"
     if case.spared:
@@ -72,9 +77,9 @@ def blamed(case: Case) -> str:
     return ""
 
 
-def _blamed_group(case: Case) -> str:
+def _explain_missing_commits_of_group(case: Case) -> str:
     """Return why a group whose nodes were all cut lacks commits, "" of another site."""
-    settings = promised_settings(case)
+    settings = judge_promised_settings(case)
     if settings is None or not case.manifest.site.is_group:
         return ""
     if settings.standing is Standing.ABSENT:
@@ -86,7 +91,7 @@ def _blamed_group(case: Case) -> str:
     )
 
 
-def promised_settings(case: Case) -> Item | None:
+def judge_promised_settings(case: Case) -> Item | None:
     """Judge whether the writer's settings keep the promise; None of a single server.
 
     As they were before the load and just before the cut.
@@ -100,7 +105,9 @@ def promised_settings(case: Case) -> Item | None:
     for settings in (case.writer.facts.settings, now):
         if not settings:
             continue
-        kept = kept_by(kind, promise, settings, standby if case.promoted else {})
+        kept = judge_settings_for_promise(
+            kind, promise, settings, standby if case.promoted else {}
+        )
         if kept.contradiction:
             return Item(name, Standing.ABSENT, kept.contradiction, required=True)
         doubts |= dict.fromkeys(kept.doubts)
@@ -110,20 +117,22 @@ def promised_settings(case: Case) -> Item | None:
     return Item(name, _PRESENT, reason, required=True)
 
 
-def writer_off(case: Case) -> Item | None:
+def judge_writer_off(case: Case) -> Item | None:
     """Judge whether the old writer was off until the rows were read.
 
     One that serves clients beside the node that took over splits the cluster in two,
     and which of the two has a commit is chance.
     """
-    found = _promotion(case)
+    found = _find_promotion(case)
     if found is None:
         return None
-    standing, reason = _off(case.manifest.writer_name, found.old)
+    standing, reason = _judge_looks_at_writer(case.manifest.writer_name, found.old)
     return Item(ItemId.WRITER_OFF, standing, reason, required=True)
 
 
-def _off(writer: str, old: Sequence[WriterOff]) -> tuple[Standing, str]:
+def _judge_looks_at_writer(
+    writer: str, old: Sequence[WriterOff]
+) -> tuple[Standing, str]:
     if any(off.is_back for off in old):
         return _CONTRADICTED, (
             f"{writer} was up again before the rows were read: the cluster may have"
@@ -140,20 +149,20 @@ def _off(writer: str, old: Sequence[WriterOff]) -> tuple[Standing, str]:
     )
 
 
-def promoted_node(case: Case) -> Item | None:
+def judge_promoted_node(case: Case) -> Item | None:
     """Judge whether the node that was read took over from this very writer."""
-    found = _promotion(case)
+    found = _find_promotion(case)
     if found is None or case.after.facts is None:
         return None
-    standing, reason = _taken_over(case, found)
+    standing, reason = _judge_promotion(case, found)
     return Item(ItemId.PROMOTED, standing, reason, required=True)
 
 
-def _taken_over(case: Case, found: Promotion) -> tuple[Standing, str]:
+def _judge_promotion(case: Case, found: Promotion) -> tuple[Standing, str]:
     name, descent = case.after.reader_name, found.descent
-    if wrong := _behind_another(case, name, found):
+    if wrong := _find_more_advanced_node(case, name, found):
         return _CONTRADICTED, wrong
-    if wrong := _counts_writer(case, name, found):
+    if wrong := _find_received_from_writer_alone(case, name, found):
         return _UNSEEN, wrong
     if descent is None or descent.unread:
         why = descent.unread if descent else "it could not be asked"
@@ -164,12 +173,12 @@ def _taken_over(case: Case, found: Promotion) -> tuple[Standing, str]:
         return _CONTRADICTED, (
             f"{name} continues {what} {others}, and the writer was {what} {writer}"
         )
-    at = _shown(case, descent.parents[writer])
+    at = _format_position(case, descent.parents[writer])
     began = f" and began {what} {descent.own}" if descent.own else ""
     return _PRESENT, f"{name} continues {what} {writer} up to {at}{began}"
 
 
-def _counts_writer(case: Case, name: str, found: Promotion) -> str:
+def _find_received_from_writer_alone(case: Case, name: str, found: Promotion) -> str:
     """Return why a node of a group may lack what the writer sent last, or "".
 
     See site.group.
@@ -184,13 +193,13 @@ def _counts_writer(case: Case, name: str, found: Promotion) -> str:
     return ""
 
 
-def _shown(case: Case, position: int) -> str:
+def _format_position(case: Case, position: int) -> str:
     if case.manifest.site is SiteKind.STREAMING:
-        return written(position)
+        return format_position(position)
     return f"transaction {position:,}"
 
 
-def _behind_another(case: Case, name: str, found: Promotion) -> str:
+def _find_more_advanced_node(case: Case, name: str, found: Promotion) -> str:
     """Return why dbcheck had another node promoted than it should, "" if it did not.
 
     What promotes by itself is a part of the cluster, and so is its choice.
@@ -202,14 +211,15 @@ def _behind_another(case: Case, name: str, found: Promotion) -> str:
         if received.position is not None and received.position > own:
             return (
                 f"{name} was promoted although {other} had received more:"
-                f" {_shown(case, received.position)}, and not {_shown(case, own)}"
+                f" {_format_position(case, received.position)},"
+                f" and not {_format_position(case, own)}"
             )
     return ""
 
 
-def all_applied(case: Case) -> Item | None:
+def judge_all_applied(case: Case) -> Item | None:
     """Judge whether the node that took over applied all that it had received."""
-    found, name = _promotion(case), case.after.reader_name
+    found, name = _find_promotion(case), case.after.reader_name
     if found is None or case.after.facts is None:
         return None
     received, (_, writer) = (
@@ -223,17 +233,19 @@ def all_applied(case: Case) -> Item | None:
         reason = f"how far {name} had received and applied is not known"
         return Item(ItemId.ALL_APPLIED, _UNSEEN, reason, required=True)
     short = received.position - applied
-    reason = f"{name} had received {_shown(case, received.position)}"
+    reason = f"{name} had received {_format_position(case, received.position)}"
     bytewise = case.manifest.site is SiteKind.STREAMING
     if short > (PARTIAL_RECORD_MAX if bytewise else 0):
-        reason += f", and took over when it had applied {_shown(case, applied)}"
+        reason += (
+            f", and took over when it had applied {_format_position(case, applied)}"
+        )
         return Item(ItemId.ALL_APPLIED, _CONTRADICTED, reason, required=True)
     if short > 0:
         reason += f"; its last {short:,} bytes are the beginning of a record"
     return Item(ItemId.ALL_APPLIED, _PRESENT, reason, required=True)
 
 
-def nodes_cut(case: Case) -> Item | None:
+def judge_nodes_cut(case: Case) -> Item | None:
     """Judge whether every node lost its power at the same moment, where all were to.
 
     None where the writer alone was cut.  The sessions show how the writer ended and
@@ -250,45 +262,45 @@ def nodes_cut(case: Case) -> Item | None:
         reason = f"no cut of {', '.join(uncut)} is on record"
         return Item(ItemId.NODES_CUT, _UNSEEN, reason, required=True)
     if case.whole_group:
-        standing, reason = _all_lost_power(case)
+        standing, reason = _judge_power_of_all_nodes(case)
     elif case.promoted:
-        standing, reason = _together(case, [case.tested_name])
+        standing, reason = _judge_spread_of_cuts(case, [case.tested_name])
     else:
         standing = _PRESENT
         reason = f"the switches of {', '.join(nodes)} reported that they cut"
     return Item(ItemId.NODES_CUT, standing, reason, required=True)
 
 
-def _all_lost_power(case: Case) -> tuple[Standing, str]:
+def _judge_power_of_all_nodes(case: Case) -> tuple[Standing, str]:
     names, assumed = list(case.manifest.nodes), ""
     for name in names:
-        standing, reason = _lost_power(case.as_tested(name))
+        standing, reason = _judge_power_of_node(case.as_tested(name))
         if standing is Standing.ASSUMED:
             assumed = assumed or f"; {reason}"
         elif standing is not _PRESENT:
             return standing, reason
-    standing, reason = _together(case, names)
+    standing, reason = _judge_spread_of_cuts(case, names)
     if assumed and standing is _PRESENT:
         standing = Standing.ASSUMED
     return standing, reason + assumed
 
 
-def _lost_power(one: Case) -> tuple[Standing, str]:
+def _judge_power_of_node(one: Case) -> tuple[Standing, str]:
     """Judge whether the tested node of *one*, a member of a group, was cut.
 
     Its server must have started anew, and must not have been shut down before.
     """
     name = one.tested_name
-    again = restarted(one)
+    again = judge_restarted(one)
     if again is None:
         return _UNSEEN, f"the server of {name} was not asked whether it started anew"
     if again.standing is not _PRESENT:
         return _CONTRADICTED, f"the server of {name} did not restart: it was not cut"
-    found = ended(one)
+    found = decide_how_server_ended(one)
     if found.recorded:
         reason = f"the host of {name} shut down in an orderly way: {found.recorded}"
         return _CONTRADICTED, reason
-    log = server_log(one)
+    log = judge_server_log(one)
     if log is not None and log.standing is _CONTRADICTED:
         return _CONTRADICTED, f"{name}: {log.reason}"
     if found.exact or (found.logged and not found.innodb):
@@ -301,13 +313,13 @@ def _lost_power(one: Case) -> tuple[Standing, str]:
     )
 
 
-def _together(case: Case, names: Sequence[str]) -> tuple[Standing, str]:
+def _judge_spread_of_cuts(case: Case, names: Sequence[str]) -> tuple[Standing, str]:
     """Judge whether these nodes, whose cuts are on record, were cut with the writer."""
     load, cuts = case.load, ", ".join(case.manifest.nodes)
-    last_us = acked_us(load) if load else None
+    last_us = find_newest_ack_us(load) if load else None
     standing, latest, late_s = _PRESENT, names[0], 0.0
     for name in names:
-        went_us, exact = _went_us(case, name)
+        went_us, exact = _find_power_loss_us(case, name)
         if went_us is None or last_us is None:
             return _UNSEEN, (
                 f"when {name} lost its power is not known: no session is connected to"
@@ -325,20 +337,20 @@ def _together(case: Case, names: Sequence[str]) -> tuple[Standing, str]:
     return standing, reason
 
 
-def _went_us(case: Case, name: str) -> tuple[int | None, bool]:
+def _find_power_loss_us(case: Case, name: str) -> tuple[int | None, bool]:
     """Return when a node lost its power, and whether that was seen and not inferred."""
     one = case.as_tested(name)
     seen = one.at_the_cut
     if seen.cut is not None and seen.cut.exact_us is not None:
         return seen.cut.exact_us, True
     if name == case.manifest.writer_name:
-        return cut_us(one), False
+        return find_cut_us(one), False
     if seen.heard_us is None:
         return None, False
-    return max(seen.heard_us, lived_us(one) or 0), False
+    return max(seen.heard_us, find_last_life_of_server_us(one) or 0), False
 
 
-def all_members(case: Case) -> Item | None:
+def judge_all_members(case: Case) -> Item | None:
     """Judge whether the node that was read is in a group with all the others again.
 
     None unless all nodes of a group were to lose their power.  One that is missing may
@@ -347,11 +359,11 @@ def all_members(case: Case) -> Item | None:
     """
     if not case.whole_group:
         return None
-    standing, reason = _whole(case)
+    standing, reason = _judge_membership(case)
     return Item(ItemId.MEMBERS, standing, reason, required=True)
 
 
-def _whole(case: Case) -> tuple[Standing, str]:
+def _judge_membership(case: Case) -> tuple[Standing, str]:
     nodes, name, found = case.manifest.nodes, case.after.reader_name, None
     if case.after.facts is None:
         return _UNSEEN, f"{name} takes no queries, whatever the other nodes have"
@@ -373,7 +385,7 @@ def _whole(case: Case) -> tuple[Standing, str]:
     return _PRESENT, f"{name} is one of {len(seen)} members"
 
 
-def nodes_agree(case: Case) -> Item | None:
+def judge_nodes_agree(case: Case) -> Item | None:
     """Judge whether the other nodes hold the rows of the one that was read.
 
     None if none was to be compared: those of a group, and nodes that rejoined.
@@ -383,7 +395,10 @@ def nodes_agree(case: Case) -> Item | None:
         return None
     unread = [f"{n}: {one.not_done}" for n, one in others.items() if one.not_done]
     failed = [f"{n}: {one.failure}" for n, one in others.items() if one.failure]
-    wrong, extra = [diverged(case), *failed], rejoined_extra(case)
+    wrong, extra = (
+        [describe_divergence(case), *failed],
+        describe_extra_rows_of_rejoined(case),
+    )
     if any(wrong):
         standing, reason = _CONTRADICTED, "; ".join(filter(None, (*wrong, extra)))
     elif extra:
@@ -398,7 +413,7 @@ def nodes_agree(case: Case) -> Item | None:
     return Item(ItemId.AGREE, standing, reason, required=False)
 
 
-def rejoined_extra(case: Case) -> str:
+def describe_extra_rows_of_rejoined(case: Case) -> str:
     """Return what nodes that rejoined have and the one that was read lacks, or "".
 
     They break no promise: what was acknowledged among them is lost in any case.
@@ -410,7 +425,7 @@ def rejoined_extra(case: Case) -> str:
     return "; ".join(filter(None, reasons))
 
 
-def diverged(case: Case) -> str:
+def describe_divergence(case: Case) -> str:
     """Return what nodes lack, or have otherwise, of the one that was read, or ""."""
     reasons = (
         one.reason(name, case.after.reader_name)
@@ -419,5 +434,5 @@ def diverged(case: Case) -> str:
     return "; ".join(filter(None, reasons))
 
 
-def _promotion(case: Case) -> Promotion | None:
+def _find_promotion(case: Case) -> Promotion | None:
     return case.after.promotion if case.promoted else None

@@ -6,8 +6,13 @@ from dataclasses import replace
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.verdict import Judgement, altered_earlier, judge_rows, replaced
-from dbcheck.model.verdict import ControlOutcome, Verdict, count_of
+from dbcheck.judge.verdict import (
+    Judgement,
+    describe_earlier_alterations,
+    explain_replaced_table,
+    judge_rows,
+)
+from dbcheck.model.verdict import ControlOutcome, Verdict, format_count
 from dbcheck.rows.acks import PREFLIGHT_SESSION
 from dbcheck.rows.loss import Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
@@ -31,7 +36,7 @@ def judge_control(
     the control: they are named beside what it lost.
     """
     unknown = found is None or (found.counts and found.all_gone)
-    if found is None or unknown or replaced(found, judgement.items):
+    if found is None or unknown or explain_replaced_table(found, judgement.items):
         failed = judgement.verdict is Verdict.FAIL
         outcome = ControlOutcome.FAILED if failed else ControlOutcome.UNFAIR
         return replace(judgement, control=outcome)
@@ -39,14 +44,15 @@ def judge_control(
     lost = counts.pop(LossKind.MISSING_TAIL.value, 0)
     if counts:
         reason = (
-            f"the control lost or damaged {count_of(sum(counts.values()), 'row')} that"
-            " are not the last commits of its sessions: its settings do not do that"
+            f"the control lost or damaged {format_count(sum(counts.values()), 'row')}"
+            " that are not the last commits of its sessions: its settings do not do"
+            " that"
         )
         return Judgement(Verdict.FAIL, (reason,), items, ControlOutcome.FAILED)
     if early := int((found.losses.columns["session"] == PREFLIGHT_SESSION).sum()):
         reason = (
-            f"the control lost {count_of(early, 'row')} from before its sessions were"
-            " set to lose commits"
+            f"the control lost {format_count(early, 'row')} from before its sessions"
+            " were set to lose commits"
         )
         return Judgement(Verdict.FAIL, (reason,), items, ControlOutcome.FAILED)
     others = replace(found, losses=Losses.of(()), earlier_lost={}, earlier_altered=0)
@@ -62,15 +68,17 @@ def judge_control(
             reason = f"{_NOTHING}, but its commits were durable: {strong}"
         return Judgement(Verdict.INCONCLUSIVE, (reason,), items, outcome)
     text = f"{_lost(lost, found.confirmed)}, as expected"
-    reasons = (text, *altered_earlier(found))
+    reasons = (text, *describe_earlier_alterations(found))
     return Judgement(Verdict.PASS, reasons, items, ControlOutcome.LOST)
 
 
 def _lost(lost: int, confirmed: int) -> str:
-    return f"the control lost {lost:,} of {count_of(confirmed, 'acknowledged commit')}"
+    return (
+        f"the control lost {lost:,} of {format_count(confirmed, 'acknowledged commit')}"
+    )
 
 
-def control(case: Case) -> Item | None:
+def judge_control_item(case: Case) -> Item | None:
     """Judge whether the rig showed that it can see losses.
 
     Of several tries before the cycle the last one decides; None without any.

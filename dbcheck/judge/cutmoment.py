@@ -24,7 +24,7 @@ the canaries survived that were written after the last report, the host had its 
 until then.
 
 Whatever the server or its host answered, it lived when it was asked: no such cut is
-dated before that.  See lived_us().
+dated before that.  See find_last_life_of_server_us().
 
 How long after a moment of its load a client saw something is taken from clocks that may
 step.  The wall clock may be set meanwhile, as by NTP once a network is back.
@@ -42,10 +42,10 @@ from dataclasses import dataclass
 
 from dbcheck.judge.case import Case
 from dbcheck.model.cut import Gone
-from dbcheck.model.depth import wrote_until_us
+from dbcheck.model.depth import find_last_write_us
 from dbcheck.model.host import ClientClocks
 from dbcheck.model.records import LoadRecord, NodeAtTheCut
-from dbcheck.model.unobserved import Observed, newest
+from dbcheck.model.unobserved import Observed, find_newest
 
 _UNKNOWN = (
     "the client's clocks at the load are not on record, or were of another boot or"
@@ -109,7 +109,9 @@ class Elapsed:
 UNKNOWN = Elapsed()
 
 
-def elapsed(load: LoadRecord, moment_us: int, now: ClientClocks | None) -> Elapsed:
+def measure_elapsed(
+    load: LoadRecord, moment_us: int, now: ClientClocks | None
+) -> Elapsed:
     """Return how long after a moment of *load* the client's clocks showed *now*.
 
     moment_us: on the clock of the load, and not after its end.  The machine may have
@@ -127,26 +129,26 @@ def elapsed(load: LoadRecord, moment_us: int, now: ClientClocks | None) -> Elaps
     return Elapsed(least_us / 1e6, most_us / 1e6)
 
 
-def observed(load: LoadRecord) -> Observed:
+def find_newest_observation(load: LoadRecord) -> Observed:
     """Return what was observed of the newest ack, as far as that is on record."""
-    return newest(load.observed or ()) or Observed(load.last_ack_us)
+    return find_newest(load.observed or ()) or Observed(load.last_ack_us)
 
 
-def acked_us(load: LoadRecord) -> int | None:
+def find_newest_ack_us(load: LoadRecord) -> int | None:
     """Return the earliest moment at which the newest ack may have come, None if none.
 
     It is the last one for an order of events: see LoadRecord.last_ack_us.
     """
-    seen = observed(load)
+    seen = find_newest_observation(load)
     return None if seen.last_ack_us is None else seen.came_us(seen.last_ack_us)
 
 
-def passed_s(seen: Observed, from_us: int, to_us: int) -> float:
+def measure_longest_passed_s(seen: Observed, from_us: int, to_us: int) -> float:
     """Return how long passed between two moments, by the clock that shows most."""
     return (to_us - from_us + seen.hidden_us(from_us, to_us)) / 1e6
 
 
-def cut_us(case: Case) -> int | None:
+def find_cut_us(case: Case) -> int | None:
     """Return the moment of the cut as well as it is known, or None.
 
     In microseconds of the client's clock.  The cut cannot be earlier than the moment at
@@ -155,19 +157,23 @@ def cut_us(case: Case) -> int | None:
     than the last report of the canaries on the host.
     """
     load, cut, heard_us = case.load, case.cut, case.at_the_cut.heard_us
-    if load is None or undated(case):
+    if load is None or explain_missing_date(case):
         return None
     if cut is not None and cut.exact_us is not None:
         return cut.exact_us
     if cut is None or (cut.asked_us is None and load.gone_us is None):
         return load.gone_us
-    known_us = [_silent_us(case, load), cut.asked_us, lived_us(case)]
+    known_us = [
+        _find_last_word_of_server_us(case, load),
+        cut.asked_us,
+        find_last_life_of_server_us(case),
+    ]
     if cut.by_hand:
         known_us.append(heard_us)
     return max(moment_us for moment_us in known_us if moment_us is not None)
 
 
-def lived_us(case: Case) -> int | None:
+def find_last_life_of_server_us(case: Case) -> int | None:
     """Return when the tested node surely lived last, by what it answered.
 
     In microseconds of the client's clock: each answer is dated by its question, each
@@ -179,7 +185,9 @@ def lived_us(case: Case) -> int | None:
     if load is None or cut is None or cut.exact_us is not None or case.drive_only:
         return None
     before_us = max(load.last_ack_us or load.began_us, cut.asked_us or 0)
-    known_us = [] if case.manifest.lab else [_host_lived_us(seen, before_us)]
+    known_us = (
+        [] if case.manifest.lab else [_find_last_life_of_host_us(seen, before_us)]
+    )
     if case.tested_name == case.manifest.writer_name:
         looked = filter(None, (load.watched, load.sessions_watched))
         known_us += [each.lived_us(before_us) for each in looked]
@@ -188,10 +196,10 @@ def lived_us(case: Case) -> int | None:
     return max((one for one in known_us if one is not None), default=None)
 
 
-def _host_lived_us(seen: NodeAtTheCut, before_us: int) -> int | None:
+def _find_last_life_of_host_us(seen: NodeAtTheCut, before_us: int) -> int | None:
     """Return when the host of a node surely lived last, by what it answered, or None.
 
-    before_us: see Watched.lived_us().
+    before_us: see Watched.find_last_life_of_server_us().
     """
     reports = (seen.canaries, *seen.canaries_elsewhere)
     known_us = [each.as_of_us for each in reports if each is not None]
@@ -200,7 +208,7 @@ def _host_lived_us(seen: NodeAtTheCut, before_us: int) -> int | None:
     return max((one for one in known_us if one is not None), default=None)
 
 
-def _silent_us(case: Case, load: LoadRecord) -> int:
+def _find_last_word_of_server_us(case: Case, load: LoadRecord) -> int:
     """Return when the server was last heard, as far as that dates a switch's cut.
 
     Drives that lost their power alone answer nothing at first, and the server's
@@ -212,44 +220,44 @@ def _silent_us(case: Case, load: LoadRecord) -> int:
     return gone_us
 
 
-def wrote_us(case: Case) -> int | None:
+def find_last_canary_write_us(case: Case) -> int | None:
     """Return when the host surely still wrote its canaries; None if a cut is dated."""
     cut, canaries, after = case.cut, case.at_the_cut.canaries, case.host
     dated = cut is None or cut.exact_us is not None
     if dated or canaries is None or after is None or after.remains is None:
         return None
-    return wrote_until_us(canaries, after.remains)
+    return find_last_write_us(canaries, after.remains)
 
 
-def alive_us(case: Case) -> int | None:
+def find_last_sign_of_power_us(case: Case) -> int | None:
     """Return when the host was known to have its power last, None if that is not known.
 
     The moment of the cut, where a lab knows it, or where the host keeps running.
     """
-    went_us, cut, heard_us = cut_us(case), case.cut, case.at_the_cut.heard_us
+    went_us, cut, heard_us = find_cut_us(case), case.cut, case.at_the_cut.heard_us
     exact = cut is not None and cut.exact_us is not None
     if went_us is None or exact or case.drive_only or heard_us is None:
         return went_us
     return max(went_us, heard_us)
 
 
-def lag_s(case: Case) -> float | None:
+def measure_switch_lag_s(case: Case) -> float | None:
     """Return how long after its switch was asked the power went, None if not known.
 
     That is when the host was last heard, or when it saw its drives gone.
     """
     cut = case.cut
-    if cut is None or cut.asked_us is None or undated(case):
+    if cut is None or cut.asked_us is None or explain_missing_date(case):
         return None
     went_us = cut.exact_us
     if went_us is None and case.drive_only:
         went_us = case.drives_gone_us
     elif went_us is None and case.at_the_cut.heard_us is not None:
-        went_us = alive_us(case)
+        went_us = find_last_sign_of_power_us(case)
     return None if went_us is None else max(0, went_us - cut.asked_us) / 1e6
 
 
-def latest_us(case: Case) -> int | None:
+def find_latest_cut_us(case: Case) -> int | None:
     """Return when a switch had surely cut; None if its cut is dated, or by hand."""
     load, cut, drives_us = case.load, case.cut, case.drives_gone_us
     if load is None or cut is None or cut.by_hand or cut.exact_us is not None:
@@ -259,7 +267,7 @@ def latest_us(case: Case) -> int | None:
     return min(drives_us, load.switched_us)
 
 
-def undated(case: Case) -> str:
+def explain_missing_date(case: Case) -> str:
     """Return why nothing dates a cut, "" if something does, or no load is on record."""
     load, cut = case.load, case.cut
     if load is None:
@@ -268,13 +276,13 @@ def undated(case: Case) -> str:
         return f"whether the switch cut is not known: {load.cut_failed}"
     if cut is None or cut.exact_us is not None:
         return ""
-    if why := _unobserved(load):
+    if why := _explain_unobserved_end(load):
         return why
     if cut.by_hand and load.gone is Gone.BROKEN:
         return _ENDED_FIRST
     if case.drive_only:  # its host runs on; the server ends when it sees errors
         return ""
-    switched_us, gone_us = latest_us(case), load.gone_us
+    switched_us, gone_us = find_latest_cut_us(case), load.gone_us
     if switched_us is not None and gone_us is not None and load.gone is Gone.BROKEN:
         late_s = (switched_us - gone_us) / 1e6
         if late_s >= LAST_ACK_AGE_MAX_S:
@@ -284,9 +292,9 @@ def undated(case: Case) -> str:
     return _CUT_LATER if case.at_the_cut.host_lived else ""
 
 
-def _unobserved(load: LoadRecord) -> str:
+def _explain_unobserved_end(load: LoadRecord) -> str:
     """Return why the end of the server was not observed, "" if it was."""
-    seen = observed(load)
+    seen = find_newest_observation(load)
     if seen.last_ack_us is None:
         return ""
     unseen_s = seen.unseen_us(seen.last_ack_us) / 1e6

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dbcheck.audit.rules import Finding
-from dbcheck.model.verdict import count_of
+from dbcheck.model.verdict import format_count
 from dbcheck.rows.loss import MISSING, LossKind
 from dbcheck.rows.lossshape import LossShape, Share
 from dbcheck.rows.prepared import Decisions, Undecided
@@ -44,23 +44,25 @@ class ByClients:
 NOTHING = ByClients()
 
 
-def by_clients(found: Reconciliation | None, decisions: Decisions | None) -> ByClients:
+def count_losses_by_clients(
+    found: Reconciliation | None, decisions: Decisions | None
+) -> ByClients:
     """Return which losses are not held against the server.
 
     decisions: see AfterRecord.
     """
     if found is None:
         return NOTHING
-    decided = decided_elsewhere(found.undecided, decisions)
+    decided = count_foreign_decisions(found.undecided, decisions)
     reasons = []
     if decided:
-        reasons.append(_who_decided(decided, found.undecided, decisions))
+        reasons.append(_explain_foreign_decisions(decided, found.undecided, decisions))
     if found.unacked_repeats:
-        reasons.append(_repeated(found.unacked_repeats))
+        reasons.append(_explain_repeats(found.unacked_repeats))
     return ByClients(decided + found.unacked_repeats, tuple(reasons))
 
 
-def decided_elsewhere(undecided: Undecided, decisions: Decisions | None) -> int:
+def count_foreign_decisions(undecided: Undecided, decisions: Decisions | None) -> int:
     """Return how many losses are of transactions that another client decided.
 
     Where the server counts decisions, no more than it counted are held to be such; one
@@ -74,21 +76,25 @@ def decided_elsewhere(undecided: Undecided, decisions: Decisions | None) -> int:
     return rolled_back + min(undecided.committed, decisions.commits) + undecided.gone
 
 
-def uncounted(undecided: Undecided, decisions: Decisions | None) -> int:
+def count_unexplained_decisions(
+    undecided: Undecided, decisions: Decisions | None
+) -> int:
     """Return how many of these losses no decision that the server counted explains.
 
     0 where it counts none.
     """
     if decisions is None:
         return 0
-    return undecided.losses - decided_elsewhere(undecided, decisions)
+    return undecided.losses - count_foreign_decisions(undecided, decisions)
 
 
-def _who_decided(losses: int, undecided: Undecided, decisions: Decisions | None) -> str:
+def _explain_foreign_decisions(
+    losses: int, undecided: Undecided, decisions: Decisions | None
+) -> str:
     shown = []
     if decisions and decisions.rollbacks + decisions.commits:
-        rolled_back = count_of(decisions.rollbacks, "rollback")
-        committed = count_of(decisions.commits, "commit")
+        rolled_back = format_count(decisions.rollbacks, "rollback")
+        committed = format_count(decisions.commits, "commit")
         shown.append(
             f"the server counted {rolled_back} and {committed}"
             " of prepared transactions since it started, before dbcheck decided any;"
@@ -96,20 +102,20 @@ def _who_decided(losses: int, undecided: Undecided, decisions: Decisions | None)
             " other clients that use XA, and cut again"
         )
     if undecided.gone:
-        gone = count_of(undecided.gone, "transaction")
+        gone = format_count(undecided.gone, "transaction")
         shown.append(f"{gone} that it had listed after recovery then vanished")
     return (
-        f"somebody else may have decided {count_of(losses, 'prepared transaction')}"
+        f"somebody else may have decided {format_count(losses, 'prepared transaction')}"
         " after recovery (a DBA, a transaction manager, or a reading of dbcheck that"
         " broke off):"
         f" {'; '.join(shown)}"
     )
 
 
-def _repeated(rows: int) -> str:
+def _explain_repeats(rows: int) -> str:
     repeat = "repeats an operation" if rows == 1 else "repeat operations"
     return (
-        f"{count_of(rows, 'row')} {repeat} that the server never acknowledged:"
+        f"{format_count(rows, 'row')} {repeat} that the server never acknowledged:"
         f" {REPEATS}"
     )
 
@@ -144,7 +150,7 @@ class Explanation:
     reason: str
 
 
-def diagnosis(
+def diagnose_losses(
     counts: Mapping[LossKind, int],
     shape: LossShape,
     settings: Sequence[Finding],
@@ -173,26 +179,29 @@ def diagnosis(
     found = _Diagnosis(counts, shape)
     if not found.total:
         return ()
-    listed = [*found.of_deletes(deleted or 0), *of_decisions(decided, uncounted)]
-    listed += [*of_repeats(repeats), *found.of_settings(settings)]
-    listed += found.of_windows()
-    listed += found.of_replication(replication)
-    listed += found.of_divergence()
+    listed = [
+        *found.explain_by_deletes(deleted or 0),
+        *explain_by_foreign_decisions(decided, uncounted),
+    ]
+    listed += [*explain_by_repeats(repeats), *found.of_settings(settings)]
+    listed += found.explain_by_chores()
+    listed += found.explain_by_replication(replication)
+    listed += found.explain_by_divergence()
     if page_cache_kept:
-        listed += found.of_the_server()
+        listed += found.explain_by_the_server()
     elif not spared:
-        listed += found.of_layers(layers)
-        listed += found.of_large_writes()
-        listed += found.of_order()
-        listed += found.of_pages()
+        listed += found.explain_by_layers(layers)
+        listed += found.explain_by_large_writes()
+        listed += found.explain_by_order()
+        listed += found.explain_by_pages()
     order = list(Cause)
     return tuple(sorted(listed, key=lambda one: (-one.losses, order.index(one.cause))))
 
 
-def of_decisions(losses: int, uncounted: int) -> Iterator[Explanation]:
+def explain_by_foreign_decisions(losses: int, uncounted: int) -> Iterator[Explanation]:
     """Yield that somebody else decided transactions that the load had left prepared.
 
-    uncounted: see diagnosis().
+    uncounted: see diagnose_losses().
     """
     if losses:
         reason = (
@@ -202,14 +211,15 @@ def of_decisions(losses: int, uncounted: int) -> Iterator[Explanation]:
         )
         if uncounted:
             reason += (
-                f". The server counted no such statement for {_of(uncounted, losses)}:"
+                ". The server counted no such statement for"
+                f" {_format_share(uncounted, losses)}:"
                 " if nobody restarted it before dbcheck read its rows, these were lost"
                 " by the server itself or below it, so look there, too"
             )
         yield Explanation(Cause.DECISIONS, losses, reason)
 
 
-def of_repeats(losses: int) -> Iterator[Explanation]:
+def explain_by_repeats(losses: int) -> Iterator[Explanation]:
     """Yield that something between client and server sends operations again."""
     if losses:
         reason = (
@@ -229,13 +239,14 @@ class _Diagnosis:
         self._diverged = counts.get(LossKind.DIVERGED, 0)
         self._wrong = {kind: counts[kind] for kind in _WRONG if counts.get(kind)}
 
-    def of_deletes(self, deleted: int) -> Iterator[Explanation]:
+    def explain_by_deletes(self, deleted: int) -> Iterator[Explanation]:
         """Yield that somebody deleted rows once the server was back."""
         if rows := min(deleted, self._missing):
             reason = (
                 f"the server counted {deleted:,} deleted rows in dbcheck's table since"
                 " it started, and dbcheck deletes none there: that explains"
-                f" {_of(rows, self._missing)} missing; find out first who deleted them"
+                f" {_format_share(rows, self._missing)} missing; find out first who"
+                " deleted them"
             )
             yield Explanation(Cause.DELETES, rows, reason)
 
@@ -251,22 +262,22 @@ class _Diagnosis:
                 yield Explanation(Cause.SETTING, self.total, reason)
             elif end := self._shape.missing - self._shape.reordered + self._diverged:
                 rest = f"{finding} loses what was committed last, and nothing else:"
-                reason = f"{rest} it explains {_of(end, self.total)}"
+                reason = f"{rest} it explains {_format_share(end, self.total)}"
                 yield Explanation(Cause.SETTING, end, f"{reason}{self._ages()}")
 
-    def of_layers(self, layers: Sequence[str]) -> Iterator[Explanation]:
+    def explain_by_layers(self, layers: Sequence[str]) -> Iterator[Explanation]:
         """Yield the layers below the server that hold flushes back."""
         for layer in layers:
             yield Explanation(
                 Cause.LAYER, self.total, f"flushes are held back: {layer}"
             )
 
-    def of_replication(self, why: str) -> Iterator[Explanation]:
+    def explain_by_replication(self, why: str) -> Iterator[Explanation]:
         """Yield that the node which took over did not get what is missing."""
         if why and self._missing:
             yield Explanation(Cause.REPLICATION, self._missing, why)
 
-    def of_divergence(self) -> Iterator[Explanation]:
+    def explain_by_divergence(self) -> Iterator[Explanation]:
         """Yield that nodes of a group differ, whatever the one that was read has."""
         if self._diverged:
             reason = (
@@ -275,7 +286,7 @@ class _Diagnosis:
             )
             yield Explanation(Cause.REPLICATION, self._diverged, reason)
 
-    def of_the_server(self) -> Iterator[Explanation]:
+    def explain_by_the_server(self) -> Iterator[Explanation]:
         """Yield that no drive was involved."""
         reason = (
             "the page cache survived this cut, so no drive lost these rows. The server"
@@ -283,19 +294,20 @@ class _Diagnosis:
         )
         yield Explanation(Cause.SERVER, self.total, reason)
 
-    def of_large_writes(self) -> Iterator[Explanation]:
+    def explain_by_large_writes(self) -> Iterator[Explanation]:
         """Yield that only large payloads are lost, if that is hardly chance."""
-        spared, hit = _split(self._shape.by_size)
+        spared, hit = _split_spared_from_hit(self._shape.by_size)
         if not hit or not spared or not _is_hardly_chance(spared, hit):
             return
         size, lost = spared[-1].up_to, sum(share.lost for share in hit)
         reason = (
             f"only payloads above {size:,.0f} bytes lost something:"
-            f" {lost:,} of {_acked(hit):,}, and none of {_acked(spared):,} below"
+            f" {lost:,} of {_count_acked(hit):,}, and none of"
+            f" {_count_acked(spared):,} below"
         )
         yield Explanation(Cause.LARGE_WRITES, self.total, reason)
 
-    def of_windows(self) -> Iterator[Explanation]:
+    def explain_by_chores(self) -> Iterator[Explanation]:
         """Yield the kind of chore beside which all was lost, if that is hardly chance.
 
         What is lost in one window is one event, so windows are counted: each is of that
@@ -318,14 +330,15 @@ class _Diagnosis:
         )
         yield Explanation(Cause.WINDOW, self.total, reason)
 
-    def of_order(self) -> Iterator[Explanation]:
+    def explain_by_order(self) -> Iterator[Explanation]:
         """Yield what the order of the missing operations shows."""
         missing, reordered = self._shape.missing, self._shape.reordered
         if not missing:
             return
         if reordered:
             reason = (
-                f"{_of(reordered, missing)} missing were acked before newer commits"
+                f"{_format_share(reordered, missing)} missing were acked before newer"
+                " commits"
                 " were sent, and those survived: later writes were kept and earlier"
                 " ones lost, as by a cache that writes back in another order"
             )
@@ -339,12 +352,12 @@ class _Diagnosis:
             reason += self._ages()
             yield Explanation(Cause.LOST_CACHE, self._missing, reason)
 
-    def of_pages(self) -> Iterator[Explanation]:
+    def explain_by_pages(self) -> Iterator[Explanation]:
         """Yield that rows are wrong which are not missing."""
         if rows := sum(self._wrong.values()):
             named = ", ".join(f"{n:,} {kind.value}" for kind, n in self._wrong.items())
             reason = f"{named}: pages of the table or of an index came back damaged"
-            reason += f" or in an older state{self._tables()}"
+            reason += f" or in an older state{self._format_only_table()}"
             yield Explanation(Cause.DATA_PAGES, rows, reason)
 
     def _ages(self) -> str:
@@ -353,14 +366,16 @@ class _Diagnosis:
             return ""
         return f"; the oldest loss was acked {oldest_s:,.3f} s before the cut"
 
-    def _tables(self) -> str:
+    def _format_only_table(self) -> str:
         losing = [name for name, losses in self._shape.by_table.items() if losses]
         if len(losing) != 1 or len(self._shape.by_table) == 1:
             return ""
         return f"; every loss is in the table {losing[0]}"
 
 
-def _split(shares: Sequence[Share]) -> tuple[Sequence[Share], Sequence[Share]]:
+def _split_spared_from_hit(
+    shares: Sequence[Share],
+) -> tuple[Sequence[Share], Sequence[Share]]:
     """Return the classes up to the first that lost something, and the others."""
     first = next((at for at, share in enumerate(shares) if share.lost), len(shares))
     return shares[:first], shares[first:]
@@ -368,13 +383,13 @@ def _split(shares: Sequence[Share]) -> tuple[Sequence[Share], Sequence[Share]]:
 
 def _is_hardly_chance(spared: Sequence[Share], hit: Sequence[Share]) -> bool:
     """Say whether losses that fall anywhere would hardly spare the first classes."""
-    share = _acked(hit) / (_acked(hit) + _acked(spared))
+    share = _count_acked(hit) / (_count_acked(hit) + _count_acked(spared))
     return share ** sum(each.lost for each in hit) <= CHANCE_MAX
 
 
-def _acked(shares: Sequence[Share]) -> int:
+def _count_acked(shares: Sequence[Share]) -> int:
     return sum(share.acked for share in shares)
 
 
-def _of(some: int, total: int) -> str:
+def _format_share(some: int, total: int) -> str:
     return f"all {total:,}" if some == total else f"{some:,} of {total:,}"

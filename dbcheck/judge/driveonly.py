@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import acked_us
-from dbcheck.judge.host import boots, counted_since
+from dbcheck.judge.cutmoment import find_newest_ack_us
+from dbcheck.judge.host import compare_boots, count_rises_since
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.model.cut import CutDrive, DriveCut
 from dbcheck.model.host import HostBefore, TargetFacts
@@ -17,19 +17,19 @@ _UNSEEN, _ABSENT = Standing.NOT_OBSERVABLE, Standing.ABSENT
 _UNKNOWN = "what the host showed of it is not on record"
 
 
-def drives_gone(case: Case) -> Item | None:
+def judge_drives_gone(case: Case) -> Item | None:
     """Judge whether the drives went and came back, and the host did not.
 
     None unless the drives alone were cut.
     """
     if not case.drive_only:
         return None
-    standing, reason = _went_alone(case)
+    standing, reason = _judge_drives_went_alone(case)
     return Item(ItemId.DRIVES_GONE, standing, reason, required=True)
 
 
-def _went_alone(case: Case) -> tuple[Standing, str]:
-    if boots(case.before, case.host) == "new":
+def _judge_drives_went_alone(case: Case) -> tuple[Standing, str]:
+    if compare_boots(case.before, case.host) == "new":
         return _CONTRADICTED, (
             "the host has another boot_id: it went down as well, or was booted anew"
         )
@@ -45,28 +45,31 @@ def _went_alone(case: Case) -> tuple[Standing, str]:
                 f"the host never saw {named} gone: it kept its power, or the kernel "
                 "does not notice that it lost it"
             )
-    shown = "; ".join(map(_came_back, seen.drives, seen.drives.values()))
-    return _PRESENT, f"{shown}; the host kept running{_acked_without(case, seen)}"
+    shown = "; ".join(map(_describe_return_of_drive, seen.drives, seen.drives.values()))
+    return (
+        _PRESENT,
+        f"{shown}; the host kept running{_find_acks_without_drives(case, seen)}",
+    )
 
 
-def _acked_without(case: Case, seen: DriveCut) -> str:
+def _find_acks_without_drives(case: Case, seen: DriveCut) -> str:
     """Say that acks came once the drives were surely gone, "" if none is known to."""
     exact_us = case.cut.exact_us if case.cut else None
     gone_us = seen.gone_us if exact_us is None else exact_us
-    last_us = acked_us(case.load) if case.load else None
+    last_us = find_newest_ack_us(case.load) if case.load else None
     if gone_us is None or last_us is None or last_us <= gone_us:
         return ""
     late_s = (last_us - gone_us) / 1e6
     return f", and its server acked commits for {late_s:.3f} s without them"
 
 
-def _came_back(serial: str, drive: CutDrive) -> str:
+def _describe_return_of_drive(serial: str, drive: CutDrive) -> str:
     before, after = ", ".join(drive.names), ", ".join(drive.names_after)
     renamed = f" as {after}" if after != before else ""
     return f"{before} ({serial}) was gone and came back{renamed}"
 
 
-def server_killed(case: Case) -> Item | None:
+def judge_server_killed(case: Case) -> Item | None:
     """Judge whether the server was ended before its drives got their power back.
 
     None unless the drives alone were cut.
@@ -87,7 +90,7 @@ def server_killed(case: Case) -> Item | None:
     return Item(name, _PRESENT, reason, required=True)
 
 
-def mounted_anew(case: Case) -> Item | None:
+def judge_mounted_anew(case: Case) -> Item | None:
     """Judge whether each filesystem was forced off, and mounted from its own drive.
 
     None unless the drives alone were cut.
@@ -95,11 +98,13 @@ def mounted_anew(case: Case) -> Item | None:
     if not case.drive_only:
         return None
     volumes = case.before.facts.volumes if case.before else ()
-    standing, reason = _anew(case.drive_cut, [each.mount_point for each in volumes])
+    standing, reason = _judge_mounts(
+        case.drive_cut, [each.mount_point for each in volumes]
+    )
     return Item(ItemId.MOUNTED_ANEW, standing, reason, required=True)
 
 
-def _anew(seen: DriveCut | None, points: Sequence[str]) -> tuple[Standing, str]:
+def _judge_mounts(seen: DriveCut | None, points: Sequence[str]) -> tuple[Standing, str]:
     """Judge the filesystems; points: where those with the server's places are."""
     if seen is None or not seen.mounts:
         return _UNSEEN, _UNKNOWN
@@ -122,7 +127,7 @@ def _anew(seen: DriveCut | None, points: Sequence[str]) -> tuple[Standing, str]:
     return _PRESENT, f"forced off, and mounted anew: {', '.join(on)}"
 
 
-def power_cycles(case: Case) -> Item | None:
+def judge_power_cycles(case: Case) -> Item | None:
     """Judge whether the drives counted a loss of power, where they count any.
 
     None unless the drives alone were cut, and in a lab, whose drive counts nothing.  A
@@ -131,17 +136,17 @@ def power_cycles(case: Case) -> Item | None:
     if not case.drive_only or case.manifest.rung is not None:
         return None
     after = case.host.facts if case.host else None
-    standing, reason = _counted(case.before, after)
+    standing, reason = _judge_counted_power_cycles(case.before, after)
     return Item(ItemId.POWER_CYCLES, standing, reason, required=True)
 
 
-def _counted(
+def _judge_counted_power_cycles(
     before: HostBefore | None, after: TargetFacts | None
 ) -> tuple[Standing, str]:
     counted: dict[str, int] = {}
     silent: list[str] = []
     if before is not None and after is not None:
-        counted, silent = counted_since(before.facts, after, "power_cycles")
+        counted, silent = count_rises_since(before.facts, after, "power_cycles")
     for name, more in counted.items():
         if more <= 0:
             return _CONTRADICTED, (
@@ -158,7 +163,7 @@ def _counted(
     return _PRESENT, f"counted since: {shown}"
 
 
-def places_cut(case: Case) -> Item | None:
+def judge_places_cut(case: Case) -> Item | None:
     """Judge whether all that an ack depends on lies on drives that lost their power.
 
     None unless the drives alone were cut.
@@ -187,9 +192,9 @@ def places_cut(case: Case) -> Item | None:
     return Item(name, _PRESENT, reason, required=True)
 
 
-def unproven(case: Case) -> str:
+def explain_unproven_drive_cut(case: Case) -> str:
     """Return why it is not shown that the drives alone were cut, "" if it is."""
-    for item in (drives_gone(case), server_killed(case)):
+    for item in (judge_drives_gone(case), judge_server_killed(case)):
         if item is not None and item.standing is not _PRESENT:
             return item.reason
     return ""

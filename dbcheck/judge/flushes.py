@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.volumes import storage_seen
+from dbcheck.judge.volumes import list_changes_of_storage
 from dbcheck.model.depth import Depth
 from dbcheck.model.flushes import UnderLoad
 from dbcheck.model.host import WRITE_BACK, WRITE_THROUGH, HostBefore, Layer, Volume
@@ -42,7 +42,7 @@ _BADNESS = (
 )
 
 
-def commits_per_flush(case: Case) -> Item | None:
+def judge_commits_per_flush(case: Case) -> Item | None:
     """Compare the commits of the load with the flushes of the drives below the logs.
 
     None if they were not counted, or if no such drive is sent flushes; and of a
@@ -53,14 +53,14 @@ def commits_per_flush(case: Case) -> Item | None:
     done = case.at_the_cut.drives
     if done is None or case.before is None or not done.acked:
         return None
-    layers = _flushed_drives(case.before)
+    layers = _find_flushed_drives(case.before)
     if not layers:
         return None
-    standing, reason = _compared(case.manifest, done, layers)
+    standing, reason = _compare_commits_with_flushes(case.manifest, done, layers)
     return Item(ItemId.COMMITS_PER_FLUSH, standing, reason, required=False)
 
 
-def _flushed_drives(before: HostBefore) -> Mapping[str, Layer]:
+def _find_flushed_drives(before: HostBefore) -> Mapping[str, Layer]:
     """Return the drives below the logs that the kernel takes for volatile, by name."""
     volumes = [
         volume
@@ -75,7 +75,7 @@ def _flushed_drives(before: HostBefore) -> Mapping[str, Layer]:
     }
 
 
-def _compared(
+def _compare_commits_with_flushes(
     manifest: Manifest, done: UnderLoad, layers: Mapping[str, Layer]
 ) -> tuple[Standing, str]:
     """Return how the flushes stand, and the figures.
@@ -113,7 +113,7 @@ def _compared(
     )
 
 
-def write_cache(case: Case) -> Item | None:
+def judge_write_caches(case: Case) -> Item | None:
     """Say which drives are flushed, and whether one that is not lost writes.
 
     None if no layer of any volume is known.
@@ -122,11 +122,15 @@ def write_cache(case: Case) -> Item | None:
         return None
     volumes = case.before.facts.volumes
     load, kind = case.load, FactKind.WRITE_CACHE
-    seen = storage_seen(case.manifest, load, case.tested_name, kind) if load else ()
+    seen = (
+        list_changes_of_storage(case.manifest, load, case.tested_name, kind)
+        if load
+        else ()
+    )
     blind = {each.of for each in seen if each.value == WRITE_THROUGH}
     measured = [each.depth for each in case.depths]
     found = [
-        _volume(volume, depth, blind)
+        _judge_volume(volume, depth, blind)
         for volume, depth in itertools.zip_longest(volumes, measured)
         if any(layer.write_cache for layer in volume.layers)
     ]
@@ -137,7 +141,7 @@ def write_cache(case: Case) -> Item | None:
     return Item(ItemId.WRITE_CACHE, standing, "; ".join(reasons), required=False)
 
 
-def _volume(
+def _judge_volume(
     volume: Volume, depth: Depth | None, for_a_time: Collection[str]
 ) -> tuple[Standing, str]:
     """Return how one volume stands, and why.
@@ -150,11 +154,13 @@ def _volume(
     ]
     layers = {layer.name: layer for layer in seen}
     drives = [layer for layer in volume.layers if not layer.below]
-    flushed = [drive.name for drive in drives if drive.name in _flushed(layers)]
+    flushed = [
+        drive.name for drive in drives if drive.name in _find_flushed_layers(layers)
+    ]
     blind = [drive for drive in drives if drive.name not in flushed]
     if not blind:
         return Standing.PRESENT, f"the kernel flushes {', '.join(flushed)}"
-    stops = ", ".join(_stops(seen))
+    stops = ", ".join(_find_layers_that_stop_flushes(seen))
     names = ", ".join(drive.name for drive in blind)
     reason = f"the kernel sends no flush to {names}, as {stops} is {WRITE_THROUGH!r}"
     if depth is Depth.DRIVE and not flushed:
@@ -169,7 +175,7 @@ def _volume(
     return Standing.PRESENT, f"{reason}, which is right if no cache there is volatile"
 
 
-def _flushed(layers: dict[str, Layer]) -> set[str]:
+def _find_flushed_layers(layers: dict[str, Layer]) -> set[str]:
     """Return the layers that a flush of the filesystem reaches."""
     reached: set[str] = set()
     inner = {name for layer in layers.values() for name in layer.below}
@@ -183,7 +189,7 @@ def _flushed(layers: dict[str, Layer]) -> set[str]:
     return reached
 
 
-def _stops(layers: Sequence[Layer]) -> list[str]:
+def _find_layers_that_stop_flushes(layers: Sequence[Layer]) -> list[str]:
     """Return the layers that pass no flush on; a partition shares its disk's queue."""
     return [
         f"{layer.name} ({layer.dm_name})" if layer.dm_name else layer.name

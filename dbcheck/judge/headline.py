@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.audited import Flag, counted
+from dbcheck.model.audited import Flag, format_alarm_counts
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
-from dbcheck.model.verdict import count_of
-from dbcheck.rows.loss import CODES, MISSING, LossKind, operations_of
+from dbcheck.model.verdict import format_count
+from dbcheck.rows.loss import CODES, MISSING, LossKind, number_operations
 from dbcheck.rows.reconcile import Reconciliation
 
 # Of a commit that is gone, at least in part; the others are there and damaged.
@@ -85,8 +85,8 @@ def lost(found: Reconciliation, where: str) -> str:
     commits, how = _hit(found)
     others = [*_beside(found)]
     if not commits:
-        return f"{', and '.join(others)}, in {where}; {_intact(found)}"
-    of = f"{commits:,} of the {count_of(found.confirmed, 'commit')}"
+        return f"{', and '.join(others)}, in {where}; {_count_intact(found)}"
+    of = f"{commits:,} of the {format_count(found.confirmed, 'commit')}"
     text = f"the server {how} {of} that it had acknowledged, in {where}"
     return "; ".join((text, *others))
 
@@ -94,13 +94,13 @@ def lost(found: Reconciliation, where: str) -> str:
 def differing(found: Reconciliation) -> str:
     """Return the same where nothing shows that the server lost it in the cut."""
     commits, how = _hit(found)
-    acked = count_of(found.confirmed, "acknowledged commit")
+    acked = format_count(found.confirmed, "acknowledged commit")
     own = f"{commits:,} of the {acked} {_was(commits)} {how}"
-    return "; ".join((own if commits else _intact(found), *_beside(found)))
+    return "; ".join((own if commits else _count_intact(found), *_beside(found)))
 
 
-def _intact(found: Reconciliation) -> str:
-    acked = count_of(found.confirmed, "acknowledged commit")
+def _count_intact(found: Reconciliation) -> str:
+    acked = format_count(found.confirmed, "acknowledged commit")
     return f"all {acked} of this cycle are intact"
 
 
@@ -109,8 +109,8 @@ def _hit(found: Reconciliation) -> tuple[int, str]:
     columns = found.losses.columns
     acked = columns[columns["acked_us"] >= 0]
     is_gone = np.isin(acked["kind"], [CODES[kind] for kind in _GONE])
-    every = len(np.unique(operations_of(acked)))
-    gone = len(np.unique(operations_of(acked[is_gone])))
+    every = len(np.unique(number_operations(acked)))
+    gone = len(np.unique(number_operations(acked[is_gone])))
     how = ("lost" if gone == every else "lost or damaged") if gone else "damaged"
     return every, how
 
@@ -130,7 +130,7 @@ def _beside(found: Reconciliation) -> Iterator[str]:
 
 
 def _rows(rows: int) -> str:
-    return count_of(rows, "row")
+    return format_count(rows, "row")
 
 
 def _was(rows: int) -> str:
@@ -142,7 +142,7 @@ def not_back(reason: str, where: str, acks: int, *, answers: bool) -> str:
 
     where: see cut_named().  acks: that the witness holds.  answers: it takes queries.
     """
-    acked = count_of(acks, "acknowledged commit")
+    acked = format_count(acks, "acknowledged commit")
     why = _shortened(" ".join(line.strip(" |") for line in reason.split("\n")))
     if answers:
         return f"a table of this run, which has {acked}, did not survive {where}: {why}"
@@ -160,7 +160,7 @@ def but(found: Reconciliation | None, where: str, reason: str) -> str:
     """Return what is wrong after a cut although no row is; where: see cut_named()."""
     if found is None or found.counts:
         return f"after {where} {reason}"
-    acked = count_of(found.confirmed, "acknowledged commit")
+    acked = format_count(found.confirmed, "acknowledged commit")
     return f"all {acked} were read after {where}, but {reason}"
 
 
@@ -175,7 +175,9 @@ def kept(
 
     where: see cut_named().  alarms: what the audit before the cut found.
     """
-    text = f"all {count_of(found.confirmed, 'acknowledged commit')} survived {where}"
+    text = (
+        f"all {format_count(found.confirmed, 'acknowledged commit')} survived {where}"
+    )
     if survived and survived.by:
         text += f"; {survived.by} took over"
     assumed = _names(item for item in items if item.standing is Standing.ASSUMED)
@@ -184,7 +186,9 @@ def kept(
     text += f"; not checked: {unseen}" if unseen else ""
     if alarms:
         facts = (f"{flag.fact} = {flag.value}" for flag in alarms)
-        found_unsafe = f"{counted(alarms)}: {', '.join(dict.fromkeys(facts))}"
+        found_unsafe = (
+            f"{format_alarm_counts(alarms)}: {', '.join(dict.fromkeys(facts))}"
+        )
         text += f"; but the audit before it found {found_unsafe}"
     return text
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import Elapsed, elapsed
+from dbcheck.judge.cutmoment import Elapsed, measure_elapsed
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.server_end import Ended, ended
+from dbcheck.judge.server_end import Ended, decide_how_server_ended
 from dbcheck.model.cut import CutClass, Gone, Rung
 from dbcheck.model.depth import Depth, DepthFinding, Remains
 from dbcheck.model.host import Drive, HostAfter, HostBefore, TargetFacts
@@ -21,7 +21,7 @@ RAN_ON_S = 60.0
 READ_HERE = "cut again, and reconcile on this client before it is restarted"
 
 
-def asked_again(case: Case) -> Item | None:
+def judge_readings_after_cut(case: Case) -> Item | None:
     """Judge whether all that the host reported before the load was read again after it.
 
     What was gathered before and is not there afterwards might have contradicted a PASS.
@@ -42,7 +42,7 @@ def asked_again(case: Case) -> Item | None:
         what
         for what, there in (
             ("boot_id and storage", after.facts is not None),
-            ("canaries", _all_read(before, after)),
+            ("canaries", _are_all_canaries_read(before, after)),
             ("server's log", after.log is not None or not before.log_path),
             ("the host's records of a shutdown", in_lab or after.shut_down is not None),
         )
@@ -50,37 +50,43 @@ def asked_again(case: Case) -> Item | None:
     ]
     if not lacking:
         return Item(name, _PRESENT, "all that it reported before was read again", True)
-    missing = [one.missing for one in _remains(after) if one is not None]
+    missing = [one.missing for one in _list_remains(after) if one is not None]
     why = after.failure or next(filter(None, missing), "")
     reason = f"not read after the cut: {', '.join(lacking)}"
     return Item(name, _UNSEEN, f"{reason}: {why}" if why else reason, True)
 
 
-def _all_read(before: HostBefore, after: HostAfter) -> bool:
+def _are_all_canaries_read(before: HostBefore, after: HostAfter) -> bool:
     """Say whether all canaries that were started could be read."""
-    found = [one for one in _remains(after) if one is not None and not one.missing]
+    found = [one for one in _list_remains(after) if one is not None and not one.missing]
     return len(found) == len(before.canary_folders)
 
 
-def _remains(after: HostAfter) -> tuple[Remains | None, ...]:
+def _list_remains(after: HostAfter) -> tuple[Remains | None, ...]:
     return (after.remains, *after.remains_elsewhere)
 
 
-def same_storage(case: Case) -> Item | None:
+def judge_same_storage(case: Case) -> Item | None:
     """Judge whether the host, and what each place lies on, are those from before."""
     before, after = case.before, case.host
     if before is None or after is None or after.facts is None:
         return None
     name = ItemId.SAME_STORAGE
-    then, now = _storage(before.facts), _storage(after.facts)
-    unknown = _unidentified(before.facts), _unidentified(after.facts)
+    then, now = (
+        _list_storage_identities(before.facts),
+        _list_storage_identities(after.facts),
+    )
+    unknown = (
+        _find_unidentified_drives(before.facts),
+        _find_unidentified_drives(after.facts),
+    )
     shared = [key for key in then if key in now]
     for what, place in shared:
         was, is_now = then[what, place], now[what, place]
         if what == "drives" and _may_be_same(place, was, is_now, *unknown):
             continue
         if was != is_now:
-            reason = f"{what}{_of(place)} was {was} and is {is_now}"
+            reason = f"{what}{_format_of_place(place)} was {was} and is {is_now}"
             return Item(name, _CONTRADICTED, reason, True)
     seen = [place for volume in before.facts.volumes for place in volume.places]
     if lost := [place for place in seen if place in after.facts.unseen]:
@@ -89,7 +95,7 @@ def same_storage(case: Case) -> Item | None:
     same = [what for what, place in shared if not place]
     for volume in before.facts.volumes:
         first = next(iter(volume.places))
-        of = _of(first) if before.facts.volumes[1:] else ""
+        of = _format_of_place(first) if before.facts.volumes[1:] else ""
         same += [f"{w}{of}" for w, place in shared if place == first and w != "path"]
     if not same:
         return Item(name, _UNSEEN, "the host reports nothing of it", False)
@@ -105,11 +111,11 @@ def same_storage(case: Case) -> Item | None:
     return Item(name, _PRESENT, reason, True)
 
 
-def _of(place: str) -> str:
+def _format_of_place(place: str) -> str:
     return f" of {place}" if place else ""
 
 
-def _storage(facts: TargetFacts) -> dict[tuple[str, str], str]:
+def _list_storage_identities(facts: TargetFacts) -> dict[tuple[str, str], str]:
     """Return what identifies hosts and drives: (what, place) -> its value.
 
     The place is "" for what is the host's.
@@ -125,7 +131,7 @@ def _storage(facts: TargetFacts) -> dict[tuple[str, str], str]:
     return {key: value for key, value in known.items() if value}
 
 
-def _unidentified(facts: TargetFacts) -> dict[str, set[str]]:
+def _find_unidentified_drives(facts: TargetFacts) -> dict[str, set[str]]:
     """Return the names of the drives below each place that nothing identifies."""
     return {
         place: {d.name for d in volume.drives if not (d.serial or d.wwid)}
@@ -148,7 +154,7 @@ def _may_be_same(
     )
 
 
-def not_restored(case: Case) -> Item:
+def judge_not_restored(case: Case) -> Item:
     """Judge whether the data are those that the load was written to, and no copy.
 
     Only the canaries show that a whole filesystem was put back to before the load: they
@@ -193,7 +199,7 @@ def not_restored(case: Case) -> Item:
     return Item(name, _PRESENT, reason, False)
 
 
-def unsafe_shutdowns(case: Case) -> Item | None:
+def judge_unsafe_shutdowns(case: Case) -> Item | None:
     """Judge the drives' own counts of shutdowns without warning, None if none counts.
 
     Every drive below a place is compared; a drive is known by its serial, for its name
@@ -203,7 +209,7 @@ def unsafe_shutdowns(case: Case) -> Item | None:
     before, after = case.before, case.host
     if before is None or after is None or after.facts is None:
         return None
-    counted, silent = counted_since(before.facts, after.facts, "unsafe_shutdowns")
+    counted, silent = count_rises_since(before.facts, after.facts, "unsafe_shutdowns")
     if not counted:
         return None
     more = [f"{name} {number}" for name, number in counted.items()]
@@ -216,14 +222,14 @@ def unsafe_shutdowns(case: Case) -> Item | None:
     return Item(ItemId.UNSAFE_SHUTDOWNS, standing, reason, required)
 
 
-def counted_since(
+def count_rises_since(
     before: TargetFacts, after: TargetFacts, counter: str
 ) -> tuple[dict[str, int], list[str]]:
     """Return by how much a counter of each drive rose, and drives that show none.
 
     By the names that they had before.  counter: a field of model.host.Drive.
     """
-    then, now = _drives(before), _drives(after)
+    then, now = _list_drives_by_identity(before), _list_drives_by_identity(after)
     counted: dict[str, int] = {}
     silent: list[str] = []
     for key, drive in then.items():
@@ -236,7 +242,7 @@ def counted_since(
     return counted, silent
 
 
-def _drives(facts: TargetFacts) -> dict[str, Drive]:
+def _list_drives_by_identity(facts: TargetFacts) -> dict[str, Drive]:
     """Return every drive below a place, by what is its own."""
     return {
         drive.serial or drive.wwid or drive.name: drive
@@ -245,7 +251,7 @@ def _drives(facts: TargetFacts) -> dict[str, Drive]:
     }
 
 
-def host_went_down(case: Case) -> Item | None:
+def judge_host_went_down(case: Case) -> Item | None:
     """Judge whether the host itself lost its power, and not the server alone.
 
     None on the process rung, which kills the server alone and claims no more, and where
@@ -253,11 +259,13 @@ def host_went_down(case: Case) -> Item | None:
     """
     if case.manifest.rung is Rung.PROCESS or case.drive_only:
         return None
-    standing, reason = went_down(case, ended(case), case.shallowest)
+    standing, reason = judge_fall_of_host(
+        case, decide_how_server_ended(case), case.shallowest
+    )
     return Item(ItemId.HOST_DOWN, standing, reason, required=True)
 
 
-def went_down(
+def judge_fall_of_host(
     case: Case, end: Ended, depth: DepthFinding | None
 ) -> tuple[Standing, str]:
     """Return whether a host whose server ended so, at such a depth, went down."""
@@ -269,9 +277,12 @@ def went_down(
         if measured is None and case.cut is None:
             return _UNSEEN, "no cut of the lab's drive is on record"
         return _PRESENT, reason or "the lab's drive lost its power"
-    booted, silent = boots(case.before, case.host), _fell_silent(case)
-    started = dark(case)
-    if against := _against(booted, end, started):
+    booted, silent = (
+        compare_boots(case.before, case.host),
+        _have_sessions_fallen_silent(case),
+    )
+    started = measure_darkness(case)
+    if against := _find_evidence_against_power_loss(booted, end, started):
         return _CONTRADICTED, against
     if started and started.least_s < -RAN_ON_S and measured is None:
         return _UNSEEN, (
@@ -294,10 +305,10 @@ def went_down(
         return _PRESENT, "it has another boot_id"
     if measured is not None:
         return _PRESENT, reason
-    return _from_afar(end, silent=silent)
+    return _judge_from_client(end, silent=silent)
 
 
-def _fell_silent(case: Case) -> bool | None:
+def _have_sessions_fallen_silent(case: Case) -> bool | None:
     """Return whether the sessions fell silent, None if nothing recorded their end.
 
     They do so when their peer has no power, and also when the network between fails.
@@ -307,7 +318,7 @@ def _fell_silent(case: Case) -> bool | None:
     return {Gone.SILENT: True, Gone.BROKEN: False}.get(case.load.gone)
 
 
-def dark(case: Case) -> Elapsed | None:
+def measure_darkness(case: Case) -> Elapsed | None:
     """Return how long after it was last heard the host's kernel started.
 
     None if it did not start anew, as far as is known.  The power was off for no longer.
@@ -317,16 +328,18 @@ def dark(case: Case) -> Elapsed | None:
         return None
     uptime_s = after.facts.uptime_s
     last_us = max(load.last_ack_us or 0, case.at_the_cut.heard_us or 0)
-    rebooted = boots(case.before, after) == "new"
+    rebooted = compare_boots(case.before, after) == "new"
     if not rebooted or uptime_s is None or not last_us:
         return None
-    return elapsed(load, last_us, after.clocks).less(uptime_s)
+    return measure_elapsed(load, last_us, after.clocks).less(uptime_s)
 
 
-def _against(booted: str, end: Ended, started: Elapsed | None) -> str:
+def _find_evidence_against_power_loss(
+    booted: str, end: Ended, started: Elapsed | None
+) -> str:
     """Return what the host shows against a loss of its power, "" if nothing.
 
-    started: see dark().
+    started: see measure_darkness().
 
     A container may be given another boot_id at each start; its kernel's uptime
     (/proc/uptime) is that of the host.
@@ -344,7 +357,7 @@ def _against(booted: str, end: Ended, started: Elapsed | None) -> str:
     return ""
 
 
-def _from_afar(end: Ended, *, silent: bool | None) -> tuple[Standing, str]:
+def _judge_from_client(end: Ended, *, silent: bool | None) -> tuple[Standing, str]:
     """Judge by what the connections, the switch and the server's recovery showed."""
     if silent is None:
         return _UNSEEN, "nothing recorded how its connections ended"
@@ -365,7 +378,7 @@ def _from_afar(end: Ended, *, silent: bool | None) -> tuple[Standing, str]:
     )
 
 
-def boots(before: HostBefore | None, after: HostAfter | None) -> str:
+def compare_boots(before: HostBefore | None, after: HostAfter | None) -> str:
     """Return whether the host was booted since: "new", "same", "" if unknown."""
     if before is None or after is None or after.facts is None:
         return ""

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import cut_us, observed, passed_s
+from dbcheck.judge.cutmoment import (
+    find_cut_us,
+    find_newest_observation,
+    measure_longest_passed_s,
+)
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.cluster import SiteKind, patience_ms
+from dbcheck.model.cluster import SiteKind, read_replica_timeout_ms
 from dbcheck.model.records import NodeBefore
-from dbcheck.model.replication import ADDRESS, SLOT, ReplicationSeen, shared
+from dbcheck.model.replication import (
+    ADDRESS,
+    SLOT,
+    ReplicationSeen,
+    find_repeated_names,
+)
 
 SAMPLES_PER_S_MIN = 10.0  # unless the server's own marks show that nothing changed
 SAMPLE_AGE_MAX_S = 0.5  # of the last one, at the cut
@@ -19,7 +28,7 @@ _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN = Standing.NOT_OBSERVABLE
 
 
-def in_sync(case: Case) -> Item | None:
+def judge_in_sync(case: Case) -> Item | None:
     """Judge whether commits waited for the node that took over, at the cut.
 
     Its counters end with the writer, so it was asked all along.
@@ -29,11 +38,11 @@ def in_sync(case: Case) -> Item | None:
     seen = case.load.replication if case.load else None
     standing, reason = _UNSEEN, "the writer was not asked during the load"
     if seen is not None:
-        standing, reason = _awaited(case, seen)
+        standing, reason = _judge_awaited_standbys(case, seen)
     return Item(ItemId.IN_SYNC, standing, reason, required=True)
 
 
-def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
+def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
     name, nodes = case.after.reader_name, case.manifest.nodes
     member, members = nodes[name].member, [node.member for node in nodes.values()]
     if strange := [n for each in seen.changes for n in each.names if n not in members]:
@@ -41,11 +50,11 @@ def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
             f"commits waited for {strange[0]} as well, which is not one of the nodes:"
             " it may have what the others lack"
         )
-    if wrong := _mistaken(case, seen):
+    if wrong := _find_ambiguous_name(case, seen):
         return _CONTRADICTED, wrong
     span_s = max(1e-6, (seen.last_us - seen.first_us) / 1e6)
     rate = (seen.samples - 1) / span_s
-    gone_us = _standby_gone_us(case)
+    gone_us = _find_first_standby_cut_us(case)
     awaited, unbroken = seen.awaited(gone_us), seen.is_unbroken(gone_us)
     node, last = nodes[name], seen.last(gone_us)
     shown = ", ".join(awaited) or "no standby"
@@ -54,32 +63,34 @@ def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
         reason += ", without a break by the server's own count"
     if member not in awaited:
         return Standing.ABSENT, f"{reason}, and not for {name} ({member})"
-    if not _is_of(node, last.connections[awaited.index(member) :][:1]):
+    if not _may_be_connection_of(node, last.connections[awaited.index(member) :][:1]):
         return Standing.ABSENT, (
             f"{reason}, over another connection than that of {name}: {node.connection}"
         )
     if rate < SAMPLES_PER_S_MIN and not unbroken:
         return _UNSEEN, f"{reason}: fewer than {SAMPLES_PER_S_MIN:g} show too little"
-    lasts = unbroken and awaited == (member,) and _waits_for_good(case)
-    return _by_the_cut(case, seen, reason, lasts=lasts)
+    lasts = unbroken and awaited == (member,) and _waits_without_timeout(case)
+    return _judge_age_of_last_sample(case, seen, reason, lasts=lasts)
 
 
-def _by_the_cut(
+def _judge_age_of_last_sample(
     case: Case, seen: ReplicationSeen, reason: str, *, lasts: bool
 ) -> tuple[Standing, str]:
     """Judge by how old the last sample was at the cut.
 
     lasts: what it showed does not end by itself.
     """
-    name, went_us = case.after.reader_name, cut_us(case)
+    name, went_us = case.after.reader_name, find_cut_us(case)
     if went_us is None:
         return _UNSEEN, f"{reason}; when the power went is not known"
     age_s = (went_us - seen.last_us) / 1e6
     if case.load is not None:  # it may have stood still, by clocks that did not
-        age_s = passed_s(observed(case.load), seen.last_us, went_us)
+        age_s = measure_longest_passed_s(
+            find_newest_observation(case.load), seen.last_us, went_us
+        )
     reason += f"; the last {max(0.0, age_s):.3f} s before the cut, the longest pause"
     reason += f" {seen.gap_us / 1e6:.3f} s"
-    if doubt := _doubt(case.manifest.nodes[name]):
+    if doubt := _find_assumption_about_name(case.manifest.nodes[name]):
         reason += f"; assumed of {name}: {doubt}"
     if age_s <= SAMPLE_AGE_MAX_S:
         return _PRESENT if not doubt else Standing.ASSUMED, reason
@@ -91,14 +102,14 @@ def _by_the_cut(
     return _UNSEEN, f"{reason}, which is too old: {seen.ended or 'none came since'}"
 
 
-def _mistaken(case: Case, seen: ReplicationSeen) -> str:
+def _find_ambiguous_name(case: Case, seen: ReplicationSeen) -> str:
     """Return why a name does not show which node it is, "" if nothing shows that.
 
     A standby that is gone may be shown without its slot for a moment; one that uses
     another slot, or comes from another address, is another.
     """
     nodes = {node.member: (name, node) for name, node in case.manifest.nodes.items()}
-    twice = [n for each in seen.changes for n in shared(each.names)]
+    twice = [n for each in seen.changes for n in find_repeated_names(each.names)]
     for member in (*twice, *seen.shared):
         if member in nodes:
             return f"several connected standbys went by the name {member}"
@@ -106,7 +117,9 @@ def _mistaken(case: Case, seen: ReplicationSeen) -> str:
         for member, found in zip(change.names, change.connections, strict=False):
             name, node = nodes[member]
             gone = node.connection and node.connection.startswith(SLOT)
-            if not _is_of(node, (found,)) and not (gone and found.startswith(ADDRESS)):
+            if not _may_be_connection_of(node, (found,)) and not (
+                gone and found.startswith(ADDRESS)
+            ):
                 return (
                     f"another server bore the name {member}: the writer showed"
                     f" {found or 'nothing'}, and {name} is {node.connection}"
@@ -114,14 +127,14 @@ def _mistaken(case: Case, seen: ReplicationSeen) -> str:
     return ""
 
 
-def _doubt(node: NodeBefore) -> str:
+def _find_assumption_about_name(node: NodeBefore) -> str:
     """Return what is assumed of which connection is the node's, "" if nothing is."""
     if node.connection is None:
         return "whose connection that is was not checked"
     return node.member_doubt
 
 
-def _is_of(node: NodeBefore, found: Sequence[str]) -> bool:
+def _may_be_connection_of(node: NodeBefore, found: Sequence[str]) -> bool:
     """Return whether a connection may be the node's.
 
     found: what was seen of it; () if nothing was noted.
@@ -129,7 +142,7 @@ def _is_of(node: NodeBefore, found: Sequence[str]) -> bool:
     return not node.connection or not found or found[0] == node.connection
 
 
-def _waits_for_good(case: Case) -> bool:
+def _waits_without_timeout(case: Case) -> bool:
     """Return whether a writer goes on to wait for the one standby that it waits for.
 
     Then a sample shows what held at a cut a little later as well, unless somebody set
@@ -144,12 +157,12 @@ def _waits_for_good(case: Case) -> bool:
     """
     site = case.manifest.site
     if site is SiteKind.SEMI_SYNC:
-        patience = patience_ms(case.writer.facts.settings)
+        patience = read_replica_timeout_ms(case.writer.facts.settings)
         return patience >= 5_000 * LATE_SAMPLE_MAX_S
     return site is SiteKind.STREAMING
 
 
-def _standby_gone_us(case: Case) -> int | None:
+def _find_first_standby_cut_us(case: Case) -> int | None:
     """Return when the first of the other nodes was cut, None if that is not known.
 
     Where all are cut at one moment the writer may live for some milliseconds longer,

@@ -21,77 +21,85 @@ from dbcheck.judge import (
     watched,
 )
 from dbcheck.judge.case import Case
-from dbcheck.judge.cluster import diverged, left_behind, survived
+from dbcheck.judge.cluster import (
+    describe_commits_on_old_primary,
+    describe_divergence,
+    describe_what_was_survived,
+)
 from dbcheck.judge.control import judge_control
-from dbcheck.judge.diagnosis import by_clients
+from dbcheck.judge.diagnosis import count_losses_by_clients
 from dbcheck.judge.headline import cut_named
-from dbcheck.judge.host import not_restored
+from dbcheck.judge.host import judge_not_restored
 from dbcheck.judge.item import Item, ItemId
-from dbcheck.judge.server import not_refilled, same_server, same_tables
-from dbcheck.judge.settings import made_durable, settings_of
+from dbcheck.judge.server import (
+    judge_not_refilled,
+    judge_same_server,
+    judge_same_tables,
+)
+from dbcheck.judge.settings import collect_settings, explain_durable_commits
 from dbcheck.judge.verdict import (
     Judgement,
-    judge_again,
+    explain_blameless_node,
+    find_item_of_other_data,
+    judge_after_second_reading,
     judge_agreement,
     judge_conditions,
     judge_index,
     judge_rows,
     judge_unrecoverable,
-    not_to_blame,
-    stranger,
 )
-from dbcheck.model.audited import alarming
+from dbcheck.model.audited import list_alarms
 from dbcheck.model.verdict import ControlOutcome, Verdict
 
 EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
-    load_and_witness.load_at_the_cut,
-    insync.in_sync,
-    cluster.nodes_cut,
-    cluster.all_members,
-    cluster.writer_off,
-    cluster.promoted_node,
-    cluster.all_applied,
-    cluster.nodes_agree,
-    server_end.not_shut_down,
-    host.host_went_down,
-    driveonly.drives_gone,
-    driveonly.power_cycles,
-    driveonly.server_killed,
-    driveonly.mounted_anew,
-    driveonly.places_cut,
-    server_end.server_log,
-    server_end.server_log_sql,
-    flushes.commits_per_flush,
-    load_and_witness.since_checkpoint,
-    server_end.log_replayed,
+    load_and_witness.judge_load_at_the_cut,
+    insync.judge_in_sync,
+    cluster.judge_nodes_cut,
+    cluster.judge_all_members,
+    cluster.judge_writer_off,
+    cluster.judge_promoted_node,
+    cluster.judge_all_applied,
+    cluster.judge_nodes_agree,
+    server_end.judge_not_shut_down,
+    host.judge_host_went_down,
+    driveonly.judge_drives_gone,
+    driveonly.judge_power_cycles,
+    driveonly.judge_server_killed,
+    driveonly.judge_mounted_anew,
+    driveonly.judge_places_cut,
+    server_end.judge_server_log,
+    server_end.judge_server_log_over_sql,
+    flushes.judge_commits_per_flush,
+    load_and_witness.judge_log_since_checkpoint,
+    server_end.judge_log_replayed,
     watched.places,
-    host.same_storage,
-    host.not_restored,
-    host.unsafe_shutdowns,
-    host.asked_again,
-    load_and_witness.witness_apart,
-    watched.switch_depth,
-    timeoff.class_of_cut,
-    server.restarted,
-    server.came_back,
-    server.same_server,
-    server.not_refilled,
-    server.same_settings,
-    watched.through_the_load,
-    server.same_tables,
-    after_reading.prepared,
-    after_reading.conditions,
-    after_reading.table_check,
-    after_reading.dropped_tables,
-    after_reading.second_reading,
-    server_end.complaints,
-    flushes.write_cache,
-    timeoff.time_without_power,
-    control.control,
-    load_and_witness.witness_log,
-    load_and_witness.witness_at_the_cut,
-    settings.durable_settings,
-    cluster.promised_settings,
+    host.judge_same_storage,
+    host.judge_not_restored,
+    host.judge_unsafe_shutdowns,
+    host.judge_readings_after_cut,
+    load_and_witness.judge_witness_host,
+    watched.judge_depth_of_switch,
+    timeoff.judge_class_of_cut,
+    server.judge_restarted,
+    server.judge_return_of_server,
+    server.judge_same_server,
+    server.judge_not_refilled,
+    server.judge_same_settings,
+    watched.judge_looks_during_load,
+    server.judge_same_tables,
+    after_reading.judge_prepared_transactions,
+    after_reading.judge_conditions_among_rows,
+    after_reading.judge_table_check,
+    after_reading.judge_dropped_tables,
+    after_reading.judge_second_reading,
+    server_end.judge_complaints,
+    flushes.judge_write_caches,
+    timeoff.judge_time_without_power,
+    control.judge_control_item,
+    load_and_witness.judge_witness_log,
+    load_and_witness.judge_witness_at_the_cut,
+    settings.judge_durable_settings,
+    cluster.judge_promised_settings,
 )
 
 # What a host that lost its power shows of itself.
@@ -109,7 +117,7 @@ _OF_THE_HOST = frozenset(
 )
 
 
-def evidence(case: Case) -> tuple[Item, ...]:
+def list_evidence(case: Case) -> tuple[Item, ...]:
     """Return each item that applies to *case*.
 
     Where the node that was read kept its power, its rows depend on nothing that the
@@ -126,7 +134,7 @@ def evidence(case: Case) -> tuple[Item, ...]:
 
 def judge(case: Case) -> Judgement:
     """Return the verdict on *case*, with what it rests on."""
-    items = evidence(case)
+    items = list_evidence(case)
     if case.damage:
         reason = case.damage
         if "damaged" not in reason:
@@ -134,41 +142,44 @@ def judge(case: Case) -> Judgement:
         advice = "Check the witness's disk, or use another witness; then run it again"
         judgement = Judgement(Verdict.INCONCLUSIVE, (f"{reason}. {advice}",), items)
     else:
-        judgement = _as_a_cycle(case, items)
+        judgement = _judge_ordinary_cycle(case, items)
     if case.manifest.control:
-        strong = made_durable(case.manifest, case.load)
+        strong = explain_durable_commits(case.manifest, case.load)
         judgement = judge_control(judgement, case.found, strong)
     judgement = judge_index(judgement, case.found, case.after.index)
     judgement = judge_conditions(judgement, case.found, case.after.conditions)
-    judgement = judge_again(judgement, case.found, case.after.again)
-    judgement = judge_agreement(judgement, case.found, diverged(case))
+    judgement = judge_after_second_reading(judgement, case.found, case.after.again)
+    judgement = judge_agreement(judgement, case.found, describe_divergence(case))
     if judgement.verdict is Verdict.FAIL:
-        reasons = (*judgement.reasons, *left_behind(case))
+        reasons = (*judgement.reasons, *describe_commits_on_old_primary(case))
         judgement = replace(judgement, reasons=reasons)
     if judgement.control and judgement.verdict is Verdict.FAIL:
         return replace(judgement, control=ControlOutcome.FAILED)
     return judgement
 
 
-def other_data(case: Case) -> bool:
+def has_other_data(case: Case) -> bool:
     """Say whether other data answered than those that took the load."""
-    items = [same_server(case), not_refilled(case)]
-    items += [not_restored(case), same_tables(case)]
-    return stranger([item for item in items if item is not None]) is not None
+    items = [judge_same_server(case), judge_not_refilled(case)]
+    items += [judge_not_restored(case), judge_same_tables(case)]
+    return (
+        find_item_of_other_data([item for item in items if item is not None])
+        is not None
+    )
 
 
-def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
+def _judge_ordinary_cycle(case: Case, items: Sequence[Item]) -> Judgement:
     """Judge a run whose witness log is intact, as an ordinary cycle."""
     after = case.after
-    explained = settings_of(case).explains_everything
+    explained = collect_settings(case).explains_everything
     if after.unanswered:
         return Judgement(Verdict.INCONCLUSIVE, (after.unanswered,), tuple(items))
-    if after.failure and (doubt := not_to_blame(items, after.failure)):
+    if after.failure and (doubt := explain_blameless_node(items, after.failure)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     # How deep the old writer's cut went is of no consequence to other rows.
     cut = None if case.spared else case.cut_class
     depth = None if case.spared else case.shown_depth
-    if after.failure and stranger(items) is None:
+    if after.failure and find_item_of_other_data(items) is None:
         return judge_unrecoverable(
             after.failure,
             items,
@@ -176,7 +187,13 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
             explained=explained,
             never_cut=after.facts is None and _is_uncut(case),
             spared=case.page_cache_kept,
-            cut=cut_named(cut, depth, items, survived(case), never_cut=_is_uncut(case)),
+            cut=cut_named(
+                cut,
+                depth,
+                items,
+                describe_what_was_survived(case),
+                never_cut=_is_uncut(case),
+            ),
             acks=sum(log.acks for log in case.logs),
             answers=after.facts is not None,
         )
@@ -186,9 +203,9 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
         cut,
         depth,
         explained=explained,
-        alarms=alarming(case.writer.audit or ()),
-        survived=survived(case),
-        clients=by_clients(case.found, case.after.decisions),
+        alarms=list_alarms(case.writer.audit or ()),
+        survived=describe_what_was_survived(case),
+        clients=count_losses_by_clients(case.found, case.after.decisions),
         never_cut=_is_uncut(case),
     )
 

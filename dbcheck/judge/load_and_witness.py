@@ -8,20 +8,20 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import (
     LAST_ACK_AGE_MAX_S,
     SENT_AGE_MAX_S,
-    acked_us,
-    cut_us,
-    latest_us,
-    lived_us,
-    observed,
-    passed_s,
-    undated,
-    wrote_us,
+    explain_missing_date,
+    find_cut_us,
+    find_last_canary_write_us,
+    find_last_life_of_server_us,
+    find_latest_cut_us,
+    find_newest_ack_us,
+    find_newest_observation,
+    measure_longest_passed_s,
 )
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.model.cut import Gone
 from dbcheck.model.records import LoadRecord
-from dbcheck.model.unobserved import Observed, newest
-from dbcheck.model.verdict import count_of
+from dbcheck.model.unobserved import Observed, find_newest
+from dbcheck.model.verdict import format_count
 from dbcheck.model.witness import Apart
 
 _NOT_GONE: Mapping[Gone, tuple[Standing, str]] = {
@@ -37,18 +37,18 @@ _NOT_GONE: Mapping[Gone, tuple[Standing, str]] = {
 }
 
 
-def load_at_the_cut(case: Case) -> Item:
+def judge_load_at_the_cut(case: Case) -> Item:
     """Judge whether commits were under way when the power went."""
-    standing, reason = _at_risk(case)
+    standing, reason = _judge_commits_at_risk(case)
     return Item(ItemId.LOAD, standing, reason, required=True)
 
 
-def _at_risk(case: Case) -> tuple[Standing, str]:
+def _judge_commits_at_risk(case: Case) -> tuple[Standing, str]:
     load = case.load
     if load is None:
         why = f"{case.lost}, so the load may have been over"
         return Standing.NOT_OBSERVABLE, why
-    if (last_us := acked_us(load)) is None:
+    if (last_us := find_newest_ack_us(load)) is None:
         return Standing.ABSENT, "no commit was acknowledged"
     # A server that merely waits for a drive without power is killed before it returns.
     waits = case.drive_only and load.gone is Gone.STALLED
@@ -60,21 +60,23 @@ def _at_risk(case: Case) -> tuple[Standing, str]:
         full = sum(one.acks for one in load.windows) >= case.manifest.window_acks
         why = "the witness lagged and held them back" if full else "idle"
         return Standing.ABSENT, f"no session waited for a reply: {why}"
-    if (went_us := cut_us(case)) is None:
-        why = undated(case) or "the moment of the cut is not known"
+    if (went_us := find_cut_us(case)) is None:
+        why = explain_missing_date(case) or "the moment of the cut is not known"
         return Standing.NOT_OBSERVABLE, why
-    return _by_the_moment(case, load, last_us, went_us)
+    return _judge_age_of_commits(case, load, last_us, went_us)
 
 
-def _by_the_moment(
+def _judge_age_of_commits(
     case: Case, load: LoadRecord, last_ack_us: int, went_us: int
 ) -> tuple[Standing, str]:
     """Judge by when the power went, and how well that is known.
 
-    last_ack_us: see acked_us(): no ack looks younger than it may be.
+    last_ack_us: see find_newest_ack_us(): no ack looks younger than it may be.
     """
-    age_s = passed_s(observed(load), last_ack_us, went_us)
-    at_work = f"{count_of(load.in_flight, 'session')} waiting for a reply"
+    age_s = measure_longest_passed_s(
+        find_newest_observation(load), last_ack_us, went_us
+    )
+    at_work = f"{format_count(load.in_flight, 'session')} waiting for a reply"
     if age_s < -LAST_ACK_AGE_MAX_S and not case.drive_only:
         return Standing.CONTRADICTED, (
             f"the last ack came {-age_s:.3f} s after the power is said to have gone"
@@ -82,8 +84,10 @@ def _by_the_moment(
     # The client may read a reply that was on its way when the power went.
     side = "before" if age_s >= 0 else "after"
     reason = f"last commit acknowledged {abs(age_s):.3f} s {side} the cut, {at_work}"
-    sent_s = passed_s(observed(load), load.sent_us or went_us, went_us)
-    if why := _no_risk(case, load, age_s, sent_s):
+    sent_s = measure_longest_passed_s(
+        find_newest_observation(load), load.sent_us or went_us, went_us
+    )
+    if why := _explain_missing_risk(case, load, age_s, sent_s):
         return Standing.ABSENT, f"{reason}: {why}"
     if case.cut is not None and case.cut.by_hand:
         return Standing.ASSUMED, (
@@ -91,8 +95,12 @@ def _by_the_moment(
             "to be the moment at which the server was last heard, or its host, "
             f"{age_s:.3f} s after the last ack"
         )
-    latest_s = ((latest_us(case) or last_ack_us) - last_ack_us) / 1e6
-    if latest_s >= LAST_ACK_AGE_MAX_S and case.drive_only and wrote_us(case) is None:
+    latest_s = ((find_latest_cut_us(case) or last_ack_us) - last_ack_us) / 1e6
+    if (
+        latest_s >= LAST_ACK_AGE_MAX_S
+        and case.drive_only
+        and find_last_canary_write_us(case) is None
+    ):
         return Standing.NOT_OBSERVABLE, (
             f"{at_work}; the drives may have lost their power {latest_s:.1f} s after "
             "the last ack, and whether the host wrote until then is not known: its "
@@ -112,14 +120,20 @@ def _by_the_moment(
     return Standing.PRESENT, reason
 
 
-def _no_risk(case: Case, load: LoadRecord, age_s: float, sent_s: float) -> str:
+def _explain_missing_risk(
+    case: Case, load: LoadRecord, age_s: float, sent_s: float
+) -> str:
     """Return why the drives may have had time to write all that was acked, or "".
 
     age_s: of the last ack at the cut.  sent_s: since the newest operation that was
     acked was sent.
     """
-    last_ack_us = acked_us(load) or 0
-    lived_s = passed_s(observed(load), last_ack_us, lived_us(case) or last_ack_us)
+    last_ack_us = find_newest_ack_us(load) or 0
+    lived_s = measure_longest_passed_s(
+        find_newest_observation(load),
+        last_ack_us,
+        find_last_life_of_server_us(case) or last_ack_us,
+    )
     if lived_s >= LAST_ACK_AGE_MAX_S:
         return (
             f"the server, or its host, still answered {lived_s:.1f} s after the last "
@@ -135,7 +149,7 @@ def _no_risk(case: Case, load: LoadRecord, age_s: float, sent_s: float) -> str:
             "standby or in a proxy, while the drives had time to write; cut again with "
             "fewer sessions or a lower --rate, or connect without the proxy"
         )
-    outlived_s = ((wrote_us(case) or last_ack_us) - last_ack_us) / 1e6
+    outlived_s = ((find_last_canary_write_us(case) or last_ack_us) - last_ack_us) / 1e6
     if outlived_s >= LAST_ACK_AGE_MAX_S:
         return (
             f"the host kept writing for at least {outlived_s:.1f} s after the last "
@@ -145,7 +159,7 @@ def _no_risk(case: Case, load: LoadRecord, age_s: float, sent_s: float) -> str:
     return ""
 
 
-def since_checkpoint(case: Case) -> Item | None:
+def judge_log_since_checkpoint(case: Case) -> Item | None:
     """Judge whether something was at risk in the server's log alone.
 
     None if where the log stood is not known.
@@ -163,7 +177,7 @@ def since_checkpoint(case: Case) -> Item | None:
     return Item(ItemId.SINCE_CHECKPOINT, standing, reason, required=False)
 
 
-def witness_log(case: Case) -> Item:
+def judge_witness_log(case: Case) -> Item:
     """Judge what the witness holds of the run."""
     if case.damage:
         return Item(
@@ -178,13 +192,14 @@ def witness_log(case: Case) -> Item:
     if case.load:
         windows = case.load.windows
         reason += (
-            f"; at most {count_of(sum(one.acks for one in windows), 'ack')} waited for"
+            f"; at most {format_count(sum(one.acks for one in windows), 'ack')}"
+            " waited for"
             f" the log, for {max((one.age_s for one in windows), default=0):.3f} s"
         )
     return Item(ItemId.WITNESS_LOG, Standing.PRESENT, reason, required=True)
 
 
-def witness_at_the_cut(case: Case) -> Item | None:
+def judge_witness_at_the_cut(case: Case) -> Item | None:
     """Judge whether the witness holds acks that were young when the power went.
 
     Where the witness lagged when the power went and never came back, all that it holds
@@ -192,15 +207,15 @@ def witness_at_the_cut(case: Case) -> Item | None:
     """
     if not case.logs:
         return None
-    young = newest(_observed(case))
-    standing, reason = _newest(case, young, cut_us(case))
+    young = find_newest(_list_observations(case))
+    standing, reason = _judge_newest_witnessed_ack(case, young, find_cut_us(case))
     if case.clock_set and young is not None:
         standing = Standing.NOT_OBSERVABLE
         reason = f"{case.clock_set}, by which the acks of several machines are dated"
     return Item(ItemId.WITNESS_AT_CUT, standing, reason, required=True)
 
 
-def _observed(case: Case) -> list[Observed]:
+def _list_observations(case: Case) -> list[Observed]:
     """Return of each log what was observed of the acks that the witness holds."""
     seen = (case.load.observed if case.load else None) or ()
     unknown = (Observed(),) * (len(case.logs) - len(seen))
@@ -210,14 +225,14 @@ def _observed(case: Case) -> list[Observed]:
     ]
 
 
-def _newest(
+def _judge_newest_witnessed_ack(
     case: Case, young: Observed | None, went_us: int | None
 ) -> tuple[Standing, str]:
     if young is None or young.last_ack_us is None:
         return Standing.ABSENT, "it holds no ack of the load"
     if went_us is None:
         return Standing.NOT_OBSERVABLE, "the moment of the cut is not known"
-    age_s = passed_s(young, young.came_us(young.last_ack_us), went_us)
+    age_s = measure_longest_passed_s(young, young.came_us(young.last_ack_us), went_us)
     if age_s < -LAST_ACK_AGE_MAX_S and not case.drive_only:
         return Standing.CONTRADICTED, (
             f"its newest ack came {-age_s:.3f} s after the power is said to have gone"
@@ -229,7 +244,7 @@ def _newest(
     return Standing.PRESENT, reason
 
 
-def witness_apart(case: Case) -> Item | None:
+def judge_witness_host(case: Case) -> Item | None:
     """Say what showed that the witness is not on the target's host; None in a lab."""
     if case.writer.apart is None:
         return None

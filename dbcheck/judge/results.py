@@ -14,7 +14,7 @@ from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import ComparisonResult, CycleVerdict, Statistics, Verdict
 
 
-def price_per_rate(
+def compute_price_per_rate(
     price: float | None, rate: float | None, verdict: Verdict | None
 ) -> float | None:
     """Return the price of each durable commit per second.

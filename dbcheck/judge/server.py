@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import cut_us
-from dbcheck.judge.driveonly import drives_gone
+from dbcheck.judge.cutmoment import find_cut_us
+from dbcheck.judge.driveonly import judge_drives_gone
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.server_end import Ended, ended
-from dbcheck.judge.watched import LATE_S, tables_seen
-from dbcheck.model.cluster import SiteKind, lineage
+from dbcheck.judge.server_end import Ended, decide_how_server_ended
+from dbcheck.judge.watched import LATE_S, describe_changes_of_tables
+from dbcheck.model.cluster import SiteKind, compare_lineage
 from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.watched import FactKind
@@ -28,13 +28,17 @@ _OF_A_ROLE = (
 _REPLACED = "truncated, rewritten or recreated"
 
 
-def restarted(case: Case) -> Item | None:
+def judge_restarted(case: Case) -> Item | None:
     """Judge whether the server process is another one than before the cut.
 
     None if none answered, or if the node that was read kept its power.  A PASS needs
     another one.  The same one contradicts a cut unless the server outlived it.
     """
-    before, after, end = case.tested.facts, case.after.facts, ended(case)
+    before, after, end = (
+        case.tested.facts,
+        case.after.facts,
+        decide_how_server_ended(case),
+    )
     if after is None or end.restarted is None:
         return None
     standing = Standing.CONTRADICTED
@@ -47,13 +51,13 @@ def restarted(case: Case) -> Item | None:
             reason = (
                 "another process answers; the server's clock was set back meanwhile"
             )
-    elif outlived := _outlived(case, end):
+    elif outlived := _explain_outliving_process(case, end):
         standing = Standing.ABSENT
         reason = f"its start time did not change: its host was not cut, but {outlived}"
     return Item(ItemId.RESTARTED, standing, reason, required=True)
 
 
-def _outlived(case: Case, end: Ended) -> str:
+def _explain_outliving_process(case: Case, end: Ended) -> str:
     """Return what a server lost in a cut that its main process outlived, "" if nothing.
 
     A postmaster of PostgreSQL starts its processes anew after a crash, with the start
@@ -61,13 +65,13 @@ def _outlived(case: Case, end: Ended) -> str:
     """
     if end.outlived_crash:
         return "it recovered from a crash"
-    gone = drives_gone(case)
+    gone = judge_drives_gone(case)
     if gone is not None and gone.standing is Standing.PRESENT:
         return "its drives lost their power and came back"
     return ""
 
 
-def came_back(case: Case) -> Item | None:
+def judge_return_of_server(case: Case) -> Item | None:
     """Say that a server took queries only once it was repaired.
 
     None if it did before that.
@@ -82,7 +86,7 @@ def came_back(case: Case) -> Item | None:
     return Item(ItemId.CAME_BACK, Standing.CONTRADICTED, reason, required=True)
 
 
-def same_server(case: Case) -> Item | None:
+def judge_same_server(case: Case) -> Item | None:
     """Judge whether the server that came back is the one that took the load.
 
     None if none answered.
@@ -92,7 +96,7 @@ def same_server(case: Case) -> Item | None:
     before, after = case.writer.facts.identity, case.after.facts.identity
     reader = case.manifest.nodes[case.after.reader_name]
     itself = reader.facts.identity if case.promoted else None
-    found = lineage(case.manifest.site, before, after, promoted=itself)
+    found = compare_lineage(case.manifest.site, before, after, promoted=itself)
     standing, reason = Standing.NOT_OBSERVABLE, found.unknown
     if found.other:
         standing, reason = Standing.CONTRADICTED, found.other
@@ -101,13 +105,13 @@ def same_server(case: Case) -> Item | None:
     return Item(ItemId.SAME_SERVER, standing, reason, required=True)
 
 
-def not_refilled(case: Case) -> Item | None:
+def judge_not_refilled(case: Case) -> Item | None:
     """Say that other servers may have given this one back what it had lost.
 
     None if nothing shows that.  A copy of another server's data may lack what this one
     had; and what comes in beside its own rows may delete some of them.  How many is not
     known: a restart since sets the count to 0, and PostgreSQL's lags.  (A table that
-    was emptied at once is another one: see same_tables().)
+    was emptied at once is another one: see judge_same_tables().)
     Where the server does not show it, it is assumed that nothing came.
     """
     after, refill = case.after, case.after.refill
@@ -131,18 +135,18 @@ def not_refilled(case: Case) -> Item | None:
     return Item(ItemId.NOT_REFILLED, standing, reason, required=True)
 
 
-def same_settings(case: Case) -> Item | None:
+def judge_same_settings(case: Case) -> Item | None:
     """Judge whether the durability settings stayed as they were.
 
     None if no server answered.
     """
     if case.after.facts is None:
         return None
-    standing, reason = _unchanged(_readings(case, case.after.facts))
+    standing, reason = _compare_settings(_list_later_settings(case, case.after.facts))
     return Item(ItemId.SAME_SETTINGS, standing, reason, required=True)
 
 
-def _readings(
+def _list_later_settings(
     case: Case, now: ServerFacts
 ) -> list[tuple[str, Mapping[str, str], Mapping[str, str]]]:
     """Return (when, settings before, settings then) for each time they were read again.
@@ -152,36 +156,44 @@ def _readings(
     reader = case.manifest.nodes[case.after.reader_name].facts.settings
     readings = [("after the cut", reader, now.settings)]
     if case.promoted or case.manifest.site.is_group:  # which elects its writer anew
-        readings = [("after the cut", _own(reader), _own(now.settings))]
+        readings = [
+            (
+                "after the cut",
+                _select_own_settings(reader),
+                _select_own_settings(now.settings),
+            )
+        ]
     # A control weakens the server itself where it cannot weaken its sessions.
     if case.load is not None and not case.manifest.control:
         before = case.writer.facts.settings
-        readings.insert(0, (_before_cut(case), before, case.load.settings or {}))
+        readings.insert(
+            0, (_format_age_of_settings(case), before, case.load.settings or {})
+        )
         # Only what a look found otherwise is on record.
-        seen = dict(case.load.settings_seen(cut_us(case)))
+        seen = dict(case.load.settings_seen(find_cut_us(case)))
         then = {name: before[name] for name in seen if name in before}
         readings.insert(0, ("while the load ran", then, seen))
     return readings
 
 
-def _before_cut(case: Case) -> str:
+def _format_age_of_settings(case: Case) -> str:
     """Return when the settings before the cut were read, with their age if it is high.
 
     What changed since is seen by the looks through the load, see judge.watched.
     """
-    load, went_us = case.load, cut_us(case)
+    load, went_us = case.load, find_cut_us(case)
     if load is None or load.settings_us is None or went_us is None:
         return "before the cut"
     age_s = (went_us - load.settings_us) / 1e6
     return f"{age_s:.1f} s before the cut" if age_s > LATE_S else "before the cut"
 
 
-def _own(settings: Mapping[str, str]) -> Mapping[str, str]:
+def _select_own_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
     """Return the settings that a node keeps whichever role it has."""
     return {k: v for k, v in settings.items() if not k.startswith(_OF_A_ROLE)}
 
 
-def _unchanged(
+def _compare_settings(
     readings: Sequence[tuple[str, Mapping[str, str], Mapping[str, str]]],
 ) -> tuple[Standing, str]:
     """Return whether the settings that were read both times are the same, and which.
@@ -211,7 +223,7 @@ def _unchanged(
     return Standing.PRESENT, ", ".join(compared)
 
 
-def same_tables(case: Case) -> Item | None:
+def judge_same_tables(case: Case) -> Item | None:
     """Compare the tables before the load with what they were while it ran and after it.
 
     A rewrite may keep every row, so another identity alone proves no fault.  But then
@@ -230,28 +242,34 @@ def same_tables(case: Case) -> Item | None:
         )
         reason = f"{shown} now, another storage engine than the load was written to"
         return Item(name, Standing.CONTRADICTED, reason, required=True)
-    if added := tables_seen(case, FactKind.TABLE) or _added(case):
+    if added := describe_changes_of_tables(case, FactKind.TABLE) or _find_added_objects(
+        case
+    ):
         return Item(name, Standing.CONTRADICTED, added, required=True)
     copied = case.promoted and case.manifest.site is not SiteKind.STREAMING
     if copied or case.manifest.site.is_group:
         return None  # each node gives its tables numbers of its own
     standing, reason = Standing.NOT_OBSERVABLE, "the tables were not read to their end"
     if case.after.tables or case.found is not None:
-        standing, reason = _same(_identities(case.manifest), _identities(case.after))
+        standing, reason = _compare_tables(
+            _list_table_identities(case.manifest), _list_table_identities(case.after)
+        )
     rewritten = standing is Standing.ABSENT
-    if altered := _altered(case, rewritten=rewritten):
+    if altered := _find_altered_tables(case, rewritten=rewritten):
         standing, reason = Standing.CONTRADICTED, altered
     return Item(name, standing, reason, required=True)
 
 
-def _same(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Standing, str]:
+def _compare_tables(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> tuple[Standing, str]:
     """Return whether the tables are the same; an identity that is not known is ""."""
     known = [name for name in before if before[name]]
     others = [n for n in known if after.get(n) and after[n] != before[n]]
     gone = [n for n in known if not after.get(n)]
     found = []
     if others:
-        found.append(f"{_named(others)} {_REPLACED} since the load began")
+        found.append(f"{_format_tables(others)} {_REPLACED} since the load began")
     if gone:
         found.append(
             f"{', '.join(gone)}: the server showed a number of it before the load, and"
@@ -263,10 +281,10 @@ def _same(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Standing
     if unknown := [name for name in before if not before[name]]:
         reason = f"{', '.join(unknown)}: no number of it was shown before the load"
         return Standing.ASSUMED, reason
-    return Standing.PRESENT, f"{_named(known)} not {_REPLACED}"
+    return Standing.PRESENT, f"{_format_tables(known)} not {_REPLACED}"
 
 
-def _added(case: Case) -> str:
+def _find_added_objects(case: Case) -> str:
     """Return what the tables have, once read, that dbcheck did not create, or ""."""
     return "; ".join(
         f"the table {name} has {found} since the load began"
@@ -275,12 +293,12 @@ def _added(case: Case) -> str:
     )
 
 
-def _altered(case: Case, *, rewritten: bool) -> str:
+def _find_altered_tables(case: Case, *, rewritten: bool) -> str:
     """Return which tables somebody altered, by the server's catalogs, "" if none.
 
     rewritten: one was rewritten, which gives it another version in any case.
     """
-    seen = "" if rewritten else tables_seen(case, FactKind.TABLE_VERSION)
+    seen = "" if rewritten else describe_changes_of_tables(case, FactKind.TABLE_VERSION)
     found = [seen] if seen else []
     for name, table in case.manifest.tables.items():
         then, now = table.definition, case.after.tables.get(name, table).definition
@@ -291,10 +309,10 @@ def _altered(case: Case, *, rewritten: bool) -> str:
     return "; ".join(found)
 
 
-def _named(tables: Sequence[str]) -> str:
+def _format_tables(tables: Sequence[str]) -> str:
     verb = "was" if len(tables) == 1 else "were"
     return f"{', '.join(tables)} {verb}"
 
 
-def _identities(record: Manifest | AfterRecord) -> dict[str, str]:
+def _list_table_identities(record: Manifest | AfterRecord) -> dict[str, str]:
     return {name: table.identity for name, table in record.tables.items()}

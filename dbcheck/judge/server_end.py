@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.cutmoment import find_cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.watched import canary_gone
+from dbcheck.judge.watched import explain_lost_crash_canary
 from dbcheck.model.cut import CutClass, Gone, PowerState
 from dbcheck.model.depth import Depth
 from dbcheck.model.family import FAMILIES
@@ -21,19 +21,19 @@ from dbcheck.server_log import startlog
 IS_SHARED = "it has starts of another server in it"
 
 
-def server_log(case: Case) -> Item | None:
+def judge_server_log(case: Case) -> Item | None:
     """Judge what the server's log on its host shows; None if it was not read."""
-    found = _on_host(case)
-    return None if found is None else crash_item(ItemId.SERVER_LOG, *found)
+    found = _find_log_on_host(case)
+    return None if found is None else make_crash_item(ItemId.SERVER_LOG, *found)
 
 
-def server_log_sql(case: Case) -> Item | None:
+def judge_server_log_over_sql(case: Case) -> Item | None:
     """Judge the server's log as read over SQL; None if it cannot be read so."""
-    found = _over_sql(case)
-    return None if found is None else crash_item(ItemId.SERVER_LOG_SQL, *found)
+    found = _find_log_over_sql(case)
+    return None if found is None else make_crash_item(ItemId.SERVER_LOG_SQL, *found)
 
 
-def _on_host(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
+def _find_log_on_host(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
     """Return the log on the host of the node that was cut, and that node's log_names.
 
     None if it was not read.
@@ -43,7 +43,7 @@ def _on_host(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
     return case.host.log, case.tested.facts.log_names
 
 
-def _over_sql(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
+def _find_log_over_sql(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
     """Return the same of the log of the node that was read, as read over SQL."""
     if case.after.log is None:
         return None
@@ -51,28 +51,30 @@ def _over_sql(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
     return LogTail(case.after.log, truncated=False, rewound=False), names
 
 
-def _own_logs(case: Case) -> Iterator[LogTail]:
+def _list_own_logs(case: Case) -> Iterator[LogTail]:
     """Yield the logs that were read in which no other server is seen to start."""
-    for found in (_on_host(case), _over_sql(case)):
-        if found is not None and not startlog.other_server(found[0].text, found[1]):
+    for found in (_find_log_on_host(case), _find_log_over_sql(case)):
+        if found is not None and not startlog.find_other_server(
+            found[0].text, found[1]
+        ):
             yield found[0]
 
 
-def crash_item(which: ItemId, log: LogTail, names: Mapping[str, str]) -> Item:
+def make_crash_item(which: ItemId, log: LogTail, names: Mapping[str, str]) -> Item:
     """Judge what a log shows since the preflight.
 
     names: see ServerFacts.log_names.
     Where more was logged than was read, a shutdown may stand in the rest; where a log
     does not continue what it was, its lines may be older than the load.
     """
-    standing, reason = crash_in(log)
-    if strange := startlog.other_server(log.text, names):
+    standing, reason = judge_crash_in_log(log)
+    if strange := startlog.find_other_server(log.text, names):
         standing, reason = Standing.NOT_OBSERVABLE, f"{IS_SHARED} ({strange})"
     required = standing in (Standing.PRESENT, Standing.CONTRADICTED)
     return Item(which, standing, reason, required)
 
 
-def crash_in(log: LogTail) -> tuple[Standing, str]:
+def judge_crash_in_log(log: LogTail) -> tuple[Standing, str]:
     """Return whether *log* shows a crash, and what in it shows that, or a shutdown."""
     text = log.text
     if log.rewound:
@@ -80,18 +82,18 @@ def crash_in(log: LogTail) -> tuple[Standing, str]:
             "it does not continue what was there before the load, so its lines may be"
             " older"
         )
-    if found := startlog.was_shut_down(text):
+    if found := startlog.find_shutdown(text):
         return Standing.CONTRADICTED, f"it says {found!r}: it was shut down, not cut"
     if log.truncated:
         return Standing.NOT_OBSERVABLE, (
             "more was logged since the preflight than is read"
         )
-    if found := startlog.was_cut(text):
+    if found := startlog.find_sign_of_crash(text):
         return Standing.PRESENT, f"it says {found!r}: crash recovery"
     return Standing.NOT_OBSERVABLE, "it shows neither a crash nor a shutdown"
 
 
-def complaints(case: Case) -> Item | None:
+def judge_complaints(case: Case) -> Item | None:
     """Show which damage the log names since the last start; None if it names none.
 
     It decides nothing: it may be about another table, or about a page that recovery
@@ -99,21 +101,23 @@ def complaints(case: Case) -> Item | None:
     """
     if case.after.failure:
         return None
-    for log in _own_logs(case):
+    for log in _list_own_logs(case):
         if log.rewound:
             continue
-        if lines := startlog.complaints(startlog.since_start(log.text)):
+        if lines := startlog.find_lines_about_damage(
+            startlog.read_since_last_start(log.text)
+        ):
             reason = f"since the start it says: {lines[0]}"
             return Item(ItemId.LOG_COMPLAINTS, Standing.ABSENT, reason, required=False)
     return None
 
 
-def log_replayed(case: Case) -> Item | None:
+def judge_log_replayed(case: Case) -> Item | None:
     """Judge how much of its redo log the server replayed, None if no log shows it."""
-    return next(filter(None, map(replayed, _own_logs(case))), None)
+    return next(filter(None, map(judge_replay_in_log, _list_own_logs(case))), None)
 
 
-def replayed(log: LogTail) -> Item | None:
+def judge_replay_in_log(log: LogTail) -> Item | None:
     """Judge how much of its redo log the server replayed, None if *log* lacks that.
 
     It replays what was written since the last checkpoint: only that was at risk in
@@ -127,7 +131,9 @@ def replayed(log: LogTail) -> Item | None:
         begins = first.findall(text, 0, ends[-1].start()) if ends else []
         if not begins:
             continue
-        size = _position(ends[-1][1], base) - _position(begins[-1], base)
+        size = _parse_log_position(ends[-1][1], base) - _parse_log_position(
+            begins[-1], base
+        )
         if size >= 0:
             standing = Standing.PRESENT if size else Standing.ABSENT
             reason = f"recovery replayed {size:,} bytes written since the checkpoint"
@@ -165,7 +171,7 @@ _REPLAYS = (
 )
 
 
-def _position(text: str, base: int) -> int:
+def _parse_log_position(text: str, base: int) -> int:
     high, slash, low = text.rpartition("/")
     return (int(high, base) << 32) + int(low, base) if slash else int(low, base)
 
@@ -245,7 +251,7 @@ class Ended:
         return self.restarted is False and self.crashed and not self.innodb
 
 
-def ended(case: Case) -> Ended:
+def decide_how_server_ended(case: Case) -> Ended:
     """Return what the records of a cycle show of the end of the server."""
     manifest, load = case.manifest, case.load
     family = FAMILIES[manifest.family]
@@ -253,22 +259,22 @@ def ended(case: Case) -> Ended:
     restarted = _has_restarted(case)
     # A server that never stopped runs on its own data.
     of_a_copy = case.none_there and restarted is not False
-    logs = filter(None, (server_log(case), server_log_sql(case)))
+    logs = filter(None, (judge_server_log(case), judge_server_log_over_sql(case)))
     cut = case.cut
     least = case.shallowest.depth if case.shallowest else None
     return Ended(
         restarted=restarted,
-        canary=_canary(case, held=held, of_a_copy=of_a_copy),
+        canary=_read_canary(case, held=held, of_a_copy=of_a_copy),
         by_session=family.has_session_canary,
         unflushed=case.writer.facts.product == "MySQL",
         no_canary=(_OF_THE_WRITER if case.promoted else "")
         or manifest.no_canary
-        or canary_gone(case)
+        or explain_lost_crash_canary(case)
         or ("" if held else "the canary's session ended before the cut")
         or (_NO_ROW if of_a_copy and case.after.canary is False else ""),
         logged=any(item.standing is Standing.PRESENT for item in logs),
         innodb=family.has_innodb,
-        fast_seen=_fast_seen(case),
+        fast_seen=_find_fast_shutdown_setting(case),
         exact=cut is not None and cut.exact_us is not None,
         seen_off=cut is not None and cut.off_seen and _stayed_off(case),
         recorded=(case.host.shut_down or "") if case.host else "",
@@ -287,18 +293,20 @@ def _has_restarted(case: Case) -> bool | None:
     return None if after is None or case.spared else is_restarted(before, after)
 
 
-def _canary(case: Case, *, held: bool, of_a_copy: bool) -> bool | None:
+def _read_canary(case: Case, *, held: bool, of_a_copy: bool) -> bool | None:
     """Return whether the canary's row is there, None if that shows nothing.
 
     A promotion empties its table as well.  of_a_copy: the data may be from before it.
     """
     found = case.after.canary
-    if case.promoted or (found is False and (of_a_copy or canary_gone(case))):
+    if case.promoted or (
+        found is False and (of_a_copy or explain_lost_crash_canary(case))
+    ):
         return None
     return found if held or found is False else None
 
 
-def _fast_seen(case: Case) -> str:
+def _find_fast_shutdown_setting(case: Case) -> str:
     """Return when innodb_fast_shutdown was seen to be 2, "" if it never was.
 
     While the load ran, and just before the cut, only the writer was asked.
@@ -306,7 +314,7 @@ def _fast_seen(case: Case) -> str:
     load, after = case.load, case.after.facts
     found = [("before the load", case.tested.facts.settings)]
     if load is not None and case.tested_name == case.manifest.writer_name:
-        seen = load.settings_seen(cut_us(case))
+        seen = load.settings_seen(find_cut_us(case))
         found += [("while the load ran", dict([one])) for one in seen]
         found.append(("just before the cut", load.settings or {}))
     if after is not None:
@@ -324,12 +332,12 @@ def _stayed_off(case: Case) -> bool:
     return bool(looks) and all(off.state is PowerState.OFF for off in looks)
 
 
-def not_shut_down(case: Case) -> Item:
+def judge_not_shut_down(case: Case) -> Item:
     """Judge whether the server ended without an orderly shutdown.
 
     A failover claims nothing of how the former server ended, so needs none of it.
     """
-    found = ended(case)
+    found = decide_how_server_ended(case)
     standing, reason = judge_end(case.load, found)
     required = case.cut_class is not CutClass.FAILOVER
     if not required and standing is Standing.CONTRADICTED and found.restarted:
@@ -343,21 +351,21 @@ def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Standing, str]:
     Silence alone proves nothing: where the network fails first, a server shuts down
     unseen.
     """
-    if against := _against(None if ended.unheard else load, ended):
+    if against := _find_evidence_against_cut(None if ended.unheard else load, ended):
         return Standing.CONTRADICTED, against
     if ended.unheard:
         load = None
     silent = load is not None and load.gone is Gone.SILENT
-    if shown := _shown(ended, silent=silent):
+    if shown := _find_evidence_of_crash(ended, silent=silent):
         return Standing.PRESENT, shown
     if ended.seems_crashed:
         return Standing.ASSUMED, _BY_LOG_ALONE
-    if silent and (lost := _lost_its_power(ended)):
+    if silent and (lost := _find_evidence_of_power_loss(ended)):
         return Standing.ASSUMED, f"it fell silent, and {lost}; {_DARK}"
-    return Standing.NOT_OBSERVABLE, _unknown(load, ended)
+    return Standing.NOT_OBSERVABLE, _explain_unknown_end(load, ended)
 
 
-def _against(load: LoadRecord | None, ended: Ended) -> str:
+def _find_evidence_against_cut(load: LoadRecord | None, ended: Ended) -> str:
     """Return what shows that the power of this server was not cut, "" if nothing."""
     if ended.outlived_crash:
         return ""
@@ -394,7 +402,7 @@ def _against(load: LoadRecord | None, ended: Ended) -> str:
     )
 
 
-def _shown(ended: Ended, *, silent: bool) -> str:
+def _find_evidence_of_crash(ended: Ended, *, silent: bool) -> str:
     """Return what shows that it was not shut down, "" if nothing does."""
     if ended.outlived_crash:
         return "it recovered from a crash under the main process that it had before"
@@ -407,7 +415,7 @@ def _shown(ended: Ended, *, silent: bool) -> str:
     return ""
 
 
-def _lost_its_power(ended: Ended) -> str:
+def _find_evidence_of_power_loss(ended: Ended) -> str:
     """Return what shows that the host lost its power, if not when; "" if nothing."""
     if ended.cache_lost:
         return "its host lost data that an orderly shutdown would have written"
@@ -416,7 +424,7 @@ def _lost_its_power(ended: Ended) -> str:
     return ""
 
 
-def _unknown(load: LoadRecord | None, ended: Ended) -> str:
+def _explain_unknown_end(load: LoadRecord | None, ended: Ended) -> str:
     """Return why it is not known how the server ended."""
     why = ended.no_canary or "no crash canary and no log shows how it ended"
     if ended.logged:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from dbcheck.audit import mysql, rules
 from dbcheck.audit.rules import Finding
-from dbcheck.judge.case import Case, flagged, unsafe_settings
-from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.case import Case, find_flagged_settings, find_unsafe_settings
+from dbcheck.judge.cutmoment import find_cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.volumes import hidden_drives, storage_seen
+from dbcheck.judge.volumes import list_changes_of_storage, list_hidden_drives
 from dbcheck.model.audited import RuleStanding
 from dbcheck.model.cut import Rung
 from dbcheck.model.depth import Depth
@@ -128,7 +128,7 @@ class Settings:
         return [f for f in self.flagged if f.standing is RuleStanding.UNSAFE]
 
 
-def durable_settings(case: Case) -> Item | None:
+def judge_durable_settings(case: Case) -> Item | None:
     """Say what the settings mean for the verdict; None of a control.
 
     A control is to lose by one.
@@ -137,19 +137,19 @@ def durable_settings(case: Case) -> Item | None:
         return None
     found = case.found
     kept = found is not None and not found.counts and case.after.index is None
-    return settings_of(case).item(kept=kept)
+    return collect_settings(case).item(kept=kept)
 
 
-def settings_of(case: Case) -> Settings:
+def collect_settings(case: Case) -> Settings:
     """Return the settings of a run that are not safe, those of its storage too."""
     depths = [each.depth for each in case.depths]
-    found = settings_at(
-        case.manifest, case.load, depths, case.tested_name, cut_us(case)
+    found = collect_settings_at_depths(
+        case.manifest, case.load, depths, case.tested_name, find_cut_us(case)
     )
     return replace(found, depth=None) if case.spared else found
 
 
-def settings_at(
+def collect_settings_at_depths(
     manifest: Manifest,
     load: LoadRecord | None,
     depths: Sequence[Depth | None],
@@ -158,24 +158,24 @@ def settings_at(
 ) -> Settings:
     """Return the settings of a run whose cut went so deep on each of its volumes.
 
-    See unsafe_settings(), for went_us and tested_name too.
+    See find_unsafe_settings(), for went_us and tested_name too.
     """
     return Settings(
-        tuple(unsafe_settings(manifest, load, tested_name, went_us)),
-        _deepest(manifest, load, tested_name, depths),
+        tuple(find_unsafe_settings(manifest, load, tested_name, went_us)),
+        _find_deepest(manifest, load, tested_name, depths),
         _writes_whole_pages(manifest.nodes[tested_name]),
-        _tore(manifest),
+        _tears_writes(manifest),
         bool(rules.RULES[manifest.family]),
     )
 
 
-def _tore(manifest: Manifest) -> bool:
+def _tears_writes(manifest: Manifest) -> bool:
     """Say whether the drive is a lab's that tears the writes that were not flushed."""
     drive = manifest.lab.get("drive")
     return isinstance(drive, Mapping) and drive.get("survivors") in _TEARING
 
 
-def hiding(manifest: Manifest, settings: Mapping[str, str]) -> str:
+def find_hiding_settings(manifest: Manifest, settings: Mapping[str, str]) -> str:
     """Return why nothing may be read under *settings*, "" if they hide nothing.
 
     settings: those in effect as the rows are to be read.  What the peers of a single
@@ -184,7 +184,7 @@ def hiding(manifest: Manifest, settings: Mapping[str, str]) -> str:
     alone = not manifest.site.is_cluster
     names = ", ".join(
         str(flag)
-        for flag in flagged(manifest, settings)
+        for flag in find_flagged_settings(manifest, settings)
         if flag.hides and not (alone and flag.harm.peers)
     )
     return names and (
@@ -202,7 +202,7 @@ _RELAXED = {
 _RELAXED_BINLOG = "sync_binlog"
 
 
-def made_durable(manifest: Manifest, load: LoadRecord | None) -> str:
+def explain_durable_commits(manifest: Manifest, load: LoadRecord | None) -> str:
     """Return what kept the commits of a control durable just before the cut, or "".
 
     With a binary log that is flushed at each commit, its flush reaches the redo log's
@@ -214,7 +214,7 @@ def made_durable(manifest: Manifest, load: LoadRecord | None) -> str:
         return "its settings were not read just before the cut"
     unsafe = {
         finding.rule.fact
-        for finding in rules.flagged(manifest.family, load.settings)
+        for finding in rules.find_flagged_settings(manifest.family, load.settings)
         if finding.standing is RuleStanding.UNSAFE
     }
     has_binlog = (
@@ -244,11 +244,11 @@ def _writes_whole_pages(tested: NodeBefore) -> bool:
     return all(volume.filesystem == _COPIES_ON_WRITE for volume in volumes)
 
 
-def _hides_drives(facts: TargetFacts) -> bool:
-    return bool(facts.unseen or hidden_drives(facts.volumes))
+def _has_hidden_drives(facts: TargetFacts) -> bool:
+    return bool(facts.unseen or list_hidden_drives(facts.volumes))
 
 
-def _deepest(
+def _find_deepest(
     manifest: Manifest,
     load: LoadRecord | None,
     name: str,
@@ -257,9 +257,11 @@ def _deepest(
     tested = manifest.nodes[name]
     if manifest.rung is Rung.PROCESS:
         return Depth.PROCESS
-    if load is not None and storage_seen(manifest, load, name, FactKind.PLACE):
+    if load is not None and list_changes_of_storage(
+        manifest, load, name, FactKind.PLACE
+    ):
         return Depth.DRIVE  # how deep it went there is not known
-    if tested.host is not None and _hides_drives(tested.host.facts):
+    if tested.host is not None and _has_hidden_drives(tested.host.facts):
         return Depth.DRIVE  # nor there
     known = [depth for depth in depths if depth is not None]
     if manifest.rung is Rung.DRIVE or not known or len(known) < len(depths):

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import UNKNOWN, Elapsed, elapsed
-from dbcheck.judge.host import RAN_ON_S, READ_HERE, dark
+from dbcheck.judge.cutmoment import UNKNOWN, Elapsed, measure_elapsed
+from dbcheck.judge.host import RAN_ON_S, READ_HERE, measure_darkness
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.depth import Depth
@@ -55,13 +55,15 @@ class TimeOff:
         return bool(bounds) and not any(one.known for one in bounds)
 
 
-def time_without_power(case: Case) -> Item | None:
+def judge_time_without_power(case: Case) -> Item | None:
     """Judge whether the drives were without power for long enough.
 
     None if no cut is on record, and for a lab, whose cut is exact.  Of a whole group
     the node counts that shows least.
     """
-    found = [(name, _of_node(case.as_tested(name))) for name in case.cut_names]
+    found = [
+        (name, _judge_time_of_node(case.as_tested(name))) for name in case.cut_names
+    ]
     if len(found) == 1:
         return found[0][1]
     worst: Item | None = None
@@ -77,17 +79,17 @@ def _rank(item: Item) -> int:
     return order.index(item.standing) if item.standing in order else -1
 
 
-def _of_node(one: Case) -> Item | None:
+def _judge_time_of_node(one: Case) -> Item | None:
     if one.load is None or one.cut is None:
         return None
     cut_class, depth = one.cut_class, one.shown_depth
     if one.whole_group:
         cut_class = one.tested.cut_class
         depth = one.own_depth.depth if one.own_depth else None
-    return judge_time(cut_class, _time_off(one, one.load), depth)
+    return judge_time(cut_class, _measure_time_off(one, one.load), depth)
 
 
-def _time_off(case: Case, load: LoadRecord) -> TimeOff:
+def _measure_time_off(case: Case, load: LoadRecord) -> TimeOff:
     cut, meant = case.cut, None
     assert cut is not None
     if "off_s" in cut.report:
@@ -99,26 +101,28 @@ def _time_off(case: Case, load: LoadRecord) -> TimeOff:
         off_s=case.off_s,
         seen=cut.off_seen,
         by_hand=cut.by_hand,
-        kernel=dark(case),
+        kernel=measure_darkness(case),
         # A server may ack without its drives.
-        late_s=0.0 if case.drives_gone_us is not None else _late_s(load),
-        answered=_answered(load, case.after),
+        late_s=0.0
+        if case.drives_gone_us is not None
+        else _measure_acks_after_switch_s(load),
+        answered=_measure_time_until_answer(load, case.after),
         by_program=case.tested.power is SwitchKind.EXEC,
     )
 
 
-def _late_s(load: LoadRecord) -> float:
+def _measure_acks_after_switch_s(load: LoadRecord) -> float:
     return max(0, (load.last_ack_us or 0) - (load.switched_us or math.inf)) / 1e6
 
 
-def _answered(load: LoadRecord, after: AfterRecord) -> Elapsed | None:
+def _measure_time_until_answer(load: LoadRecord, after: AfterRecord) -> Elapsed | None:
     """Return how long after the last ack the server answered again, None if never.
 
     The power was off for no longer than that.
     """
     if load.last_ack_us is None or after.facts is None:
         return None
-    return elapsed(load, load.last_ack_us, after.answered)
+    return measure_elapsed(load, load.last_ack_us, after.answered)
 
 
 def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item | None:
@@ -141,18 +145,18 @@ def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item 
         # An undeclared cut claims nothing of the drives.
         required = cut_class is not CutClass.UNKNOWN
         return Item(ItemId.TIME_OFF, Standing.NOT_OBSERVABLE, reason, required)
-    standing, reason = _kept(time, time.meant_s)
+    standing, reason = _compare_with_intended_time(time, time.meant_s)
     if time.unbounded and standing in (Standing.PRESENT, Standing.ASSUMED):
         standing, reason = Standing.ASSUMED, f"{reason}; {_UNBOUNDED}"
     return Item(ItemId.TIME_OFF, standing, reason, True)
 
 
-def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
+def _compare_with_intended_time(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
     """Judge the time off against the time that was intended."""
     wanted = f"{meant_s:g} s"
     if not meant_s > 0:
         return Standing.NOT_OBSERVABLE, f"{wanted} were intended: {_AGAIN}, for longer"
-    if back := _back(time, meant_s):
+    if back := _find_early_return(time, meant_s):
         return Standing.NOT_OBSERVABLE, f"{back} {wanted} intended: {_AGAIN}"
     if time.by_hand:
         return Standing.ASSUMED, (
@@ -191,7 +195,7 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
     )
 
 
-def _back(time: TimeOff, meant_s: float) -> str:
+def _find_early_return(time: TimeOff, meant_s: float) -> str:
     """Return what shows that the power was back before *meant_s*, "" if nothing does.
 
     Or that it may have been.  Of two such bounds the one that is sure, else the smaller
@@ -209,21 +213,25 @@ def _back(time: TimeOff, meant_s: float) -> str:
         reason = f"the server answered again {answered} after the last ack"
         bounds.append((answered, meant_s, reason))
     found = [
-        (bound.most_s >= enough_s, bound.least_s, _less(bound, reason, enough_s))
+        (
+            bound.most_s >= enough_s,
+            bound.least_s,
+            _describe_short_bound(bound, reason, enough_s),
+        )
         for bound, enough_s, reason in bounds
         if bound.least_s < enough_s
     ]
     return min(found, default=(False, 0.0, ""))[2]
 
 
-def _less(bound: Elapsed, reason: str, enough_s: float) -> str:
+def _describe_short_bound(bound: Elapsed, reason: str, enough_s: float) -> str:
     """Return what a bound shows that is not known to be as long as *enough_s*."""
     if bound.most_s < enough_s:
         return f"{reason}, so the power was off for less than the"
     return f"{reason} ({bound.doubt}), so the power may have been off for less than the"
 
 
-def class_of_cut(case: Case) -> Item | None:
+def judge_class_of_cut(case: Case) -> Item | None:
     """Say that nothing declared what a human cut, None where nothing rests on that."""
     least = case.shallowest.depth if case.shallowest else None
     if not case.tested.class_assumed or least is Depth.DRIVE:

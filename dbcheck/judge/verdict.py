@@ -12,7 +12,7 @@ from dbcheck.judge.item import Item, ItemId, Standing, doubt_of
 from dbcheck.model.audited import Flag
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
-from dbcheck.model.verdict import ControlOutcome, Verdict, count_of
+from dbcheck.model.verdict import ControlOutcome, Verdict, format_count
 from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.loss import MISSING, ConditionCheck, IndexLoss, LossKind
 from dbcheck.rows.reconcile import Reconciliation
@@ -62,7 +62,7 @@ class Judgement:
     cut: str = "this cut"
 
 
-def stranger(items: Sequence[Item]) -> Item | None:
+def find_item_of_other_data(items: Sequence[Item]) -> Item | None:
     """Return the item that shows that other data answered, None if none does."""
     for item in items:
         if item.id in _OF_THE_DATA and item.standing is Standing.CONTRADICTED:
@@ -70,7 +70,7 @@ def stranger(items: Sequence[Item]) -> Item | None:
     return None
 
 
-def not_to_blame(items: Sequence[Item], lost: str) -> str:
+def explain_blameless_node(items: Sequence[Item], lost: str) -> str:
     """Return why a node that took over cannot be blamed for what is *lost*, or "".
 
     Another node may serve it, this one may be of another cluster, or may have it and
@@ -82,34 +82,34 @@ def not_to_blame(items: Sequence[Item], lost: str) -> str:
     return ""
 
 
-def _item_of(items: Sequence[Item], which: ItemId) -> Item | None:
+def _find_item(items: Sequence[Item], which: ItemId) -> Item | None:
     """Return the item with that id, None if there is none; no two have the same."""
     return next((item for item in items if item.id is which), None)
 
 
-def _reason_if(items: Sequence[Item], which: ItemId, standing: Standing) -> str:
+def _find_reason(items: Sequence[Item], which: ItemId, standing: Standing) -> str:
     """Return the reason of the item with that id if it stands so, else ""."""
-    item = _item_of(items, which)
+    item = _find_item(items, which)
     return item.reason if item is not None and item.standing is standing else ""
 
 
-def uncut(items: Sequence[Item]) -> str:
+def find_evidence_against_cut(items: Sequence[Item]) -> str:
     """Return what of the server itself shows that it was not cut, "" if nothing does.
 
     A record that is absent contradicts no cut.
     """
-    return _reason_if(items, ItemId.RESTARTED, Standing.CONTRADICTED)
+    return _find_reason(items, ItemId.RESTARTED, Standing.CONTRADICTED)
 
 
-def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
+def explain_replaced_table(found: Reconciliation, items: Sequence[Item]) -> str:
     """Return why missing rows prove nothing if the table was replaced, else "".
 
     After such a statement nothing shows which rows were there before it.  A cut takes
     the table's own creation back only with all that was committed since.
     """
-    lost = _missing(found)
-    rows = f"{count_of(lost, 'row')} {'is' if lost == 1 else 'are'}"
-    why = _reason_if(items, ItemId.SAME_TABLE, Standing.ABSENT)
+    lost = _count_missing_rows(found)
+    rows = f"{format_count(lost, 'row')} {'is' if lost == 1 else 'are'}"
+    why = _find_reason(items, ItemId.SAME_TABLE, Standing.ABSENT)
     if not lost or not why:
         return ""
     return (
@@ -119,7 +119,7 @@ def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
     )
 
 
-def _missing(found: Reconciliation) -> int:
+def _count_missing_rows(found: Reconciliation) -> int:
     """Return how many rows are missing, those of earlier runs among them."""
     return sum(found.counts.get(kind.value, 0) for kind in MISSING)
 
@@ -131,22 +131,22 @@ def _refilled(found: Reconciliation, items: Sequence[Item]) -> str:
     the rest is then judged with it.  Without one, whatever else deviates (corrupt,
     resurrected, stale ...) may have come from there.
     """
-    why = _from_others(items)
-    return why if not _missing(found) else ""
+    why = _find_writes_by_other_servers(items)
+    return why if not _count_missing_rows(found) else ""
 
 
-def _from_others(items: Sequence[Item]) -> str:
+def _find_writes_by_other_servers(items: Sequence[Item]) -> str:
     """Return why other servers may have written to this one, "" if nothing shows it."""
-    item = _item_of(items, ItemId.NOT_REFILLED)
+    item = _find_item(items, ItemId.NOT_REFILLED)
     return "" if item is None or item.standing in _ENOUGH else item.reason
 
 
-def _restored(items: Sequence[Item], explained: bool) -> str:
+def _explain_total_loss(items: Sequence[Item], explained: bool) -> str:
     """Return why the loss of all that a run wrote proves nothing, "" if it does.
 
     Its first rows are committed, and checkpointed, before the load begins.
     """
-    item = _item_of(items, ItemId.NOT_RESTORED)
+    item = _find_item(items, ItemId.NOT_RESTORED)
     if explained or (item is not None and item.standing is Standing.PRESENT):
         return ""
     why = f" ({item.reason})" if item else ""
@@ -158,9 +158,9 @@ def _restored(items: Sequence[Item], explained: bool) -> str:
     )
 
 
-def _written_over(items: Sequence[Item]) -> str:
+def _find_restored_copy(items: Sequence[Item]) -> str:
     """Return what shows that a copy may have been written over the data, or ""."""
-    return _reason_if(items, ItemId.NOT_RESTORED, Standing.ABSENT)
+    return _find_reason(items, ItemId.NOT_RESTORED, Standing.ABSENT)
 
 
 def judge_rows(
@@ -185,17 +185,18 @@ def judge_rows(
     survived: what a cluster survived, None of a single server.
     clients: the losses that clients of the server caused.
     never_cut: the server ended, and its power was not cut.
-    A loss is a FAIL, unless other data may have been read, see _other_data(), or
-    something excuses it, see _excuse().  Without one, each required item must be
+    A loss is a FAIL, unless other data may have been read, see
+    _find_evidence_of_other_data(), or something excuses it, see
+    _find_excuse_for_losses().  Without one, each required item must be
     present, and none contradicted, for a PASS.
     """
-    if doubt := _other_data(found, items, explained):
+    if doubt := _find_evidence_of_other_data(found, items, explained):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)
     assert found is not None
-    altered = altered_earlier(found)
+    altered = describe_earlier_alterations(found)
     where = cut_named(cut, depth, items, survived, never_cut=never_cut)
     if found.counts:
-        if doubt := _excuse(found, items, clients):
+        if doubt := _find_excuse_for_losses(found, items, clients):
             reasons = (doubt, *altered)
             return Judgement(Verdict.INCONCLUSIVE, reasons, tuple(items), cut=where)
         reasons = (headline.lost(found, where), *clients.reasons, *altered)
@@ -208,7 +209,7 @@ def judge_rows(
     )
     if found.foreign:
         belong = "belongs" if found.foreign == 1 else "belong"
-        rows = f"{count_of(found.foreign, 'row')} {belong}"
+        rows = f"{format_count(found.foreign, 'row')} {belong}"
         reason = (
             f"{rows} to another run: a second dbcheck may have been running. Repeat it"
             " alone"
@@ -223,42 +224,45 @@ def judge_rows(
     return Judgement(Verdict.PASS, reasons, tuple(items), cut=where)
 
 
-def _excuse(found: Reconciliation, items: Sequence[Item], clients: ByClients) -> str:
+def _find_excuse_for_losses(
+    found: Reconciliation, items: Sequence[Item], clients: ByClients
+) -> str:
     """Return why the losses are not held against the server, "" if they are.
 
-    - Another node took over, which may not have had to have them: not_to_blame().
+    - Another node took over, which may not have had to have them:
+      explain_blameless_node().
     - No row is missing, and what deviates may be another server's: _refilled().
-    - The server itself shows that it was not cut: uncut().
+    - The server itself shows that it was not cut: find_evidence_against_cut().
     - Clients of the server caused them all.
     """
     lost = headline.differing(found)
-    if doubt := not_to_blame(items, lost):
+    if doubt := explain_blameless_node(items, lost):
         return doubt
     if others := _refilled(found, items):
         return f"{lost}; but {others}"
-    if kept := uncut(items):
+    if kept := find_evidence_against_cut(items):
         return f"{lost}; but no cut took them: {kept}"
     if clients.losses >= sum(found.counts.values()):
         return f"{lost}; but {'; '.join(clients.reasons)}"
     return ""
 
 
-def _other_data(
+def _find_evidence_of_other_data(
     found: Reconciliation | None, items: Sequence[Item], explained: bool
 ) -> str:
     """Return why other data may have been read than the load's, "" if they were not."""
-    if other := stranger(items):
+    if other := find_item_of_other_data(items):
         return other.reason
     if found is None:
         return "the table was not read"
-    if not explained and (doubt := replaced(found, items)):
+    if not explained and (doubt := explain_replaced_table(found, items)):
         return doubt
     if found.counts and found.all_gone:
-        return _restored(items, explained)
+        return _explain_total_loss(items, explained)
     return ""
 
 
-def altered_earlier(found: Reconciliation) -> tuple[str, ...]:
+def describe_earlier_alterations(found: Reconciliation) -> tuple[str, ...]:
     """Say that rows were perhaps altered before the load, () if none were."""
     rows = found.earlier_altered
     if not rows:
@@ -278,7 +282,7 @@ def _left_open(
     """Yield what a PASS leaves open, and what it only assumes."""
     if open_by_class := cut.leaves_open(depth) if cut else "":
         yield open_by_class
-    if _item_of(items, ItemId.DRIVES_GONE) is not None:
+    if _find_item(items, ItemId.DRIVES_GONE) is not None:
         yield _HOST_KEPT
     yield from (item.reason for item in items if headline.leaves_open(item))
     for item in items:
@@ -325,18 +329,18 @@ def judge_unrecoverable(
             " and cut again"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    if kept := uncut(items):
+    if kept := find_evidence_against_cut(items):
         damage = f"{LossKind.UNRECOVERABLE.value}: {reason}"
         doubt = (
             f"a table is gone or damaged; but no cut did that: {kept}. Find out what"
             " did"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt, damage), tuple(items))
-    if not explained and (copied := _written_over(items)):
+    if not explained and (copied := _find_restored_copy(items)):
         damage = f"{LossKind.UNRECOVERABLE.value}: {reason}"
         doubt = f"a table is gone or damaged; but no cut need have done that: {copied}"
         return Judgement(Verdict.INCONCLUSIVE, (doubt, damage), tuple(items))
-    if missing and (doubt := _restored(items, explained)):
+    if missing and (doubt := _explain_total_loss(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if missing and spared and not explained:
         doubt = (
@@ -345,7 +349,7 @@ def judge_unrecoverable(
             " again"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    if missing and (why := _from_others(items)):
+    if missing and (why := _find_writes_by_other_servers(items)):
         doubt = (
             f"the table is gone ({reason}); other servers may have dropped it: {why}"
         )
@@ -367,7 +371,7 @@ def judge_index(
     if index is None:
         return judgement
     text = f"an index and its table disagree: {index.reason}"
-    return _with_loss(judgement, found, text)
+    return _fail_for_loss(judgement, found, text)
 
 
 def judge_conditions(
@@ -380,10 +384,10 @@ def judge_conditions(
     if check is None or not check.broken:
         return judgement
     text = f"the sums over the rows do not agree: {check.reason}"
-    return _with_loss(judgement, found, text, written=True)
+    return _fail_for_loss(judgement, found, text, written=True)
 
 
-def judge_again(
+def judge_after_second_reading(
     judgement: Judgement, found: Reconciliation | None, again: SecondReading | None
 ) -> Judgement:
     """Return FAIL if a second reading shows a loss, else *judgement*.
@@ -396,10 +400,10 @@ def judge_again(
         text = f"the server or a table is gone after a clean restart: {again.failure}"
         kind = LossKind.UNRECOVERABLE.value
         details = f"{kind}: after a clean restart: {again.failure}"
-        return _with_loss(judgement, found, text, details)
+        return _fail_for_loss(judgement, found, text, details)
     if again.reason:
         text = f"the rows are not the same after a clean restart: {again.reason}"
-        return _with_loss(judgement, found, text, written=not again.index)
+        return _fail_for_loss(judgement, found, text, written=not again.index)
     return judgement
 
 
@@ -411,13 +415,13 @@ def judge_agreement(
     reason: how, "" if they do not.  Each had applied all, and clients may be sent to
     any of them.
     """
-    if not reason or not_to_blame(judgement.items, reason):
+    if not reason or explain_blameless_node(judgement.items, reason):
         return judgement
     text = f"the nodes of the group hold different rows: {reason}"
-    return _with_loss(judgement, found, text)
+    return _fail_for_loss(judgement, found, text)
 
 
-def _with_loss(
+def _fail_for_loss(
     judgement: Judgement,
     found: Reconciliation | None,
     *reasons: str,
@@ -430,12 +434,16 @@ def _with_loss(
     Data that are not this run's, or may not be, cause no FAIL.
     """
     items = judgement.items
-    unknown = found is None or found.all_gone or stranger(items) is not None
-    unknown = unknown or (found is not None and bool(replaced(found, items)))
+    unknown = (
+        found is None or found.all_gone or find_item_of_other_data(items) is not None
+    )
+    unknown = unknown or (
+        found is not None and bool(explain_replaced_table(found, items))
+    )
     if unknown and judgement.verdict is not Verdict.FAIL:
         return judgement
-    by_others = written and bool(_from_others(items))
-    excused = by_others or uncut(items)
+    by_others = written and bool(_find_writes_by_other_servers(items))
+    excused = by_others or find_evidence_against_cut(items)
     if judgement.verdict is Verdict.FAIL or (
         excused and judgement.verdict is Verdict.INCONCLUSIVE
     ):

@@ -19,7 +19,7 @@ from dbcheck.model.depth import (
     Remains,
     Tally,
     find_depth,
-    lost_since_us,
+    find_first_loss_us,
 )
 from dbcheck.model.host import HostAfter, HostBefore, Layer, TargetFacts, Volume
 from dbcheck.model.records import LoadRecord, Manifest
@@ -46,15 +46,15 @@ _NONE = Tally(0, 0, 0)
 _NEVER: Mapping[str, int] = {}
 
 
-def host_cache(stack: Sequence[Layer]) -> str:
+def find_host_cache(stack: Sequence[Layer]) -> str:
     """Return which layer may lose completed writes though no drive did, "" if none.
 
     A block that is lost there proves nothing about a drive's own cache.
     """
-    return next(filter(None, map(_losing, stack)), "")
+    return next(filter(None, map(_explain_losing_layer, stack)), "")
 
 
-def _losing(layer: Layer) -> str:
+def _explain_losing_layer(layer: Layer) -> str:
     if layer.kind == "loop" and not layer.direct:
         return f"{layer.name} is a loop device that writes through the page cache"
     if layer.kind == "loop" and layer.backing and layer.backing not in IN_PLACE:
@@ -63,7 +63,7 @@ def _losing(layer: Layer) -> str:
             "overwrite in place"
         )
     if layer.kind == "md":
-        return _array(layer)
+        return _explain_losing_array(layer)
     kind = layers.kind_of(layer)
     if kind in _HOLDING:
         named = layer.dm_name or layer.name
@@ -79,7 +79,7 @@ def _losing(layer: Layer) -> str:
     return ""
 
 
-def _array(layer: Layer) -> str:
+def _explain_losing_array(layer: Layer) -> str:
     """Return what makes an md array lose a block by itself (Linux, admin-guide/md)."""
     if layer.md.get("policy") == "journal":
         return f"{layer.name} has a journal of its own, whose drive may have lost this"
@@ -122,7 +122,7 @@ class VolumeDepth:
         return tuple(f"{', '.join(self.volume.places)}: {reason}" for reason in found)
 
 
-def storage_seen(
+def list_changes_of_storage(
     manifest: Manifest, load: LoadRecord, name: str, *kinds: FactKind
 ) -> list[Seen]:
     """Return what a node's mounts, devices and places were for a time before its cut.
@@ -146,7 +146,7 @@ def storage_seen(
     return [seen for seen in found if seen.answered_us < begins_us]
 
 
-def volume_depths(
+def find_volume_depths(
     before: HostBefore | None,
     completed: Completed | None,
     elsewhere: Sequence[Completed | None],
@@ -157,15 +157,15 @@ def volume_depths(
     """Return how deep the cut went on each volume, that of the data directory first.
 
     cut: its declared class; one that keeps the drives' power reaches OS depth at most.
-    flushed: see judge.case.flushed_us().
+    flushed: see judge.case.find_flush_times().
     completed, elsewhere: see model.records.NodeAtTheCut.  [] if there were no canaries
     beside the data directory.
     """
     if before is None or completed is None or after is None or after.remains is None:
         return []
     data = before.facts.data
-    above = _above(data, after, cut)
-    first = _measured(data, completed, after.remains, above, flushed)
+    above = _find_loss_above_drives(data, after, cut)
+    first = _measure_depth(data, completed, after.remains, above, flushed)
     depths = [VolumeDepth(data, first)]
     for number, volume in enumerate(before.facts.volumes[1:]):
         canaries = before.elsewhere[number]
@@ -176,13 +176,15 @@ def volume_depths(
             why = canaries.failure or "its canaries could not be read after the cut"
             depths.append(VolumeDepth(volume, None, why, not canaries.failure))
         else:
-            above = _above(volume, after, cut)
-            found = _measured(volume, done, left, above, flushed)
+            above = _find_loss_above_drives(volume, after, cut)
+            found = _measure_depth(volume, done, left, above, flushed)
             depths.append(VolumeDepth(volume, found))
-    return [_by_its_drive(each, depths) for each in depths]
+    return [_take_depth_of_shared_drive(each, depths) for each in depths]
 
 
-def _by_its_drive(one: VolumeDepth, depths: Sequence[VolumeDepth]) -> VolumeDepth:
+def _take_depth_of_shared_drive(
+    one: VolumeDepth, depths: Sequence[VolumeDepth]
+) -> VolumeDepth:
     """Return the depth of a volume, also as another one on the same drive shows it.
 
     Partitions, or volumes of LVM, share the volatile cache of their drive: whose writes
@@ -202,7 +204,7 @@ def _by_its_drive(one: VolumeDepth, depths: Sequence[VolumeDepth]) -> VolumeDept
     return one
 
 
-def _above(volume: Volume, after: HostAfter, cut: CutClass) -> str:
+def _find_loss_above_drives(volume: Volume, after: HostAfter, cut: CutClass) -> str:
     """Return why a lost block may have been lost above the drives, "" if nothing shows.
 
     The layers count as they were before and after the cut, in which an array may have
@@ -215,10 +217,10 @@ def _above(volume: Volume, after: HostAfter, cut: CutClass) -> str:
     now = after.facts.volumes if after.facts else ()
     shared = (each for each in now if each.places.keys() & volume.places.keys())
     later = (layer for each in shared for layer in each.layers)
-    return host_cache((*volume.layers, *later))
+    return find_host_cache((*volume.layers, *later))
 
 
-def _measured(
+def _measure_depth(
     volume: Volume,
     completed: Completed,
     remains: Remains,
@@ -232,7 +234,10 @@ def _measured(
     drives = volume.file_drives
     lost, *counts = found.reasons
     if len(drives) == 1:
-        gone_us, flush_us = lost_since_us(completed, remains), flushed.get(drives[0])
+        gone_us, flush_us = (
+            find_first_loss_us(completed, remains),
+            flushed.get(drives[0]),
+        )
         if gone_us is None or flush_us is None or gone_us >= flush_us:
             return found
         why = (
@@ -247,7 +252,7 @@ def _measured(
     return replace(found, reasons=(which, *counts))
 
 
-def least_depth(
+def find_least_depth(
     depths: Sequence[VolumeDepth], facts: TargetFacts | None
 ) -> DepthFinding | None:
     """Return how deep the cut went for all places together, None if unknown.
@@ -259,7 +264,7 @@ def least_depth(
     """
     if not depths or facts is None:
         return None
-    hidden = hidden_drives(facts.volumes, depths)
+    hidden = list_hidden_drives(facts.volumes, depths)
     if len(depths) == 1 and not facts.unseen and not hidden:
         return depths[0].finding
     unseen = [f"unknown on {place} ({why})" for place, why in facts.unseen.items()]
@@ -274,13 +279,13 @@ def least_depth(
     findings = [each.finding for each in depths if each.finding]
     return DepthFinding(
         least,
-        _together([finding.buffered for finding in findings]),
-        _together([finding.direct for finding in findings]),
+        _add_tallies([finding.buffered for finding in findings]),
+        _add_tallies([finding.direct for finding in findings]),
         tuple(reasons),
     )
 
 
-def hidden_drives(
+def list_hidden_drives(
     volumes: Sequence[Volume], depths: Sequence[VolumeDepth] = ()
 ) -> list[str]:
     """Return what no canary can show: journals on drives that no file lies on.
@@ -301,7 +306,7 @@ def hidden_drives(
     return found
 
 
-def _together(tallies: Sequence[Tally]) -> Tally:
+def _add_tallies(tallies: Sequence[Tally]) -> Tally:
     return Tally(
         sum(tally.wrote for tally in tallies),
         sum(tally.checked for tally in tallies),
@@ -309,12 +314,12 @@ def _together(tallies: Sequence[Tally]) -> Tally:
     )
 
 
-def page_cache_kept(depths: Sequence[VolumeDepth]) -> bool:
+def was_page_cache_kept(depths: Sequence[VolumeDepth]) -> bool:
     """Say whether the page cache survived, as every volume's canaries show."""
     return bool(depths) and all(each.depth is Depth.PROCESS for each in depths)
 
 
-def shallowest(depths: Sequence[VolumeDepth]) -> DepthFinding | None:
+def find_shallowest(depths: Sequence[VolumeDepth]) -> DepthFinding | None:
     """Return the finding of the least depth that is known, of whichever volume.
 
     It describes the host alone: a page cache is that of all filesystems.  Without any
@@ -322,12 +327,12 @@ def shallowest(depths: Sequence[VolumeDepth]) -> DepthFinding | None:
     """
     if not depths:
         return None
-    chosen = min(depths, key=_rank)
+    chosen = min(depths, key=_rank_depth)
     if chosen.finding is None or len(depths) == 1:
         return chosen.finding
     return replace(chosen.finding, reasons=chosen.reasons)
 
 
-def _rank(one: VolumeDepth) -> int:
+def _rank_depth(one: VolumeDepth) -> int:
     """Return the place of a depth in their order; an unknown one comes last."""
     return len(Depth) if one.depth is None else one.depth.rank

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import cut_us, undated
+from dbcheck.judge.cutmoment import explain_missing_date, find_cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.volumes import hidden_drives, storage_seen
+from dbcheck.judge.volumes import list_changes_of_storage, list_hidden_drives
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import Volume
-from dbcheck.model.layers import kinds
-from dbcheck.model.places import Place, outside
+from dbcheck.model.layers import list_kinds
+from dbcheck.model.places import Place, list_places_outside_data
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.watched import GONE, FactKind, Seen, Watched
 
@@ -40,53 +40,55 @@ _BETWEEN_LOOKS = {
 }
 
 
-def through_the_load(case: Case) -> Item | None:
+def judge_looks_during_load(case: Case) -> Item | None:
     """Say what was looked at while the load ran, and when; None if nothing was.
 
     What changed for a time is held against the server as if it had been so all the
     time.  That it stays unseen between two looks is assumed only where the server, or
     a long time without a look, gives cause for that.
     """
-    load, found = case.load, list(_watched(case))
+    load, found = case.load, list(_list_watched(case))
     if load is None or not found:
         return None
-    name, went_us = ItemId.THROUGH_LOAD, cut_us(case)
-    looked = "; ".join(_looked(one, words, went_us) for one, words in found)
-    if why := undated(case):
+    name, went_us = ItemId.THROUGH_LOAD, find_cut_us(case)
+    looked = "; ".join(_describe_looks(one, words, went_us) for one, words in found)
+    if why := explain_missing_date(case):
         looked += f". When the cut came is not known: {why}"
     if not case.manifest.control:  # which changes them itself
         changed = [
-            how_changed(seen, went_us, of_sessions=words is _OF_THE_SESSIONS)
+            describe_change(seen, went_us, of_sessions=words is _OF_THE_SESSIONS)
             for one, words in found
             for seen in load.seen_of(one, went_us, FactKind.SETTING, *_OF_TABLES)
         ]
-        storage = storage_seen(case.manifest, load, case.tested_name)
-        changed += [how_changed(seen, went_us) for seen in storage]
+        storage = list_changes_of_storage(case.manifest, load, case.tested_name)
+        changed += [describe_change(seen, went_us) for seen in storage]
         if changed:
             reason = f"{'; '.join(changed)}. Looked at: {looked}"
             return Item(name, Standing.CONTRADICTED, reason, required=False)
     # A session shows its settings whenever it commits, so no look of it is missing.
     looks = [each for each in found if each[1] is not _OF_THE_SESSIONS]
-    unseen = [_unseen(one, words, went_us, load) for one, words in looks]
+    unseen = [
+        _explain_gaps_between_looks(one, words, went_us, load) for one, words in looks
+    ]
     if unseen := [each for each in unseen if each]:
         reason = f"{'; '.join(unseen)}. Looked at: {looked}"
         return Item(name, Standing.ASSUMED, reason, required=False)
     return Item(name, Standing.PRESENT, f"unchanged: {looked}", required=False)
 
 
-def tables_seen(case: Case, kind: FactKind) -> str:
+def describe_changes_of_tables(case: Case, kind: FactKind) -> str:
     """Return how dbcheck's tables were defined otherwise before the cut, and when.
 
     "" if no look shows that.  kind: of what to name.
     """
     if case.load is None or case.load.watched is None:
         return ""
-    went_us = cut_us(case)
+    went_us = find_cut_us(case)
     found = case.load.seen_of(case.load.watched, went_us, kind)
-    return "; ".join(how_changed(seen, went_us) for seen in found)
+    return "; ".join(describe_change(seen, went_us) for seen in found)
 
 
-def canary_gone(case: Case) -> str:
+def explain_lost_crash_canary(case: Case) -> str:
     """Return why the crash canary shows nothing of the cut, "" if it may.
 
     A server that crashes and recovers by itself empties its table before the cut.
@@ -95,29 +97,30 @@ def canary_gone(case: Case) -> str:
     by_session = FAMILIES[case.manifest.family].has_session_canary
     if load is None or (watched := load.watched) is None:
         return ""
-    went_us = cut_us(case)
-    if not watched.looked_by(went_us) and not by_session:
-        return f"the crash canary was not looked at before the cut ({_failed(watched)})"
+    went_us = find_cut_us(case)
+    if not watched.has_look_by(went_us) and not by_session:
+        why = _explain_missing_looks(watched)
+        return f"the crash canary was not looked at before the cut ({why})"
     if FactKind.CANARY not in watched.facts:
         return ""
     for seen in load.seen_of(watched, went_us, FactKind.CANARY):
-        when = _ago(seen.first_us, went_us)
+        when = _format_time_before_cut(seen.first_us, went_us)
         return (
             f"the crash canary's row was gone {when} already: the server crashed and"
             " recovered by itself"
             if seen.value == GONE
             else f"the crash canary's table was gone {when} already"
         )
-    if went_us is not None and _behind_s(watched, went_us) > LATE_S:
+    if went_us is not None and _measure_unwatched_s(watched, went_us) > LATE_S:
         return (
             "the crash canary's row was not looked at for up to"
-            f" {_behind_s(watched, went_us):.1f} s before the cut, and a crash in"
-            " between would have removed it as well"
+            f" {_measure_unwatched_s(watched, went_us):.1f} s before the cut, and a"
+            " crash in between would have removed it as well"
         )
     return ""
 
 
-def _watched(case: Case) -> Iterator[tuple[Watched, Mapping[FactKind, str]]]:
+def _list_watched(case: Case) -> Iterator[tuple[Watched, Mapping[FactKind, str]]]:
     """Yield what was looked at, and how its facts are called."""
     if case.load is not None and case.load.watched is not None:
         yield case.load.watched, _OF_THE_SERVER
@@ -127,12 +130,12 @@ def _watched(case: Case) -> Iterator[tuple[Watched, Mapping[FactKind, str]]]:
         yield case.at_the_cut.host_watched, _OF_THE_HOST
 
 
-def _looked(
+def _describe_looks(
     watched: Watched, words: Mapping[FactKind, str], went_us: int | None
 ) -> str:
     """Return what was looked at, how often, and when for the last time."""
-    if not watched.looked_by(went_us):
-        return _never(watched, words)
+    if not watched.has_look_by(went_us):
+        return _describe_missing_facts(watched, words)
     what = " and ".join(
         f"{watched.facts[kind]} {text}"
         for kind, text in words.items()
@@ -143,10 +146,12 @@ def _looked(
     if watched.looks > 1:
         mean_s = (watched.last_us - watched.first_us) / 1e6 / (watched.looks - 1)
         text += f", every {mean_s:.1f} s (at most {watched.gap_us / 1e6:.1f} s apart)"
-    return f"{text}, the last {_ago(watched.last_us, went_us)}"
+    return f"{text}, the last {_format_time_before_cut(watched.last_us, went_us)}"
 
 
-def how_changed(seen: Seen, went_us: int | None, *, of_sessions: bool = False) -> str:
+def describe_change(
+    seen: Seen, went_us: int | None, *, of_sessions: bool = False
+) -> str:
     """Return what a fact was for a time, and when.
 
     of_sessions: in some of the load's own.
@@ -157,7 +162,10 @@ def how_changed(seen: Seen, went_us: int | None, *, of_sessions: bool = False) -
         FactKind.TABLE: "what was added to the table ",
         FactKind.TABLE_VERSION: "the version in the catalogs of the table ",
     }
-    first, last = _ago(seen.first_us, went_us), _ago(seen.last_us, went_us)
+    first, last = (
+        _format_time_before_cut(seen.first_us, went_us),
+        _format_time_before_cut(seen.last_us, went_us),
+    )
     value = repr(seen.value or "not there") + " in sessions of the load" * of_sessions
     if seen.kind is FactKind.PLACE:
         value = f"at {seen.value}" if seen.value else "not where it had been"
@@ -167,48 +175,50 @@ def how_changed(seen: Seen, went_us: int | None, *, of_sessions: bool = False) -
     return f"{text} at {seen.looks:,} looks, from {first} to {last}"
 
 
-def _never(watched: Watched, words: Mapping[FactKind, str]) -> str:
+def _describe_missing_facts(watched: Watched, words: Mapping[FactKind, str]) -> str:
     """Return what was not looked at at all, and why."""
     what = " and ".join(words.values())
-    return f"{what} were not looked at before the cut ({_failed(watched)})"
+    return (
+        f"{what} were not looked at before the cut ({_explain_missing_looks(watched)})"
+    )
 
 
-def _failed(watched: Watched) -> str:
+def _explain_missing_looks(watched: Watched) -> str:
     """Return why nothing was looked at."""
     return watched.ended or "no answer came before the load was over"
 
 
-def _unseen(
+def _explain_gaps_between_looks(
     watched: Watched,
     words: Mapping[FactKind, str],
     went_us: int | None,
     load: LoadRecord,
 ) -> str:
     """Return why something may have been otherwise between two looks, or ""."""
-    if not watched.looked_by(went_us):
-        return _never(watched, words)
+    if not watched.has_look_by(went_us):
+        return _describe_missing_facts(watched, words)
     for kind, (what, unseen) in _BETWEEN_LOOKS.items():
         if found := load.seen_of(watched, went_us, kind):
             names = ", ".join(dict.fromkeys(seen.of for seen in found))
             return (
                 f"the server {what.format(names)} while the load ran"
-                f" ({_ago(found[-1].first_us, went_us)}): {unseen}"
+                f" ({_format_time_before_cut(found[-1].first_us, went_us)}): {unseen}"
             )
     if went_us is not None:
-        gap_us = watched.longest_us(load.last_ack_us or went_us)
+        gap_us = watched.find_longest_gap_us(load.last_ack_us or went_us)
         gap_us = max(gap_us, watched.first_us - load.began_us)
-        longest_s = max(gap_us / 1e6, _behind_s(watched, went_us))
+        longest_s = max(gap_us / 1e6, _measure_unwatched_s(watched, went_us))
         if longest_s > LATE_S:
             return f"nothing was looked at for {longest_s:.1f} s"
     return ""
 
 
-def _behind_s(watched: Watched, went_us: int) -> float:
+def _measure_unwatched_s(watched: Watched, went_us: int) -> float:
     """Return for how long before the cut nothing was looked at, at most, in seconds."""
-    return (went_us - watched.last_before(went_us)) / 1e6
+    return (went_us - watched.find_last_look_before(went_us)) / 1e6
 
 
-def _ago(at_us: int, went_us: int | None) -> str:
+def _format_time_before_cut(at_us: int, went_us: int | None) -> str:
     if went_us is None:
         return "an unknown time before the cut"
     behind_s = (went_us - at_us) / 1e6
@@ -222,9 +232,9 @@ def places(case: Case) -> Item | None:
 
     None if no host was asked and the server names none outside its data directory.
     """
-    before, went_us = case.before, cut_us(case)
+    before, went_us = case.before, find_cut_us(case)
     if case.strayed:
-        reason = "; ".join(how_changed(each, went_us) for each in case.strayed)
+        reason = "; ".join(describe_change(each, went_us) for each in case.strayed)
         reason += "; how deep the cut would have gone there is not known"
         return Item(ItemId.PLACES, Standing.CONTRADICTED, reason, required=False)
     if case.moved:
@@ -236,10 +246,10 @@ def places(case: Case) -> Item | None:
         reason += "; what it lies on, and its depth, are not known"
         return Item(ItemId.PLACES, Standing.CONTRADICTED, reason, required=False)
     if before is None:
-        return _not_inspected(case.tested.places)
+        return _judge_uninspected_places(case.tested.places)
     facts = before.facts
-    reason = "; ".join(map(_on_its_layers, facts.volumes))
-    unseen = hidden_drives(facts.volumes)
+    reason = "; ".join(map(_describe_layers_and_places, facts.volumes))
+    unseen = list_hidden_drives(facts.volumes)
     unseen += [
         f"{place} was not inspected ({why})" for place, why in facts.unseen.items()
     ]
@@ -249,14 +259,14 @@ def places(case: Case) -> Item | None:
         if canaries.failure
     ]
     standing = Standing.NOT_OBSERVABLE if unseen else Standing.PRESENT
-    if why := _view_unread(case):
+    if why := _explain_unread_view(case):
         unseen.append(f"that the server finds the same files there is assumed ({why})")
         standing = Standing.NOT_OBSERVABLE if len(unseen) > 1 else Standing.ASSUMED
     reason = "; ".join((*unseen, reason))
     return Item(ItemId.PLACES, standing, reason, required=False)
 
 
-def _view_unread(case: Case) -> str:
+def _explain_unread_view(case: Case) -> str:
     """Return why it is not known what the server finds at its paths, "" if it is.
 
     A lab starts its server and its host's sshd with one set of mounts.
@@ -267,15 +277,15 @@ def _view_unread(case: Case) -> str:
     return next(filter(None, (each.view_unread for each in facts)), "")
 
 
-def _on_its_layers(volume: Volume) -> str:
+def _describe_layers_and_places(volume: Volume) -> str:
     """Return what a place lies on, e.g. "xfs on dm-crypt, LVM: data (sda)"."""
-    between = ", ".join(kinds(volume.layers))
+    between = ", ".join(list_kinds(volume.layers))
     on = f" on {between}" if between else ""
     return f"{volume.filesystem}{on}: {volume.named}"
 
 
-def _not_inspected(named_by_server: Sequence[Place]) -> Item | None:
-    apart = outside(named_by_server)
+def _judge_uninspected_places(named_by_server: Sequence[Place]) -> Item | None:
+    apart = list_places_outside_data(named_by_server)
     if not apart:
         return None
     named = ", ".join(f"{place.name} ({place.path or 'unknown'})" for place in apart)
@@ -286,7 +296,7 @@ def _not_inspected(named_by_server: Sequence[Place]) -> Item | None:
     return Item(ItemId.PLACES, Standing.NOT_OBSERVABLE, reason, required=False)
 
 
-def switch_depth(case: Case) -> Item | None:
+def judge_depth_of_switch(case: Case) -> Item | None:
     """Say how deep the same switch was seen to go on each place of this run.
 
     None if nothing is known of this very host.  It does not show the depth of this

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dbcheck.base.errors import WitnessError
 from dbcheck.model.cut import Replaced
 from dbcheck.model.unobserved import Observed
-from dbcheck.model.watched import Watched, joined
+from dbcheck.model.watched import Watched, join_watched
 from dbcheck.model.witness import Watermark, WindowFacts
 
 _PER_OCTAVE = 16  # each bucket is 4.4% wider than the one before
@@ -165,7 +165,7 @@ def merge(results: Iterable[GroupResult]) -> GroupResult:
         whole.acked |= result.acked
         whole.breaks += result.breaks
         whole.replaced = whole.replaced.joined(result.replaced)
-        whole.watched = joined(whole.watched, result.watched)
+        whole.watched = join_watched(whole.watched, result.watched)
         whole.refused += result.refused
         for message in result.refusals:
             add_once(whole.refusals, message)

@@ -32,7 +32,7 @@ from dbcheck.load.poller import READ, WRITE, Alarm, open_poller
 from dbcheck.load.sessions import Sessions
 from dbcheck.model.cut import Replaced
 from dbcheck.model.unobserved import Gap, Observed, Rounds
-from dbcheck.model.watched import WatchTally, settings_looked
+from dbcheck.model.watched import WatchTally, make_facts_of_settings
 from dbcheck.ports.connection import Session
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
@@ -160,7 +160,7 @@ class Loop:
         self._last_ack_us = 0
         self._sent_us = 0  # when the newest operation that is acked was sent; no chore
         self._watch = Rounds(clocks_us())
-        self._looked = WatchTally(settings_looked(sessions.before.settings))
+        self._looked = WatchTally(make_facts_of_settings(sessions.before.settings))
         self._latencies = Latencies()
         self._durations_us: list[int] = []
         self._result = GroupResult()
@@ -312,7 +312,7 @@ class Loop:
                 self._sent_us = max(self._sent_us, slot.sent_us)
             acks.append((slot.number, slot.seq, row_id, acked_us))
             if slot.looks and (found := slot.session.settings()):
-                self._looked.add(slot.sent_us, settings_looked(found), acked_us)
+                self._looked.add(slot.sent_us, make_facts_of_settings(found), acked_us)
             self._ready.append(slot)
         self._waiting -= len(acks)
         self._acks += len(acks)

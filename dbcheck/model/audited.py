@@ -75,17 +75,17 @@ class OtherSettings:
     settings: Mapping[str, str]
 
 
-def alarming(flags: Sequence[Flag]) -> list[Flag]:
+def list_alarms(flags: Sequence[Flag]) -> list[Flag]:
     """Return the flags that are more than notes, the worst first."""
     alarms = (flag for flag in flags if flag.is_alarm)
     return sorted(alarms, key=lambda flag: flag.severity.rank)
 
 
-def counted(flags: Sequence[Flag]) -> str:
+def format_alarm_counts(flags: Sequence[Flag]) -> str:
     """Return how many of *flags* are errors and how many warnings, "" if none is."""
     counts = []
     for severity in (Severity.ERROR, Severity.WARNING):
-        number = sum(flag.severity is severity for flag in alarming(flags))
+        number = sum(flag.severity is severity for flag in list_alarms(flags))
         if number:
             counts.append(f"{number} {severity.value}{'s' if number > 1 else ''}")
     return " and ".join(counts)

@@ -17,7 +17,11 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.model.family import MYSQL, POSTGRESQL
 from dbcheck.model.replication import GALERA_CLUSTER, REPLICATION_GROUP
-from dbcheck.model.server import DATA_NAME, difference, unread_identity
+from dbcheck.model.server import (
+    DATA_NAME,
+    explain_unknown_identity,
+    find_difference_of_servers,
+)
 
 STAGGER_S_MAX = 60.0
 
@@ -74,7 +78,7 @@ def require_stagger(promise: Promise, stagger_s: float) -> None:
         )
 
 
-def staggered(
+def draw_stagger(
     names: Iterable[str], writer: str, stagger_s: float, seed: int
 ) -> dict[str, float]:
     """Return after how many seconds each node is cut; the *writer* is the first.
@@ -214,7 +218,7 @@ class Lineage:
     same: tuple[str, ...] = ()
 
 
-def lineage(
+def compare_lineage(
     kind: SiteKind,
     writer: Mapping[str, str],
     reader: Mapping[str, str],
@@ -228,26 +232,26 @@ def lineage(
     """
     match kind:
         case SiteKind.STREAMING if promoted is not None:
-            return _same_cluster(writer, reader)
+            return _compare_cluster(writer, reader)
         case SiteKind.SINGLE | SiteKind.STREAMING:
-            return _same_server(writer, reader)
+            return _compare_server(writer, reader)
         case SiteKind.SEMI_SYNC | SiteKind.GALERA | SiteKind.GROUP_REPLICATION:
             if promoted is not None:
-                return _same_replica(writer, promoted, reader)
-            return _same_server(writer, reader)
+                return _compare_replica(writer, promoted, reader)
+            return _compare_server(writer, reader)
         case _:
             assert_never(kind)
 
 
-def _same_server(before: Mapping[str, str], after: Mapping[str, str]) -> Lineage:
+def _compare_server(before: Mapping[str, str], after: Mapping[str, str]) -> Lineage:
     return Lineage(
-        difference(before, after),
-        unread_identity(before, after),
+        find_difference_of_servers(before, after),
+        explain_unknown_identity(before, after),
         tuple(sorted(before.keys() & after.keys())),
     )
 
 
-def _same_cluster(before: Mapping[str, str], after: Mapping[str, str]) -> Lineage:
+def _compare_cluster(before: Mapping[str, str], after: Mapping[str, str]) -> Lineage:
     """Compare the writer with a standby that took over from it.
 
     A standby is a copy of the whole cluster, system_identifier included, and begins a
@@ -273,7 +277,7 @@ def _same_cluster(before: Mapping[str, str], after: Mapping[str, str]) -> Lineag
     return Lineage(same=(cluster,))
 
 
-def _same_replica(
+def _compare_replica(
     writer: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]
 ) -> Lineage:
     """Compare a replica that took over with itself, and its data with the writer's.
@@ -282,7 +286,7 @@ def _same_replica(
     MariaDB's data have a name that is replicated with them; MySQL's server_uuid is each
     server's own.
     """
-    if other := difference(before, after):
+    if other := find_difference_of_servers(before, after):
         return Lineage(other)
     name = DATA_NAME if DATA_NAME in writer else "server_uuid"
     expected = writer[name] if name == DATA_NAME else before.get(name)
@@ -327,7 +331,7 @@ class Kept:
     doubts: tuple[str, ...] = ()
 
 
-def kept_by(
+def judge_settings_for_promise(
     kind: SiteKind,
     promise: Promise,
     writer: Mapping[str, str],
@@ -339,24 +343,26 @@ def kept_by(
     """
     match kind:
         case SiteKind.GALERA:
-            return _galera(promise, writer)
+            return _judge_galera(promise, writer)
         case SiteKind.GROUP_REPLICATION:
-            return _group_replication(promise, writer)
+            return _judge_group_replication(promise, writer)
         case _ if promise.writer_returns:
             return Kept()
         case SiteKind.STREAMING if _STANDBYS not in writer:
             return Kept(doubts=(f"{_STANDBYS} could not be read",))
         case SiteKind.STREAMING:
-            return Kept(_streaming(promise, writer))
+            return Kept(_find_fault_of_streaming(promise, writer))
         case SiteKind.SEMI_SYNC:
-            return _semi_sync(promise, writer, standby)
+            return _judge_semi_sync(promise, writer, standby)
         case SiteKind.SINGLE:
             return Kept()
         case _:
             assert_never(kind)
 
 
-def _flushed(settings: Mapping[str, str], safe: Mapping[str, Sequence[str]]) -> Kept:
+def _judge_flush_by_writer(
+    settings: Mapping[str, str], safe: Mapping[str, Sequence[str]]
+) -> Kept:
     """Judge whether the writer flushes a commit before it answers; no other node does.
 
     safe: the values of settings with which it does.
@@ -371,24 +377,26 @@ def _flushed(settings: Mapping[str, str], safe: Mapping[str, Sequence[str]]) -> 
     return Kept(doubts=unread)
 
 
-def _group_replication(promise: Promise, settings: Mapping[str, str]) -> Kept:
+def _judge_group_replication(promise: Promise, settings: Mapping[str, str]) -> Kept:
     """Judge a commit that is answered once a majority has it in memory.
 
     Each member flushes it by itself (MySQL 9.7 manual, 20.1.1.2 Group Replication).
     Recovery goes by the binary log, which a group needs (7.4.4 The Binary Log).
     """
     if promise.cuts_all:
-        return _flushed(settings, {_FLUSH_LOG: ("1",), _SYNC_BINLOG: ("1",)})
+        return _judge_flush_by_writer(
+            settings, {_FLUSH_LOG: ("1",), _SYNC_BINLOG: ("1",)}
+        )
     return Kept()
 
 
-def _galera(promise: Promise, settings: Mapping[str, str]) -> Kept:
+def _judge_galera(promise: Promise, settings: Mapping[str, str]) -> Kept:
     """Judge a commit that is answered once all nodes have it in their memory.
 
     Each node flushes it by itself (MariaDB documentation, About Galera Replication).
     """
     if promise.cuts_all:
-        return _flushed(settings, {_FLUSH_LOG: _FLUSHED})
+        return _judge_flush_by_writer(settings, {_FLUSH_LOG: _FLUSHED})
     doubts = []
     for name in IGNORE_MAJORITY:
         if name not in settings:
@@ -400,7 +408,7 @@ def _galera(promise: Promise, settings: Mapping[str, str]) -> Kept:
     return Kept(doubts=tuple(doubts))
 
 
-def _streaming(promise: Promise, settings: Mapping[str, str]) -> str:
+def _find_fault_of_streaming(promise: Promise, settings: Mapping[str, str]) -> str:
     commits = settings.get("synchronous_commit", "")
     if commits in _NOT_AWAITED:
         return (
@@ -420,7 +428,7 @@ def _streaming(promise: Promise, settings: Mapping[str, str]) -> str:
     return ""
 
 
-def _semi_sync(
+def _judge_semi_sync(
     promise: Promise, writer: Mapping[str, str], standby: Mapping[str, str]
 ) -> Kept:
     enabled = [
@@ -441,7 +449,7 @@ def _semi_sync(
             "a replica of MariaDB that restarts discards what it had received and not"
             " applied"
         )
-    if promise.cuts_all and (why := _relay_log(standby)):
+    if promise.cuts_all and (why := _find_fault_of_relay_log(standby)):
         return Kept(why)
     doubts = []
     name = f"rpl_semi_sync_{source}_timeout"
@@ -456,7 +464,7 @@ def _semi_sync(
     return Kept(doubts=tuple(doubts))
 
 
-def patience_ms(writer: Mapping[str, str]) -> int:
+def read_replica_timeout_ms(writer: Mapping[str, str]) -> int:
     """Return how long a source waits for a replica, in ms; 0 if that is not known."""
     for source, _ in _WORDS:
         if f"rpl_semi_sync_{source}_timeout" in writer:
@@ -464,7 +472,7 @@ def patience_ms(writer: Mapping[str, str]) -> int:
     return 0
 
 
-def _relay_log(standby: Mapping[str, str]) -> str:
+def _find_fault_of_relay_log(standby: Mapping[str, str]) -> str:
     """Return why a replica that loses its power may lose what it has acknowledged.
 
     It acknowledges what is in its relay log (MySQL 9.7 manual, 19.4.10).

@@ -143,7 +143,7 @@ class CutClass(enum.Enum):
         return _OPEN[self]
 
 
-def shown(cuts: Iterable[tuple[str, str]]) -> str:
+def describe_cuts(cuts: Iterable[tuple[str, str]]) -> str:
     """Return what the cuts of several cycles were, and what each class leaves open.
 
     cuts: of each cycle the CutClass.value, "" where it is not known, and the

@@ -257,15 +257,15 @@ def find_depth(completed: Completed, remains: Remains, ground: Ground) -> DepthF
             Tally(written, 0, 0),
             (reason,),
         )
-    buffered = _buffered(completed.buffered, remains)
-    direct = _direct(completed.direct, remains)
+    buffered = _count_lost_records(completed.buffered, remains)
+    direct = _count_lost_blocks(completed.direct, remains)
     ground = dataclasses.replace(ground, attributes=remains.attributes)
-    depth, reason = _decide(buffered, direct, ground)
+    depth, reason = _decide_depth(buffered, direct, ground)
     counts = f"buffered canary {buffered}; unflushed O_DIRECT canary {direct}"
     return DepthFinding(depth, buffered, direct, (reason, counts))
 
 
-def wrote_until_us(completed: Completed, remains: Remains) -> int | None:
+def find_last_write_us(completed: Completed, remains: Remains) -> int | None:
     """Return a moment at which the host surely still wrote, None if none is known.
 
     On the client's monotonic clock, in microseconds.  Blocks that are found beyond the
@@ -282,11 +282,12 @@ def wrote_until_us(completed: Completed, remains: Remains) -> int | None:
     return as_of_us + max(0, max(beyond, default=0) - 2) * completed.interval_us
 
 
-def lost_since_us(completed: Completed, remains: Remains) -> int | None:
+def find_first_loss_us(completed: Completed, remains: Remains) -> int | None:
     """Return a moment by which a block was completed that is gone, with all after it.
 
     On the client's monotonic clock, in microseconds; None if none is known.  Since then
-    a ring wrote a block in each interval at most, but for two, as in wrote_until_us().
+    a ring wrote a block in each interval at most, but for two, as in
+    find_last_write_us().
     """
     as_of_us = completed.as_of_us
     if as_of_us is None or len(remains.rings) != len(completed.direct):
@@ -301,7 +302,9 @@ def lost_since_us(completed: Completed, remains: Remains) -> int | None:
     return as_of_us - max(0, most - 3) * completed.interval_us
 
 
-def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | None, str]:
+def _decide_depth(
+    buffered: Tally, direct: Tally, ground: Ground
+) -> tuple[Depth | None, str]:
     objection, at_once = ground.objection(), ground.written_at_once()
     if direct.lost and buffered.kept_all and not at_once:
         return None, (
@@ -320,11 +323,15 @@ def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | Non
         )
     if direct.lost or buffered.lost:
         why = f"{objection}, so no more is shown" if direct.lost else ""
-        return Depth.OS, f"the page cache was lost; {why or _no_more(direct, ground)}"
+        return (
+            Depth.OS,
+            "the page cache was lost;"
+            f" {why or _explain_unshown_drive_loss(direct, ground)}",
+        )
     if buffered.kept_all and at_once:
         return None, (
             f"{at_once}, so records that survived do not show whether the page cache "
-            f"did; {_no_more(direct, ground)}"
+            f"did; {_explain_unshown_drive_loss(direct, ground)}"
         )
     if buffered.kept_all:
         return Depth.PROCESS, (
@@ -334,7 +341,7 @@ def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | Non
     return None, "the buffered canary completed nothing that could be checked"
 
 
-def _no_more(direct: Tally, ground: Ground) -> str:
+def _explain_unshown_drive_loss(direct: Tally, ground: Ground) -> str:
     if not direct.checked:
         return "the O_DIRECT canary did not write, so the drive's part is unknown"
     if ground.flushes_direct:
@@ -342,7 +349,7 @@ def _no_more(direct: Tally, ground: Ground) -> str:
     return "nothing shows that the drive's own cache was lost: no unflushed write was"
 
 
-def _buffered(counted: Counted, remains: Remains) -> Tally:
+def _count_lost_records(counted: Counted, remains: Remains) -> Tally:
     before = min(counted.last, max(counted.before, remains.first - 1))
     checked = counted.last - before
     kept = sum(
@@ -352,7 +359,7 @@ def _buffered(counted: Counted, remains: Remains) -> Tally:
     return Tally(counted.last, checked, checked - kept)
 
 
-def _direct(counted: Sequence[Counted], remains: Remains) -> Tally:
+def _count_lost_blocks(counted: Sequence[Counted], remains: Remains) -> Tally:
     """Count the blocks whose slot holds an older number.
 
     A newer one has overwritten a block that had survived until then.
@@ -361,11 +368,13 @@ def _direct(counted: Sequence[Counted], remains: Remains) -> Tally:
     for one, ring in zip(counted, remains.rings, strict=True):
         before = max(one.before, one.last - remains.ring_blocks // 2)
         checked += one.last - before
-        lost += _lost_in(ring, range(before + 1, one.last + 1), remains.ring_blocks)
+        lost += _count_lost_in_ring(
+            ring, range(before + 1, one.last + 1), remains.ring_blocks
+        )
     return Tally(sum(one.last for one in counted), checked, lost)
 
 
-def _lost_in(ring: Ring, numbers: range, ring_blocks: int) -> int:
+def _count_lost_in_ring(ring: Ring, numbers: range, ring_blocks: int) -> int:
     """Count those of *numbers*, half a ring at most, that are gone.
 
     The block that was being written when the power went may be torn without any

@@ -56,8 +56,8 @@ class Counts:
             self.writes - earlier.writes,
             self.bytes_written - earlier.bytes_written,
             self.write_ms - earlier.write_ms,
-            _less(self.flushes, earlier.flushes),
-            _less(self.flush_ms, earlier.flush_ms),
+            _subtract(self.flushes, earlier.flushes),
+            _subtract(self.flush_ms, earlier.flush_ms),
         )
 
 
@@ -87,7 +87,7 @@ class UnderLoad:
     drives: Mapping[str, Counts]
 
 
-def _less(now: int | None, earlier: int | None) -> int | None:
+def _subtract(now: int | None, earlier: int | None) -> int | None:
     return None if now is None or earlier is None else now - earlier
 
 

@@ -57,7 +57,7 @@ _PREFIXES = {
 def kind_of(layer: Layer) -> str:
     """Return what it is, for reports; "" for a drive or a partition of one."""
     if layer.kind == "dm":
-        return _mapped(layer)
+        return _find_kind_of_mapper_device(layer)
     if layer.kind == "md":
         return f"md {layer.md.get('level', '')}".strip()
     if layer.kind == "loop":
@@ -67,12 +67,12 @@ def kind_of(layer: Layer) -> str:
     return BCACHE if layer.name.startswith("bcache") else layer.foreign
 
 
-def kinds(layers: Sequence[Layer]) -> list[str]:
+def list_kinds(layers: Sequence[Layer]) -> list[str]:
     """Return what lies between a filesystem and its drives, from the top down."""
     return [kind for kind in dict.fromkeys(map(kind_of, layers)) if kind]
 
 
-def _mapped(layer: Layer) -> str:
+def _find_kind_of_mapper_device(layer: Layer) -> str:
     # kpartx puts "partN-" before the UUID of what it divides.
     uuid = re.sub(r"^part\d+-", "", layer.dm_uuid)
     kind = next((v for k, v in _PREFIXES.items() if uuid.startswith(k)), UNKNOWN)

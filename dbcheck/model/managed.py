@@ -51,7 +51,7 @@ OWN_DATABASES = frozenset(
 )
 
 
-def of_host(host: str) -> str:
+def find_service_of_host(host: str) -> str:
     """Return the service that a server's *host* name belongs to, "" if to none."""
     name = host.lower().rstrip(".")
     for ending, service in _HOSTS.items():
@@ -61,25 +61,27 @@ def of_host(host: str) -> str:
     return ""
 
 
-def of_hosts(hosts: Iterable[str]) -> str:
+def find_service_of_hosts(hosts: Iterable[str]) -> str:
     """Return the service of the first of these hosts that belongs to one, else ""."""
-    return next(filter(None, map(of_host, hosts)), "")
+    return next(filter(None, map(find_service_of_host, hosts)), "")
 
 
-def of_postgresql(settings: Mapping[str, str]) -> str:
+def find_service_of_postgresql(settings: Mapping[str, str]) -> str:
     """Return the service whose server has *settings*, all that it shows; "" if none."""
-    if service := _beginning(settings, _OF_POSTGRESQL):
+    if service := _find_service_by_beginning(settings, _OF_POSTGRESQL):
         return service
     return RDS if settings.get("data_directory", "").startswith(_RDS_FOLDERS) else ""
 
 
-def of_mysql(variables: Mapping[str, str], version: str, comment: str) -> str:
+def find_service_of_mysql(
+    variables: Mapping[str, str], version: str, comment: str
+) -> str:
     """Return the service whose server has *variables*, "" if none.
 
     version, comment: version() and @@version_comment: "8.0.31-google" and "(Google)" on
     Cloud SQL (as dumps and clients of it print).
     """
-    if service := _beginning(variables, _OF_MYSQL):
+    if service := _find_service_by_beginning(variables, _OF_MYSQL):
         return service
     words = f"{version} {comment}".lower()
     for word, service in _MYSQL_WORDS.items():
@@ -89,7 +91,7 @@ def of_mysql(variables: Mapping[str, str], version: str, comment: str) -> str:
     return RDS if any(place.startswith(_RDS_FOLDERS) for place in places) else ""
 
 
-def _beginning(names: Iterable[str], known: Mapping[str, str]) -> str:
+def _find_service_by_beginning(names: Iterable[str], known: Mapping[str, str]) -> str:
     found = [name.lower() for name in names]
     for beginning, service in known.items():
         if any(name.startswith(beginning) for name in found):

@@ -74,7 +74,7 @@ class Moment:
 WITHOUT_CHORES = tuple(one for one in Stratum if one is not Stratum.HOUSEKEEPING)
 
 
-def moment(
+def draw_moment(
     seed: int,
     number: int,
     steady_s: tuple[float, float],
@@ -100,7 +100,7 @@ def moment(
     return Moment(number, stratum, after_s, into_s, chore)
 
 
-def lag_range(lags_s: Sequence[float]) -> tuple[float, float] | None:
+def find_lag_range(lags_s: Sequence[float]) -> tuple[float, float] | None:
     """Return the earliest and the latest moment at which the power may go.
 
     In seconds from when the switch is asked; None if that is not known.
@@ -112,10 +112,10 @@ def lag_range(lags_s: Sequence[float]) -> tuple[float, float] | None:
     return max(0.0, min(newest) - LAG_ERROR_S), max(newest) + LAG_ERROR_S
 
 
-def with_hold(drawn: Moment, lag_s: tuple[float, float] | None) -> Moment:
+def add_lag_to_hold(drawn: Moment, lag_s: tuple[float, float] | None) -> Moment:
     """Return *drawn*, a hold, with the lag; or a steady cut if that forbids a hold.
 
-    lag_s: see lag_range().
+    lag_s: see find_lag_range().
     """
     if lag_s is None:
         why = (
@@ -166,7 +166,7 @@ class Met(NamedTuple):
     missed: str = ""
 
 
-def met(drawn: Moment, seen: AtTheCut) -> Met:
+def find_stratum_of_cut(drawn: Moment, seen: AtTheCut) -> Met:
     """Return the stratum that a cut came in, by when the power went."""
     stratum, went_us = drawn.stratum, seen.went_us
     if stratum in (Stratum.CHECKPOINT, Stratum.HOUSEKEEPING) and seen.refused:
@@ -176,9 +176,9 @@ def met(drawn: Moment, seen: AtTheCut) -> Met:
     if went_us is None:
         return Met(None, drawn.no_hold or NOT_KNOWN)
     if stratum is Stratum.HOLD:
-        return _of_hold(went_us, seen.latest_us, seen.quiet_us)
+        return _judge_hold(went_us, seen.latest_us, seen.quiet_us)
     if stratum is Stratum.CHECKPOINT:
-        return _of_checkpoint(went_us, seen.checkpoint_us)
+        return _judge_checkpoint(went_us, seen.checkpoint_us)
     after_s = (went_us - seen.began_us) / 1e6
     if stratum is Stratum.RAMP_UP and after_s > RAMP_UP_MAX_S:
         why = f"the cut came {after_s:.1f} s after the load had begun"
@@ -186,7 +186,7 @@ def met(drawn: Moment, seen: AtTheCut) -> Met:
     return Met(stratum, drawn.no_hold)
 
 
-def _of_checkpoint(went_us: int, asked: tuple[int, int | None] | None) -> Met:
+def _judge_checkpoint(went_us: int, asked: tuple[int, int | None] | None) -> Met:
     """Return whether a checkpoint was under way when the power went."""
     if asked is None:
         why = "whether the checkpoint was under way at the cut is not known"
@@ -202,7 +202,7 @@ def _of_checkpoint(went_us: int, asked: tuple[int, int | None] | None) -> Met:
     return Met(Stratum.STEADY, why)
 
 
-def _of_hold(
+def _judge_hold(
     went_us: int, latest_us: int | None, quiet_us: Sequence[tuple[int, int]] | None
 ) -> Met:
     """Return whether the sessions were held when the power went.

@@ -2,7 +2,8 @@
 
 In a container, beside a second server or after a move, the path that a server names may
 hold nothing, another server's data, or an old copy of its own.  Its drives then show
-nothing of the server's, so nothing may be measured there: other_data() compares.
+nothing of the server's, so nothing may be measured there: find_sign_of_other_data()
+compares.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Place:
     files: tuple[str, ...] = ()
 
 
-def outside(places: Sequence[Place]) -> list[Place]:
+def list_places_outside_data(places: Sequence[Place]) -> list[Place]:
     """Return the places whose path is not below that of the data directory.
 
     A link inside the data directory may lead elsewhere all the same, which only its
@@ -50,7 +51,9 @@ def outside(places: Sequence[Place]) -> list[Place]:
     ]
 
 
-def moved(before: Sequence[Place], after: Sequence[Place]) -> dict[str, str]:
+def list_moved_places(
+    before: Sequence[Place], after: Sequence[Place]
+) -> dict[str, str]:
     """Return the places that are not where they were, by name, and where they are.
 
     A table that was yet to be created was expected in the folder of its tablespace; it
@@ -60,12 +63,12 @@ def moved(before: Sequence[Place], after: Sequence[Place]) -> dict[str, str]:
     paths = {place.name: place.path for place in before}
     alike: dict[str, list[str]] = {}
     for name, path in paths.items():
-        alike.setdefault(_kind(name, paths), []).append(path)
+        alike.setdefault(_strip_number(name, paths), []).append(path)
     found = {}
     for place in after:
         known = list(paths.values())
         if place.name in paths:
-            known = alike[_kind(place.name, paths)]
+            known = alike[_strip_number(place.name, paths)]
         if not any(_is_in(place.path, path) for path in known):
             was = paths.get(place.name, "")
             now = place.path or "in a folder that the server does not show"
@@ -73,8 +76,8 @@ def moved(before: Sequence[Place], after: Sequence[Place]) -> dict[str, str]:
     return found
 
 
-def _kind(name: str, names: Container[str]) -> str:
-    """Return *name* without the number that numbered() put after it."""
+def _strip_number(name: str, names: Container[str]) -> str:
+    """Return *name* without the number that number_places() put after it."""
     kind, _, number = name.rpartition(" ")
     return kind if number.isdecimal() and kind in names else name
 
@@ -85,7 +88,7 @@ def _is_in(path: str, folder: str) -> bool:
     return PurePosixPath(path).is_relative_to(folder)
 
 
-def numbered(found: Iterable[Place]) -> tuple[Place, ...]:
+def number_places(found: Iterable[Place]) -> tuple[Place, ...]:
     """Return the places without repetitions, a number after a name that recurs.
 
     The names of files of one place are put together.
@@ -130,7 +133,9 @@ class DataNames:
     unreadable: Mapping[str, str]
 
 
-def other_data(identity: Mapping[str, str], started_us: int, found: DataNames) -> str:
+def find_sign_of_other_data(
+    identity: Mapping[str, str], started_us: int, found: DataNames
+) -> str:
     """Return why a directory is not the server's, "" if nothing speaks against it.
 
     identity, started_us: what the server reports over SQL, as model.server.ServerFacts.
@@ -145,11 +150,11 @@ def other_data(identity: Mapping[str, str], started_us: int, found: DataNames) -
         if wanted.casefold() != seen.casefold() and wanted:
             return f"its {name} is {seen}, and the server's is {wanted}"
     if "data_directory" in identity:  # as PostgreSQL calls it
-        return _other_start(started_us, found)
+        return _find_sign_of_other_start(started_us, found)
     return ""
 
 
-def unmarked(mark: str, found: DataNames) -> str:
+def find_missing_mark(mark: str, found: DataNames) -> str:
     """Return why a directory is not that of the server that just wrote *mark* into it.
 
     "" if it is.
@@ -160,7 +165,7 @@ def unmarked(mark: str, found: DataNames) -> str:
     return why or "what the server just wrote into its data directory is not in it"
 
 
-def _other_start(started_us: int, found: DataNames) -> str:
+def _find_sign_of_other_start(started_us: int, found: DataNames) -> str:
     if found.started_s is None:
         why = found.unreadable.get("started_s", "its postmaster.pid has no start time")
         return f"no server runs on it: {why}"

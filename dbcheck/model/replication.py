@@ -141,7 +141,7 @@ class ReplicationTally:
         self._samples = self._first_us = self._last_us = self._gap_us = 0
         self._changes: list[Change] = []
         self._first: Sequence[Follower] = ()  # that were awaited at the first sample
-        self._marked = True
+        self._has_mark = True
         self._broken_us: int | None = None
         self._shared: set[str] = set()
 
@@ -161,15 +161,15 @@ class ReplicationTally:
             self._broken_us = answered_us
         self._samples += 1
         self._last_us = clock_us
-        self._marked = self._marked and all(one.since for one in awaited)
-        self._shared |= shared([one.name for one in followers])
+        self._has_mark = self._has_mark and all(one.since for one in awaited)
+        self._shared |= find_repeated_names([one.name for one in followers])
         change = Change(
             clock_us,
             tuple(one.name for one in awaited),
             answered_us,
             tuple(one.connection for one in awaited),
         )
-        if not self._changes or not _same(self._changes[-1], change):
+        if not self._changes or not _is_same_change(self._changes[-1], change):
             self._changes = [*self._changes, change][-CHANGES_MAX:]
 
     def seen(self, ended: str = "") -> ReplicationSeen | None:
@@ -183,18 +183,18 @@ class ReplicationTally:
             self._gap_us,
             tuple(self._changes),
             ended,
-            self._marked,
+            self._has_mark,
             self._broken_us,
             tuple(sorted(self._shared)),
         )
 
 
-def shared(names: Sequence[str]) -> frozenset[str]:
+def find_repeated_names(names: Sequence[str]) -> frozenset[str]:
     """Return the names that are there more than once."""
     return frozenset(name for name, count in Counter(names).items() if count > 1)
 
 
-def _same(one: Change, other: Change) -> bool:
+def _is_same_change(one: Change, other: Change) -> bool:
     return (one.names, one.connections) == (other.names, other.connections)
 
 
@@ -320,7 +320,7 @@ def name_in_log(identity: Mapping[str, str]) -> tuple[str, str]:
     return next(found, ("", ""))
 
 
-def most_advanced(received: Mapping[str, Received]) -> str | None:
+def find_most_advanced_node(received: Mapping[str, Received]) -> str | None:
     """Return the name of the node that has received most, None if none is known."""
     known = {
         name: one.position for name, one in received.items() if one.position is not None
@@ -328,18 +328,18 @@ def most_advanced(received: Mapping[str, Received]) -> str | None:
     return max(known, key=lambda name: known[name]) if known else None
 
 
-def position_of(text: str) -> int:
+def parse_position(text: str) -> int:
     """Return the position that PostgreSQL writes as *text*, e.g. "0/16B3748"."""
     high, _, low = text.partition("/")
     return (int(high, 16) << 32) + int(low, 16)
 
 
-def written(position: int) -> str:
+def format_position(position: int) -> str:
     """Return a position as PostgreSQL writes it."""
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
-def gtid_counts(text: str) -> dict[str, int]:
+def count_gtids(text: str) -> dict[str, int]:
     """Return how many transactions of each UUID a set has (MySQL 9.7 manual, 19.1.3.1).
 
     E.g. "UUID:1-5:7, UUID:tag:1-2" has eight of that UUID.
@@ -356,7 +356,7 @@ def gtid_counts(text: str) -> dict[str, int]:
     return found
 
 
-def newest_gtids(text: str) -> dict[str, int]:
+def find_newest_gtids(text: str) -> dict[str, int]:
     """Return the newest sequence number of each server in a list of MariaDB's GTIDs.
 
     E.g. "0-1-100,0-2-105": domain, server, sequence.

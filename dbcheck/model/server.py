@@ -82,7 +82,9 @@ _NAMES_OF_DATA = {
 }
 
 
-def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+def find_difference_of_servers(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> str:
     """Return why another server answers, "" if nothing shows that.
 
     before, after: see ServerFacts.identity.
@@ -119,7 +121,9 @@ def is_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return named and all(one[name] == other[name] for name in shared)
 
 
-def unread_identity(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+def explain_unknown_identity(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> str:
     """Return why two identities do not show whose data were read, "" if they do."""
     named = before.keys() & _NAMES_OF_DATA.keys()
     if unread := sorted(named - after.keys()):
@@ -150,16 +154,16 @@ class Refill:
     unknown: bool = False
 
 
-def of_both(earlier: Refill | None, later: Refill | None) -> Refill | None:
+def select_refill(earlier: Refill | None, later: Refill | None) -> Refill | None:
     """Return which of two looks at a server counts; None if neither showed any.
 
     What a server showed counts more than what it did not show, and a copy of another
     server's data more than other rows; of two alike the earlier counts.
     """
-    return later if _weight(later) > _weight(earlier) else earlier
+    return later if _rank_refill(later) > _rank_refill(earlier) else earlier
 
 
-def _weight(refill: Refill | None) -> tuple[bool, bool, bool]:
+def _rank_refill(refill: Refill | None) -> tuple[bool, bool, bool]:
     if refill is None:
         return False, False, False
     return True, not refill.unknown, refill.replaces

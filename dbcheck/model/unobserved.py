@@ -233,15 +233,15 @@ class OtherClock:
         return gap
 
 
-def newest(observed: Sequence[Observed]) -> Observed | None:
+def find_newest(observed: Sequence[Observed]) -> Observed | None:
     """Return what the log observed whose last ack surely is newest; None without acks.
 
     Of several the one that observed most of the end.
     """
     with_acks = [one for one in observed if one.last_ack_us is not None]
-    return max(with_acks, key=_order, default=None)
+    return max(with_acks, key=_rank_by_newest_ack, default=None)
 
 
-def _order(one: Observed) -> tuple[int, int]:
+def _rank_by_newest_ack(one: Observed) -> tuple[int, int]:
     last_us = one.last_ack_us or 0
     return one.came_us(last_us), -one.unseen_us(last_us)

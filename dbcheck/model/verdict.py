@@ -60,7 +60,7 @@ class CycleVerdict(enum.Enum):
         return None if self is CycleVerdict.ERROR else Verdict(self.value)
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
+def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the worst of *verdicts*: FAIL, then INCONCLUSIVE, then PASS."""
     order = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL)
     return max(verdicts, key=order.index)
@@ -92,17 +92,17 @@ CONFIDENCE = "95% confidence"
 _DOUBT = 20  # one in so many: 5%
 
 
-def loss_ppm_max(losses: int, cuts: int) -> int:
+def compute_loss_ppm_max(losses: int, cuts: int) -> int:
     """Return the upper bound on the probability that a cut loses, in ppm.
 
     Rounded up.  Without any cut it is all of PPM.
     """
     if losses == cuts:
         return PPM
-    return bisect_left(range(PPM), True, key=lambda ppm: _rare(0, losses, cuts, ppm))
+    return bisect_left(range(PPM), True, key=lambda ppm: _is_rare(0, losses, cuts, ppm))
 
 
-def loss_ppm_min(losses: int, cuts: int) -> int:
+def compute_loss_ppm_min(losses: int, cuts: int) -> int:
     """Return the lower bound on the probability that a cut loses, in ppm.
 
     Rounded down.  Without a loss it is 0.
@@ -110,20 +110,25 @@ def loss_ppm_min(losses: int, cuts: int) -> int:
     if not losses:
         return 0
     above = bisect_right(
-        range(PPM + 1), False, key=lambda ppm: not _rare(losses, cuts, cuts, ppm)
+        range(PPM + 1), False, key=lambda ppm: not _is_rare(losses, cuts, cuts, ppm)
     )
     return above - 1
 
 
-def _rare(least: int, most: int, cuts: int, ppm: int) -> bool:
+def _is_rare(least: int, most: int, cuts: int, ppm: int) -> bool:
     """Say whether *least* to *most* losses have a probability of 5% or less."""
     whole = PPM**cuts
     if most == cuts and least:  # nearly all of many terms: the others are fewer
-        return bool(_DOUBT * (whole - _ways(0, least - 1, cuts, ppm)) <= whole)
-    return bool(_DOUBT * _ways(least, most, cuts, ppm) <= whole)
+        return bool(
+            _DOUBT * (whole - _compute_probability_of_losses(0, least - 1, cuts, ppm))
+            <= whole
+        )
+    return bool(
+        _DOUBT * _compute_probability_of_losses(least, most, cuts, ppm) <= whole
+    )
 
 
-def _ways(least: int, most: int, cuts: int, ppm: int) -> int:
+def _compute_probability_of_losses(least: int, most: int, cuts: int, ppm: int) -> int:
     """Return the probability of *least* to *most* losses, times PPM**cuts."""
     lose, keep = ppm, PPM - ppm
     ways: int = sum(
@@ -134,8 +139,10 @@ def _ways(least: int, most: int, cuts: int, ppm: int) -> int:
     return ways * rest
 
 
-def cuts_needed(bound_ppm: int) -> int:
-    """Return after how many cuts without a loss loss_ppm_max() is *bound_ppm* or less.
+def compute_cuts_needed(bound_ppm: int) -> int:
+    """Return the cuts without a loss for which the bound is *bound_ppm* or less.
+
+    The bound is compute_loss_ppm_max().
 
     bound_ppm: 1 to PPM - 1.
     """
@@ -150,7 +157,7 @@ def cuts_needed(bound_ppm: int) -> int:
     )
 
 
-def unseen_ppm(loss_ppm: int, cuts: int) -> int:
+def compute_unseen_ppm(loss_ppm: int, cuts: int) -> int:
     """Return the chance, in ppm, that *cuts* cuts show no loss, rounded up.
 
     loss_ppm: the probability that one of them loses.
@@ -240,16 +247,16 @@ class Tally:
         """Say what the cuts prove, for a report."""
         if not self.cuts:
             return f"no cut counts{self._left_out}: nothing is shown"
-        most = percent_up(loss_ppm_max(self.losses, self.cuts))
-        where = f"in {count_of(self.cuts, 'cut')}{self._at_depths}"
+        most = format_percent_up(compute_loss_ppm_max(self.losses, self.cuts))
+        where = f"in {format_count(self.cuts, 'cut')}{self._at_depths}"
         if not self.losses:
             text = f"no loss {where}: at most {most} of cuts lose, {CONFIDENCE}"
             return text + self._left_out
-        least = percent_down(loss_ppm_min(self.losses, self.cuts))
+        least = format_percent_down(compute_loss_ppm_min(self.losses, self.cuts))
         bounds = f"at least {least} of cuts lose, {CONFIDENCE}"
         if self.losses < self.cuts:
             bounds += f", and at most {most}, {CONFIDENCE}"
-        return f"{count_of(self.losses, 'loss')} {where}: {bounds}{self._left_out}"
+        return f"{format_count(self.losses, 'loss')} {where}: {bounds}{self._left_out}"
 
     @property
     def _at_depths(self) -> str:
@@ -267,7 +274,9 @@ class Tally:
     def _left_out(self) -> str:
         if not self.inconclusive:
             return ""
-        return f" ({count_of(self.inconclusive, 'cycle')} inconclusive, not counted)"
+        return (
+            f" ({format_count(self.inconclusive, 'cycle')} inconclusive, not counted)"
+        )
 
     @property
     def statistics(self) -> Statistics:
@@ -277,8 +286,8 @@ class Tally:
             self.cuts,
             self.inconclusive,
             dict(self.depths),
-            loss_ppm_max(self.losses, self.cuts),
-            loss_ppm_min(self.losses, self.cuts),
+            compute_loss_ppm_max(self.losses, self.cuts),
+            compute_loss_ppm_min(self.losses, self.cuts),
             self.sentence,
         )
 
@@ -291,24 +300,25 @@ def one_cut(verdict: Verdict) -> str:
     if verdict is Verdict.INCONCLUSIVE:
         return "This proves nothing, neither for the server nor against it."
     if verdict is Verdict.FAIL:
-        least = percent_down(loss_ppm_min(1, 1))
+        least = format_percent_down(compute_loss_ppm_min(1, 1))
         return (
             "One cut with a loss is a proof. How often cuts lose is not known yet: at"
             f" least {least} of them do ({CONFIDENCE})."
         )
     return (
-        f"One cut proves little: up to {percent_up(loss_ppm_max(0, 1))} of such cuts"
-        f" may lose all the same. {cuts_needed(GOAL_PPM)} of them without a loss would"
-        f" show that at most {percent_up(GOAL_PPM)} do ({CONFIDENCE})."
+        f"One cut proves little: up to {format_percent_up(compute_loss_ppm_max(0, 1))}"
+        f" of such cuts may lose all the same. {compute_cuts_needed(GOAL_PPM)} of them"
+        " without a loss would"
+        f" show that at most {format_percent_up(GOAL_PPM)} do ({CONFIDENCE})."
     )
 
 
-def unseen_sentence(cuts: int) -> str:
+def describe_unseen_losses(cuts: int) -> str:
     """Say how easily a drive that loses now and then would have passed *cuts* cuts."""
-    chance = percent_up(unseen_ppm(PPM // 4, cuts))
+    chance = format_percent_up(compute_unseen_ppm(PPM // 4, cuts))
     return (
         "a drive that loses in a quarter of its cuts would pass "
-        f"{count_of(cuts, 'cut')} with a chance of {chance}"
+        f"{format_count(cuts, 'cut')} with a chance of {chance}"
     )
 
 
@@ -356,7 +366,11 @@ class Comparison:
         rare = self.p_ppm * _DOUBT <= PPM
         chance = "unlikely to be chance" if rare else "which can be chance"
         points = abs(self.difference_ppm) * 100 / PPM
-        p = -(-self.p_ppm // _step(self.p_ppm)) * _step(self.p_ppm) / PPM
+        p = (
+            -(-self.p_ppm // _find_step_of_last_digit(self.p_ppm))
+            * _find_step_of_last_digit(self.p_ppm)
+            / PPM
+        )
         return (
             f"{text}: {points:.0f} percentage points apart, {chance} "
             f"(Fisher's exact test, two-sided, p at most {p:g})"
@@ -368,28 +382,32 @@ class Comparison:
         return ComparisonResult(self.difference_ppm, self.p_ppm, self.sentence)
 
 
-def percent_up(ppm: int) -> str:
+def format_percent_up(ppm: int) -> str:
     """Return a share as percent, rounded up: whole, or two digits if below 10%."""
-    return _percent(-(-ppm // _step(ppm)) * _step(ppm))
+    return _format_percent(
+        -(-ppm // _find_step_of_last_digit(ppm)) * _find_step_of_last_digit(ppm)
+    )
 
 
-def percent_down(ppm: int) -> str:
-    """Return a share as percent, rounded down, with as many digits as percent_up()."""
-    return _percent(ppm // _step(ppm) * _step(ppm))
+def format_percent_down(ppm: int) -> str:
+    """Return a share as percent, rounded down; digits as by format_percent_up()."""
+    return _format_percent(
+        ppm // _find_step_of_last_digit(ppm) * _find_step_of_last_digit(ppm)
+    )
 
 
-def _step(ppm: int) -> int:
+def _find_step_of_last_digit(ppm: int) -> int:
     """Return what the last digit that is printed counts, in ppm."""
     if ppm >= PPM // 10:
         return 10_000
     return int(10 ** max(0, len(str(ppm)) - 2))
 
 
-def _percent(ppm: int) -> str:
+def _format_percent(ppm: int) -> str:
     return f"{ppm * 100 / PPM:g}%"
 
 
-def count_of(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a number of things, which *noun* names in the singular."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"

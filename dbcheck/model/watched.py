@@ -17,7 +17,7 @@ SEEN_MAX = 100  # values that are kept; one who toggles a setting shows two
 class FactKind(enum.Enum):
     """What a fact is about; the value names it in records.
 
-    PLACE: where a place lies, see lying().
+    PLACE: where a place lies, see describe_location().
     CHANGE_TIME: when the server last loaded or set something, by its own clock.
     TABLE, TABLE_VERSION: see Definition.
     CHANGE_COUNT: how many changes of triggers, and the like, the server has counted.
@@ -112,7 +112,7 @@ class Watched:
         """The connections; one that answered every look where none is dated."""
         return self.connections or ((self.first_us, self.last_us),) * bool(self.looks)
 
-    def looked_by(self, until_us: int | None) -> bool:
+    def has_look_by(self, until_us: int | None) -> bool:
         """Return whether a look came by *until_us*; None: at any time."""
         return bool(self.looks) and (until_us is None or self.first_us <= until_us)
 
@@ -141,7 +141,7 @@ class Watched:
         """Return what was unlike before, of the facts of these kinds."""
         return [each for each in self.seen if each.kind in kinds]
 
-    def longest_us(self, until_us: int) -> int:
+    def find_longest_gap_us(self, until_us: int) -> int:
         """Return the longest time between two looks, as far as it is before *until_us*.
 
         Of a record that does not date them, the longest of all.
@@ -150,7 +150,7 @@ class Watched:
             return self.gap_us
         return max(0, *(min(to_us, until_us) - from_us for from_us, to_us in self.gaps))
 
-    def last_before(self, until_us: int) -> int:
+    def find_last_look_before(self, until_us: int) -> int:
         """Return the last look before *until_us*, or a moment that is no later.
 
         Where looks went on over the same connection, one may have come right up to
@@ -169,7 +169,7 @@ class Watched:
         return until_us - max(before, default=self.gap_us)
 
 
-def joined(one: Watched | None, other: Watched | None) -> Watched | None:
+def join_watched(one: Watched | None, other: Watched | None) -> Watched | None:
     """Return what two showed that were looked at for the same facts, as if one had.
 
     When nothing was looked at is then not known, but for how long at most.
@@ -179,7 +179,7 @@ def joined(one: Watched | None, other: Watched | None) -> Watched | None:
     seen = {(each.kind, each.of, each.value): each for each in one.seen}
     for each in other.seen:
         known = seen.get(key := (each.kind, each.of, each.value))
-        seen[key] = each if known is None else _both(known, each)
+        seen[key] = each if known is None else _join_seen(known, each)
     apart_us = max(one.first_us - other.last_us, other.first_us - one.last_us)
     made = sorted((*one.made, *other.made), key=lambda each: each[1])
     return Watched(
@@ -194,7 +194,7 @@ def joined(one: Watched | None, other: Watched | None) -> Watched | None:
     )
 
 
-def _both(one: Seen, other: Seen) -> Seen:
+def _join_seen(one: Seen, other: Seen) -> Seen:
     return replace(
         min(one, other, key=lambda seen: seen.first_us),
         looks=one.looks + other.looks,
@@ -275,12 +275,12 @@ class WatchTally:
         )
 
 
-def settings_looked(settings: Mapping[str, str]) -> dict[Fact, str]:
+def make_facts_of_settings(settings: Mapping[str, str]) -> dict[Fact, str]:
     """Return settings, by name, as facts."""
     return {Fact(FactKind.SETTING, name): text for name, text in settings.items()}
 
 
-def tables_looked(tables: Mapping[str, Definition]) -> dict[Fact, str]:
+def make_facts_of_tables(tables: Mapping[str, Definition]) -> dict[Fact, str]:
     """Return what is known of how *tables*, by name, are defined."""
     found: dict[Fact, str] = {}
     for name, (besides, columns, version) in tables.items():
@@ -289,7 +289,7 @@ def tables_looked(tables: Mapping[str, Definition]) -> dict[Fact, str]:
     return {fact: value for fact, value in found.items() if value}
 
 
-def volumes_looked(volumes: Iterable[Volume]) -> dict[Fact, str]:
+def make_facts_of_volumes(volumes: Iterable[Volume]) -> dict[Fact, str]:
     """Return how *volumes* are mounted, and what the kernel assumes of their caches."""
     found: dict[Fact, str] = {}
     for volume in volumes:
@@ -300,7 +300,7 @@ def volumes_looked(volumes: Iterable[Volume]) -> dict[Fact, str]:
     return found
 
 
-def lying(folders: Folders, before: Folders = ()) -> str:
+def describe_location(folders: Folders, before: Folders = ()) -> str:
     """Return where a place lies, "" if nowhere.
 
     before: the same when it was measured.  Devices that files of it lay on then are
@@ -316,7 +316,9 @@ def lying(folders: Folders, before: Folders = ()) -> str:
     return f"{text}, files of it on {', '.join(apart)}" if apart else text
 
 
-def folders_of(facts: TargetFacts, names: Iterable[str]) -> dict[str, Folders]:
+def list_folders_of_places(
+    facts: TargetFacts, names: Iterable[str]
+) -> dict[str, Folders]:
     """Return where those of the places *names* lie of which all could be seen."""
     on = {
         label: (path, volume.filesystem, volume.device)
@@ -332,7 +334,10 @@ def folders_of(facts: TargetFacts, names: Iterable[str]) -> dict[str, Folders]:
     return found
 
 
-def places_looked(facts: TargetFacts, names: Iterable[str]) -> dict[Fact, str]:
+def make_facts_of_places(facts: TargetFacts, names: Iterable[str]) -> dict[Fact, str]:
     """Return where the places *names* lie, as far as *facts* show that."""
-    found = folders_of(facts, names).items()
-    return {Fact(FactKind.PLACE, name): lying(folders) for name, folders in found}
+    found = list_folders_of_places(facts, names).items()
+    return {
+        Fact(FactKind.PLACE, name): describe_location(folders)
+        for name, folders in found
+    }

@@ -131,7 +131,7 @@ class Anchor:
     was_set: str = ""
 
 
-def anchor_of(
+def find_anchor(
     events: Sequence[tuple[Json, int]], noted_us: Mapping[str, int]
 ) -> Anchor | None:
     """Return the newest anchor that the client's notes give, None if there is none.
@@ -171,12 +171,12 @@ class Apart(enum.Enum):
     ADDRESSES = "addresses"
 
 
-def same_host(ours: tuple[str, str], theirs: tuple[str, str]) -> bool | None:
+def is_same_host(ours: tuple[str, str], theirs: tuple[str, str]) -> bool | None:
     """Return whether two (machine id, boot id) are of one host, None if unknown.
 
     The boot id decides where both are known: it is drawn at each boot, and one for all
     containers of a kernel (random(4)) but those of systemd-nspawn and LXC, see
-    same_start(), while clones of an image can share a machine id.
+    is_same_start(), while clones of an image can share a machine id.
     """
     (our_machine, our_boot), (their_machine, their_boot) = ours, theirs
     if our_boot and their_boot:
@@ -186,7 +186,7 @@ def same_host(ours: tuple[str, str], theirs: tuple[str, str]) -> bool | None:
     return None
 
 
-def same_start(ours_us: int | None, theirs_us: int | None) -> bool:
+def is_same_start(ours_us: int | None, theirs_us: int | None) -> bool:
     """Return whether two kernels started at the same moment, so that they may be one.
 
     In microseconds, by a clock of each; None where that is not known.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from dbcheck.model.flushes import Counts, Sample
 from dbcheck.model.host import WRITE_BACK, WRITE_THROUGH, Layer, Volume
 from dbcheck.model.places import BINARY_LOG, REDO_LOG, ROCKSDB_LOG, WAL
-from dbcheck.model.verdict import PPM, loss_ppm_max
+from dbcheck.model.verdict import PPM, compute_loss_ppm_max
 
 Window = Mapping[str, Counts]  # by device
 
@@ -55,7 +55,7 @@ class Windows:
 
     def unflushed(self, devices: Sequence[str]) -> list[Window]:
         """Return the busy windows in which none of *devices* ended a flush."""
-        return [each for each in self.busy if not flushed(each, devices)]
+        return [each for each in self.busy if not has_flush(each, devices)]
 
     def unseen_ppm(self, devices: Sequence[str]) -> int:
         """Return how many commits may lack a flush if each busy window has one, in ppm.
@@ -64,20 +64,20 @@ class Windows:
         falls into its window.  How often one does is bounded by the idle windows, and
         then what it hides: two bounds at 95% confidence, so both hold at 90%.
         """
-        idle = sum(flushed(each, devices) for each in self.idle)
-        noise = loss_ppm_max(idle, len(self.idle))
+        idle = sum(has_flush(each, devices) for each in self.idle)
+        noise = compute_loss_ppm_max(idle, len(self.idle))
         seen = PPM - noise
         if not seen:
             return PPM
-        return min(PPM, -(-loss_ppm_max(0, len(self.busy)) * PPM // seen))
+        return min(PPM, -(-compute_loss_ppm_max(0, len(self.busy)) * PPM // seen))
 
 
-def flushed(window: Window, devices: Sequence[str]) -> bool:
+def has_flush(window: Window, devices: Sequence[str]) -> bool:
     """Whether one of *devices* ended a flush in *window*."""
     return any(window[name].flushes for name in devices if name in window)
 
 
-def wrote(window: Window, devices: Sequence[str]) -> bool:
+def has_write(window: Window, devices: Sequence[str]) -> bool:
     """Whether one of *devices* ended a write in *window*."""
     return any(window[name].writes for name in devices if name in window)
 
@@ -137,7 +137,7 @@ class Path:
         return next((each for each in self.volume.layers if each.name == name), None)
 
 
-def judge(path: Path, windows: Windows, *, what: str = "commit") -> Judged:
+def judge_windows(path: Path, windows: Windows, *, what: str = "commit") -> Judged:
     """Return what *windows* show of the drives below one filesystem.
 
     what: happened in each busy window, for the sentence.
@@ -147,17 +147,19 @@ def judge(path: Path, windows: Windows, *, what: str = "commit") -> Judged:
         return Judged(Outcome.UNCLEAR, "No drive below it is known.")
     if not windows.busy:
         return Judged(Outcome.UNCLEAR, f"No {what} was counted.")
-    unflushable = [name for name in drives if _cache(path, name) == WRITE_THROUGH]
+    unflushable = [
+        name for name in drives if _describe_cache(path, name) == WRITE_THROUGH
+    ]
     flushable = [name for name in drives if name not in unflushable]
     found = []
     if flushable:
-        found.append(_of_flushes(path, windows, flushable, what))
+        found.append(_judge_flushed_drives(path, windows, flushable, what))
     if unflushable:
-        found.append(_of_writes(path, windows, unflushable, what))
+        found.append(_judge_unflushed_drives(path, windows, unflushable, what))
     return min(found, key=lambda each: each.outcome.rank)
 
 
-def _of_flushes(
+def _judge_flushed_drives(
     path: Path, windows: Windows, drives: Sequence[str], what: str
 ) -> Judged:
     """Judge drives that the kernel sends flushes to."""
@@ -169,7 +171,7 @@ def _of_flushes(
         )
     missing = windows.unflushed(drives)
     if missing:
-        return _missing(path, windows, missing, drives, what)
+        return _judge_missing_flushes(path, windows, missing, drives, what)
     if gaps := [name for name in drives if windows.unflushed([name])]:
         lacking = len(windows.unflushed(gaps[:1]))
         return Judged(
@@ -192,7 +194,7 @@ def _of_flushes(
     )
 
 
-def _missing(
+def _judge_missing_flushes(
     path: Path,
     windows: Windows,
     missing: Sequence[Window],
@@ -202,7 +204,7 @@ def _missing(
     named, busy = ", ".join(drives), len(windows.busy)
     count = "none" if len(missing) == busy else f"{busy - len(missing)}"
     has_fua = any((layer := path.layer(name)) and layer.fua == "1" for name in drives)
-    if has_fua and all(wrote(each, drives) for each in missing):
+    if has_fua and all(has_write(each, drives) for each in missing):
         return Judged(
             Outcome.UNCLEAR,
             f"{named} was flushed for {count} of {busy} {what}s, and written for each."
@@ -216,12 +218,12 @@ def _missing(
     )
 
 
-def _of_writes(
+def _judge_unflushed_drives(
     path: Path, windows: Windows, drives: Sequence[str], what: str
 ) -> Judged:
     """Judge drives that the kernel never flushes."""
     named, busy = ", ".join(drives), len(windows.busy)
-    unwritten = [each for each in windows.busy if not wrote(each, drives)]
+    unwritten = [each for each in windows.busy if not has_write(each, drives)]
     if unwritten:
         return Judged(
             Outcome.MISSING,
@@ -249,7 +251,7 @@ def _of_writes(
     )
 
 
-def with_settings(
+def explain_by_settings(
     found: Judged, logs: Sequence[str], settings: Mapping[str, str]
 ) -> Judged:
     """Return *found* of a filesystem that holds *logs*, by what the server is set to.
@@ -273,7 +275,7 @@ def with_settings(
     )
 
 
-def stopped_at(path: Path, control: Windows) -> str:
+def find_layer_that_stops_flushes(path: Path, control: Windows) -> str:
     """Return where flushes of a file of our own stop, "" if they reach the drives.
 
     control: its busy windows each hold a write and an fdatasync(2) of that file.
@@ -281,7 +283,7 @@ def stopped_at(path: Path, control: Windows) -> str:
     volume = path.volume
     last = f"{volume.filesystem} at {volume.mount_point} ({volume.mount_options})"
     silent: list[str] = []  # layers since then that count nothing
-    if judge(path, control).outcome is not Outcome.MISSING:
+    if judge_windows(path, control).outcome is not Outcome.MISSING:
         return ""
     for layer in volume.layers:
         if layer.write_cache == WRITE_THROUGH:
@@ -291,18 +293,18 @@ def stopped_at(path: Path, control: Windows) -> str:
             )
         if not control.counts_flushes(layer.name):
             silent += [layer.name] if layer.kind != "partition" else []
-        elif _reaches(control, layer.name):
+        elif _reaches_device(control, layer.name):
             last, silent = layer.name, []
         else:
             return f"{' or '.join((last, *silent))} passes none on to {layer.name}"
     return ""
 
 
-def _reaches(windows: Windows, device: str) -> bool:
-    reached = sum(flushed(each, [device]) for each in windows.busy)
+def _reaches_device(windows: Windows, device: str) -> bool:
+    reached = sum(has_flush(each, [device]) for each in windows.busy)
     return reached >= _REACHED * len(windows.busy)
 
 
-def _cache(path: Path, drive: str) -> str:
+def _describe_cache(path: Path, drive: str) -> str:
     layer = path.layer(drive)
     return layer.write_cache if layer else WRITE_BACK

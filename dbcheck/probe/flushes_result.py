@@ -11,11 +11,11 @@ from dbcheck.probe.flushes import (
     Outcome,
     Path,
     Windows,
-    flushed,
-    judge,
-    stopped_at,
-    with_settings,
-    wrote,
+    explain_by_settings,
+    find_layer_that_stops_flushes,
+    has_flush,
+    has_write,
+    judge_windows,
 )
 
 
@@ -78,8 +78,11 @@ class VolumeResult:
 
         settings: of the server.
         """
-        found, control = judge(path, commits), judge(path, file, what="write")
-        found = with_settings(found, logs, settings)
+        found, control = (
+            judge_windows(path, commits),
+            judge_windows(path, file, what="write"),
+        )
+        found = explain_by_settings(found, logs, settings)
         return cls(
             places=tuple(logs),
             mount_point=path.volume.mount_point,
@@ -88,9 +91,9 @@ class VolumeResult:
             sentence=found.sentence,
             file_outcome=control.outcome,
             file_sentence=control.sentence,
-            stopped_at=stopped_at(path, file),
+            stopped_at=find_layer_that_stops_flushes(path, file),
             devices=tuple(
-                _device(path, layer, commits, file)
+                _make_device_result(path, layer, commits, file)
                 for layer in path.volume.layers
                 if layer.kind != "partition"
             ),
@@ -146,7 +149,9 @@ class FlushesResults:
     targets: tuple[FlushesResult, ...]
 
 
-def _device(path: Path, layer: Layer, commits: Windows, file: Windows) -> DeviceResult:
+def _make_device_result(
+    path: Path, layer: Layer, commits: Windows, file: Windows
+) -> DeviceResult:
     name = layer.name
     there = [each[name] for each in commits.busy if name in each]
     counted = bool(there) and commits.counts_flushes(name)
@@ -159,9 +164,13 @@ def _device(path: Path, layer: Layer, commits: Windows, file: Windows) -> Device
         writes=sum(each.writes for each in there) if there else None,
         bytes_written=sum(each.bytes_written for each in there) if there else None,
         flushes=sum(each.flushes or 0 for each in there) if counted else None,
-        unwritten=sum(not wrote(e, [name]) for e in commits.busy) if there else None,
+        unwritten=sum(not has_write(e, [name]) for e in commits.busy)
+        if there
+        else None,
         unflushed=len(commits.unflushed([name])) if counted else None,
-        idle_flushed=sum(flushed(e, [name]) for e in commits.idle) if counted else None,
+        idle_flushed=sum(has_flush(e, [name]) for e in commits.idle)
+        if counted
+        else None,
         file_unflushed=(
             len(file.unflushed([name])) if file.counts_flushes(name) else None
         ),

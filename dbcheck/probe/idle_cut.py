@@ -12,7 +12,7 @@ from dbcheck.cycle.host import (
     finish_host_inspection,
     start_host_inspection,
 )
-from dbcheck.judge.volumes import VolumeDepth, volume_depths
+from dbcheck.judge.volumes import VolumeDepth, find_volume_depths
 from dbcheck.model.cut import Cut, CutClass
 from dbcheck.model.depth import RECENT_S, Reached, ReachedVolume
 from dbcheck.model.places import Place
@@ -44,13 +44,13 @@ def cut_idle_host_and_measure_depth(
     """
     before, canaries = start_host_inspection(host, "", server, places, mark_data)
     try:
-        _let_write()
+        _wait_for_writes()
         done = cut()
     finally:
         end_host_canaries(host, canaries)
     after = finish_host_inspection(host, listener, before, places)
     completed, *elsewhere = canaries.completed(host_kept=False)
-    depths = volume_depths(before, completed, elsewhere, after, cut_class)
+    depths = find_volume_depths(before, completed, elsewhere, after, cut_class)
     if not depths:
         return done, [], None
     volumes = tuple(
@@ -60,11 +60,11 @@ def cut_idle_host_and_measure_depth(
         for each in depths
     )
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    lag_s = _lag_s(done.cut, canaries.data.heard_us())
+    lag_s = _measure_lag_s(done.cut, canaries.data.heard_us())
     return done, depths, Reached(at, before.facts.machine_id, volumes, lag_s)
 
 
-def _lag_s(cut: Cut, heard_us: int | None) -> float | None:
+def _measure_lag_s(cut: Cut, heard_us: int | None) -> float | None:
     """Return how long after its switch was asked the host was last heard."""
     went_us = heard_us if cut.exact_us is None else cut.exact_us
     if went_us is None or cut.asked_us is None:
@@ -72,7 +72,7 @@ def _lag_s(cut: Cut, heard_us: int | None) -> float | None:
     return max(0, went_us - cut.asked_us) / 1e6
 
 
-def _let_write() -> None:
+def _wait_for_writes() -> None:
     """Return once the canaries have written for long enough."""
     ends_s = time.monotonic() + WRITE_S
     while time.monotonic() < ends_s:

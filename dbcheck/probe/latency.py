@@ -43,15 +43,15 @@ class FileioResult:
             return cls(at_once, flushed, 0.0, 0.0, 0.0, None, None, why)
         try:
             (job,) = json.loads(text)["jobs"]
-            wrote = _percentiles(job["write"]["clat_ns"])
-            sync = _percentiles(job["sync"]["lat_ns"]) if flushed else (None, None)
+            wrote = _read_percentiles(job["write"]["clat_ns"])
+            sync = _read_percentiles(job["sync"]["lat_ns"]) if flushed else (None, None)
             return cls(at_once, flushed, float(job["write"]["iops"]), *wrote, *sync)
         except (LookupError, TypeError, ValueError, RecursionError):
             why = "fio printed something that is not known"
             return cls.of(at_once, flushed, "", why)
 
 
-def _percentiles(times: Mapping[str, Any]) -> tuple[float, float]:
+def _read_percentiles(times: Mapping[str, Any]) -> tuple[float, float]:
     """Return p50 and p99 in microseconds; raise LookupError if there are none."""
     found = times["percentile"]
     return float(found[_P50]) / 1000, float(found[_P99]) / 1000
@@ -64,7 +64,7 @@ MAIN = Shape(Method.FDATASYNC, PAGE_BYTES, 0)  # what advice and history are abo
 _HALF_ROTATION_MS = 2.0  # at 15,000 rpm, the quickest drives that were ever sold
 
 
-def usual_shapes() -> list[Shape]:
+def list_usual_shapes() -> list[Shape]:
     """Return each method with one page, then each size and offset with fdatasync."""
     found = [Shape(method, PAGE_BYTES, 0) for method in Method]
     found += [
@@ -105,7 +105,7 @@ class Bucket:
     writes: int
 
 
-def histogram(took_ns: Sequence[int]) -> list[Bucket]:
+def make_histogram(took_ns: Sequence[int]) -> list[Bucket]:
     """Return buckets that each are 1.41 times as wide as the one before, none empty
     at either end."""
     places = [math.floor(2 * math.log2(max(each, 1))) for each in took_ns]
@@ -117,7 +117,7 @@ def histogram(took_ns: Sequence[int]) -> list[Bucket]:
     ]
 
 
-def device_share(timed: Timed, device: str) -> float | None:
+def compute_device_share(timed: Timed, device: str) -> float | None:
     """Return which share of the time a device was writing or flushing, 0 to 1.
 
     None if it does not count its flushes, or was not read.
@@ -131,7 +131,7 @@ def device_share(timed: Timed, device: str) -> float | None:
     return min(1.0, (did.write_ms + did.flush_ms) * 1e6 / sum(timed.took_ns))
 
 
-def advice(p50_us: float, rotational: bool | None) -> str:
+def give_advice(p50_us: float, rotational: bool | None) -> str:
     """Return what such a latency of fdatasync may mean; it decides nothing.
 
     rotational: what the kernel says of the drive, None if it is not known.
@@ -176,7 +176,7 @@ class TimingResult:
     def of(cls, shape: Shape, timed: Timed, devices: Sequence[str]) -> TimingResult:
         """Return what *timed* shows of *devices*."""
         spread = Spread.of(timed.took_ns) if timed.took_ns else None
-        shares = {name: device_share(timed, name) for name in devices}
+        shares = {name: compute_device_share(timed, name) for name in devices}
         return cls(shape.method, shape.size, shape.offset, spread, shares, timed.why)
 
 

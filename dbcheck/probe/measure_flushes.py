@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 
-from dbcheck.audit.stack import volatile
+from dbcheck.audit.stack import is_drive_volatile
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
@@ -48,22 +48,22 @@ def probe_flushes(
     plan = InsertPlan(Schedule(seed, random.randrange(1, EPOCH_MAX), (PAYLOAD_BYTES,)))
     engine.require_alone()
     engine.check(plan.statements, PAYLOAD_BYTES)
-    facts = server_facts(engine, host, server)
-    logs = log_volumes(facts)
+    facts = read_server_facts(engine, host, server)
+    logs = find_log_volumes(facts)
     readings = host.readings(logs)
-    devices = _devices(logs)
+    devices = _list_devices(logs)
     engine.prepare(plan.tables, server=server)
     with closing(host.counting(devices)) as counters:
-        samples, took_us, read_us = _commits(
+        samples, took_us, read_us = _commit_and_sample(
             engine, server, plan, counters, commits, seed
         )
     seen = Windows.of(samples)
     found = []
     for volume in logs:
-        names = logs_on(volume)
+        names = list_logs_on(volume)
         folder = volume.places[names[0]]
         file = Windows.of(host.file_windows(folder, devices, FILE_WRITES))
-        path = Path(volume, _caches(volume, readings))
+        path = Path(volume, _read_caches(volume, readings))
         found.append(VolumeResult.of(path, seen, file, names, server.settings))
     return FlushesResult(
         name=name,
@@ -78,7 +78,7 @@ def probe_flushes(
     )
 
 
-def server_facts(
+def read_server_facts(
     engine: Engine, host: TargetHost, server: ServerFacts | None = None
 ) -> TargetFacts:
     """Return what a server's directories lie on; raise EngineError, HostError."""
@@ -89,9 +89,9 @@ def server_facts(
     return read_facts_at_server_paths(host, directory, places)
 
 
-def log_volumes(facts: TargetFacts) -> list[Volume]:
+def find_log_volumes(facts: TargetFacts) -> list[Volume]:
     """Return the volumes that hold a log; raise HostError if none is known."""
-    found = [volume for volume in facts.volumes if logs_on(volume)]
+    found = [volume for volume in facts.volumes if list_logs_on(volume)]
     if found:
         return found
     unseen = (f"{name}: {why}" for name, why in facts.unseen.items() if name in LOGS)
@@ -102,27 +102,27 @@ def log_volumes(facts: TargetFacts) -> list[Volume]:
     )
 
 
-def logs_on(volume: Volume) -> list[str]:
+def list_logs_on(volume: Volume) -> list[str]:
     """Return the names of the logs that lie on a volume."""
     return [name for name in volume.places if name in LOGS]
 
 
-def _devices(volumes: Sequence[Volume]) -> list[str]:
+def _list_devices(volumes: Sequence[Volume]) -> list[str]:
     """Return the block devices below them, each once."""
     names = [layer.name for each in volumes for layer in each.layers]
     names += [drive.name for each in volumes for drive in each.drives]
     return list(dict.fromkeys(names))
 
 
-def _caches(volume: Volume, readings: Readings) -> dict[str, bool | None]:
+def _read_caches(volume: Volume, readings: Readings) -> dict[str, bool | None]:
     by_name = {layer.name: layer for layer in volume.layers}
     return {
-        drive.name: volatile(drive, by_name.get(drive.name), readings)
+        drive.name: is_drive_volatile(drive, by_name.get(drive.name), readings)
         for drive in volume.drives
     }
 
 
-def _commits(
+def _commit_and_sample(
     engine: Engine,
     server: ServerFacts,
     plan: InsertPlan,

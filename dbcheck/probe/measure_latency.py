@@ -21,10 +21,14 @@ from dbcheck.probe.latency import (
     FolderResult,
     LatencyResult,
     TimingResult,
-    advice,
-    histogram,
+    give_advice,
+    make_histogram,
 )
-from dbcheck.probe.measure_flushes import log_volumes, logs_on, server_facts
+from dbcheck.probe.measure_flushes import (
+    find_log_volumes,
+    list_logs_on,
+    read_server_facts,
+)
 from dbcheck.runs import stored
 from dbcheck.runs.stored import state_folder
 
@@ -56,10 +60,10 @@ def probe_server(
     everywhere: on each of its filesystems.  Raise EngineError, HostError,
     RunWriteError.
     """
-    facts = server_facts(engine, host)
+    facts = read_server_facts(engine, host)
     found = []
-    for volume in facts.volumes if everywhere else log_volumes(facts):
-        places = logs_on(volume) or list(volume.places)
+    for volume in facts.volumes if everywhere else find_log_volumes(facts):
+        places = list_logs_on(volume) or list(volume.places)
         folder = volume.places[places[0]]
         found.append(_time_folder(host, facts, volume, folder, places, effort))
     return LatencyResult(name, engine.target, facts.hostname, tuple(found))
@@ -98,22 +102,22 @@ def _time_folder(
         filesystem=volume.filesystem,
         drives=tuple(drives),
         timings=tuple(TimingResult.of(shape, t, drives) for shape, t in found),
-        histogram=tuple(histogram(main.took_ns)) if main else (),
-        fileio=_fileio(host, folder) if effort.has_fileio else (),
+        histogram=tuple(make_histogram(main.took_ns)) if main else (),
+        fileio=_run_fio(host, folder) if effort.has_fileio else (),
         advice="",
         earlier=(),
     )
     spread = result.main
     if spread is None:
         return result
-    rotational = _rotational(volume, host.readings([volume]))
+    rotational = _are_all_rotational(volume, host.readings([volume]))
     now = Earlier(effort.created, spread.p50_us, spread.p99_us)
-    earlier = _remember(facts, volume, now)
-    text = advice(spread.p50_us, rotational)
+    earlier = _remember_probe(facts, volume, now)
+    text = give_advice(spread.p50_us, rotational)
     return replace(result, advice=text, earlier=earlier)
 
 
-def _fileio(host: TargetHost, folder: str) -> tuple[FileioResult, ...]:
+def _run_fio(host: TargetHost, folder: str) -> tuple[FileioResult, ...]:
     found = []
     for flushed in (True, False):
         for at_once in AT_ONCE:
@@ -123,7 +127,7 @@ def _fileio(host: TargetHost, folder: str) -> tuple[FileioResult, ...]:
     return tuple(found)
 
 
-def _rotational(volume: Volume, readings: Readings) -> bool | None:
+def _are_all_rotational(volume: Volume, readings: Readings) -> bool | None:
     """Whether all drives rotate, None if that is not known.
 
     What the kernel says of a disk that a hypervisor or a network provides, or of a loop
@@ -149,23 +153,27 @@ class _History:
     probes: tuple[Earlier, ...]
 
 
-def _remember(facts: TargetFacts, volume: Volume, now: Earlier) -> tuple[Earlier, ...]:
+def _remember_probe(
+    facts: TargetFacts, volume: Volume, now: Earlier
+) -> tuple[Earlier, ...]:
     """Add a probe to those of the same filesystem; return the ones before it."""
-    which = "\0".join((facts.machine_id or facts.hostname, *_identity(volume)))
+    which = "\0".join(
+        (facts.machine_id or facts.hostname, *_identify_filesystem(volume))
+    )
     name = hashlib.sha256(which.encode()).hexdigest()[:32]
     path = state_folder("probes") / f"{name}.json"
-    before = _earlier(path)
+    before = _read_earlier(path)
     kept = _History((*before, now)[-KEPT:])
     stored.make_folder(path.parent)
     stored.write_file(path, [stored.to_bytes(kept)])
     return before
 
 
-def _identity(volume: Volume) -> tuple[str, str]:
+def _identify_filesystem(volume: Volume) -> tuple[str, str]:
     return (volume.filesystem_uuid or volume.source, volume.mount_point)
 
 
-def _earlier(path: Path) -> tuple[Earlier, ...]:
+def _read_earlier(path: Path) -> tuple[Earlier, ...]:
     """Return what is remembered, () if there is nothing that can be read."""
     try:
         with stored.open_private(path, "rb") as file:

@@ -13,13 +13,21 @@ from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
 from dbcheck.audit.rule import Rule, SubjectKind
 from dbcheck.judge.results import ReceiptResult
 from dbcheck.model.audited import RuleStanding, Severity
-from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD, MINOR, NOTED, WRONG, badge
+from dbcheck.report.terminal import (
+    BAD,
+    DOUBTFUL,
+    GOOD,
+    MINOR,
+    NOTED,
+    WRONG,
+    style_badge,
+)
 from dbcheck.report.words.run import with_id
 
 _STYLES = {
-    Severity.ERROR: badge(BAD),
-    Severity.WARNING: badge(DOUBTFUL),
-    Severity.NOTE: badge(NOTED),
+    Severity.ERROR: style_badge(BAD),
+    Severity.WARNING: style_badge(DOUBTFUL),
+    Severity.NOTE: style_badge(NOTED),
 }
 _UNKNOWN = "not known"
 _LIMIT = (
@@ -44,7 +52,7 @@ _SHOWN_FACTS = {  # of a subject, in the storage section
 }
 
 
-def audit_report(result: AuditResult) -> RenderableType:
+def draw_audit(result: AuditResult) -> RenderableType:
     """Return the whole report on one server."""
     title = Text.assemble((result.name or result.target, "bold"), f"  {result.server}")
     if result.error:
@@ -53,7 +61,11 @@ def audit_report(result: AuditResult) -> RenderableType:
     if result.name:
         title.append(f"  {result.target}")
     style = WRONG if result.host_error else ""
-    parts: list[RenderableType] = ["", title, Text(f"  {summary(result)}", style)]
+    parts: list[RenderableType] = [
+        "",
+        title,
+        Text(f"  {summarize_findings(result)}", style),
+    ]
     if result.host_error:
         why = with_id(result.host_error, result.host_error_id)
         parts.append(Text(f"  its host could not be read: {why}"))
@@ -61,24 +73,24 @@ def audit_report(result: AuditResult) -> RenderableType:
     unsafe = [f for f in result.findings if f.standing is RuleStanding.UNSAFE]
     unknown = [f for f in result.findings if f.standing is RuleStanding.UNKNOWN]
     if unsafe:
-        parts += [_findings(unsafe), ""]
+        parts += [_draw_findings(unsafe), ""]
     if unknown:
-        parts += [_unknown(unknown), ""]
+        parts += [_draw_unknown(unknown), ""]
     if result.host:
-        parts += [Text("What was looked at", "bold"), _stack(result.subjects), ""]
+        parts += [Text("What was looked at", "bold"), _draw_stack(result.subjects), ""]
     parts += [Text(_LIMIT, "italic"), ""]
     return Group(*parts)
 
 
-def audits_report(results: Sequence[AuditResult]) -> RenderableType:
+def draw_audits(results: Sequence[AuditResult]) -> RenderableType:
     """Return one report for each server, and a table of all where there are several."""
-    parts = [audit_report(result) for result in results]
+    parts = [draw_audit(result) for result in results]
     if len(results) > 1:
-        parts.append(_overview(results))
+        parts.append(_draw_overview(results))
     return Group(*parts)
 
 
-def summary(result: AuditResult) -> str:
+def summarize_findings(result: AuditResult) -> str:
     """Return how many findings there are of each kind."""
     counts = [
         f"{number} {severity.value}{'s' if number != 1 else ''}"
@@ -94,7 +106,7 @@ def summary(result: AuditResult) -> str:
     return shown
 
 
-def _findings(findings: Sequence[FindingResult]) -> RenderableType:
+def _draw_findings(findings: Sequence[FindingResult]) -> RenderableType:
     table = Table.grid(padding=(0, 2, 1, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -114,7 +126,7 @@ def _findings(findings: Sequence[FindingResult]) -> RenderableType:
     return table
 
 
-def _unknown(findings: Sequence[FindingResult]) -> RenderableType:
+def _draw_unknown(findings: Sequence[FindingResult]) -> RenderableType:
     table = Table(
         title="Not known, so not counted as safe",
         title_justify="left",
@@ -128,11 +140,11 @@ def _unknown(findings: Sequence[FindingResult]) -> RenderableType:
     return table
 
 
-def _stack(subjects: Sequence[SubjectResult]) -> RenderableType:
+def _draw_stack(subjects: Sequence[SubjectResult]) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for subject in subjects:
         if subject.kind in _SHOWN_FACTS:
-            facts = ", ".join(_facts(subject))
+            facts = ", ".join(_format_facts(subject))
             table.add_row(
                 Text(f"  {subject.kind.value}", MINOR),
                 Text(subject.name, overflow="fold"),
@@ -141,7 +153,7 @@ def _stack(subjects: Sequence[SubjectResult]) -> RenderableType:
     return table
 
 
-def _facts(subject: SubjectResult) -> Iterator[str]:
+def _format_facts(subject: SubjectResult) -> Iterator[str]:
     for name in _SHOWN_FACTS[subject.kind]:
         fact = subject.facts.get(name)
         if fact is not None:
@@ -149,7 +161,7 @@ def _facts(subject: SubjectResult) -> Iterator[str]:
             yield shown if name in ("filesystem", "kind") else f"{name}: {shown}"
 
 
-def _overview(results: Sequence[AuditResult]) -> RenderableType:
+def _draw_overview(results: Sequence[AuditResult]) -> RenderableType:
     table = Table(title="All targets", title_justify="left", title_style="bold")
     table.add_column("target", overflow="fold")
     for severity in Severity:
@@ -171,7 +183,7 @@ def _overview(results: Sequence[AuditResult]) -> RenderableType:
     return Padding(table, (0, 0, 1, 0))
 
 
-def receipt_report(rule: Rule, results: Sequence[ReceiptResult]) -> RenderableType:
+def draw_receipt(rule: Rule, results: Sequence[ReceiptResult]) -> RenderableType:
     """Return the claim, and one row for each configuration."""
     table = Table(title="In the lab", title_justify="left", title_style="bold")
     table.add_column("configuration", overflow="fold")

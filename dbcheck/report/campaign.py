@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.judge.results import CampaignsResult, ComparedResult
-from dbcheck.report.matrix import verdict
+from dbcheck.report.matrix import draw_verdict
 from dbcheck.report.terminal import MINOR
 from dbcheck.report.words import campaign as words
 from dbcheck.report.words import compare as compared_words
 
 
-def campaigns_report(subject: CampaignsResult) -> RenderableType:
+def draw_campaigns(subject: CampaignsResult) -> RenderableType:
     """Return one row for each target, and what its cuts prove."""
     results = subject.targets
     table = Table(title="Campaign", title_justify="left", title_style="bold")
@@ -33,7 +33,7 @@ def campaigns_report(subject: CampaignsResult) -> RenderableType:
     with_price = words.has_price(results)
     for result in results:
         cells = words.cells(result, with_price=with_price)
-        table.add_row(*cells, verdict(result.verdict))
+        table.add_row(*cells, draw_verdict(result.verdict))
         lines = (Padding(Text(each), (0, 0, 0, 2)) for each in words.lines(result))
         parts += ["", Text(result.name, "bold"), *lines]
     if subject.groups:
@@ -45,21 +45,21 @@ def campaigns_report(subject: CampaignsResult) -> RenderableType:
     return Group(*parts)
 
 
-def compare_report(result: ComparedResult) -> RenderableType:
+def draw_comparison(result: ComparedResult) -> RenderableType:
     """Return the figures, what they show, and what was configured differently."""
     parts: list[RenderableType] = [
         "",
-        _table("Figures", compared_words.rows(result)),
+        _draw_table("Figures", compared_words.rows(result)),
         "",
     ]
     parts += map(Text, compared_words.findings(result))
     if result.differences:
         title = "Configured differently"
-        parts += ["", _table(title, compared_words.differences(result))]
+        parts += ["", _draw_table(title, compared_words.differences(result))]
     return Group(*parts, "", Text(compared_words.same(result), MINOR), "")
 
 
-def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> Table:
+def _draw_table(title: str, rows: Iterable[tuple[str, str, str]]) -> Table:
     table = Table(
         title=title,
         title_justify="left",

@@ -30,7 +30,7 @@ class _Console(Console):
         if isinstance(renderable, str):
             renderable = Text(quoted(renderable))
         elif isinstance(renderable, Text):
-            renderable = _quoted(renderable)
+            renderable = _quote_text(renderable)
         return super().render(renderable, options)
 
     def on_broken_pipe(self) -> None:
@@ -41,7 +41,7 @@ class _Console(Console):
         raise
 
 
-def _quoted(text: Text) -> Text:
+def _quote_text(text: Text) -> Text:
     """Return *text* with each style on the characters that it was on."""
     plain = text.plain
     if (shown := quoted(plain)) == plain:
@@ -55,11 +55,11 @@ def _quoted(text: Text) -> Text:
     return copy
 
 
-def console(**given: Any) -> Console:
+def make_console(**given: Any) -> Console:
     """Return the console for results; given: for rich's own."""
     return _Console(**given)
 
 
-def progress_console() -> Console:
+def make_progress_console() -> Console:
     """Return the console for progress, on stderr."""
     return _Console(stderr=True)

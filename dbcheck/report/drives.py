@@ -27,12 +27,12 @@ _FAULTS = {
 _NUMBERS = (*_FAULTS, "honest_flushes", "newest_bytes", "forget_at_bytes")
 
 
-def faults(drive: Json) -> Iterator[str]:
+def describe_faults(drive: Json) -> Iterator[str]:
     """Yield a clause for each fault of a drive; nothing for one that has none.
 
     drive: a DriveSpec's values.  It may lack some, and a forged one hold anything.
     """
-    numbers = {name: _number(drive.get(name)) for name in _NUMBERS}
+    numbers = {name: _parse_number(drive.get(name)) for name in _NUMBERS}
     if (text := _PERSONALITIES.get(str(drive.get("personality")))) is not None:
         yield text.format(**numbers)
     for name, text in _FAULTS.items():
@@ -40,7 +40,7 @@ def faults(drive: Json) -> Iterator[str]:
             yield text.format(**numbers)
 
 
-def _number(value: object) -> int:
+def _parse_number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
@@ -67,13 +67,13 @@ class DriveRate:
         return f"{self.drive}: {self.flushes_per_s:,.0f} flushes/s{each}, {wrote}"
 
 
-def drive_rates(done: UnderLoad) -> list[DriveRate]:
+def list_drive_rates(done: UnderLoad) -> list[DriveRate]:
     """Return the rates of each drive, that with the most flushes first."""
-    rates = list(_rates(done))
+    rates = list(_compute_rates(done))
     return sorted(rates, key=lambda rate: (-(rate.flushes_per_s or 0.0), rate.drive))
 
 
-def _rates(done: UnderLoad) -> Iterator[DriveRate]:
+def _compute_rates(done: UnderLoad) -> Iterator[DriveRate]:
     seconds = done.seconds or 1.0  # of nothing: then all counts are 0
     for name, counts in done.drives.items():
         flushes = counts.flushes
@@ -82,12 +82,12 @@ def _rates(done: UnderLoad) -> Iterator[DriveRate]:
             counts.writes / seconds,
             counts.bytes_written / seconds / 1e6,
             None if flushes is None else flushes / seconds,
-            _flush_ms(counts),
+            _compute_flush_ms(counts),
             done.acked / flushes if flushes else None,
         )
 
 
-def _flush_ms(counts: Counts) -> float | None:
+def _compute_flush_ms(counts: Counts) -> float | None:
     if not counts.flushes or counts.flush_ms is None:
         return None
     return counts.flush_ms / counts.flushes

@@ -26,14 +26,14 @@ _BLOCKS_SHOWN = 12
 _STATES_SHOWN = 3
 
 
-def explore_report(result: ExploreResult) -> RenderableType:
+def draw_exploration(result: ExploreResult) -> RenderableType:
     """Return the verdict, each finding, and what the states cover."""
     head = Text.assemble(
         (f" {result.verdict.value} ", BADGES[result.verdict]), "  ", summary(result)
     )
     parts: list[RenderableType] = [head]
     for finding in result.findings:
-        parts += [Text(""), *_finding(finding)]
+        parts += [Text(""), *_draw_finding(finding)]
     if text := not_reduced(result):
         parts += [Text(""), Text(text)]
     parts += [Text(""), *(Text(line) for line in coverage_sentences(result))]
@@ -47,17 +47,17 @@ def explore_report(result: ExploreResult) -> RenderableType:
     return Group(*parts)
 
 
-def state_report(result: StateResult) -> RenderableType:
+def draw_state(result: StateResult) -> RenderableType:
     """Return what became of one state."""
     verdict = result.judgement.verdict
     head = Text.assemble((f" {verdict.value} ", BADGES[verdict]), f"  {result.name}")
-    return Group(head, *_state(result))
+    return Group(head, *_draw_judged_state(result))
 
 
-def _finding(finding: Finding) -> Iterator[RenderableType]:
+def _draw_finding(finding: Finding) -> Iterator[RenderableType]:
     """Yield one finding: how it fails, the states, what the smallest one lacks."""
     yield Text(f"{finding.name}: {how_it_fails(finding)}", "bold")
-    yield from _state(finding.smallest)
+    yield from _draw_judged_state(finding.smallest)
     states = ", ".join(finding.states[:_STATES_SHOWN])
     more = len(finding.states) - _STATES_SHOWN
     if more > 0:
@@ -65,7 +65,7 @@ def _finding(finding: Finding) -> Iterator[RenderableType]:
     yield Padding(Text(f"found in the states: {states}", MINOR), (0, 0, 0, 2))
 
 
-def _state(result: StateResult) -> Iterator[RenderableType]:
+def _draw_judged_state(result: StateResult) -> Iterator[RenderableType]:
     """Yield when the cut comes, what is lost, and what the drive lacks."""
     found = result.judgement
     lines = [
@@ -81,12 +81,12 @@ def _state(result: StateResult) -> Iterator[RenderableType]:
     for line in lines:
         yield Padding(Text(line), (0, 0, 0, 2))
     if result.lost:
-        yield Padding(_lost(result.lost), (0, 0, 0, 2))
+        yield Padding(_draw_lost_blocks(result.lost), (0, 0, 0, 2))
     elif text := nothing_lacking(found):
         yield Padding(Text(text), (0, 0, 0, 2))
 
 
-def _lost(lost: tuple[LostBlock, ...]) -> RenderableType:
+def _draw_lost_blocks(lost: tuple[LostBlock, ...]) -> RenderableType:
     """Return a table of what is not on the drives."""
     table = Table(
         title="written and not on the drive", title_justify="left", title_style=MINOR

@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.model.verdict import count_of
+from dbcheck.model.verdict import format_count
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD, MINOR, InPlace
 
@@ -71,10 +71,10 @@ class LiveFleet(InPlace, PlainFleet):
         self._rigs = rigs
 
     def _draw(self) -> RenderableType:
-        return fleet_table(self._rigs, self._console.height - _OTHER_LINES)
+        return draw_fleet(self._rigs, self._console.height - _OTHER_LINES)
 
 
-def fleet_table(rigs: Sequence[RigStatus], rows: int) -> RenderableType:
+def draw_fleet(rigs: Sequence[RigStatus], rows: int) -> RenderableType:
     """Return at most so many *rows* of targets, those that lost first, and the sums."""
     table = Table(box=None, padding=(0, 2, 0, 0), expand=True)
     for name in ("target", "cuts", "lossy", "acks/s", "now"):
@@ -86,27 +86,27 @@ def fleet_table(rigs: Sequence[RigStatus], rows: int) -> RenderableType:
             overflow="ellipsis",
             ratio=1 if name == "now" else None,  # all else keeps its width
         )
-    urgent = sorted(rigs, key=_urgency)
+    urgent = sorted(rigs, key=_rank_urgency)
     for rig in urgent[: max(rows, 1)]:
-        table.add_row(*_cells(rig))
-    return Group(table, Text(_sums(rigs, len(rigs) - max(rows, 1)), MINOR))
+        table.add_row(*_draw_cells(rig))
+    return Group(table, Text(_format_sums(rigs, len(rigs) - max(rows, 1)), MINOR))
 
 
-def _urgency(rig: RigStatus) -> tuple[bool, bool, int]:
+def _rank_urgency(rig: RigStatus) -> tuple[bool, bool, int]:
     return (not rig.losses, not rig.error, _ORDER.index(rig.state))
 
 
-def _cells(rig: RigStatus) -> tuple[Text, ...]:
+def _draw_cells(rig: RigStatus) -> tuple[Text, ...]:
     return (
         Text(rig.name),
         Text(f"{rig.cuts} of {rig.planned}"),
         Text(str(rig.losses), BAD if rig.losses else MINOR),
         Text("-" if rig.rate is None else f"{rig.rate:,.0f}"),
-        _now(rig),
+        _draw_status(rig),
     )
 
 
-def _now(rig: RigStatus) -> Text:
+def _draw_status(rig: RigStatus) -> Text:
     """Return what a target is at, or how it ended."""
     if rig.error:
         return Text(rig.error, DOUBTFUL)
@@ -119,17 +119,17 @@ def _now(rig: RigStatus) -> Text:
     return Text("waits for a worker", MINOR)
 
 
-def _sums(rigs: Sequence[RigStatus], hidden: int) -> str:
+def _format_sums(rigs: Sequence[RigStatus], hidden: int) -> str:
     states = Counter(rig.state for rig in rigs)
     counts = ", ".join(f"{states[one]} {one.value}" for one in _ORDER if states[one])
     cuts, losses = sum(r.cuts for r in rigs), sum(r.losses for r in rigs)
-    counting = f"{count_of(cuts, 'cut')} {'counts' if cuts == 1 else 'count'}"
-    targets = count_of(len(rigs), "target")
+    counting = f"{format_count(cuts, 'cut')} {'counts' if cuts == 1 else 'count'}"
+    targets = format_count(len(rigs), "target")
     text = f"{targets}: {counts}; {counting}, {losses:,} lost"
     return f"{text} ({hidden} not shown)" if hidden > 0 else text
 
 
-def fleet_view(console: Console, *, live: bool) -> PlainFleet:
+def make_fleet_view(console: Console, *, live: bool) -> PlainFleet:
     """Return the table where the console can draw in place, else plain lines."""
     if live and console.is_terminal and not console.is_dumb_terminal:
         return LiveFleet(console)

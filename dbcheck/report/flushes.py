@@ -11,13 +11,13 @@ from rich.text import Text
 
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import DeviceResult, FlushesResult, VolumeResult
-from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD, WRONG, badge
+from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD, WRONG, style_badge
 from dbcheck.report.words.run import with_id
 
 _STYLES = {
-    Outcome.MISSING: badge(BAD),
-    Outcome.UNCLEAR: badge(DOUBTFUL),
-    Outcome.FLUSHED: badge(GOOD),
+    Outcome.MISSING: style_badge(BAD),
+    Outcome.UNCLEAR: style_badge(DOUBTFUL),
+    Outcome.FLUSHED: style_badge(GOOD),
 }
 _LIMIT = (
     "This shows what reaches a drive, not what the drive does with it. A drive, a"
@@ -27,15 +27,15 @@ _LIMIT = (
 _UNCOUNTED = "-"
 
 
-def flushes_reports(results: Sequence[FlushesResult]) -> RenderableType:
+def draw_all_flushes(results: Sequence[FlushesResult]) -> RenderableType:
     """Return one report for each server, and a table of all where there are several."""
-    parts = [_flushes(result) for result in results]
+    parts = [_draw_flushes(result) for result in results]
     if len(results) > 1:
-        parts.append(_overview(results))
+        parts.append(_draw_overview(results))
     return Group(*parts)
 
 
-def _flushes(result: FlushesResult) -> RenderableType:
+def _draw_flushes(result: FlushesResult) -> RenderableType:
     title = Text.assemble((result.name or result.target, "bold"), f"  {result.server}")
     if result.error:
         why = with_id(result.error, result.error_id)
@@ -49,23 +49,25 @@ def _flushes(result: FlushesResult) -> RenderableType:
     )
     parts: list[RenderableType] = ["", title, Text(counts), ""]
     for volume in result.volumes:
-        parts += [*_volume(result, volume), ""]
+        parts += [*_draw_volume(result, volume), ""]
     return Group(*parts, Text(_LIMIT, "italic"), "")
 
 
-def _volume(result: FlushesResult, volume: VolumeResult) -> Iterator[RenderableType]:
+def _draw_volume(
+    result: FlushesResult, volume: VolumeResult
+) -> Iterator[RenderableType]:
     yield Text.assemble(
         (f" {volume.outcome.value} ", _STYLES[volume.outcome]),
         (f"  {', '.join(volume.places)}", "bold"),
         f"  {volume.filesystem} at {volume.mount_point}",
     )
     yield Text(f"  {volume.sentence}")
-    for line in _control(volume):
+    for line in _describe_control(volume):
         yield Text(f"  {line}")
-    yield Padding(_devices(result, volume.devices), (1, 0, 0, 2))
+    yield Padding(_draw_devices(result, volume.devices), (1, 0, 0, 2))
 
 
-def _control(volume: VolumeResult) -> Iterator[str]:
+def _describe_control(volume: VolumeResult) -> Iterator[str]:
     yield f"A file of dbcheck's own on the same filesystem: {volume.file_sentence}"
     if volume.stopped_at:
         yield f"Where flushes stop: {volume.stopped_at}."
@@ -76,7 +78,7 @@ def _control(volume: VolumeResult) -> Iterator[str]:
         )
 
 
-def _devices(result: FlushesResult, devices: Sequence[DeviceResult]) -> Table:
+def _draw_devices(result: FlushesResult, devices: Sequence[DeviceResult]) -> Table:
     """Return a column for each device: there are few, and their names are long."""
     commits = result.commits
     table = Table()
@@ -86,26 +88,28 @@ def _devices(result: FlushesResult, devices: Sequence[DeviceResult]) -> Table:
     rows: dict[str, Callable[[DeviceResult], str]] = {
         "what it is": lambda each: "drive" if each.is_drive else each.layer,
         "kernel's write cache": lambda each: each.write_cache or "not known",
-        "writes per commit": lambda each: _mean(each.writes, commits),
-        "KiB per commit": lambda each: _mean(each.bytes_written, commits * 1024),
-        "flushes per commit": lambda each: _mean(each.flushes, commits),
-        "commits without a flush": lambda each: _share(each.unflushed, commits),
-        "waits with a flush": lambda each: _share(each.idle_flushed, result.idle),
+        "writes per commit": lambda each: _format_mean(each.writes, commits),
+        "KiB per commit": lambda each: _format_mean(each.bytes_written, commits * 1024),
+        "flushes per commit": lambda each: _format_mean(each.flushes, commits),
+        "commits without a flush": lambda each: _format_share(each.unflushed, commits),
+        "waits with a flush": lambda each: _format_share(
+            each.idle_flushed, result.idle
+        ),
     }
     for name, shown in rows.items():
         table.add_row(name, *map(shown, devices))
     return table
 
 
-def _mean(total: int | None, number: int) -> str:
+def _format_mean(total: int | None, number: int) -> str:
     return _UNCOUNTED if total is None or not number else f"{total / number:.1f}"
 
 
-def _share(part: int | None, number: int) -> str:
+def _format_share(part: int | None, number: int) -> str:
     return _UNCOUNTED if part is None else f"{part} of {number}"
 
 
-def _overview(results: Sequence[FlushesResult]) -> RenderableType:
+def _draw_overview(results: Sequence[FlushesResult]) -> RenderableType:
     table = Table(title="All targets", title_justify="left", title_style="bold")
     for name in ("target", "result", "commit"):
         table.add_column(name, overflow="fold")

@@ -17,21 +17,21 @@ from dbcheck.judge.results import (
     RowResult,
 )
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.subject import RunSubject, Verdicts, harmless
+from dbcheck.report.subject import RunSubject, Verdicts, quote_all_texts
 from dbcheck.report.words import campaign as of_campaign
 from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import run as of_run
 
 
-def as_junit(subject: Verdicts) -> str:
+def format_junit(subject: Verdicts) -> str:
     """Return the report as the text of an XML file."""
-    subject = harmless(subject)
+    subject = quote_all_texts(subject)
     if isinstance(subject, RunSubject):
-        suite = _run(subject)
+        suite = _make_run_suite(subject)
     elif isinstance(subject, CampaignsResult):
-        suite = _campaigns(subject)
+        suite = _make_campaigns_suite(subject)
     else:
-        suite = _matrix(subject)
+        suite = _make_matrix_suite(subject)
     whole = JUnitXml("dbcheck")
     whole.add_testsuite(suite)
     whole.update_statistics()  # type: ignore[no-untyped-call]
@@ -39,7 +39,7 @@ def as_junit(subject: Verdicts) -> str:
     return text.decode() + "\n"
 
 
-def _run(subject: RunSubject) -> TestSuite:
+def _make_run_suite(subject: RunSubject) -> TestSuite:
     result = subject.result
     lines = [
         *of_run.caveats(result),
@@ -48,32 +48,34 @@ def _run(subject: RunSubject) -> TestSuite:
         of_run.scope(result),
     ]
     kind = "dbcheck.control" if result.control else "dbcheck.run"
-    case = _case(kind, result.target, result.verdict, of_run.headline(result), lines)
+    case = _make_case(
+        kind, result.target, result.verdict, of_run.headline(result), lines
+    )
     if (load := result.load) is not None and load.last_ack_us is not None:
         case.time = (load.last_ack_us - load.began_us) / 1e6  # the load's seconds
     named = {"run": result.run, "server": result.server, "workload": result.workload}
-    return _suite("run", [case], {**named, "seed": str(result.seed)})
+    return _make_suite("run", [case], {**named, "seed": str(result.seed)})
 
 
-def _campaigns(subject: CampaignsResult) -> TestSuite:
-    return _suite("campaign", map(_campaign, subject.targets), {})
+def _make_campaigns_suite(subject: CampaignsResult) -> TestSuite:
+    return _make_suite("campaign", map(_make_campaign_case, subject.targets), {})
 
 
-def _campaign(result: CampaignResult) -> TestCase:
+def _make_campaign_case(result: CampaignResult) -> TestCase:
     first, *rest = of_campaign.lines(result)
-    case = _case("dbcheck.campaign", result.name, result.verdict, first, rest)
+    case = _make_case("dbcheck.campaign", result.name, result.verdict, first, rest)
     if result.error and result.verdict is not Verdict.FAIL:
         text = of_run.with_id(result.error, result.error_id)
         case.result = [Error(text, "ended early")]
     return case
 
 
-def _matrix(result: MatrixResult) -> TestSuite:
-    cases = [_row(row, result) for row in result.rows]
-    return _suite("matrix", cases, {"seed": str(result.seed)})
+def _make_matrix_suite(result: MatrixResult) -> TestSuite:
+    cases = [_make_row_case(row, result) for row in result.rows]
+    return _make_suite("matrix", cases, {"seed": str(result.seed)})
 
 
-def _row(row: RowResult, result: MatrixResult) -> TestCase:
+def _make_row_case(row: RowResult, result: MatrixResult) -> TestCase:
     """Return the case of a configuration: it passes if it came out as expected."""
     names = (*of_matrix.columns(result), "verdict")
     verdict = row.verdict.value if row.verdict else "none"
@@ -92,7 +94,7 @@ def _row(row: RowResult, result: MatrixResult) -> TestCase:
     return case
 
 
-def _case(
+def _make_case(
     kind: str, name: str, verdict: Verdict, why: str, lines: Iterable[str]
 ) -> TestCase:
     case = TestCase(name, kind)
@@ -104,7 +106,7 @@ def _case(
     return case
 
 
-def _suite(
+def _make_suite(
     kind: str, cases: Iterable[TestCase], properties: Mapping[str, str]
 ) -> TestSuite:
     suite = TestSuite(f"dbcheck {kind}")

@@ -29,15 +29,15 @@ _LIMIT = (
 )
 
 
-def latency_reports(results: Sequence[LatencyResult]) -> RenderableType:
+def draw_latencies(results: Sequence[LatencyResult]) -> RenderableType:
     """Return one report for each host, and a table of all where there are several."""
-    parts = [_report(result) for result in results]
+    parts = [_draw_host(result) for result in results]
     if len(results) > 1:
-        parts.append(_overview(results))
+        parts.append(_draw_overview(results))
     return Group(*parts)
 
 
-def _report(result: LatencyResult) -> RenderableType:
+def _draw_host(result: LatencyResult) -> RenderableType:
     title = Text.assemble((result.name or result.target or result.host, "bold"))
     if result.name and result.target:
         title.append(f"  {result.target}")
@@ -46,11 +46,11 @@ def _report(result: LatencyResult) -> RenderableType:
         return Group("", title, Text(f"  not probed: {why}", WRONG), "")
     parts: list[RenderableType] = ["", title, ""]
     for folder in result.folders:
-        parts += [*_folder(folder), ""]
+        parts += [*_draw_folder(folder), ""]
     return Group(*parts, Text(_LIMIT, "italic"), "")
 
 
-def _folder(result: FolderResult) -> Iterator[RenderableType]:
+def _draw_folder(result: FolderResult) -> Iterator[RenderableType]:
     drives = ", ".join(result.drives) or "unknown drives"
     yield Text.assemble(
         (", ".join(result.places) or "directory", "bold"),
@@ -58,25 +58,26 @@ def _folder(result: FolderResult) -> Iterator[RenderableType]:
     )
     if result.advice and result.main is not None:
         yield Text(
-            f"  A write of 8 KiB and fdatasync: {_ms(result.main.p50_us)} ms (median),"
-            f" {_ms(result.main.p99_us)} ms (99% are quicker). {result.advice}"
+            "  A write of 8 KiB and fdatasync:"
+            f" {_format_ms(result.main.p50_us)} ms (median),"
+            f" {_format_ms(result.main.p99_us)} ms (99% are quicker). {result.advice}"
         )
     if result.drift is not None:
         before = result.earlier[-1]
         style = "bold" if not 1 / _DRIFT < result.drift < _DRIFT else ""
         yield Text(
-            f"  Before, on {before.created}: {_ms(before.p50_us)} ms; now"
+            f"  Before, on {before.created}: {_format_ms(before.p50_us)} ms; now"
             f" {result.drift:.2f} times as long.",
             style,
         )
-    yield Padding(_timings(result.timings), (0, 0, 0, 2))
+    yield Padding(_draw_timings(result.timings), (0, 0, 0, 2))
     if result.histogram:
-        yield Padding(_histogram(result.histogram), (0, 0, 0, 2))
+        yield Padding(_draw_histogram(result.histogram), (0, 0, 0, 2))
     if result.fileio:
-        yield Padding(_fileio(result.fileio), (1, 0, 0, 2))
+        yield Padding(_draw_fileio(result.fileio), (1, 0, 0, 2))
 
 
-def _timings(timings: Sequence[TimingResult]) -> Table:
+def _draw_timings(timings: Sequence[TimingResult]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("made durable by", no_wrap=True)
     for name in ("bytes", "at", "p50 ms", "p90 ms", "p99 ms", "max ms", "drive"):
@@ -88,17 +89,17 @@ def _timings(timings: Sequence[TimingResult]) -> Table:
             continue
         spread = each.spread
         took = (spread.p50_us, spread.p90_us, spread.p99_us, spread.max_us)
-        table.add_row(*what, *map(_ms, took), _share(each))
+        table.add_row(*what, *map(_format_ms, took), _format_share(each))
     return table
 
 
-def _share(timing: TimingResult) -> str:
+def _format_share(timing: TimingResult) -> str:
     """Return the share of the time that the busiest device took."""
     known = [share for share in timing.device_shares.values() if share is not None]
     return f"{max(known):.0%}" if known else "-"
 
 
-def _histogram(buckets: Sequence[Bucket]) -> Table:
+def _draw_histogram(buckets: Sequence[Bucket]) -> Table:
     most = max(each.writes for each in buckets)
     table = Table.grid(padding=(0, 1))
     table.title, table.title_justify = "How many of these writes took so long", "left"
@@ -107,12 +108,12 @@ def _histogram(buckets: Sequence[Bucket]) -> Table:
     table.add_column(justify="right")
     for each in buckets:
         bar = "█" * round(each.writes / most * _BAR) or ("▏" if each.writes else "")
-        span = f"{_ms(each.from_us)} to {_ms(each.to_us)} ms"
+        span = f"{_format_ms(each.from_us)} to {_format_ms(each.to_us)} ms"
         table.add_row(span, bar, str(each.writes))
     return table
 
 
-def _fileio(results: Sequence[FileioResult]) -> Table:
+def _draw_fileio(results: Sequence[FileioResult]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     table.add_column("16 KiB, random, O_DIRECT", no_wrap=True)
     for name in ("per s", "p50 ms", "p99 ms", "flush p50 ms", "flush p99 ms"):
@@ -125,12 +126,12 @@ def _fileio(results: Sequence[FileioResult]) -> Table:
             continue
         took = (each.write_p50_us, each.write_p99_us)
         sync = (each.sync_p50_us, each.sync_p99_us)
-        shown = ("-" if us is None else _ms(us) for us in sync)
-        table.add_row(what, f"{each.writes_per_s:,.0f}", *map(_ms, took), *shown)
+        shown = ("-" if us is None else _format_ms(us) for us in sync)
+        table.add_row(what, f"{each.writes_per_s:,.0f}", *map(_format_ms, took), *shown)
     return table
 
 
-def _overview(results: Sequence[LatencyResult]) -> RenderableType:
+def _draw_overview(results: Sequence[LatencyResult]) -> RenderableType:
     table = Table(title="All hosts", title_justify="left", title_style="bold")
     for name in ("host", "directory", "p50", "p99", "times as before"):
         table.add_column(name, overflow="fold")
@@ -141,11 +142,14 @@ def _overview(results: Sequence[LatencyResult]) -> RenderableType:
         for each in result.folders:
             took = ("-", "-")
             if each.main is not None:
-                took = (f"{_ms(each.main.p50_us)} ms", f"{_ms(each.main.p99_us)} ms")
+                took = (
+                    f"{_format_ms(each.main.p50_us)} ms",
+                    f"{_format_ms(each.main.p99_us)} ms",
+                )
             drift = "-" if each.drift is None else f"{each.drift:.2f}"
             table.add_row(named, ", ".join(each.places) or each.folder, *took, drift)
     return Padding(table, (0, 0, 1, 0))
 
 
-def _ms(us: float) -> str:
+def _format_ms(us: float) -> str:
     return f"{us / 1000:.3f}" if us < 10_000 else f"{us / 1000:.1f}"

@@ -16,8 +16,8 @@ from rich.text import Text
 from dbcheck.base.text import visible
 from dbcheck.model.flushes import UnderLoad
 from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
-from dbcheck.report.drives import drive_rates
-from dbcheck.report.progress import TITLE, PlainProgress, reached
+from dbcheck.report.drives import list_drive_rates
+from dbcheck.report.progress import TITLE, PlainProgress, format_progress
 from dbcheck.report.terminal import DOUBTFUL, GOOD, MINOR, InPlace, Sparkline
 
 _DRIVES_SHOWN = 4
@@ -62,11 +62,11 @@ class LiveProgress(InPlace):
     def progress(self, progress: Progress) -> None:
         """Draw how far the phase is, or the campaign that it is of."""
         if progress.unit is Unit.CUTS:
-            self._campaign = _timed(self._campaign, progress)
+            self._campaign = _update_timed(self._campaign, progress)
         else:
             self._at = progress
         if progress.unit is Unit.STATES:
-            self._timed = _timed(self._timed, progress)
+            self._timed = _update_timed(self._timed, progress)
 
     def ask(self, text: str) -> None:
         """Keep what a human is asked to do in sight until it has happened."""
@@ -76,14 +76,14 @@ class LiveProgress(InPlace):
         parts: list[RenderableType] = []
         status = self._last
         if status is not None:
-            parts += [_until_cut(status), "", _table(status), ""]
-            parts.append(_lines(tuple(self._rates), tuple(self._p99s_ms)))
+            parts += [_draw_time_until_cut(status), "", _draw_load(status), ""]
+            parts.append(_draw_sparklines(tuple(self._rates), tuple(self._p99s_ms)))
             if status.drives is not None and status.drives.drives:
-                parts += ["", _drives(status.drives)]
+                parts += ["", _draw_drives(status.drives)]
         elif self._running is not None:
             parts.append(self._how_far(self._running))
         if self._campaign is not None:
-            parts.append(_of_campaign(self._campaign))
+            parts.append(_draw_campaign(self._campaign))
         if self._asked:
             shown = Text(self._asked, "bold")
             parts.append(Panel(shown, border_style=f"bold {DOUBTFUL}"))
@@ -93,12 +93,12 @@ class LiveProgress(InPlace):
         at, bar = self._at, None  # which the cycle's own thread replaces
         if at is None:
             elapsed_s = time.monotonic() - self._phase_began
-            return _barred(phase.value, None, f"{elapsed_s:.0f} s")
+            return _draw_bar(phase.value, None, f"{elapsed_s:.0f} s")
         if at.total:
             share = min(at.done, at.total)
             bar = ProgressBar(at.total, share, _BAR, complete_style=GOOD)
         left = self._timed.left if self._timed else ""
-        return _barred(phase.value, bar, reached(at) + left)
+        return _draw_bar(phase.value, bar, format_progress(at) + left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,25 +116,25 @@ class _Timed:
         if new <= 0 or at.total is None or at.done >= at.total:
             return ""
         each_s = (time.monotonic() - self.began_s) / new
-        return f", {_about(each_s * (at.total - at.done))} left"
+        return f", {_format_roughly(each_s * (at.total - at.done))} left"
 
 
-def _timed(before: _Timed | None, at: Progress) -> _Timed:
+def _update_timed(before: _Timed | None, at: Progress) -> _Timed:
     """Return *before*, with how far it is now."""
     if before is None:
         return _Timed(time.monotonic(), at.done, at)
     return replace(before, at=at)
 
 
-def _of_campaign(campaign: _Timed) -> Table:
+def _draw_campaign(campaign: _Timed) -> Table:
     """Return how many cuts of a campaign are over, and how long the others may take."""
     at = campaign.at
     text = f"{at.done:,.0f} of {at.total:,.0f} cuts{campaign.left}"
     bar = ProgressBar(at.total, at.done, _BAR, complete_style=GOOD)
-    return _barred(at.what, bar, text)
+    return _draw_bar(at.what, bar, text)
 
 
-def _about(seconds: float) -> str:
+def _format_roughly(seconds: float) -> str:
     """Return a duration as roughly as it is known."""
     if seconds < 60:
         return "less than 1 min"
@@ -143,7 +143,7 @@ def _about(seconds: float) -> str:
     return f"about {seconds / 3600:,.0f} h"
 
 
-def _barred(title: str, bar: ProgressBar | None, text: str) -> Table:
+def _draw_bar(title: str, bar: ProgressBar | None, text: str) -> Table:
     """Return a line with a bar, if there is one."""
     row = Table.grid(padding=(0, 2))
     cells: list[RenderableType] = [Text(f"{title:>{TITLE}}", MINOR)]
@@ -153,19 +153,19 @@ def _barred(title: str, bar: ProgressBar | None, text: str) -> Table:
     return row
 
 
-def _until_cut(status: LoadStatus) -> RenderableType:
+def _draw_time_until_cut(status: LoadStatus) -> RenderableType:
     """Return how long it is until the cut."""
     left_s = status.cut_in_s
     if left_s is None:
-        return _barred(Phase.LOAD.value, None, "")
+        return _draw_bar(Phase.LOAD.value, None, "")
     whole_s = status.seconds + left_s
     bar = ProgressBar(whole_s, status.seconds, _BAR, complete_style=GOOD)
     due = left_s < _DUE_S
     text = "the cut is due" if due else f"the cut comes in {left_s:.1f} s"
-    return _barred(Phase.LOAD.value, bar, text)
+    return _draw_bar(Phase.LOAD.value, bar, text)
 
 
-def _table(status: LoadStatus) -> Table:
+def _draw_load(status: LoadStatus) -> Table:
     """Return the load in two lines that fit on 80 columns, up to ten million acks."""
     table = Table.grid(padding=(0, 2))
     names = ("s", "acked", "witnessed", "window", "acks/s", "p50", "p99", "max ms")
@@ -185,7 +185,7 @@ def _table(status: LoadStatus) -> Table:
     return table
 
 
-def _lines(rates: tuple[float, ...], p99s_ms: tuple[float, ...]) -> Table:
+def _draw_sparklines(rates: tuple[float, ...], p99s_ms: tuple[float, ...]) -> Table:
     """Return how the rate and the latency of the last second went."""
     table = Table.grid(padding=(0, 2))
     for name, values, form in (("acks/s", rates, ",.0f"), ("p99 ms", p99s_ms, ",.2f")):
@@ -196,14 +196,14 @@ def _lines(rates: tuple[float, ...], p99s_ms: tuple[float, ...]) -> Table:
     return table
 
 
-def _drives(done: UnderLoad) -> Table:
+def _draw_drives(done: UnderLoad) -> Table:
     """Return what the drives did a moment ago, those that were flushed most first."""
     table = Table.grid(padding=(0, 2))
     names = ("drive", "flushes/s", "ms each", "commits per flush", "writes/s", "MB/s")
     for _ in names:
         table.add_column(justify="right", no_wrap=True)
     table.add_row(*(Text(name, MINOR) for name in names))
-    for row in _rows(done):
+    for row in _list_drive_rows(done):
         table.add_row(*row)
     left = len(done.drives) - _DRIVES_SHOWN
     if left > 0:
@@ -211,23 +211,23 @@ def _drives(done: UnderLoad) -> Table:
     return table
 
 
-def _rows(done: UnderLoad) -> Iterator[tuple[str, ...]]:
-    for rate in drive_rates(done)[:_DRIVES_SHOWN]:
+def _list_drive_rows(done: UnderLoad) -> Iterator[tuple[str, ...]]:
+    for rate in list_drive_rates(done)[:_DRIVES_SHOWN]:
         yield (
             visible(rate.drive),
-            _or_dash(rate.flushes_per_s, ",.0f"),
-            _or_dash(rate.flush_ms, ".2f"),
-            _or_dash(rate.commits_per_flush, ",.1f"),
+            _format_or_dash(rate.flushes_per_s, ",.0f"),
+            _format_or_dash(rate.flush_ms, ".2f"),
+            _format_or_dash(rate.commits_per_flush, ",.1f"),
             f"{rate.writes_per_s:,.0f}",
             f"{rate.megabytes_per_s:,.1f}",
         )
 
 
-def _or_dash(value: float | None, form: str) -> str:
+def _format_or_dash(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def progress(
+def make_progress(
     console: Console, *, live: bool, only: Set[Phase] | None = None
 ) -> PlainProgress:
     """Return the live view where the console can draw in place, else plain lines."""

@@ -16,7 +16,7 @@ SHAPE_TITLE = "What was lost, by age and size"
 DIAGNOSIS_TITLE = "What can have caused the losses, the best explanation first"
 
 
-def diagnosed(explanations: Sequence[Explanation]) -> RenderableType:
+def draw_explanations(explanations: Sequence[Explanation]) -> RenderableType:
     """Return the explanations, in their order."""
     table = Table.grid(padding=(0, 1))
     for number, one in enumerate(explanations, 1):
@@ -29,26 +29,26 @@ def diagnosed(explanations: Sequence[Explanation]) -> RenderableType:
     return Group(title, table)
 
 
-def shaped(shape: LossShape) -> RenderableType:
+def draw_shape(shape: LossShape) -> RenderableType:
     """Return a line for each axis."""
     table = Table.grid(padding=(0, 2))
-    for name, text in axes(shape):
+    for name, text in list_axes(shape):
         table.add_row(Text(f"  {name}", MINOR), Text(text))
     title = Text(SHAPE_TITLE, "bold")
     return Group(title, table)
 
 
-def axes(shape: LossShape) -> Iterator[tuple[str, str]]:
+def list_axes(shape: LossShape) -> Iterator[tuple[str, str]]:
     """Yield the name of each axis, and its classes with what was lost of each.
 
     In each class, how many operations lost something of those that were acked.
     """
     if shape.by_age:
-        yield "age at the cut", _shares(shape.by_age, "s")
+        yield "age at the cut", _format_shares(shape.by_age, "s")
     if shape.by_size:
-        yield "size of the payload", _shares(shape.by_size, "bytes")
+        yield "size of the payload", _format_shares(shape.by_size, "bytes")
     if shape.by_window:
-        yield "during a chore", "; ".join(map(_window, shape.by_window))
+        yield "during a chore", "; ".join(map(_format_window, shape.by_window))
     if len(shape.by_table) > 1:
         pairs = shape.by_table.items()
         yield "losses by table", ", ".join(f"{name}: {n:,}" for name, n in pairs)
@@ -57,7 +57,7 @@ def axes(shape: LossShape) -> Iterator[tuple[str, str]]:
         yield "lost, newer survived", older
 
 
-def _window(share: WindowShare) -> str:
+def _format_window(share: WindowShare) -> str:
     text = f"{share.chore.value}: {share.lost:,} of {share.acked:,}"
     return (
         f"{text}, in {share.hit:,} of {share.chores:,} such chores"
@@ -66,11 +66,11 @@ def _window(share: WindowShare) -> str:
     )
 
 
-def _shares(shares: Sequence[Share], unit: str) -> str:
+def _format_shares(shares: Sequence[Share], unit: str) -> str:
     """Return the classes, each above the one before it."""
-    return "; ".join(_share(share, unit) for share in shares)
+    return "; ".join(_format_share(share, unit) for share in shares)
 
 
-def _share(share: Share, unit: str) -> str:
+def _format_share(share: Share, unit: str) -> str:
     bound = "more" if share.up_to is None else f"up to {share.up_to:,g} {unit}"
     return f"{bound}: {share.lost:,} of {share.acked:,}"

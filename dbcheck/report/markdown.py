@@ -12,8 +12,8 @@ from dbcheck.judge.results import (
     ComparedResult,
     MatrixResult,
 )
-from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, axes
-from dbcheck.report.subject import RunSubject, Subject, harmless
+from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, list_axes
+from dbcheck.report.subject import RunSubject, Subject, quote_all_texts
 from dbcheck.report.words import campaign as of_campaign
 from dbcheck.report.words import compare as of_compare
 from dbcheck.report.words import matrix as of_matrix
@@ -38,34 +38,34 @@ _MARKS = {
 }
 
 
-def as_markdown(subject: Subject) -> str:
+def format_markdown(subject: Subject) -> str:
     """Return the report; no foreign text in it is taken for Markdown or HTML."""
-    subject = harmless(subject)
+    subject = quote_all_texts(subject)
     if isinstance(subject, RunSubject):
-        lines = _run(subject)
+        lines = _format_run(subject)
     elif isinstance(subject, CampaignsResult):
-        lines = _campaigns(subject)
+        lines = _format_campaigns(subject)
     elif isinstance(subject, MatrixResult):
-        lines = _matrix(subject)
+        lines = _format_matrix(subject)
     else:
-        lines = _compared(subject)
+        lines = _format_comparison(subject)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _run(subject: RunSubject) -> Iterator[str]:
+def _format_run(subject: RunSubject) -> Iterator[str]:
     result = subject.result
-    yield f"# {result.verdict.value}: {_text(of_run.headline(result))}"
+    yield f"# {result.verdict.value}: {_escape_text(of_run.headline(result))}"
     yield ""
     caveats = [*of_run.caveats(result), *([subject.note] if subject.note else [])]
-    yield from _items(caveats)
-    yield _text(of_run.scope(result))
+    yield from _format_items(caveats)
+    yield _escape_text(of_run.scope(result))
     yield ""
-    yield from _table(("what", "value"), of_run.facts(result))
-    yield from _losses(subject)
+    yield from _format_table(("what", "value"), of_run.facts(result))
+    yield from _format_losses(subject)
     for section in of_run.sections(result):
         if section.title:
-            yield from (f"## {_text(section.title)}", "")
-        yield from _items((*section.lines, *filter(None, [section.note])))
+            yield from (f"## {_escape_text(section.title)}", "")
+        yield from _format_items((*section.lines, *filter(None, [section.note])))
     yield from ("## Evidence", "")
     rows = (
         (item.item.value, item.standing, of_run.explained(item), item.required)
@@ -74,118 +74,130 @@ def _run(subject: RunSubject) -> Iterator[str]:
     yield from ("| item | seen | how | needed for a PASS |", "|---|---|---|---|")
     for name, standing, reason, required in rows:
         needed = "yes" if required else "no"
-        yield f"| {_text(name)} | {_MARKS[standing]} | {_text(reason)} | {needed} |"
+        cells = (_escape_text(name), _MARKS[standing], _escape_text(reason), needed)
+        yield f"| {' | '.join(cells)} |"
     yield ""
-    yield from _steps(subject)
+    yield from _format_steps(subject)
 
 
-def _losses(subject: RunSubject) -> Iterator[str]:
+def _format_losses(subject: RunSubject) -> Iterator[str]:
     result = subject.result
     if result.ranges:
         yield from ("## Losses, by id", "")
         spans = result.ranges[: of_run.RANGES_SHOWN]
-        yield from _table(of_run.RANGE_COLUMNS, map(of_run.range_cells, spans))
-        yield from (_text(of_run.ranges_note(result)), "")
+        yield from _format_table(of_run.RANGE_COLUMNS, map(of_run.range_cells, spans))
+        yield from (_escape_text(of_run.ranges_note(result)), "")
     if result.shape is not None:
         yield from (f"## {SHAPE_TITLE}", "")
-        yield from _table(("class", "lost, of those acked"), axes(result.shape))
+        yield from _format_table(
+            ("class", "lost, of those acked"), list_axes(result.shape)
+        )
     if result.diagnosis:
         yield from (f"## {DIAGNOSIS_TITLE}", "")
         for number, one in enumerate(result.diagnosis, 1):
             text = f"{one.reason} (can explain {one.losses:,})"
-            yield f"{number}. **{_text(one.cause.value)}**: {_text(text)}"
+            yield f"{number}. **{_escape_text(one.cause.value)}**: {_escape_text(text)}"
         yield ""
 
 
-def _steps(subject: RunSubject) -> Iterator[str]:
+def _format_steps(subject: RunSubject) -> Iterator[str]:
     if subject.steps:
         yield from ("## How to check and repeat this", "")
     for step in subject.steps:
-        yield from (f"{_text(step.what)}:", "", f"    {_line(step.command)}", "")
+        yield from (
+            f"{_escape_text(step.what)}:",
+            "",
+            f"    {_join_lines(step.command)}",
+            "",
+        )
 
 
-def _campaigns(subject: CampaignsResult) -> Iterator[str]:
+def _format_campaigns(subject: CampaignsResult) -> Iterator[str]:
     for result in subject.targets:
-        yield from _campaign(result)
+        yield from _format_campaign(result)
     if subject.groups:
         yield from (f"## {of_campaign.GROUPS}", "")
-        yield from _items(of_campaign.groups(subject))
-    yield f"All files: {_text(subject.folder)}"
+        yield from _format_items(of_campaign.groups(subject))
+    yield f"All files: {_escape_text(subject.folder)}"
 
 
-def _campaign(result: CampaignResult) -> Iterator[str]:
+def _format_campaign(result: CampaignResult) -> Iterator[str]:
     first, *rest = of_campaign.lines(result)
-    yield f"# {result.verdict.value}: {_text(result.name)}"
-    yield from ("", _text(of_run.sentence(first)), "")
-    yield from _items(rest)
+    yield f"# {result.verdict.value}: {_escape_text(result.name)}"
+    yield from ("", _escape_text(of_run.sentence(first)), "")
+    yield from _format_items(rest)
     names = of_campaign.columns([result])[1:]
     with_price = of_campaign.has_price([result])
-    yield from _table(names, [[*of_campaign.cells(result, with_price=with_price)][1:]])
+    yield from _format_table(
+        names, [[*of_campaign.cells(result, with_price=with_price)][1:]]
+    )
     yield from ("## Cycles", "")
     rows = (
         (*of_campaign.cycle_cells(cycle), cycle.verdict.value)
         for cycle in result.cycles
     )
-    yield from _table((*of_campaign.CYCLE_COLUMNS, "verdict"), rows)
+    yield from _format_table((*of_campaign.CYCLE_COLUMNS, "verdict"), rows)
 
 
-def _matrix(result: MatrixResult) -> Iterator[str]:
+def _format_matrix(result: MatrixResult) -> Iterator[str]:
     good = "as expected" if result.as_expected else "not as expected"
-    yield f"# {_text(result.description or 'Matrix')}: {good}"
+    yield f"# {_escape_text(result.description or 'Matrix')}: {good}"
     yield ""
     rows = (
         (*of_matrix.cells(row, result), verdict.value if verdict else "none")
         for row in result.rows
         for verdict in [row.shown_verdict]
     )
-    yield from _table((*of_matrix.columns(result), "verdict"), rows)
+    yield from _format_table((*of_matrix.columns(result), "verdict"), rows)
     for notes in (of_matrix.faults, of_matrix.doubts, of_matrix.proofs):
-        yield from _items(notes(result))
+        yield from _format_items(notes(result))
     for scope in of_matrix.scopes(result):
-        yield from (_text(scope), "")
+        yield from (_escape_text(scope), "")
     yield f"Seed: {result.seed}"
 
 
-def _compared(result: ComparedResult) -> Iterator[str]:
+def _format_comparison(result: ComparedResult) -> Iterator[str]:
     yield from ("# Two checks compared", "")
-    yield from _items(of_compare.findings(result))
-    yield from _table(of_compare.COLUMNS, of_compare.rows(result))
+    yield from _format_items(of_compare.findings(result))
+    yield from _format_table(of_compare.COLUMNS, of_compare.rows(result))
     if result.differences:
         yield from ("## Configured differently", "")
-        yield from _table(of_compare.COLUMNS, of_compare.differences(result))
+        yield from _format_table(of_compare.COLUMNS, of_compare.differences(result))
     yield of_compare.same(result)
 
 
-def _items(lines: Iterable[str]) -> Iterator[str]:
-    listed = [f"- {_text(line)}" for line in lines]
+def _format_items(lines: Iterable[str]) -> Iterator[str]:
+    listed = [f"- {_escape_text(line)}" for line in lines]
     if listed:
         yield from (*listed, "")
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def _format_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]]
+) -> Iterator[str]:
     yield f"| {' | '.join(columns)} |"
     yield f"|{'---|' * len(columns)}"
     for row in rows:
-        yield f"| {' | '.join(map(_text, row))} |"
+        yield f"| {' | '.join(map(_escape_text, row))} |"
     yield ""
 
 
-def _line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split("\n"))
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Return *text* as one line in which nothing has a meaning to Markdown."""
-    words = _line(text).strip(" ").split(" ")
-    return _BLOCK.sub(r"\1\\\2", " ".join(map(_word, words)))
+    words = _join_lines(text).strip(" ").split(" ")
+    return _BLOCK.sub(r"\1\\\2", " ".join(map(_escape_word, words)))
 
 
-def _word(word: str) -> str:
+def _escape_word(word: str) -> str:
     # A cell ends at a bar even in code, and a backslash before it shows elsewhere.
-    return r"\|".join(map(_part, word.split("|")))
+    return r"\|".join(map(_escape_part, word.split("|")))
 
 
-def _part(text: str) -> str:
+def _escape_part(text: str) -> str:
     if not _LINKED.search(text):
         return _SPECIAL.sub(r"\\\1", text)
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))

@@ -12,7 +12,7 @@ from rich.text import Text
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow, MatrixResult, RowResult
 from dbcheck.model.cut import CutClass
-from dbcheck.model.verdict import Tally, Verdict, one_cut, unseen_sentence
+from dbcheck.model.verdict import Tally, Verdict, describe_unseen_losses, one_cut
 from dbcheck.report.terminal import BADGES, DOUBTFUL, MINOR, WRONG
 from dbcheck.report.words import matrix as words
 from dbcheck.report.words.run import (
@@ -27,7 +27,7 @@ from dbcheck.report.words.run import (
 _KILL_ONLY = " (kill only)"
 
 
-def cycles_report(
+def draw_cycles(
     results: Sequence[RunResult], controls: Sequence[RunResult] = ()
 ) -> RenderableType:
     """Return one row for each cycle, what they prove together, and its scope."""
@@ -35,19 +35,21 @@ def cycles_report(
     scopes = {lab_scope(result.lab): None for result in results if result.lab}
     images = [result.image for result in results if result.image]
     kept = [Text(f"The drive as the cut left it: {image}") for image in images]
-    notes = [*proof(proven), *map(Text, scopes), *kept]
-    return Group(_cycles_table(results, controls), *notes)
+    notes = [*draw_proof(proven), *map(Text, scopes), *kept]
+    return Group(_draw_cycles_table(results, controls), *notes)
 
 
-def proof(proven: Tally) -> list[Text]:
+def draw_proof(proven: Tally) -> list[Text]:
     """Return what a tally proves, and how likely a worse rig is to pass the same."""
     lines = [proven.sentence]
     if proven.cuts and not proven.losses:
-        lines.append(unseen_sentence(proven.cuts))
+        lines.append(describe_unseen_losses(proven.cuts))
     return [Text(sentence(line)) for line in lines]
 
 
-def _cycles_table(results: Sequence[RunResult], controls: Sequence[RunResult]) -> Table:
+def _draw_cycles_table(
+    results: Sequence[RunResult], controls: Sequence[RunResult]
+) -> Table:
     """Return one row for each cycle, and a line for the control before them."""
     table = Table(title="Cycles", title_justify="left", title_style="bold")
     table.add_column("run")
@@ -57,18 +59,18 @@ def _cycles_table(results: Sequence[RunResult], controls: Sequence[RunResult]) -
     for result in results:
         table.add_row(
             result.run,
-            rate(result),
+            format_rate(result),
             number(result.confirmed),
-            lost(result),
+            format_lost(result),
             number(result.recovered),
-            verdict(result.verdict),
+            draw_verdict(result.verdict),
         )
     if controls:
         table.caption, table.caption_justify = headline(controls[-1]), "left"
     return table
 
 
-def demo_table(rows: Sequence[DemoRow]) -> Table:
+def draw_demo(rows: Sequence[DemoRow]) -> Table:
     """Return one row for each line of the demo."""
     table = Table(
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
@@ -86,10 +88,10 @@ def demo_table(rows: Sequence[DemoRow]) -> Table:
         table.add_row(
             server if server != last else "",
             row.case,
-            rate(result),
+            format_rate(result),
             number(result.confirmed),
-            lost(result),
-            Text.assemble(verdict(result.verdict), _KILL_ONLY * _is_kill(result)),
+            format_lost(result),
+            Text.assemble(draw_verdict(result.verdict), _KILL_ONLY * _is_kill(result)),
         )
         last = server
     return table
@@ -100,23 +102,23 @@ def _is_kill(result: RunResult) -> bool:
     return result.verdict is Verdict.PASS and result.cut_class is CutClass.PROCESS
 
 
-def demo_bounds(rows: Sequence[DemoRow]) -> list[str]:
+def list_demo_bounds(rows: Sequence[DemoRow]) -> list[str]:
     """Return what the cuts of the lines that passed prove, in a sentence."""
     passed = any(row.result.verdict is Verdict.PASS for row in rows)
     return [one_cut(Verdict.PASS)] if passed else []
 
 
-def verdict(found: Verdict) -> Text:
+def draw_verdict(found: Verdict) -> Text:
     """Return a verdict in its colour."""
     return Text(f" {found.value} ", BADGES[found])
 
 
-def rate(result: RunResult) -> str:
+def format_rate(result: RunResult) -> str:
     """Return the acks per second of a result."""
     return f"{result.load.rate:,.0f}" if result.load else "-"
 
 
-def lost(result: RunResult) -> str:
+def format_lost(result: RunResult) -> str:
     """Return how many rows were lost in a result."""
     return "all" if result.rows_lost is None else rows_lost(*result.rows_lost)
 
@@ -124,12 +126,12 @@ def lost(result: RunResult) -> str:
 _NUMBERS = ("commits/s", "p99 ms", "lost", "price")
 
 
-def matrix_report(result: MatrixResult) -> RenderableType:
+def draw_matrix(result: MatrixResult) -> RenderableType:
     """Return the table, and below it what it proves and what went wrong."""
     parts: list[RenderableType] = [""]
     if result.description:
         parts += [Text(result.description, "bold"), ""]
-    parts += [_table(result), ""]
+    parts += [_draw_table(result), ""]
     if result.reference:
         parts.append(Text(f"In grey: {result.reference}.", MINOR))
     if words.has_price(result):
@@ -141,7 +143,7 @@ def matrix_report(result: MatrixResult) -> RenderableType:
     return Group(*parts, "")
 
 
-def _table(result: MatrixResult) -> Table:
+def _draw_table(result: MatrixResult) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -159,12 +161,12 @@ def _table(result: MatrixResult) -> Table:
         )
     table.add_column("verdict", no_wrap=True)
     for row in result.rows:
-        table.add_row(*_cells(row, result))
+        table.add_row(*_draw_cells(row, result))
     return table
 
 
-def _cells(row: RowResult, result: MatrixResult) -> Iterator[RenderableType]:
+def _draw_cells(row: RowResult, result: MatrixResult) -> Iterator[RenderableType]:
     name, *rest = words.cells(row, result)
     yield Group(Text(name), Text(row.reference, MINOR)) if row.reference else Text(name)
     yield from map(Text, rest)
-    yield verdict(row.verdict) if row.verdict else Text("none", WRONG)
+    yield draw_verdict(row.verdict) if row.verdict else Text("none", WRONG)

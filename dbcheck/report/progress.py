@@ -41,7 +41,7 @@ class PlainProgress:
         if self._only is not None and phase not in self._only:
             return
         if phase is Phase.GONE and self._last is not None:
-            self.line("", _described(self._last))
+            self.line("", _describe_load(self._last))
         self.line(phase.value, detail)
 
     def load(self, status: LoadStatus) -> None:
@@ -61,7 +61,7 @@ class PlainProgress:
             return
         if time.monotonic() - self._stepped >= STEP_S:
             self._stepped = time.monotonic()
-            self.line("", reached(progress))
+            self.line("", format_progress(progress))
 
     def ask(self, text: str) -> None:
         """Write what a human is asked to do."""
@@ -93,7 +93,7 @@ class PlainProgress:
                 self._console.print(head + Text("  ") + rest, soft_wrap=True)
 
 
-def reached(progress: Progress) -> str:
+def format_progress(progress: Progress) -> str:
     """Return how far a phase is, for one line."""
     done = f"{progress.done:,.0f}"
     if progress.total is not None and progress.done <= progress.total:
@@ -104,7 +104,7 @@ def reached(progress: Progress) -> str:
     return f"{what}: {done} {progress.unit.value}"
 
 
-def _described(status: LoadStatus) -> str:
+def _describe_load(status: LoadStatus) -> str:
     latency = status.latency_ms
     return (
         f"{status.acked:,} acked in {status.seconds:.1f} s, "

@@ -24,7 +24,7 @@ from dbcheck.judge.results import (
 )
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.verdict import PPM, Statistics, Verdict
-from dbcheck.report.subject import RunSubject, Verdicts, harmless
+from dbcheck.report.subject import RunSubject, Verdicts, quote_all_texts
 
 _LABELS = ("kind", "target", "configuration")
 _HELP = {
@@ -55,7 +55,7 @@ class _Measured:
     latency_s: Mapping[str, float] = field(default_factory=dict)
 
 
-def as_metrics(subject: Verdicts) -> str:
+def format_metrics(subject: Verdicts) -> str:
     """Return the report in the text format of Prometheus."""
     registry = CollectorRegistry(auto_describe=False)
     gauges: dict[str, Gauge] = {}
@@ -65,14 +65,14 @@ def as_metrics(subject: Verdicts) -> str:
             gauges[name] = Gauge(name, _HELP[name], [*labels], registry=registry)
         gauges[name].labels(**labels).set(value)
 
-    for one in _measured(harmless(subject)):
+    for one in _measure_subject(quote_all_texts(subject)):
         labels = dict(
             zip(_LABELS, (one.kind, one.target, one.configuration), strict=True)
         )
         for verdict in Verdict:
             named = {**labels, "verdict": verdict.value}
             write("dbcheck_verdict", named, float(verdict is one.verdict))
-        for name, value in {**_counts(one.statistics), **one.figures}.items():
+        for name, value in {**_list_counts(one.statistics), **one.figures}.items():
             if value is not None:
                 write(f"dbcheck_{name}", labels, value)
         for quantile, seconds in one.latency_s.items():
@@ -81,19 +81,19 @@ def as_metrics(subject: Verdicts) -> str:
     return generate_latest(registry).decode()
 
 
-def _measured(subject: Verdicts) -> Iterator[_Measured]:
+def _measure_subject(subject: Verdicts) -> Iterator[_Measured]:
     if isinstance(subject, RunSubject):
-        yield _run(subject.result)
+        yield _measure_run(subject.result)
     elif isinstance(subject, CampaignsResult):
-        yield from map(_campaign, subject.targets)
+        yield from map(_measure_campaign, subject.targets)
     else:
-        yield from _rows(subject)
+        yield from _measure_rows(subject)
 
 
-def _run(result: RunResult) -> _Measured:
+def _measure_run(result: RunResult) -> _Measured:
     lost = result.rows_lost
     figures = {
-        "checked_timestamp_seconds": _started_s(result.run),
+        "checked_timestamp_seconds": _parse_start_s(result.run),
         "confirmed_commits": result.confirmed,
         "lost_rows": None if lost is None else sum(lost),
         "commits_per_second": result.load.rate if result.load else None,
@@ -102,13 +102,13 @@ def _run(result: RunResult) -> _Measured:
     return _Measured(
         *(kind, result.target, result.workload, result.verdict, result.statistics),
         figures,
-        _latency_s(result.load),
+        _list_latencies_s(result.load),
     )
 
 
-def _campaign(result: CampaignResult) -> _Measured:
+def _measure_campaign(result: CampaignResult) -> _Measured:
     cycles = [cycle for cycle in result.cycles if cycle.number]
-    ended = [moment for c in cycles if (moment := _moment_s(c.ended)) is not None]
+    ended = [moment for c in cycles if (moment := _parse_moment_s(c.ended)) is not None]
     lost = result.rows_lost
     figures = {
         "checked_timestamp_seconds": max(ended, default=None),
@@ -120,9 +120,9 @@ def _campaign(result: CampaignResult) -> _Measured:
     return _Measured(*named, figures)
 
 
-def _rows(result: MatrixResult) -> Iterator[_Measured]:
+def _measure_rows(result: MatrixResult) -> Iterator[_Measured]:
     for row in result.rows:
-        started = [_started_s(cycle.run) for cycle in row.cycles]
+        started = [_parse_start_s(cycle.run) for cycle in row.cycles]
         known = [moment for moment in started if moment is not None]
         figures = {
             "checked_timestamp_seconds": max(known, default=None),
@@ -132,17 +132,17 @@ def _rows(result: MatrixResult) -> Iterator[_Measured]:
         }
         latency = {} if row.p99_ms is None else {"0.99": row.p99_ms / 1e3}
         verdict = row.shown_verdict
-        named = ("matrix", _target(row), row.name, verdict, row.statistics)
+        named = ("matrix", _find_target(row), row.name, verdict, row.statistics)
         yield _Measured(*named, figures, latency)
 
 
-def _target(row: RowResult) -> str:
+def _find_target(row: RowResult) -> str:
     """Return the target of a row's cycles, "" if each was a lab of its own."""
     targets = {cycle.target for cycle in row.cycles if not cycle.lab}
     return targets.pop() if len(targets) == 1 else ""
 
 
-def _counts(statistics: Statistics | None) -> dict[str, float | None]:
+def _list_counts(statistics: Statistics | None) -> dict[str, float | None]:
     if statistics is None:
         return {}
     bound = statistics.loss_ppm_max
@@ -154,7 +154,7 @@ def _counts(statistics: Statistics | None) -> dict[str, float | None]:
     }
 
 
-def _latency_s(load: LoadRecord | None) -> dict[str, float]:
+def _list_latencies_s(load: LoadRecord | None) -> dict[str, float]:
     """Return quantile -> seconds."""
     found = load.latency_ms if load else {}
     return {
@@ -164,7 +164,7 @@ def _latency_s(load: LoadRecord | None) -> dict[str, float]:
     }
 
 
-def _started_s(run: str) -> float | None:
+def _parse_start_s(run: str) -> float | None:
     """Return when a run began, by its id; None if it is no id of a run."""
     try:
         moment = datetime.strptime(run[:15], "%Y%m%d-%H%M%S")
@@ -173,7 +173,7 @@ def _started_s(run: str) -> float | None:
     return moment.replace(tzinfo=UTC).timestamp()
 
 
-def _moment_s(text: str) -> float | None:
+def _parse_moment_s(text: str) -> float | None:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:

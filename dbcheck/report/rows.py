@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbcheck.judge.result import RunResult
-from dbcheck.judge.results import MatrixResult, RowResult, price_per_rate
-from dbcheck.model.verdict import Comparison, Tally, Verdict, worst
+from dbcheck.judge.results import MatrixResult, RowResult, compute_price_per_rate
+from dbcheck.model.verdict import Comparison, Tally, Verdict, find_worst
 from dbcheck.report.words.run import depth_of
 
 
@@ -35,13 +35,15 @@ class Line:
     @property
     def tally(self) -> Tally:
         """What its cycles prove together."""
-        return Tally.of((_verdict(cycle), depth_of(cycle)) for cycle in self.cycles)
+        return Tally.of(
+            (_find_verdict(cycle), depth_of(cycle)) for cycle in self.cycles
+        )
 
     @property
     def verdict(self) -> Verdict | None:
         """The worst verdict of its cycles, None if it has none."""
-        found = [_verdict(cycle) for cycle in self.cycles]
-        return worst(found) if found else None
+        found = [_find_verdict(cycle) for cycle in self.cycles]
+        return find_worst(found) if found else None
 
     @property
     def as_expected(self) -> bool:
@@ -74,7 +76,7 @@ class Line:
         """Price for each durable commit per second; None if they are not durable."""
         if self.error:
             return None
-        return price_per_rate(self.price, self.rate, self.verdict)
+        return compute_price_per_rate(self.price, self.rate, self.verdict)
 
     def result(self) -> RowResult:
         """Return the row that --json prints."""
@@ -96,22 +98,22 @@ class Line:
         )
 
 
-def _verdict(cycle: RunResult) -> Verdict:
+def _find_verdict(cycle: RunResult) -> Verdict:
     """Return a cycle's verdict on its configuration: FAIL for a control that lost."""
     lost = cycle.control and cycle.verdict is Verdict.PASS
     return Verdict.FAIL if lost else cycle.verdict
 
 
-def comparison(lines: Sequence[Line]) -> Comparison | None:
+def compare_lines(lines: Sequence[Line]) -> Comparison | None:
     """Return how two configurations compare, None unless there are two."""
     return Comparison(*(line.tally for line in lines)) if len(lines) == 2 else None
 
 
-def matrix_result(
+def make_matrix_result(
     lines: Sequence[Line], seed: int = 0, description: str = "", reference: str = ""
 ) -> MatrixResult:
     """Return what --json prints of these rows."""
-    compared = comparison(lines)
+    compared = compare_lines(lines)
     return MatrixResult(
         seed,
         all(line.as_expected for line in lines),

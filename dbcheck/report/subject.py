@@ -46,21 +46,21 @@ Verdicts = RunSubject | CampaignsResult | MatrixResult
 Subject = Verdicts | ComparedResult
 
 
-def harmless(subject: T) -> T:
+def quote_all_texts(subject: T) -> T:
     """Return *subject* with every text as base.text.quoted() shows it.
 
     Servers, hosts and forged files may hold any character, and a browser or a terminal
     obeys some of them, while XML cannot hold them at all.
     """
     values = msgspec.to_builtins(subject, str_keys=True)
-    return msgspec.convert(_shown(values), type(subject), str_keys=True)
+    return msgspec.convert(_quote_value(values), type(subject), str_keys=True)
 
 
-def _shown(value: Any) -> Any:
+def _quote_value(value: Any) -> Any:
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, dict):
-        return {_shown(key): _shown(each) for key, each in value.items()}
+        return {_quote_value(key): _quote_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_shown(each) for each in value]
+        return [_quote_value(each) for each in value]
     return value

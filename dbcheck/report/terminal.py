@@ -39,12 +39,12 @@ _BARS = "▁▂▃▄▅▆▇█"
 _ASCII_BARS = "_.:-=+*#"  # where the terminal's encoding has no others
 
 
-def badge(colour: str) -> str:
+def style_badge(colour: str) -> str:
     """Return the style of a word that stands for a result."""
     return f"bold white on {colour}"
 
 
-BADGES = {verdict: badge(colour) for verdict, colour in COLOURS.items()}
+BADGES = {verdict: style_badge(colour) for verdict, colour in COLOURS.items()}
 
 
 @dataclass(frozen=True, slots=True)

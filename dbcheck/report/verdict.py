@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dbcheck.judge.item import Standing
 from dbcheck.judge.result import EvidenceResult, RunResult
-from dbcheck.report.lossshape import diagnosed, shaped
+from dbcheck.report.lossshape import draw_explanations, draw_shape
 from dbcheck.report.terminal import BAD, BADGES, COLOURS, DOUBTFUL, GOOD, MINOR
 from dbcheck.report.words import run as words
 
@@ -42,10 +42,10 @@ def verdict_report(result: RunResult, reconcile: str = "") -> RenderableType:
         parts += [Text(f"{indent}{line}") for line in section.lines]
         if section.note:
             parts.append(Text(f"{indent}{section.note}", MINOR))
-    parts += ["", Text("The run", "bold"), _facts(result)]
+    parts += ["", Text("The run", "bold"), _draw_facts(result)]
     if result.evidence:
-        parts += ["", *_evidence(result)]
-    parts += ["", Text("What this does not prove", "bold"), _limits(result), ""]
+        parts += ["", *_draw_evidence(result)]
+    parts += ["", Text("What this does not prove", "bold"), _draw_limits(result), ""]
     if result.stored:
         parts += [_more(result), ""]
     # Once more, since the first line has left the screen.
@@ -70,21 +70,21 @@ def _headline(result: RunResult) -> Text:
 def _losses(result: RunResult) -> Iterator[RenderableType]:
     """Yield the losses, their shape and what explains them; nothing without any."""
     if result.ranges:
-        yield from ("", _ranges(result))
+        yield from ("", _draw_ranges(result))
     if result.shape is not None:
-        yield from ("", shaped(result.shape))
+        yield from ("", draw_shape(result.shape))
     if result.diagnosis:
-        yield from ("", diagnosed(result.diagnosis))
+        yield from ("", draw_explanations(result.diagnosis))
 
 
-def _facts(result: RunResult) -> Table:
+def _draw_facts(result: RunResult) -> Table:
     table = Table.grid(padding=(0, 2))
     for name, value in words.facts(result):
         table.add_row(Text(f"  {name}", MINOR), Text(value, overflow="fold"))
     return table
 
 
-def _evidence(result: RunResult) -> Iterator[RenderableType]:
+def _draw_evidence(result: RunResult) -> Iterator[RenderableType]:
     found = {item.standing for item in result.evidence}
     legend = "  ".join(
         f"{mark} {standing.value}"
@@ -109,7 +109,7 @@ def _seen(item: EvidenceResult) -> Text:
     return reason
 
 
-def _limits(result: RunResult) -> Table:
+def _draw_limits(result: RunResult) -> Table:
     table = Table.grid(padding=(0, 1))
     for limit in words.limits(result):
         table.add_row("  -", Text(limit))
@@ -127,7 +127,7 @@ def _more(result: RunResult) -> Table:
     return table
 
 
-def _ranges(result: RunResult) -> RenderableType:
+def _draw_ranges(result: RunResult) -> RenderableType:
     table = Table(title="Losses, by id", title_justify="left", title_style="bold")
     for name in words.RANGE_COLUMNS:
         right = name in ("rows", "acked before the cut")

@@ -115,7 +115,7 @@ def pack(acks: Sequence[AckValues]) -> list[bytes]:
         _check_ranges(columns)
     bodies: list[bytes] = []
     for start in range(0, len(columns), ACKS_PER_BODY_MAX):
-        bodies += _bodies(columns[start : start + ACKS_PER_BODY_MAX])
+        bodies += _pack_columns(columns[start : start + ACKS_PER_BODY_MAX])
     return bodies
 
 
@@ -169,7 +169,7 @@ def _check_ranges(columns: _Columns) -> None:
             raise ValueError(f"an ack's {name} is outside {low}..{high}")
 
 
-def _bodies(columns: _Columns) -> list[bytes]:
+def _pack_columns(columns: _Columns) -> list[bytes]:
     """Return one body if all distances fit, else those of both halves."""
     _, _, row_ids, times = columns.T
     id_distances = row_ids - row_ids[0]  # fits: both are 0..2^63-1
@@ -177,7 +177,7 @@ def _bodies(columns: _Columns) -> list[bytes]:
     time_distances = -((base_us - times) // TIME_UNIT_US)
     if time_distances.max() > _TIME_MAX or np.abs(id_distances).max() > _DELTA_MAX:
         middle = len(columns) // 2
-        return _bodies(columns[:middle]) + _bodies(columns[middle:])
+        return _pack_columns(columns[:middle]) + _pack_columns(columns[middle:])
     entries = np.empty(len(columns), _ENTRY)
     entries["session"] = columns[:, 0]
     entries["seq"] = columns[:, 1]

@@ -74,7 +74,7 @@ NO_SIDES: State = {}
 
 
 class Chores:
-    """The chores of one run, of these *kinds*, which have no problem()."""
+    """The chores of one run, of *kinds* in which find_problem_of_kinds() finds none."""
 
     def __init__(self, seed: int, kinds: Sequence[ChoreKind]) -> None:
         self._seed, self._kinds = seed, kinds
@@ -94,13 +94,13 @@ class Chores:
     def _reach(self, number: int) -> None:
         for at in range(len(self._chores) + 1, number + 1):
             state = self._states[-1]
-            allowed = self._allowed(state)
+            allowed = self._list_allowed_chores(state)
             draw = hashlib.shake_128(_DRAW.pack(self._seed, at)).digest(8)
             chore = allowed[int.from_bytes(draw, "little") % len(allowed)]
             self._chores.append(chore)
-            self._states.append(after(state, chore, at))
+            self._states.append(apply_chore(state, chore, at))
 
-    def _allowed(self, state: State) -> list[Chore]:
+    def _list_allowed_chores(self, state: State) -> list[Chore]:
         found = [Chore(kind) for kind in self._kinds if kind in OF_THE_SERVER]
         for table in SIDES:
             side = state.get(table.name)
@@ -123,7 +123,7 @@ def _is_allowed(kind: ChoreKind, side: Side | None) -> bool:
     return kind is not ChoreKind.TRUNCATE or bool(side.filled)
 
 
-def after(state: State, chore: Chore, number: int) -> State:
+def apply_chore(state: State, chore: Chore, number: int) -> State:
     """Return the side tables after *chore*, which has that number."""
     if chore.table is None:
         return state
@@ -142,12 +142,12 @@ def after(state: State, chore: Chore, number: int) -> State:
     return {**others, name: side}
 
 
-def halfway(state: State, chore: Chore) -> State:
+def apply_chore_without_inserts(state: State, chore: Chore) -> State:
     """Return the side tables when *chore* is done but for the rows that it inserts.
 
     MySQL and MariaDB commit CREATE, DROP, TRUNCATE and ALTER alone, before the rows.
     """
-    done = after(state, chore, 0)
+    done = apply_chore(state, chore, 0)
     if chore.table is None or chore.kind not in INSERTING:
         return done
     if chore.kind is ChoreKind.FILL:
@@ -155,7 +155,7 @@ def halfway(state: State, chore: Chore) -> State:
     return {**done, chore.table.name: Side(0)}
 
 
-def problem(kinds: Sequence[ChoreKind]) -> str:
+def find_problem_of_kinds(kinds: Sequence[ChoreKind]) -> str:
     """Return why there can be no chores of these kinds, "" if there can."""
     if len(set(kinds)) < len(kinds):
         return "a kind is named twice"

@@ -105,7 +105,7 @@ class Decks:
 
     def deck(self, session: int, number: int) -> Deck:
         """Return one deck."""
-        draws = struct.unpack(self._draws_format, self._draws(session, number))
+        draws = struct.unpack(self._draws_format, self._draw_bytes(session, number))
         order = sorted(range(self.length), key=draws.__getitem__)
         counted: Counter[Action] = Counter()
         cards = []
@@ -137,17 +137,19 @@ class Decks:
 
     def _some(self, session: int, first: int, count: int) -> Dealt:
         """Return the decks from number *first* on."""
-        draws = b"".join(self._draws(session, n) for n in range(first, first + count))
+        draws = b"".join(
+            self._draw_bytes(session, n) for n in range(first, first + count)
+        )
         lines = np.frombuffer(draws, "<u2").reshape(count, self.length)
         codes = np.array([_CODES[action] for action in self._sorted], np.uint8)
         return Dealt(first, codes[np.argsort(lines, axis=1, kind="stable")])
 
-    def _draws(self, session: int, number: int) -> bytes:
+    def _draw_bytes(self, session: int, number: int) -> bytes:
         name = _SEED_DECK.pack(self._seed, session, number)
         return hashlib.shake_128(name).digest(_DRAW_BYTES * self.length)
 
 
-def slots_of(card: Card) -> Iterator[int]:
+def list_written_slots(card: Card) -> Iterator[int]:
     """Yield the registers that an operation writes, 1-based."""
     if card.action is Action.REGISTERS:
         yield card.rank % SLOTS + 1

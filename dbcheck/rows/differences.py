@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dbcheck.rows.loss import CODES, MISSING, Losses, LossKind, operations_of
+from dbcheck.rows.loss import CODES, MISSING, Losses, LossKind, number_operations
 from dbcheck.rows.survivors import Records
 
 CHANGED_MAX = 100  # rows that are kept by name; all are counted
@@ -42,7 +42,7 @@ class ChangedRow(NamedTuple):
         return f"the row with id {self.row_id} of {self.table} {how}"
 
 
-def hashes(records: Records) -> Hashes:
+def hash_records(records: Records) -> Hashes:
     """Return a number for each row that hardly another row has."""
     mixed = np.zeros(len(records), np.uint64)
     for name, factor in zip(_FIELDS, _FACTORS, strict=True):
@@ -65,7 +65,9 @@ class Digest:
     def add(self, records: Records) -> None:
         """Take in rows."""
         self.rows += len(records)
-        self.total = (self.total + int(hashes(records).sum(dtype=np.uint64))) % 2**64
+        self.total = (
+            self.total + int(hash_records(records).sum(dtype=np.uint64))
+        ) % 2**64
 
     def __eq__(self, other: object) -> bool:
         """Whether the rows are the same."""
@@ -76,10 +78,14 @@ class Digest:
     __hash__ = None  # type: ignore[assignment]
 
 
-def only_in(rows: Iterable[Records], others: Iterable[Records]) -> list[Records]:
+def find_rows_only_in(
+    rows: Iterable[Records], others: Iterable[Records]
+) -> list[Records]:
     """Return those of *rows* that are not among *others*, in parts."""
-    known = np.unique(np.concatenate([np.empty(0, np.uint64), *map(hashes, others)]))
-    return [part[~np.isin(hashes(part), known)] for part in rows]
+    known = np.unique(
+        np.concatenate([np.empty(0, np.uint64), *map(hash_records, others)])
+    )
+    return [part[~np.isin(hash_records(part), known)] for part in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +181,7 @@ class OtherNode:
         return reason
 
 
-def counts(others: Mapping[str, OtherNode]) -> dict[str, int]:
+def count_extra_rows(others: Mapping[str, OtherNode]) -> dict[str, int]:
     """Return the loss by its kind, as Reconciliation.counts has the others."""
     count = sum(one.unlike for one in others.values())
     return {LossKind.DIVERGED.value: count} if count else {}
@@ -197,7 +203,7 @@ class Left:
     extra: int
 
 
-def left_on(
+def find_rows_left_on_node(
     rows: Iterable[Records], survivors: Iterable[Records], losses: Losses, epoch: int
 ) -> Left:
     """Return what is in *rows* alone.
@@ -206,12 +212,14 @@ def left_on(
     losses: of the latter.  Only those of *epoch* are compared.
     """
     columns = losses.columns
-    lost = np.unique(operations_of(columns[np.isin(columns["kind"], _GONE)]))
-    only = np.setdiff1d(_operations(rows, epoch), _operations(survivors, epoch))
+    lost = np.unique(number_operations(columns[np.isin(columns["kind"], _GONE)]))
+    only = np.setdiff1d(
+        _list_operations(rows, epoch), _list_operations(survivors, epoch)
+    )
     behind = int(np.isin(only, lost).sum())
     return Left(behind, len(only) - behind)
 
 
-def _operations(parts: Iterable[Records], epoch: int) -> npt.NDArray[np.int64]:
-    found = [operations_of(one[one["epoch"] == epoch]) for one in parts]
+def _list_operations(parts: Iterable[Records], epoch: int) -> npt.NDArray[np.int64]:
+    found = [number_operations(one[one["epoch"] == epoch]) for one in parts]
     return np.unique(np.concatenate([np.empty(0, np.int64), *found]))

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from dbcheck.rows.acks import Ints
-from dbcheck.rows.loss import CODES, LossArray, LossKind, without_key
-from dbcheck.rows.survivors import DIFFERENT, Records, distinct
+from dbcheck.rows.loss import CODES, LossArray, LossKind, make_losses_without_key
+from dbcheck.rows.survivors import DIFFERENT, Records, find_distinct
 from dbcheck.rows.table import TableFacts, TableSpec
 
 WEIGHT_MODULUS = 2**64
@@ -33,7 +33,7 @@ class EpochTotals:
 
     def add(self, records: Records) -> None:
         """Take in rows."""
-        for epoch in distinct(records["epoch"]):
+        for epoch in find_distinct(records["epoch"]):
             own = records[records["epoch"] == epoch]
             self.rows[int(epoch)] += own.size
             self.row_id_max = max(self.row_id_max, int(own["row_id"].max()))
@@ -42,7 +42,7 @@ class EpochTotals:
             self._weights[int(epoch)] += int(weight)
 
 
-def lost_by_epoch(
+def count_losses_by_epoch(
     rows: Mapping[int, int],
     weights: Mapping[int, int],
     rows_now: Mapping[int, int],
@@ -107,7 +107,7 @@ class Earlier:
             self._lose(LossKind.UNEXPECTED, records[different & ~known])
             self._different.append(records[different & known])
 
-    def look_again(self, survivors: Callable[[], Iterable[Records]]) -> None:
+    def settle_undecided(self, survivors: Callable[[], Iterable[Records]]) -> None:
         """Settle what could not be while rows were still being read.
 
         Distinguish rows that changed since the table was counted from those that may
@@ -119,16 +119,18 @@ class Earlier:
         for epoch, rows in self._before.rows_by_epoch.items():
             more = self._totals.rows[epoch] - rows
             if more > 0:
-                twice = self._twice(epoch, survivors())
+                twice = self._find_repeated_rows(epoch, survivors())
                 kinds = np.full(len(twice), CODES[LossKind.DUPLICATE], np.uint8)
-                self.losses.append(without_key(kinds, twice, self._table))
+                self.losses.append(make_losses_without_key(kinds, twice, self._table))
                 self.damaged += Counter({LossKind.DUPLICATE: len(twice)})
                 self.foreign += max(0, more - len(twice))
 
     def _lose(self, kind: LossKind, records: Records) -> None:
         """Take *records* for losses of *kind*."""
         kinds = np.full(len(records), CODES[kind], np.uint8)
-        self.losses.append(without_key(kinds, records["row_id"], self._table))
+        self.losses.append(
+            make_losses_without_key(kinds, records["row_id"], self._table)
+        )
         self._changed.update(records["epoch"].tolist())
 
     def _sort_different(self) -> None:
@@ -152,7 +154,7 @@ class Earlier:
             self.damaged += Counter({LossKind.CORRUPT: int(corrupt.sum())})
             self.altered += int((~corrupt).sum())
 
-    def _twice(self, epoch: int, survivors: Iterable[Records]) -> Ints:
+    def _find_repeated_rows(self, epoch: int, survivors: Iterable[Records]) -> Ints:
         """Return the ids of the rows whose key another row of *epoch* has."""
         keys, ids = [], []
         for records in survivors:
@@ -178,4 +180,6 @@ class Earlier:
             if not self._changed[epoch]
         }
         left = self._totals
-        return lost_by_epoch(before.rows_by_epoch, weights, left.rows, left.weights)
+        return count_losses_by_epoch(
+            before.rows_by_epoch, weights, left.rows, left.weights
+        )

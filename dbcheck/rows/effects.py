@@ -14,10 +14,24 @@ import numpy as np
 
 from dbcheck.rows.acks import LOAD_SESSION_MAX, SESSION_MAX, Ints
 from dbcheck.rows.earlier import Earlier
-from dbcheck.rows.loss import CODES, MISSING, LossArray, Losses, LossKind, operations_of
+from dbcheck.rows.loss import (
+    CODES,
+    MISSING,
+    LossArray,
+    Losses,
+    LossKind,
+    number_operations,
+)
 from dbcheck.rows.prepared import Undecided
 from dbcheck.rows.reconcile import AckStream, Observed, Reconciliation
-from dbcheck.rows.survivors import DIFFERENT, RECORD, Flags, Records, distinct, is_among
+from dbcheck.rows.survivors import (
+    DIFFERENT,
+    RECORD,
+    Flags,
+    Records,
+    find_distinct,
+    is_among,
+)
 from dbcheck.rows.table import TableSpec
 
 _INTACT, _OTHER = 1, 2
@@ -37,7 +51,7 @@ class Markers:
         self.acked = np.zeros(SESSION_MAX + 1, np.int64)
         for batch in seen.acks():
             np.maximum.at(self.acked, batch["session"], batch["seq"].astype(np.int64))
-        self.tops = _tops(seen, table, epoch, self.acked)
+        self.tops = _find_last_operations(seen, table, epoch, self.acked)
         self._offsets = np.concatenate(([0], np.cumsum(self.tops)[:-1])) - 1
         self._marks = np.zeros(int(self.tops.sum()), np.uint8)
         for records in seen.survivors[table.name]():
@@ -63,20 +77,22 @@ class Markers:
 
     def present(self, session: int, seq: Ints) -> Flags:
         """Say of each operation whether its row is there and intact; of 0, no."""
-        return self._marked(session, seq, _INTACT)
+        return self._has_mark(session, seq, _INTACT)
 
     def perhaps(self, session: int, seq: Ints) -> Flags:
         """Say whether it is there, intact or not; if not, its key may be wrong."""
-        return self._marked(session, seq, _INTACT | _OTHER)
+        return self._has_mark(session, seq, _INTACT | _OTHER)
 
-    def _marked(self, session: int, seq: Ints, wanted: int) -> Flags:
+    def _has_mark(self, session: int, seq: Ints, wanted: int) -> Flags:
         found: Flags = (seq >= 1) & (seq <= self.tops[session])
         places = self._offsets[session] + seq[found]
         found[found] = self._marks[places] & wanted > 0
         return found
 
 
-def _tops(seen: Observed, table: TableSpec, epoch: int, acked: Ints) -> Ints:
+def _find_last_operations(
+    seen: Observed, table: TableSpec, epoch: int, acked: Ints
+) -> Ints:
     """Return, by session, the last operation that the client can have sent.
 
     Without the client's record it is one more than could be unconfirmed.
@@ -125,7 +141,9 @@ class Effects:
     undecided: Undecided = Undecided()
 
 
-def sorted_out(seen: Observed, table: TableSpec, epoch: int) -> tuple[Records, Earlier]:
+def split_by_epoch(
+    seen: Observed, table: TableSpec, epoch: int
+) -> tuple[Records, Earlier]:
     """Return the rows of *table* that are of *epoch*, and the others."""
     read = seen.survivors[table.name]
     earlier = Earlier(table, seen.before[table.name])
@@ -134,11 +152,11 @@ def sorted_out(seen: Observed, table: TableSpec, epoch: int) -> tuple[Records, E
         mine = records["epoch"] == epoch
         earlier.add(records[~mine])
         own.append(records[mine])
-    earlier.look_again(read)
+    earlier.settle_undecided(read)
     return np.concatenate([np.empty(0, RECORD), *own]), earlier
 
 
-def with_effects(
+def add_effects(
     inserted: Reconciliation,
     effects: Sequence[Effects],
     acks: AckStream,
@@ -150,17 +168,17 @@ def with_effects(
     is torn, and not missing.
     """
     found = np.concatenate([each.losses for each in effects])
-    torn = operations_of(found[found["kind"] == CODES[LossKind.TORN]])
+    torn = number_operations(found[found["kind"] == CODES[LossKind.TORN]])
     columns = inserted.losses.columns
     is_torn = is_among(columns["kind"], _MISSING) & is_among(
-        operations_of(columns), torn
+        number_operations(columns), torn
     )
     missing = columns[~is_torn]
-    _date(found, acks)
+    _date_losses(found, acks)
     broken = found[is_among(found["kind"], _BROKEN) & (found["seq"] >= 1)]
     broken = broken[broken["seq"] <= markers.acked[broken["session"]]]
-    known = operations_of(columns[columns["acked_us"] >= 0])
-    names = distinct(operations_of(broken))
+    known = number_operations(columns[columns["acked_us"] >= 0])
+    names = find_distinct(number_operations(broken))
     kept_less = int(np.count_nonzero(~is_among(names, known)))
     earlier = [each.earlier for each in effects]
     parts = [*(part for each in earlier for part in each.losses), missing, found]
@@ -185,15 +203,15 @@ def with_effects(
     )
 
 
-def _date(losses: LossArray, acks: AckStream) -> None:
+def _date_losses(losses: LossArray, acks: AckStream) -> None:
     """Fill in when the operations of *losses* were acked."""
     if not len(losses):
         return
-    names = operations_of(losses)
-    wanted = distinct(names)
+    names = number_operations(losses)
+    wanted = find_distinct(names)
     acked_us = np.full(wanted.size, -1, np.int64)
     for batch in acks():
-        given = operations_of(batch)
+        given = number_operations(batch)
         places = np.searchsorted(wanted, given).clip(max=wanted.size - 1)
         own = wanted[places] == given
         acked_us[places[own]] = batch["acked_us"][own]

@@ -13,8 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbcheck.rows.acks import Ints
-from dbcheck.rows.schedule import Bytes, Payloads, Schedule, Sizes, crc32_of_words
-from dbcheck.rows.survivors import alike
+from dbcheck.rows.schedule import (
+    Bytes,
+    Payloads,
+    Schedule,
+    Sizes,
+    compute_crc32_of_words,
+)
+from dbcheck.rows.survivors import group_rows_of_same_size
 
 # The parts of one session, whose seq is the part and one.  So no two rows have session
 # and seq, or session and part, in common, as the keys of all tables need.
@@ -69,17 +75,17 @@ class Fill:
             session, part = np.divmod(np.arange(begin, end, dtype=np.int64), PARTS)
             seq = part + 1
             sizes = sizes_of.of(session, seq)
-            for at in alike(sizes):
+            for at in group_rows_of_same_size(sizes):
                 key = session[at], seq[at], part[at]
-                yield _block(schedule.epoch, key, payloads[int(sizes[at[0]])])
+                yield _build_block(schedule.epoch, key, payloads[int(sizes[at[0]])])
 
 
-def _block(epoch: int, key: tuple[Ints, Ints, Ints], payloads: Payloads) -> Block:
+def _build_block(epoch: int, key: tuple[Ints, Ints, Ints], payloads: Payloads) -> Block:
     """Return the rows of those sessions, seqs and parts."""
     session, seq, part = key
     lines = np.ascontiguousarray(payloads.of(session, part, seq))
     contents: list[bytes] = lines.view(f"V{lines.shape[1]}").ravel().tolist()
-    keys: list[int] = crc32_of_words(epoch, session, seq, part).tolist()
+    keys: list[int] = compute_crc32_of_words(epoch, session, seq, part).tolist()
     sums = map(zlib.crc32, contents, keys)
     columns = {
         "epoch": np.full(len(seq), epoch, np.int64),

@@ -14,8 +14,15 @@ from typing import Self
 import numpy as np
 
 from dbcheck.rows.acks import SEQ_MAX, SESSION_MAX, Ints
-from dbcheck.rows.effects import Effects, Markers, sorted_out
-from dbcheck.rows.loss import CODES, Codes, LossArray, LossKind, none_of, of_rows
+from dbcheck.rows.effects import Effects, Markers, split_by_epoch
+from dbcheck.rows.loss import (
+    CODES,
+    Codes,
+    LossArray,
+    LossKind,
+    make_losses_of_rows,
+    make_unnamed_losses,
+)
 from dbcheck.rows.reconcile import Observed
 from dbcheck.rows.survivors import DIFFERENT, Flags, Records, is_among
 from dbcheck.rows.table import TableSpec
@@ -66,12 +73,12 @@ def judge_items(
     table:   read in one transaction with the rows of *markers*.
     written: yields the items of a session, of its first so many operations at least.
     """
-    own, earlier = sorted_out(seen, table, epoch)
+    own, earlier = split_by_epoch(seen, table, epoch)
     rows = _Rows(table, own)
-    losses = [rows.damaged(markers), rows.repeated()]
+    losses = [rows.damaged(markers), rows.list_repeated_rows()]
     for session in markers.sessions():
         for items in written(session, int(markers.tops[session])):
-            losses.append(_losses(items, session, markers, rows))
+            losses.append(_find_losses(items, session, markers, rows))
     losses.append(rows.left())
     return Effects(np.concatenate(losses), earlier)
 
@@ -86,11 +93,11 @@ class _Rows:
         named &= (records["part"] >= 1) & (records["part"] < 1 << _PART_BITS)
         self._damaged = records[(records["content"] == DIFFERENT) | ~named]
         intact = records[(records["content"] != DIFFERENT) & named]
-        order = np.argsort(_names(intact), kind="stable")
-        self._intact = intact[order]
-        self._named = _names(self._intact)
+        order = np.argsort(_number_records(intact), kind="stable")
+        self._find_intact_rows = intact[order]
+        self._named = _number_records(self._find_intact_rows)
         self._taken = np.zeros(self._named.size, np.bool_)
-        self._names_damaged = _names(self._damaged)
+        self._names_damaged = _number_records(self._damaged)
 
     def damaged(self, markers: Markers) -> LossArray:
         """Return the losses of the rows that do not have the content that was sent."""
@@ -98,36 +105,38 @@ class _Rows:
         kinds = np.where(
             known, CODES[LossKind.CORRUPT], CODES[LossKind.UNEXPECTED]
         ).astype(np.uint8)
-        return of_rows(kinds, self._damaged, self.table)
+        return make_losses_of_rows(kinds, self._damaged, self.table)
 
-    def repeated(self) -> LossArray:
+    def list_repeated_rows(self) -> LossArray:
         """Return the losses of rows that another one before them equals."""
         again = np.zeros(self._named.size, np.bool_)
         again[1:] = self._named[1:] == self._named[:-1]
         self._taken |= again
-        rows = self._intact[again]
-        return of_rows(np.full(len(rows), _DUPLICATE, np.uint8), rows, self.table)
+        rows = self._find_intact_rows[again]
+        return make_losses_of_rows(
+            np.full(len(rows), _DUPLICATE, np.uint8), rows, self.table
+        )
 
     def ids(self, session: int, seq: Ints, part: Ints) -> Ints:
         """Return the ids of these items, 0 where there is none; take them.
 
         Where a row that is not intact seems to be it, -1: that row is a loss already.
         """
-        wanted = _name(session, seq, part)
+        wanted = _number_items(session, seq, part)
         found = np.zeros(wanted.size, np.int64)
         if self._named.size:
             places = np.searchsorted(self._named, wanted).clip(max=self._named.size - 1)
             there = (self._named[places] == wanted) & (seq > 0)
             self._taken[places[there]] = True
-            found[there] = self._intact["row_id"][places[there]]
+            found[there] = self._find_intact_rows["row_id"][places[there]]
         found[(found == 0) & (seq > 0) & is_among(wanted, self._names_damaged)] = -1
         return found
 
     def left(self) -> LossArray:
         """Return the losses of the rows that no operation wrote."""
-        rows = self._intact[~self._taken]
+        rows = self._find_intact_rows[~self._taken]
         kinds = np.full(len(rows), CODES[LossKind.UNEXPECTED], np.uint8)
-        return of_rows(kinds, rows, self.table)
+        return make_losses_of_rows(kinds, rows, self.table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +151,15 @@ class _Found:
     new: Ints
     undone: Ints
 
-    def any_id(self) -> Ints:
+    def pick_any_id(self) -> Ints:
         """Return the id of one row of each, -1 of none."""
         found = np.maximum(np.maximum(self.old, self.new), self.undone)
         return np.where(found > 0, found, -1)
 
 
-def _losses(items: Items, session: int, markers: Markers, rows: _Rows) -> LossArray:
+def _find_losses(
+    items: Items, session: int, markers: Markers, rows: _Rows
+) -> LossArray:
     """Return the losses among them."""
     found = _Found(
         rows.ids(session, items.inserted, items.part),
@@ -158,19 +169,19 @@ def _losses(items: Items, session: int, markers: Markers, rows: _Rows) -> LossAr
     ops = (items.inserted, items.updated, items.deleted)
     top = int(markers.tops[session])
     shown = [markers.present(session, op) for op in ops]
-    kinds, seq = _judged(items, found, shown, top)
+    kinds, seq = _judge_items(items, found, shown, top)
     lost = np.flatnonzero(kinds != _NO_LOSS)
     if lost.size:  # unless the rows of the ledger that are not intact explain it
         shown = [markers.perhaps(session, op) for op in ops]
-        otherwise, _ = _judged(items, found, shown, top)
+        otherwise, _ = _judge_items(items, found, shown, top)
         lost = lost[otherwise[lost] != _NO_LOSS]
-    losses = none_of(kinds[lost], rows.table)
+    losses = make_unnamed_losses(kinds[lost], rows.table)
     losses["session"], losses["seq"] = session, seq[lost]
-    losses["row_id"] = found.any_id()[lost]
+    losses["row_id"] = found.pick_any_id()[lost]
     return losses
 
 
-def _judged(
+def _judge_items(
     items: Items, found: _Found, took_place: list[Flags], top: int
 ) -> tuple[Codes, Ints]:
     """Return what kind of loss each item is, and of which operation.
@@ -202,12 +213,12 @@ def _judged(
     return kinds, seq
 
 
-def _name(session: Ints | int, seq: Ints, part: Ints) -> Ints:
+def _number_items(session: Ints | int, seq: Ints, part: Ints) -> Ints:
     """Return a number for each item, by the operation that wrote it last."""
     names: Ints = session << 40 | seq.astype(np.int64) << _PART_BITS | part
     return names
 
 
-def _names(records: Records) -> Ints:
+def _number_records(records: Records) -> Ints:
     session, seq = records["session"].astype(np.int64), records["seq"]
-    return _name(session, seq, records["part"].astype(np.int64))
+    return _number_items(session, seq, records["part"].astype(np.int64))

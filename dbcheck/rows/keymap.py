@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dbcheck.rows.acks import SESSION_MAX, AckArray, Ints
-from dbcheck.rows.loss import Losses, operations_of
+from dbcheck.rows.loss import Losses, number_operations
 from dbcheck.rows.reconcile import AckStream, SurvivorStream
-from dbcheck.rows.survivors import distinct
+from dbcheck.rows.survivors import find_distinct
 
 CELLS_MAX = 100
 LANES_MAX = 48
@@ -64,18 +64,22 @@ class KeyMap:
     left_out: int
 
 
-def key_map(
+def build_key_map(
     acks: AckStream, losses: Losses, survivors: Sequence[SurvivorStream], epoch: int
 ) -> KeyMap:
     """Return the map of the load whose rows bear *epoch*.
 
     survivors: of each table whose rows bear the key of an operation.
     """
-    acked = _newest(acks())
-    found = [rows for stream in survivors for rows in _beyond(stream(), acked, epoch)]
-    beyond = distinct(np.concatenate(found) if found else np.empty(0, np.int64))
+    acked = _find_newest_acks(acks())
+    found = [
+        rows
+        for stream in survivors
+        for rows in _list_operations_beyond_acks(stream(), acked, epoch)
+    ]
+    beyond = find_distinct(np.concatenate(found) if found else np.empty(0, np.int64))
     columns = losses.columns
-    lost = distinct(operations_of(columns[columns["acked_us"] >= 0]))
+    lost = find_distinct(number_operations(columns[columns["acked_us"] >= 0]))
     counts = np.bincount(lost >> _SEQ_BITS, minlength=SESSION_MAX + 1)
     sessions = np.flatnonzero(acked)
     if sessions.size > LANES_MAX:
@@ -83,12 +87,14 @@ def key_map(
         shown = np.sort(sessions[by_losses[:LANES_MAX]])
     else:
         shown = sessions
-    step = _step(acked, beyond, lost, shown)
-    lanes = (_lane(int(one), int(acked[one]), lost, beyond, step) for one in shown)
+    step = _choose_commits_per_cell(acked, beyond, lost, shown)
+    lanes = (
+        _build_lane(int(one), int(acked[one]), lost, beyond, step) for one in shown
+    )
     return KeyMap(tuple(lanes), step, int(sessions.size - shown.size))
 
 
-def _newest(batches: Iterable[AckArray]) -> Ints:
+def _find_newest_acks(batches: Iterable[AckArray]) -> Ints:
     """Return the newest ack of each session, by its number."""
     newest = np.zeros(SESSION_MAX + 1, np.int64)
     for batch in batches:
@@ -96,7 +102,7 @@ def _newest(batches: Iterable[AckArray]) -> Ints:
     return newest
 
 
-def _beyond(
+def _list_operations_beyond_acks(
     batches: Iterable[npt.NDArray[np.void]], acked: Ints, epoch: int
 ) -> Iterable[Ints]:
     """Yield the operations of surviving rows that come after the acks of a session."""
@@ -105,47 +111,47 @@ def _beyond(
         own &= (rows["session"] <= SESSION_MAX) & (rows["seq"] > 0)
         own &= rows["seq"] <= _SEQ_MASK
         mine = rows[own]
-        yield operations_of(mine[mine["seq"] > acked[mine["session"]]])
+        yield number_operations(mine[mine["seq"] > acked[mine["session"]]])
 
 
-def _of(names: Ints, session: int) -> Ints:
+def _select_session(names: Ints, session: int) -> Ints:
     """Return the numbers of one session's operations; *names* are sorted."""
     ends = np.searchsorted(names, [session << _SEQ_BITS, (session + 1) << _SEQ_BITS])
     return names[ends[0] : ends[1]] & _SEQ_MASK
 
 
-def _step(acked: Ints, beyond: Ints, lost: Ints, shown: Ints) -> int:
+def _choose_commits_per_cell(acked: Ints, beyond: Ints, lost: Ints, shown: Ints) -> int:
     """Return how many commits a cell must hold, so that the losses of a lane fit."""
     longest = CELLS_MAX
     for session in shown.tolist():
-        gone = _of(lost, session)
+        gone = _select_session(lost, session)
         if gone.size:
-            top = _top(int(acked[session]), _of(beyond, session))
+            top = _limit_top(int(acked[session]), _select_session(beyond, session))
             # A quarter more, so that what was kept before it shows as well.
             longest = max(longest, (top - int(gone[0]) + 1) * 5 // 4)
     return -(-longest // CELLS_MAX)
 
 
-def _top(acked: int, beyond: Ints) -> int:
+def _limit_top(acked: int, beyond: Ints) -> int:
     # One session has one operation in flight; a forged row may name any.
     return acked + min(int(beyond.size), CELLS_MAX // 4)
 
 
-def _lane(session: int, acked: int, lost: Ints, beyond: Ints, step: int) -> Lane:
-    gone, more = _of(lost, session), _of(beyond, session)
-    top = _top(acked, more)
+def _build_lane(session: int, acked: int, lost: Ints, beyond: Ints, step: int) -> Lane:
+    gone, more = _select_session(lost, session), _select_session(beyond, session)
+    top = _limit_top(acked, more)
     cells = -(-top // step)
     first_cell = max(0, cells - CELLS_MAX)
     places = np.bincount((gone - 1) // step, minlength=cells)
     fates = []
     for cell in range(first_cell, cells):
         in_cell = min(acked, (cell + 1) * step) - cell * step
-        fates.append(_fate(in_cell, int(places[cell]), cell * step < top))
+        fates.append(_decide_fate(in_cell, int(places[cell]), cell * step < top))
     letters = "".join(fate.value for fate in fates)
     return Lane(session, first_cell * step + 1, acked, int(gone.size), letters)
 
 
-def _fate(acked: int, lost: int, recovered: bool) -> Fate:
+def _decide_fate(acked: int, lost: int, recovered: bool) -> Fate:
     if acked <= 0:
         return Fate.RECOVERED if recovered else Fate.NONE
     if not lost:

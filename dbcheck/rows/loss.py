@@ -140,39 +140,39 @@ _SEQ_BITS = 40
 _PLACES = {table.name: place for place, table in enumerate(TABLES)}
 
 
-def none_of(kinds: Codes, table: TableSpec) -> LossArray:
+def make_unnamed_losses(kinds: Codes, table: TableSpec) -> LossArray:
     """Return losses of *kinds* in *table*, of no row and of no operation yet."""
     losses = np.full(len(kinds), np.array((0, -1, -1, -1, -1, 0), LOSS))
     losses["kind"], losses["table"] = kinds, TABLES.index(table)
     return losses
 
 
-def of_acks(kinds: Codes, acks: AckArray, table: TableSpec) -> LossArray:
+def make_losses_of_acks(kinds: Codes, acks: AckArray, table: TableSpec) -> LossArray:
     """Return the losses of the rows of *table* that *acks* acked."""
-    losses = none_of(kinds, table)
+    losses = make_unnamed_losses(kinds, table)
     for name in ("session", "seq", "row_id", "acked_us"):
         losses[name] = acks[name]
     return losses
 
 
-def of_rows(kinds: Codes, records: Records, table: TableSpec) -> LossArray:
+def make_losses_of_rows(kinds: Codes, records: Records, table: TableSpec) -> LossArray:
     """Return the losses of rows of *table* that were read; no ack of them is known."""
-    losses = none_of(kinds, table)
+    losses = make_unnamed_losses(kinds, table)
     for name in ("session", "seq", "row_id"):
         losses[name] = records[name]
     return losses
 
 
-def without_key(
+def make_losses_without_key(
     kinds: Codes, row_ids: npt.NDArray[np.int64], table: TableSpec
 ) -> LossArray:
     """Return the losses of rows of *table* that have no key of this run."""
-    losses = none_of(kinds, table)
+    losses = make_unnamed_losses(kinds, table)
     losses["row_id"] = row_ids
     return losses
 
 
-def operations_of(found: LossArray | AckArray) -> npt.NDArray[np.int64]:
+def number_operations(found: LossArray | AckArray) -> npt.NDArray[np.int64]:
     """Return the operations of losses or of acks, a number for each."""
     names: npt.NDArray[np.int64] = found["session"].astype(np.int64) << _SEQ_BITS
     names |= found["seq"].astype(np.int64)

@@ -20,10 +20,10 @@ from dbcheck.rows.acks import (
     SessionTimes,
 )
 from dbcheck.rows.chores import KINDS, ChoreKind, Chores
-from dbcheck.rows.loss import CODES, LossArray, Losses, LossKind, operations_of
+from dbcheck.rows.loss import CODES, LossArray, Losses, LossKind, number_operations
 from dbcheck.rows.reconcile import AckStream
 from dbcheck.rows.schedule import Sizes
-from dbcheck.rows.survivors import Flags, distinct, is_among_distinct
+from dbcheck.rows.survivors import Flags, find_distinct, is_among_distinct
 from dbcheck.rows.table import TABLES, TableSpec
 
 
@@ -56,7 +56,7 @@ class Windows:
         the last one is counted nowhere.
         """
         self._chores, self._to_the_cut = chores, to_the_cut
-        ends = [_ends_us(batch) for batch in acks()]
+        ends = [_find_ends_of_chores(batch) for batch in acks()]
         self._ends_us = np.sort(np.concatenate([np.empty(0, np.int64), *ends]))
         self._acked = np.zeros(len(self._ends_us) + 1, np.int64)
         self._lost = np.zeros_like(self._acked)
@@ -88,7 +88,7 @@ class Windows:
                 )
 
 
-def _ends_us(batch: AckArray) -> Ints:
+def _find_ends_of_chores(batch: AckArray) -> Ints:
     """Return when the chores among *batch* were acked."""
     found: Ints = batch["acked_us"][batch["session"] == HOUSEKEEPING_SESSION]
     return found
@@ -141,7 +141,7 @@ class LossShape:
 NO_SHAPE = LossShape((), (), (), {}, None, 0, 0)
 
 
-def shape_of(
+def find_shape_of_losses(
     losses: Losses,
     acks: AckStream,
     cut_us: int | None,
@@ -159,13 +159,13 @@ def shape_of(
     """
     columns = losses.columns
     is_acked = columns["acked_us"] >= 0
-    names = distinct(operations_of(columns)[is_acked])
+    names = find_distinct(number_operations(columns)[is_acked])
     ages = _Classes([s * 1e6 for s in AGES_S], 1e6 if cut_us is not None else 0)
     bytes_ = _Classes(SIZES_BYTES, 1 if sizes is not None else 0)
     latest_us = NEVER
     sessions = SessionTimes()
     for batch in acks():
-        is_lost = is_among_distinct(operations_of(batch), names)
+        is_lost = is_among_distinct(number_operations(batch), names)
         sent_us = sessions.sent_after_us(batch)
         latest_us = max(latest_us, int(sent_us[~is_lost].max(initial=NEVER)))
         if cut_us is not None:
@@ -180,14 +180,14 @@ def shape_of(
         by_age=tuple(ages.shares()),
         by_size=tuple(bytes_.shares()),
         by_window=tuple(windows.shares()) if windows else (),
-        by_table=_by_table(columns, tables),
-        oldest_s=_oldest_s(columns["acked_us"][is_acked], cut_us),
+        by_table=_count_by_table(columns, tables),
+        oldest_s=_measure_oldest_loss_s(columns["acked_us"][is_acked], cut_us),
         missing=int(np.count_nonzero(_is_missing(columns))),
         reordered=int(np.count_nonzero(_is_reordered(columns, latest_us))),
     )
 
 
-def _oldest_s(acked_us: Ints, cut_us: int | None) -> float | None:
+def _measure_oldest_loss_s(acked_us: Ints, cut_us: int | None) -> float | None:
     if cut_us is None or not acked_us.size:
         return None
     return max(0, cut_us - int(acked_us.min())) / 1e6
@@ -239,6 +239,6 @@ class _Classes:
                 yield Share(up_to, acked, lost)
 
 
-def _by_table(columns: LossArray, tables: Sequence[TableSpec]) -> dict[str, int]:
+def _count_by_table(columns: LossArray, tables: Sequence[TableSpec]) -> dict[str, int]:
     counted = np.bincount(columns["table"], minlength=len(TABLES)).tolist()
     return {table.name: counted[TABLES.index(table)] for table in tables}

@@ -56,7 +56,7 @@ class StatementSpec:
         return what if self.verb in _OF_THE_SERVER else f"{what}_{self.table.name}"
 
 
-def verbs_by_table(
+def list_verbs_by_table(
     statements: Iterable[StatementSpec],
 ) -> dict[TableSpec, tuple[Verb, ...]]:
     """Return which tables *statements* write to, and how, each once."""

@@ -68,7 +68,9 @@ class Decisions:
     rollbacks: int
 
 
-def largest(one: Decisions | None, other: Decisions | None) -> Decisions | None:
+def find_largest_counts(
+    one: Decisions | None, other: Decisions | None
+) -> Decisions | None:
     """Return the larger of each count: a server that restarts counts from 0 again."""
     if one is None or other is None:
         return one or other

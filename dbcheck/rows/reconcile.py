@@ -27,7 +27,7 @@ from dbcheck.rows.loss import (
     LossArray,
     Losses,
     LossKind,
-    of_acks,
+    make_losses_of_acks,
 )
 from dbcheck.rows.prepared import LeftOver, Undecided
 from dbcheck.rows.survivors import DIFFERENT, RECORD, Records
@@ -219,13 +219,13 @@ def reconcile(seen: Observed, table: TableSpec, epoch: int) -> Reconciliation:
         surplus.append(marks.add(records[own]))
     beyond = np.concatenate([np.empty(0, RECORD), *surplus])
     surplus_of = _sort_surplus(beyond, marks.acked, seen, table)
-    earlier.look_again(survivors)
+    earlier.settle_undecided(survivors)
     if marks.weigh(acks) != marks.weight:
         marks.find_other_ids(acks, survivors, epoch)
     others = [*earlier.losses, surplus_of.losses]
     losses = Losses.gathered(
         sum(map(len, others)) + marks.total - marks.kept,
-        chain(others, _acked_losses(acks, marks, table)),
+        chain(others, _list_acked_losses(acks, marks, table)),
     )
     return Reconciliation(
         confirmed=marks.total,
@@ -269,15 +269,15 @@ class _Marks:
         known = self._known(records)
         mine = records[known]
         places = self.places(mine)
-        again = self._seen_before(places)
-        added = _weight(mine["row_id"][~again], places[~again])
+        again = self._were_seen_before(places)
+        added = _compute_weight(mine["row_id"][~again], places[~again])
         self.weight = (self.weight + added) % _MODULUS
         self.marks[places] |= _SEEN
         self.marks[places[mine["content"] == DIFFERENT]] |= _DIFFERENT
         self.marks[places[again]] |= _TWICE
         return records[~known]
 
-    def _seen_before(self, places: Ints) -> npt.NDArray[np.bool_]:
+    def _were_seen_before(self, places: Ints) -> npt.NDArray[np.bool_]:
         """Say of which places a row was seen already, here or in an earlier batch."""
         seen: npt.NDArray[np.bool_] = self.marks[places] & _SEEN > 0
         ordered = np.sort(places)
@@ -312,7 +312,7 @@ class _Marks:
         for batch in acks():
             places = self.places(batch)
             seen = self.marks[places] & _SEEN > 0
-            total += _weight(batch["row_id"][seen], places[seen])
+            total += _compute_weight(batch["row_id"][seen], places[seen])
         return total % _MODULUS
 
     def find_other_ids(
@@ -337,7 +337,7 @@ class _Marks:
                 other = (ids[at] != acked) & (marks[at] == _SEEN)
                 marks[at[other]] |= _DIFFERENT
 
-    def missing_after(self) -> Ints:
+    def find_last_seen(self) -> Ints:
         """Return, by session, the seq after which every acked row is missing."""
         ends = np.cumsum(self.acked)
         last = np.zeros_like(self.acked)
@@ -348,7 +348,7 @@ class _Marks:
         return last
 
 
-def _weight(ids: Ints, places: Ints) -> int:
+def _compute_weight(ids: Ints, places: Ints) -> int:
     """Weigh *ids*, each by a factor that its place draws.
 
     Factors that grew with the places would let neighbours make up for one another.
@@ -361,13 +361,13 @@ def _weight(ids: Ints, places: Ints) -> int:
     return int((ids.astype(np.uint64) * factors).sum(dtype=np.uint64))
 
 
-def _acked_losses(
+def _list_acked_losses(
     acks: AckStream, marks: _Marks, table: TableSpec
 ) -> Iterator[LossArray]:
     """Yield every acked row that is missing, different or there twice."""
     if marks.kept == marks.total:
         return
-    tail = marks.missing_after()
+    tail = marks.find_last_seen()
     for batch in acks():
         mark = marks.marks[marks.places(batch)]
         bad = mark != _SEEN
@@ -375,11 +375,11 @@ def _acked_losses(
         kinds = np.full(len(batch), CODES[LossKind.CORRUPT], np.uint8)
         kinds[mark & _TWICE > 0] = CODES[LossKind.DUPLICATE]
         gone = mark & _SEEN == 0
-        kinds[gone] = missing_kinds(batch[gone], tail)
-        yield of_acks(kinds, batch, table)
+        kinds[gone] = find_kinds_of_missing(batch[gone], tail)
+        yield make_losses_of_acks(kinds, batch, table)
 
 
-def missing_kinds(gone: AckArray, tail: Ints) -> Codes:
+def find_kinds_of_missing(gone: AckArray, tail: Ints) -> Codes:
     """Return what kind of loss each ack is whose row is *gone*.
 
     tail: by session, the seq after which every acked row is missing.
@@ -411,7 +411,7 @@ def _sort_surplus(
     recovered = unconfirmed = repeats = 0
     unexpected: list[Loss] = []
     taken: dict[tuple[int, int], set[int]] = {}
-    top = _highest_seq(beyond)
+    top = _find_highest_seq(beyond)
     for row in beyond:
         session, seq, row_id = int(row["session"]), int(row["seq"]), int(row["row_id"])
         legal = row["content"] != DIFFERENT and row["part"] == 0
@@ -441,7 +441,7 @@ def _was_acked(session: int, seq: int, claim: Claim | None) -> bool:
     return claim is not None and seq <= claim.acked.get(session, 0)
 
 
-def _highest_seq(records: Records) -> dict[int, int]:
+def _find_highest_seq(records: Records) -> dict[int, int]:
     top: dict[int, int] = {}
     for row in records:
         session, seq = int(row["session"]), int(row["seq"])

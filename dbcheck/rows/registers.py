@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import numpy as np
 
 from dbcheck.rows.acks import SESSION_MAX, Ints
-from dbcheck.rows.effects import Effects, Markers, sorted_out
+from dbcheck.rows.effects import Effects, Markers, split_by_epoch
 from dbcheck.rows.loss import Loss, LossArray, Losses, LossKind
 from dbcheck.rows.reconcile import Observed
 from dbcheck.rows.survivors import DIFFERENT, Records
@@ -36,13 +36,15 @@ def judge_registers(
     table: read in one transaction with the rows of *markers*.
     parts: of the registers that a session has.
     """
-    own, earlier = sorted_out(seen, table, epoch)
-    newest = _newest(markers, written, max(parts) + 1)
+    own, earlier = split_by_epoch(seen, table, epoch)
+    newest = _find_newest_writers(markers, written, max(parts) + 1)
     found = _Found(table, own, newest, markers.acked, parts)
     return Effects(found.losses(), earlier)
 
 
-def _newest(markers: Markers, written: Written, count: int) -> tuple[Ints, Ints]:
+def _find_newest_writers(
+    markers: Markers, written: Written, count: int
+) -> tuple[Ints, Ints]:
     """Return, by session and part, the newest operation that wrote it, 0 if none.
 
     First by the ledger's intact rows, then by all.  count: of the parts, from 0 on.
@@ -61,7 +63,8 @@ class _Found:
     """The registers of the cycle that were read, and what each should hold.
 
     table:  that they were read from.
-    newest: see _newest().  acked: by session, how many operations are confirmed.
+    newest: see _find_newest_writers().  acked: by session, how many operations are
+    confirmed.
     parts:  of the registers that a session has.
     """
 
@@ -80,7 +83,7 @@ class _Found:
     def losses(self) -> LossArray:
         """Return all losses."""
         held, found = self._held()
-        for session, part in self._unlike(held):
+        for session, part in self._list_disagreeing_registers(held):
             row, (seq, row_id) = int(self._newest[session, part]), held[session, part]
             if seq > row:
                 found.append(self._loss(LossKind.TORN, session, seq, row_id))
@@ -112,7 +115,7 @@ class _Found:
     def _loss(self, kind: LossKind, session: int, seq: int, row_id: int) -> Loss:
         return Loss(kind, session, seq, row_id, -1, self._table.name)
 
-    def _unlike(self, held: _Held) -> Iterator[tuple[int, int]]:
+    def _list_disagreeing_registers(self, held: _Held) -> Iterator[tuple[int, int]]:
         """Yield the session and part of each register that its row disagrees with."""
         written = {(s, part) for s, part in np.argwhere(self._newest).tolist()}
         for name in sorted(written | held.keys()):

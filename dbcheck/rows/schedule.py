@@ -39,7 +39,7 @@ _EPOCH = struct.Struct("<Q?Q")
 _COUNTER = struct.Struct(">HHIQ")  # session, part, seq, place of the block in the row
 
 
-def epoch_of(seed: int, *, control: bool, used: Container[int]) -> int:
+def draw_epoch(seed: int, *, control: bool, used: Container[int]) -> int:
     """Return the first epoch that *seed* decides and that is not among *used*.
 
     Only for a server whose whole history is known: a seed that is used again on the
@@ -55,7 +55,7 @@ def epoch_of(seed: int, *, control: bool, used: Container[int]) -> int:
     return next(epoch for epoch in epochs if epoch not in used)
 
 
-def cipher(seed: int, epoch: int) -> AES128:
+def make_cipher(seed: int, epoch: int) -> AES128:
     """Return the block cipher whose key stream fills the rows of *epoch*."""
     return AES128(hashlib.sha256(_SEED_EPOCH.pack(seed, epoch)).digest()[:16])
 
@@ -115,7 +115,7 @@ class _Streams(threading.local):
 
     def change(self, seed: int, epoch: int) -> CipherContext:
         """Return the stream of *seed* and *epoch*, which is then the latest."""
-        stream = Cipher(cipher(seed, epoch), CTR(bytes(BLOCK_BYTES))).encryptor()
+        stream = Cipher(make_cipher(seed, epoch), CTR(bytes(BLOCK_BYTES))).encryptor()
         self.latest = seed, epoch, stream
         return stream
 
@@ -130,7 +130,7 @@ _WORD_BYTES = 8
 _CHUNK_BYTES = 1 << 17  # stays in a core's own cache
 
 
-def crc32_of_words(*words: Ints | int) -> Sums:
+def compute_crc32_of_words(*words: Ints | int) -> Sums:
     """Return for each row the CRC-32 of its 64-bit words, little-endian.
 
     A word is a column, or a number that all rows share; one at least is a column, and
@@ -150,12 +150,12 @@ def crc32_of_words(*words: Ints | int) -> Sums:
         for at in range(_WORD_BYTES):
             bits = others[at::_WORD_BYTES]
             if bits.any():
-                sums ^= _changes(behind - at - 1)[bits]
+                sums ^= _compute_changes_of_crc(behind - at - 1)[bits]
     return sums
 
 
 @functools.cache
-def _changes(behind: int) -> Sums:
+def _compute_changes_of_crc(behind: int) -> Sums:
     """Return what each pattern of bits changes, *behind* bytes before the end."""
     zeros = bytes(behind)
     none = zlib.crc32(bytes(1) + zeros)
@@ -175,7 +175,7 @@ class Sizes:
         """Return the size of each operation's payload."""
         if self._sizes.size == 1 or not session.size:
             return np.full(session.size, self._sizes[0])
-        draws = crc32_of_words(self._seed, session, seq)
+        draws = compute_crc32_of_words(self._seed, session, seq)
         return self._sizes[draws % self._sizes.size]
 
 
@@ -188,13 +188,13 @@ class Payloads:
     def __init__(self, schedule: Schedule, size: int) -> None:
         """Compute for *schedule*, which has payloads of *size* bytes."""
         self._size = size
-        self.rows_max = rows_at_once(size)
+        self.rows_max = count_rows_at_once(size)
         blocks = -(-size // BLOCK_BYTES)
         self._counters = np.empty((self.rows_max, blocks, 2), ">u8")
         self._counters[:, :, 1] = np.arange(blocks)
         self._stream = np.empty(self._counters.nbytes + BLOCK_BYTES - 1, np.uint8)
         # A key stream is its counters enciphered, so one call makes those of many rows.
-        block = cipher(schedule.seed, schedule.epoch)
+        block = make_cipher(schedule.seed, schedule.epoch)
         self._cipher = Cipher(block, ECB()).encryptor()
 
     def of(self, session: Ints, part: Ints, seq: Ints) -> Bytes:
@@ -209,6 +209,6 @@ class Payloads:
         return lines[:, : self._size]
 
 
-def rows_at_once(size: int) -> int:
+def count_rows_at_once(size: int) -> int:
     """Return how many rows with payloads of *size* bytes a core's own cache holds."""
     return max(1, _CHUNK_BYTES // max(1, size))

@@ -30,7 +30,7 @@ class SeenRows:
     lost: AckArray
 
 
-def seen_rows(
+def judge_seen_rows(
     seen: AckStream,
     acks: AckStream,
     survivors: SurvivorStream,
@@ -43,7 +43,7 @@ def seen_rows(
     gone it is missing, and not counted here too.  A row that the client never sent is
     no operation's, and Plan.judge() names it if it is still there.
     """
-    acked, sent = count_acks(acks), _by_session(claim)
+    acked, sent = count_acks(acks), _count_sent_by_session(claim)
     rows = 0
     parts = [np.empty(0, ACK_DTYPE)]
     for batch in seen():
@@ -54,17 +54,21 @@ def seen_rows(
     for records in survivors():
         if not lost.size:
             break
-        lost = lost[~is_among(_keys(lost), _keys(_own(records, epoch)))]
+        lost = lost[
+            ~is_among(
+                _number_keys(lost), _number_keys(_select_own_records(records, epoch))
+            )
+        ]
     return SeenRows(rows, lost)
 
 
-def _by_session(claim: Claim) -> Ints:
+def _count_sent_by_session(claim: Claim) -> Ints:
     """Return how many operations each session sent, by its number."""
     sessions = range(SESSION_MAX + 1)
     return np.array([claim.sent.get(number, 0) for number in sessions], np.int64)
 
 
-def _own(records: Records, epoch: int) -> Records:
+def _select_own_records(records: Records, epoch: int) -> Records:
     """Return the records of *epoch* whose key an operation can have."""
     session, seq = records["session"], records["seq"]
     own = (records["epoch"] == epoch) & (session >= 0) & (session <= SESSION_MAX)
@@ -72,7 +76,7 @@ def _own(records: Records, epoch: int) -> Records:
     return found
 
 
-def _keys(named: AckArray) -> Ints:
+def _number_keys(named: AckArray) -> Ints:
     """Return session and seq of each as one number."""
     keys: Ints = named["session"].astype(np.int64) << 32 | named["seq"]
     return keys

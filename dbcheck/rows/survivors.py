@@ -16,12 +16,12 @@ from dbcheck.rows.schedule import (
     Payloads,
     Schedule,
     Sizes,
-    crc32_of_words,
-    rows_at_once,
+    compute_crc32_of_words,
+    count_rows_at_once,
 )
 
 
-def distinct(values: Ints) -> Ints:
+def find_distinct(values: Ints) -> Ints:
     """Return each value once, in order.
 
     np.unique() sorts columns of integers several times slower, and imports numpy.ma,
@@ -38,11 +38,11 @@ def is_among(values: Ints, others: Ints) -> npt.NDArray[np.bool_]:
 
     That one calls np.unique() where there are many.
     """
-    return is_among_distinct(values, distinct(others))
+    return is_among_distinct(values, find_distinct(others))
 
 
 def is_among_distinct(values: Ints, wanted: Ints) -> npt.NDArray[np.bool_]:
-    """Say so where *wanted* is what distinct() returned: it is not sorted again."""
+    """Say so where *wanted* comes from find_distinct(): it is not sorted again."""
     if not wanted.size:
         return np.zeros(values.size, np.bool_)
     places = np.searchsorted(wanted, values).clip(max=wanted.size - 1)
@@ -105,7 +105,7 @@ class RowBatch:
         return Row(row_id, epoch, session, seq, part, payload, checksum)
 
 
-def items_at(content: Bytes, places: Ints, kind: np.dtype[np.void]) -> Records:
+def take_items_at(content: Bytes, places: Ints, kind: np.dtype[np.void]) -> Records:
     """Return the items of *kind* that begin at *places*, each of them in *content*."""
     if not kind.itemsize or not places.size:
         return np.empty(places.size, kind)
@@ -134,11 +134,11 @@ class Inspector:
         if self._sizes is None:
             records["content"] = INTACT
             return records, np.empty(0, np.int64)
-        different = ~self._intact(batch, self._sizes)
+        different = ~self._find_intact_rows(batch, self._sizes)
         records["content"] = np.where(different, DIFFERENT, INTACT)
         return records, np.flatnonzero(different)
 
-    def _intact(self, batch: RowBatch, expected_sizes: Sizes) -> Flags:
+    def _find_intact_rows(self, batch: RowBatch, expected_sizes: Sizes) -> Flags:
         names = ("epoch", "session", "seq", "part")
         epoch, session, seq, part = (batch.records[n].astype(np.int64) for n in names)
         intact: Flags = (session >= 0) & (session <= SESSION_MAX)
@@ -149,42 +149,46 @@ class Inspector:
         intact[own] &= batch.sizes[own] == expected
         left = np.flatnonzero(intact)
         if left.size:
-            keys = crc32_of_words(epoch[left], session[left], seq[left], part[left])
-        for at in alike(batch.sizes[left]):
+            keys = compute_crc32_of_words(
+                epoch[left], session[left], seq[left], part[left]
+            )
+        for at in group_rows_of_same_size(batch.sizes[left]):
             some = left[at]
-            found = _payloads(batch, some)
-            intact[some] = batch.records["checksum"][some] == _crc32(found, keys[at])
+            found = _take_payloads(batch, some)
+            intact[some] = batch.records["checksum"][some] == _compute_crc32(
+                found, keys[at]
+            )
             mine = epoch[some] == self._epoch
             if mine.any():
                 some, found = some[mine], found[mine]
                 payloads = self._payloads[found.itemsize]
                 content = payloads.of(session[some], part[some], seq[some])
-                intact[some] &= _equal(found, content)
+                intact[some] &= _compare_contents(found, content)
         return intact
 
 
-def alike(sizes: Ints) -> Iterator[Ints]:
+def group_rows_of_same_size(sizes: Ints) -> Iterator[Ints]:
     """Yield the places of some rows of one size, until all were yielded."""
-    for size in distinct(sizes):
+    for size in find_distinct(sizes):
         places = np.flatnonzero(sizes == size)
-        step = rows_at_once(int(size))
+        step = count_rows_at_once(int(size))
         for begin in range(0, places.size, step):
             yield places[begin : begin + step]
 
 
-def _payloads(batch: RowBatch, at: Ints) -> Records:
+def _take_payloads(batch: RowBatch, at: Ints) -> Records:
     """Return the payloads of rows that have one size, each as one item."""
     kind = np.dtype((np.void, int(batch.sizes[at[0]])))
-    return items_at(batch.payloads, batch.starts[at], kind)
+    return take_items_at(batch.payloads, batch.starts[at], kind)
 
 
-def _crc32(contents: Records, keys: npt.NDArray[np.uint32]) -> Ints:
+def _compute_crc32(contents: Records, keys: npt.NDArray[np.uint32]) -> Ints:
     """Return the checksums of *contents*, each behind a key of checksum *keys*."""
     sums = map(zlib.crc32, contents.tolist(), keys.tolist())
     return np.fromiter(sums, np.int64, len(contents))
 
 
-def _equal(contents: Records, lines: Bytes) -> Flags:
+def _compare_contents(contents: Records, lines: Bytes) -> Flags:
     """Say which of *contents* are equal to their lines."""
     same = contents.view(np.uint8).reshape(lines.shape) == lines
     if same.all():

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dbcheck.rows.acks import NEVER, AckArray, Ints, SessionTimes
-from dbcheck.rows.loss import Losses, operations_of
+from dbcheck.rows.loss import Losses, number_operations
 from dbcheck.rows.reconcile import AckStream
-from dbcheck.rows.survivors import distinct, is_among_distinct
+from dbcheck.rows.survivors import find_distinct, is_among_distinct
 
 BINS_MAX = 240
 # The end of a load, where its losses are, or its last seconds.
@@ -72,7 +72,7 @@ class Timeline:
     oldest_lost_s: float | None
 
 
-def timeline_of(
+def build_timeline(
     acks: AckStream, losses: Losses, began_us: int, cut_us: int | None, last_us: int
 ) -> Timeline:
     """Return the timeline of a load.
@@ -83,13 +83,13 @@ def timeline_of(
     end_us = last_us if cut_us is None else cut_us
     if end_us <= began_us:
         return Timeline((), cut_us is not None, (), None)
-    names, oldest_us = _lost(losses)
+    names, oldest_us = _find_lost_operations(losses)
     whole = _Bins(began_us, end_us, BINS_MAX)
     lost_us = None if oldest_us is None else max(end_us - oldest_us, 0)
-    near = _near(whole, end_us, lost_us)
+    near = _build_bins_near_cut(whole, end_us, lost_us)
     spacing = _Spacing(whole.count)
     for batch in acks():
-        is_lost = is_among_distinct(operations_of(batch), names)
+        is_lost = is_among_distinct(number_operations(batch), names)
         spacing.add(batch, whole.add(batch["acked_us"], is_lost))
         if near is not None:
             near.add(batch["acked_us"], is_lost)
@@ -106,15 +106,17 @@ def timeline_of(
     )
 
 
-def _lost(losses: Losses) -> tuple[Ints, int | None]:
+def _find_lost_operations(losses: Losses) -> tuple[Ints, int | None]:
     """Return the acked operations that lost something, and the oldest ack of them."""
     columns = losses.columns
     acked = columns[columns["acked_us"] >= 0]
     oldest_us = int(acked["acked_us"].min()) if acked.size else None
-    return distinct(operations_of(acked)), oldest_us
+    return find_distinct(number_operations(acked)), oldest_us
 
 
-def _near(whole: _Bins, end_us: int, lost_us: int | None) -> _Bins | None:
+def _build_bins_near_cut(
+    whole: _Bins, end_us: int, lost_us: int | None
+) -> _Bins | None:
     """Return the first bins that show more than *whole* does, None if none do.
 
     lost_us: how long before the end the oldest lost commit was acked.
@@ -132,7 +134,7 @@ class _Bins:
 
     def __init__(self, begin_us: int, end_us: int, most: int) -> None:
         self._end_us = end_us
-        self.width_us = _width_us(end_us - begin_us, most)
+        self.width_us = _choose_width_us(end_us - begin_us, most)
         self.count = math.ceil((end_us - begin_us) / self.width_us)
         self._acked = np.zeros(self.count, np.int64)
         self._lost = np.zeros(self.count, np.int64)
@@ -155,7 +157,7 @@ class _Bins:
             yield from_s, to_s, acked, lost
 
 
-def _width_us(span_us: int, most: int) -> int:
+def _choose_width_us(span_us: int, most: int) -> int:
     """Return 1, 2 or 5 times a power of ten, so that *most* of them hold *span_us*."""
     power = _WIDTH_MIN_US
     while True:

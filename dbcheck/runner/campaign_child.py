@@ -38,7 +38,7 @@ from dbcheck.fleet.messages import (
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.power.interlock import require_other_machine
-from dbcheck.report.console import progress_console
+from dbcheck.report.console import make_progress_console
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
 from dbcheck.runner.campaign_run import chain_calls, run_stored
@@ -82,7 +82,7 @@ def _take_over(folder: CampaignFolder, own: Container[str]) -> None:
 
     Without one a run is settled as a stranger's: with less evidence.
     """
-    for run in folder.unsettled():
+    for run in folder.list_unsettled_runs():
         if run.path.name in own:
             with contextlib.suppress(DbcheckError):
                 run.remember()
@@ -172,7 +172,7 @@ class Reporting(PlainProgress):
     """Writes lines, which go to the worker's log, and sends what goes on."""
 
     def __init__(self, worker: Worker) -> None:
-        super().__init__(progress_console())
+        super().__init__(make_progress_console())
         self._worker = worker
         self._sent_s = 0.0
 

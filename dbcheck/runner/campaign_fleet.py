@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import result
+from dbcheck.campaign.totals import make_result
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
 from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.remote.same_host import read_boot_id
-from dbcheck.report.console import progress_console
-from dbcheck.report.fleet import fleet_view
+from dbcheck.report.console import make_progress_console
+from dbcheck.report.fleet import make_fleet_view
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -48,8 +48,8 @@ def run_fleet(
         client = stack.enter_context(_open_client(address, len(campaigns), root))
         from dbcheck.fleet.coordinator import Coordinator
 
-        console = progress_console()
-        view = stack.enter_context(fleet_view(console, live=not as_json))
+        console = make_progress_console()
+        view = stack.enter_context(make_fleet_view(console, live=not as_json))
         try:
             errors = Coordinator(client, campaigns, cutting, view).run()
         except KeyboardInterrupt:
@@ -68,7 +68,7 @@ def allow_open_files() -> None:
 def _read_result(
     folder: CampaignFolder, entry: Entry, errors: Mapping[str, tuple[str, str]]
 ) -> CampaignResult:
-    shown = result(folder)
+    shown = make_result(folder)
     error, error_id = errors[entry.name]
     if shown.finished or not error:
         return shown

@@ -10,17 +10,17 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, FleetError, RunWriteError, UsageError
-from dbcheck.campaign.campaign import WAIT_S, locked, run_campaign
-from dbcheck.campaign.folder import CampaignFolder, folders_in
-from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
+from dbcheck.campaign.campaign import WAIT_S, lock_witness, run_campaign
+from dbcheck.campaign.folder import CampaignFolder, list_folders
+from dbcheck.campaign.totals import ERROR_FILE, format_ending, make_result
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
 from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
-from dbcheck.report.console import progress_console
-from dbcheck.report.live import progress
+from dbcheck.report.console import make_progress_console
+from dbcheck.report.live import make_progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import (
@@ -111,7 +111,7 @@ def list_stored_campaigns(root: Path) -> list[CampaignFolder]:
 
     Raise RunWriteError if others may have put one there.
     """
-    folders = folders_in(root)
+    folders = list_folders(root)
     for path in {root, *(folder.path for folder in folders)}:
         require_own(path)
     return folders
@@ -126,14 +126,14 @@ def run_one(
     """
     with (
         folder.locked(),
-        progress(progress_console(), live=not as_json) as view,
+        make_progress(make_progress_console(), live=not as_json) as view,
     ):
         try:
             run_stored(entry, folder, view)
         except (KeyboardInterrupt, DbcheckError):
             view.line("ended", f"dbcheck campaign --resume {folder.path}")
             raise
-    return [result(folder)]
+    return [make_result(folder)]
 
 
 def run_stored(
@@ -153,7 +153,7 @@ def run_stored(
         limits = WindowLimits()
         with (
             assemble.open_entry_witness(entry, limits) as witness,
-            locked(witness, view, wait_s) as lock,
+            lock_witness(witness, view, wait_s) as lock,
         ):
             rig = assemble.make_rig(entry, witness, view, folder.runs, limits)
             twice = folder.plan().twice
@@ -166,7 +166,7 @@ def run_stored(
             run_campaign(rig, folder)
     except (KeyboardInterrupt, DbcheckError) as error:
         id = error.id if isinstance(error, DbcheckError) else ""
-        text = ending_text(str(error) or "interrupted", id)
+        text = format_ending(str(error) or "interrupted", id)
         with contextlib.suppress(RunWriteError):  # the first error is reported
             write_file(folder.path / ERROR_FILE, [text.encode(errors="replace")])
         raise

@@ -21,7 +21,7 @@ from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.cluster import Promise, kept_by
+from dbcheck.model.cluster import Promise, judge_settings_for_promise
 from dbcheck.model.replication import PromotedBy
 from dbcheck.ports.listener import Listener, LoadStatus, Phase, Progress
 from dbcheck.report.progress import PlainProgress
@@ -211,7 +211,7 @@ def await_standbys(rig: Rig, cluster: ClusterLab) -> None:
     wanted, ends_s = len(rig.site.nodes) - 1, time.monotonic() + _STREAMING_S
     engine = rig.site.writer.engine
     settings = engine.facts().settings
-    kept = kept_by(rig.site.kind, Promise.WRITER_GONE, settings, {})
+    kept = judge_settings_for_promise(rig.site.kind, Promise.WRITER_GONE, settings, {})
     waits = cluster.patroni_sets_synchronous or not kept.contradiction
 
     def all_there() -> bool:

@@ -20,7 +20,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
-from dbcheck.report.drives import faults
+from dbcheck.report.drives import describe_faults
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner.lab_rig import make_lab_rig
@@ -131,7 +131,7 @@ def describe_lab(spec: LabSpec) -> str:
 
 def _describe_drive(drive: DriveSpec) -> str:
     """Return a description of a drive: its personality, and each fault beside it."""
-    added = " and ".join(faults({**asdict(drive), "personality": ""}))
+    added = " and ".join(describe_faults({**asdict(drive), "personality": ""}))
     if drive.personality != "honest":
         kind = f"a {drive.personality} drive"
     else:

@@ -21,7 +21,7 @@ from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.site import Node, Restarter
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.scope import DriveScope
-from dbcheck.report.console import progress_console
+from dbcheck.report.console import make_progress_console
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
@@ -143,5 +143,5 @@ def make_recording_rig(lab: Lab, view: PlainProgress, runs: Path = _NOWHERE) -> 
 
 def open_exploration(folder: Exploration) -> Opened:
     """Open a stored exploration; nothing is shown of how its states are read."""
-    unheard = PlainProgress(progress_console(), frozenset())
+    unheard = PlainProgress(make_progress_console(), frozenset())
     return Opened(folder, lambda lab: make_recording_rig(lab, unheard))

@@ -22,8 +22,8 @@ from dbcheck.model.verdict import ControlFacts
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
 from dbcheck.power.kinds.manual import ManualPlan
-from dbcheck.report.console import progress_console
-from dbcheck.report.live import progress
+from dbcheck.report.console import make_progress_console
+from dbcheck.report.live import make_progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
@@ -112,7 +112,7 @@ def reconcile_entry(
     window = WindowLimits()
     with (
         _advise_naming_host(entry),
-        progress(progress_console(), live=live) as view,
+        make_progress(make_progress_console(), live=live) as view,
         assemble.open_entry_witness(entry, window, new_key) as witness,
     ):
         folder = folder or _recall_run(witness, run_id, runs)

@@ -105,7 +105,7 @@ class Entry:
     always: bool = False
 
 
-def rows(
+def make_rows(
     shows: Shows,
     source: str,
     *begins: str,
@@ -127,7 +127,7 @@ class Table:
         by_code: dict[str, list[Entry]] = {}
         for entry in self.entries:
             by_code.setdefault(entry.code, []).append(entry)
-        self._finders = {code: _finder(found) for code, found in by_code.items()}
+        self._finders = {code: _make_finder(found) for code, found in by_code.items()}
 
     def find(self, message: str, code: str = "") -> Entry | None:
         """Return the row of a message, None if the table has none."""
@@ -138,7 +138,7 @@ class Table:
         return None
 
 
-def _finder(entries: Sequence[Entry]) -> Callable[[str], Entry | None]:
+def _make_finder(entries: Sequence[Entry]) -> Callable[[str], Entry | None]:
     begins = re.compile("|".join(f"({entry.begins})" for entry in entries), re.DOTALL)
 
     def find(message: str) -> Entry | None:
@@ -205,7 +205,7 @@ _ERRORS = _ENDS | {"ERROR"}
 _COMPLAINS = _ERRORS | {"WARNING"}
 
 
-def complains(line: Line) -> bool:
+def is_complaint(line: Line) -> bool:
     """Return whether the server itself calls *line* at least a warning."""
     return line.severity in _COMPLAINS
 
@@ -257,7 +257,7 @@ _NO_MESSAGE = frozenset(
 )
 
 
-def read(text: str) -> list[Line]:
+def read_lines(text: str) -> list[Line]:
     """Return the messages of a log, without what the tables say of them.
 
     A server that logs in several forms at once writes each in a file of its own, and
@@ -265,12 +265,12 @@ def read(text: str) -> list[Line]:
     have no fractions of a second, or no times (PostgreSQL's log_line_prefix): then a
     line counts as the same up to a second later, or whenever it was logged.
     """
-    lines = [(_form(line), line) for line in _lines(text)]
+    lines = [(_find_form(line), line) for line in _parse_lines(text)]
     forms = sorted({form for form, _ in lines}, reverse=True)
     if len(forms) < 2:
         return [line for _, line in lines]
     found = [_TIME.search(line.raw) for _, line in lines]
-    times = [each and _seconds(each[0]) for each in found]
+    times = [each and _parse_time_s(each[0]) for each in found]
     whole = any(each and "." not in each[0] for each in found)
     timed = {form for (form, _), at in zip(lines, times, strict=True) if at is not None}
     apart_s = math.inf if len(timed) < len(forms) else 1.0 if whole else 0.0
@@ -282,10 +282,10 @@ def read(text: str) -> list[Line]:
         placed.append((last[form], form, line))
     # Text is the first of a moment: only that has what a server logs as it begins.
     placed.sort(key=lambda each: (each[0], forms.index(each[1])))
-    return list(_once(placed, forms, apart_s))
+    return list(_drop_repeated_forms(placed, forms, apart_s))
 
 
-def _once(
+def _drop_repeated_forms(
     placed: Iterable[tuple[float, str, Line]], forms: Sequence[str], apart_s: float
 ) -> Iterator[Line]:
     """Return each line of several forms once, of those at most *apart_s* apart."""
@@ -308,7 +308,7 @@ def _once(
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T] ?[0-9]{1,2}:[0-9]{2}:[0-9.]{2,9}")
 
 
-def _seconds(time: str) -> float | None:
+def _parse_time_s(time: str) -> float | None:
     """Return a time of a log in seconds, None if it is none."""
     try:
         at = datetime.fromisoformat(time.replace("  ", " 0"))
@@ -317,16 +317,16 @@ def _seconds(time: str) -> float | None:
     return at.replace(tzinfo=UTC).timestamp()
 
 
-def _form(line: Line) -> str:
+def _find_form(line: Line) -> str:
     if line.raw.startswith("{"):
         return "json"
     return "csv" if _CSV_RECORD.match(line.raw) else "text"
 
 
-def _lines(text: str) -> Iterator[Line]:
+def _parse_lines(text: str) -> Iterator[Line]:
     last: Line | None = None
-    for raw in _without_quoted(map(_said, text.split("\n"))):
-        line = parse(raw)
+    for raw in _drop_quoted_lines(map(_strip_prefix_of_journal, text.split("\n"))):
+        line = parse_line(raw)
         added = line.severity in _ADDED if line else raw.startswith(_LACKING)
         if added and last is not None:
             more = line.message if line else raw
@@ -343,7 +343,7 @@ def _lines(text: str) -> Iterator[Line]:
         yield last
 
 
-def _without_quoted(raws: Iterable[str]) -> Iterator[str]:
+def _drop_quoted_lines(raws: Iterable[str]) -> Iterator[str]:
     """Yield lines without those within the quotes of a record of csvlog."""
     quoted = False
     for raw in raws:
@@ -356,7 +356,7 @@ def _without_quoted(raws: Iterable[str]) -> Iterator[str]:
         yield raw
 
 
-def _said(raw: str) -> str:
+def _strip_prefix_of_journal(raw: str) -> str:
     """Return what the server wrote of a line that the journal or syslog keeps."""
     if raw.startswith('{"') and '"MESSAGE"' in raw:  # journalctl --output=json
         with contextlib.suppress(ValueError, RecursionError):
@@ -366,18 +366,18 @@ def _said(raw: str) -> str:
     return _BEFORE.sub("", raw, count=1) if _BEFORE.match(raw) else raw
 
 
-def parse(raw: str) -> Line | None:
+def parse_line(raw: str) -> Line | None:
     """Return the message that a line of a log begins, None if it begins none."""
     if raw.startswith("{"):
-        return _of_json(raw)
+        return _parse_json_line(raw)
     if _CONTINUES.match(raw):
         return None
     text = _POSTGRESQL.search(raw)
     found = [
-        _of_mysql(raw),
-        _of_csv(raw),
-        _of_no_log(raw),
-        text and _of_text(raw, text),
+        _parse_mysql_line(raw),
+        _parse_csv_line(raw),
+        _parse_unlogged_line(raw),
+        text and _parse_text_line(raw, text),
     ]
     lines = [line for line in found if line is not None]
     if len(lines) > 1 or (text and _POSTGRESQL.search(text[2])):
@@ -385,12 +385,12 @@ def parse(raw: str) -> Line | None:
     return lines[0] if lines else None
 
 
-def _of_mysql(raw: str) -> Line | None:
+def _parse_mysql_line(raw: str) -> Line | None:
     """Return a line of MySQL's or MariaDB's; only their messages hold others' text."""
     if found := _DYING.match(raw):
         of = Product.MYSQL if "[MY-" in raw else Product.MARIADB
         message = _NAMED.sub("", found[1], count=1)
-        return Line(raw, of, "ERROR", "", message, _shown(raw, found[1]))
+        return Line(raw, of, "ERROR", "", message, _shorten_line(raw, found[1]))
     mysql, mariadb = _MYSQL.search(raw), _MARIADB.search(raw)
     if mysql and not (mariadb and mariadb.start() < mysql.start()):
         severity, shown = (mysql[1] or "").upper(), mysql[0].strip()
@@ -402,7 +402,7 @@ def _of_mysql(raw: str) -> Line | None:
     return None
 
 
-def _of_csv(raw: str) -> Line | None:
+def _parse_csv_line(raw: str) -> Line | None:
     record = _CSV_RECORD.match(raw)
     if not (record and (found := _CSV_MESSAGE.match(raw, record.end()))):
         return None
@@ -411,18 +411,18 @@ def _of_csv(raw: str) -> Line | None:
     return Line(raw, Product.POSTGRESQL, record[1], "", message, shown)
 
 
-def _of_no_log(raw: str) -> Line | None:
+def _parse_unlogged_line(raw: str) -> Line | None:
     if not (found := _UNLOGGED.match(raw)):
         return None
     return Line(raw, Product.POSTGRESQL, "FATAL", "", found[1], found[0])
 
 
-def _of_text(raw: str, found: re.Match[str]) -> Line:
+def _parse_text_line(raw: str, found: re.Match[str]) -> Line:
     message, shown = found[2].strip(), found[0].strip()
     return Line(raw, Product.POSTGRESQL, found[1], "", message, shown)
 
 
-def _of_json(raw: str) -> Line | None:
+def _parse_json_line(raw: str) -> Line | None:
     """Return a line of MySQL's log_sink_json, or of PostgreSQL's jsonlog."""
     try:
         found = json.loads(raw)
@@ -445,6 +445,6 @@ def _of_json(raw: str) -> Line | None:
     return None
 
 
-def _shown(raw: str, message: str) -> str:
+def _shorten_line(raw: str, message: str) -> str:
     found = _MYSQL.search(raw) or _MARIADB.search(raw)
     return found[0].strip() if found else message

@@ -11,20 +11,20 @@ file.  An absolute one may be on a volume that is not mounted.
 
 from __future__ import annotations
 
-from dbcheck.server_log.lines import Shows, Table, rows
+from dbcheck.server_log.lines import Shows, Table, make_rows
 
 _HERE = r"['\"`]?\./"
 _ELSEWHERE = r"['\"`]?/"
 _NO_FILE = r"[^\n]*(?:[Ee]rr(?:code|no):? 2\b|No such file)"
 
 _LIFE = (
-    *rows(
+    *make_rows(
         Shows.STARTS,
         "mysqld.cc, init_common_variables; before 10.11 mysqld_main",
         r"Starting MariaDB [0-9]",
         r"(?:\S{0,200} )?\(server [^)\n]{0,200}\) starting as process [0-9]",
     ),
-    *rows(
+    *make_rows(
         Shows.READY,
         "errmsg-utf8.txt, ER_STARTUP, in each of its languages",
         r"ready for connections",
@@ -33,41 +33,43 @@ _LIFE = (
         r"[^\n]{0,200}已经准备好接受连接",
         r"დასაკავშირებლად მზადაა",
     ),
-    *rows(
+    *make_rows(
         Shows.CUT,
         "log0recv.cc, recv_recovery_from_checkpoint_start; log.cc, TC_LOG; handler.cc",
         r"Starting crash recovery from checkpoint",
         r"Database was not shutdown normally",
         r"Starting (?:table |XA )?crash recovery",
     ),
-    *rows(
+    *make_rows(
         Shows.ASKED,
         "mysqld.cc, kill_server; errmsg-utf8.txt, ER_NORMAL_SHUTDOWN",
         r"(?:\S{0,200} )?\(initiated by: [^\n]{0,300}\): Normal shutdown",
     ),
-    *rows(
+    *make_rows(
         Shows.ASKED,
         "srv0start.cc, logs_empty_and_mark_files_at_shutdown: not after a crash",
         r"Executing innodb_fast_shutdown=2",
     ),
-    *rows(
+    *make_rows(
         Shows.STOPPED,
         "errmsg-utf8.txt, ER_SHUTDOWN_COMPLETE; srv0start.cc, innodb_shutdown",
         r"Shutdown complete",
     ),
-    *rows(
+    *make_rows(
         Shows.FAILS,
         "mysqld.cc, unireg_abort",
         r"Aborting$",
     ),
-    *rows(
+    *make_rows(
         Shows.CRASHED,
         "signal_handler.cc, handle_fatal_signal",
         r"(?:mysqld|mariadbd) got signal (?:4|8|11)\b",
         r"(?:mysqld|mariadbd) got exception",
     ),
-    *rows(Shows.ABORTED, "signal_handler.cc", r"(?:mysqld|mariadbd) got signal 6\b"),
-    *rows(
+    *make_rows(
+        Shows.ABORTED, "signal_handler.cc", r"(?:mysqld|mariadbd) got signal 6\b"
+    ),
+    *make_rows(
         Shows.INNOCENT,
         "signal_handler.cc: a signal that no fault of a program raises",
         r"(?:mysqld|mariadbd) got signal",
@@ -76,7 +78,7 @@ _LIFE = (
 
 # What follows from another line, or does not end a start.
 _ASIDE = (
-    *rows(
+    *make_rows(
         Shows.ASIDE,
         "srv0start.cc; sql_plugin.cc; mysqld.cc",
         r"Plugin initialization aborted (?:at [^\n]{0,200} )?with error"
@@ -92,14 +94,14 @@ _ASIDE = (
         r"Aborted connection",
     ),
     # "if it's, for example, out of memory error": advice, and no cause.
-    *rows(
+    *make_rows(
         Shows.ASIDE,
         "log.cc, TC_LOG_MMAP::recover and TC_LOG_BINLOG::recover",
         r"Crash recovery failed\. Either correct the problem",
         r"Could not open log file",
         r"I/O error reading the header from the binary log$",
     ),
-    *rows(
+    *make_rows(
         Shows.ASIDE,
         "os0file.cc, os_file_handle_error: the next line names the file",
         r"Operating system error number 2 in a file operation",
@@ -108,7 +110,7 @@ _ASIDE = (
         r"Error number 2 means",
     ),
     # MyISAM does not survive a crash, and does not promise to (mi_check.c, my_error.c).
-    *rows(
+    *make_rows(
         Shows.ASIDE,
         "storage/myisam",
         r"[^\n]{0,400}\.MY[ID]'",
@@ -118,7 +120,7 @@ _ASIDE = (
 )
 
 _INNOCENT = (
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "errno(3), as %M or %iE in any message",
         r"[^\n]{0,400}(?:No space left on device|Disk quota exceeded|Permission denied|"
@@ -126,7 +128,7 @@ _INNOCENT = (
         r"Cannot allocate memory|Address already in use|Cannot assign requested)",
         r"[^\n]{0,400}\b[Ee]rr(?:code|no)(?:: |:|=| )(?:1|11|12|13|23|24|28|30|122)\b",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "os0file.cc, os_file_handle_error and os_file_lock",
         r"Operating system error number (?:1|11|12|13|23|24|28|30|122) in a file",
@@ -138,7 +140,7 @@ _INNOCENT = (
         r"Cannot initialize AIO",
         r"[^\n]{0,200}native AIO failed",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "mysqld.cc, activate_tcp_port and set_root",
         r"Can't start server",
@@ -148,7 +150,7 @@ _INNOCENT = (
         r"Bind on ",
         r"Fatal error: (?:Please read|Can't change to run as user)",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "srv0start.cc; buf0buf.cc; my_malloc.c",
         r"Cannot (?:map|allocate)[^\n]*(?:buffer_pool|memory|buffer pool)",
@@ -156,7 +158,7 @@ _INNOCENT = (
         r"Out of memory",
         r"mmap\(",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "my_getopt.c; mysqld.cc; ha_innodb.cc: settings",
         r"unknown (?:variable|option)",
@@ -172,33 +174,33 @@ _INNOCENT = (
         r"Path '[^\n]*' is a directory name",
         r"syntax error in ",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "fsp0sysspace.cc, SysTablespace::check_size: no setting asks for 0 pages",
         r"The (?:Auto-extending )?data file '[^']*' is of a different size 0 pages",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "fsp0sysspace.cc; srv0start.cc: so does a data_file_path that was edited",
         r"The (?:Auto-extending )?data file '[^']*' (?:is of a different size|was not)",
         r"Tablespace size stored in header is",
         r"Cannot start InnoDB\. The tail of the system tablespace is missing",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "fil0crypt.cc; log0crypt.cc; plugins of encryption keys",
         r"[^\n]{0,400}key_version",
         r"[^\n]{0,400}(?:[Ee]ncryption|[Dd]ecrypt)",
         r"[^\n]{0,400}(?:file_key_management|[Hh]ashicorp|key management|master key)",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "log.cc, ha_recover: also where the setting log_bin was changed",
         r"Found \d+ prepared transactions! It means",
         r"Recovery failed! You must enable",
         r"Cannot perform automatic crash recovery when --tc-heuristic-recover",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "log0recv.cc; srv0start.cc; mysqld.cc: versions",
         r"Unsupported redo log format",
@@ -209,13 +211,13 @@ _INNOCENT = (
         r"[^\n]{0,200}[Ii]ncompatible",
         r"MySQL-8\.0 tablespace",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "srv0srv.cc: storage that hung",
         r"[^\n]{0,200}semaphore.wait",
         r"Long wait",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "ma_control_file.c, ma_control_file_open: a lock, a setting, a version",
         r"Got error 'Could not get an exclusive lock",
@@ -224,7 +226,7 @@ _INNOCENT = (
         r"Got error 'File is from a future aria system",
         r"Got error 'Can't (?:open|create) file' when trying to use aria control file",
     ),
-    *rows(
+    *make_rows(
         Shows.OUTSIDE,
         "fil0fil.cc; log.cc; my_error.c: a file that is not in the data directory",
         rf"Tablespace \d+ was not found at {_ELSEWHERE}",
@@ -240,12 +242,12 @@ _INNOCENT = (
 )
 
 _DAMAGED = (
-    *rows(
+    *make_rows(
         Shows.HOPELESS,
         "buf0buf.cc, buf_read_page_low and buf_page_t::read_complete",
         r"Database page corruption on disk",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "log0recv.cc",
         r"Invalid log header checksum",
@@ -263,15 +265,15 @@ _DAMAGED = (
         r"Failed to read log at",
     ),
     # An error in 10.11, a warning before.
-    *rows(Shows.DAMAGED, "log0recv.cc", r"Log scan aborted", always=True),
+    *make_rows(Shows.DAMAGED, "log0recv.cc", r"Log scan aborted", always=True),
     # A log of zeros has the format 0, which no server writes that dbcheck supports.
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "log0recv.cc, recv_log_recover_pre_10_2",
         r"[^\n]{0,200}This redo log was created before MariaDB 10\.2\.2, and we did not"
         r" find a valid checkpoint",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "srv0start.cc; fsp0sysspace.cc; fsp0file.cc",
         r"ib_logfile0 is empty, and LSN is unknown",
@@ -285,7 +287,7 @@ _DAMAGED = (
         r"Plugin initialization aborted (?:at [^\n]{0,200} )?with error Data structure"
         r" corruption",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "fil0fil.cc; os0file.cc; buf0dblwr.cc; buf0buf.cc",
         rf"The size of (?:the |tablespace )?file {_HERE}[^\n]* is only",
@@ -301,7 +303,7 @@ _DAMAGED = (
         r"Space id and page n",
         r"Read error [0-9]+ of page",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "trx0undo.cc; dict0load.cc; dict0boot.cc; row0mysql.cc; handler",
         r"unsupported undo header",
@@ -315,7 +317,7 @@ _DAMAGED = (
         r"We detected index corruption",
         r"Assertion failure",
     ),
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "log0recv.cc; fil0fil.cc; os0file.cc; srv0start.cc: in the data directory",
         r"Missing FILE_",
@@ -324,7 +326,7 @@ _DAMAGED = (
         rf"redo log file {_HERE}ib_logfile0' exists\. Creating system tablespace",
         r"Could not find a valid tablespace file",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "ma_control_file.c, ma_control_file_open; ma_loghandler.c",
         r"Got error '(?:Size of control file is smaller|File size bigger|Missing valid"
@@ -333,7 +335,7 @@ _DAMAGED = (
         r"Aria recovery failed",
         r"Redo phase failed",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "log.cc, TC_LOG_MMAP::recover, open_binlog and check_binlog_magic; errno 175 is"
         " HA_ERR_FILE_TOO_SHORT",
@@ -341,14 +343,14 @@ _DAMAGED = (
         r"Binlog has bad magic number",
         r"I/O error reading the header from the binary log, errno=175",
     ),
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "log.cc, open_binlog and TC_LOG_BINLOG::do_binlog_recovery; my_error.c",
         rf"Failed to open log \(file {_HERE}[^\n]*errno 2\b",
         rf"File {_HERE}{_NO_FILE}",
         r"Binlog file '[^\n]*' not found in binlog index, needed for recovery",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "sql_acl.cc, acl_init; errmsg-utf8.txt",
         rf"(?:Fatal error: Can't open and lock privilege tables: )?"
@@ -356,13 +358,13 @@ _DAMAGED = (
         r"Fatal error: Can't open and lock privilege tables: (?:Incorrect file format|"
         r"Unknown storage engine '')",
     ),
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "sql_acl.cc, acl_init; errmsg-utf8.txt",
         r"Fatal error: Can't open and lock privilege tables: (?:Can't find file: |"
         rf"File ){_HERE}{_NO_FILE}",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "rdb_utils.cc, rdb_log_status_error: RocksDB's Status::kCorruption",
         r"(?:RocksDB: )?[^\n]{0,300}Status: Corruption",

@@ -14,13 +14,13 @@ the data dictionary, 4294967294, is known to be in the data directory.
 
 from __future__ import annotations
 
-from dbcheck.server_log.lines import Entry, Shows, Table, rows
+from dbcheck.server_log.lines import Entry, Shows, Table, make_rows
 
 _HERE = r"['\"`]?\./"
 _ELSEWHERE = r"['\"`]?/"
 
 
-def codes(
+def make_rows_of_codes(
     shows: Shows,
     source: str,
     *numbers: int,
@@ -35,37 +35,41 @@ def codes(
 
 
 _LIFE = (
-    *codes(Shows.BEGINS, "ER_SRV_START, from 8.4 on", 15015),
-    *codes(Shows.STARTS, "ER_STARTING_AS", 10116),
-    *codes(Shows.READY, "ER_SERVER_STARTUP_MSG; not the X plugin's 11323", 10931),
-    *codes(
+    *make_rows_of_codes(Shows.BEGINS, "ER_SRV_START, from 8.4 on", 15015),
+    *make_rows_of_codes(Shows.STARTS, "ER_STARTING_AS", 10116),
+    *make_rows_of_codes(
+        Shows.READY, "ER_SERVER_STARTUP_MSG; not the X plugin's 11323", 10931
+    ),
+    *make_rows_of_codes(
         Shows.CUT,
         "ER_XA_STARTING_RECOVERY; log0recv.cc, recv_init_crash_recovery, as a note",
         *(10229, 12551),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.ASKED,
         "ER_SERVER_SHUTDOWN_INFO; log0log.cc, a shutdown with innodb_fast_shutdown = 2",
         *(13172, 13078),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.STOPPED,
         "ER_SERVER_SHUTDOWN_COMPLETE; srv0start.cc, srv_shutdown",
         *(10910, 12980),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.FAILS,
         "ER_ABORTING; fil0fil.cc and os0file.cc, before exit(3)",
         *(10119, 12154, 12981),
     ),
-    *rows(
+    *make_rows(
         Shows.CRASHED,
         "signal_handler.cc, print_fatal_signal",
         r"(?:mysqld|mariadbd) got signal (?:4|8|11)\b",
         r"(?:mysqld|mariadbd) got exception",
     ),
-    *rows(Shows.ABORTED, "signal_handler.cc", r"(?:mysqld|mariadbd) got signal 6\b"),
-    *rows(
+    *make_rows(
+        Shows.ABORTED, "signal_handler.cc", r"(?:mysqld|mariadbd) got signal 6\b"
+    ),
+    *make_rows(
         Shows.INNOCENT,
         "signal_handler.cc: a signal that no fault of a program raises",
         r"(?:mysqld|mariadbd) got signal",
@@ -74,23 +78,23 @@ _LIFE = (
 
 # What follows from another line, or does not end a start.
 _ASIDE = (
-    *codes(
+    *make_rows_of_codes(
         Shows.ASIDE,
         "ER_DD_INIT_FAILED; ER_CANT_INIT_TC_LOG; ER_DD_SE_INIT_FAILED;"
         " ER_CANT_CREATE_UUID; ER_TC_RECOVERY_FAILED_THESE_ARE_YOUR_OPTIONS",
         *(10020, 10041, 10076, 10334, 10525),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.ASIDE,
         "srv0start.cc and log0recv.cc: advice",
         *(12522, 12549, 12964),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.ASIDE,
         "os0file.cc, os_file_handle_error: error 2, and a later line names the file",
         *(12593, 12594),
     ),
-    *rows(
+    *make_rows(
         Shows.ASIDE,
         "srv0start.cc; os0file.cc",
         r"Plugin initialization aborted (?:at [^\n]{0,200} )?with error"
@@ -99,13 +103,13 @@ _ASIDE = (
         r"Error number 2 means",
     ),
     # A server that starts without them; TLS is off then.
-    *codes(
+    *make_rows_of_codes(
         Shows.ASIDE,
         "buf0dump.cc; ER_SSL_LIBRARY_ERROR and the like",
         *(11947, 59, 10068, 10069, 13595, 15009, 15010, 10284),
     ),
     # MyISAM does not survive a crash, and does not promise to.
-    *rows(
+    *make_rows(
         Shows.ASIDE,
         "storage/myisam",
         r"[^\n]{0,400}\.MY[ID]'",
@@ -114,51 +118,51 @@ _ASIDE = (
 )
 
 _INNOCENT = (
-    *codes(
+    *make_rows_of_codes(
         Shows.INNOCENT,
         "ER_CONN_TCP_* and ER_CONN_UNIX_*: a port, a socket",
         *(10257, 10258, 10259, 10261, 10262, 10267, 10268, 10270, 10131),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.INNOCENT,
         "ER_OOM and the like: memory",
         *(1037, 1041, 10134, 10089, 10090, 10111, 10744, 10934, 10935, 11041, 12565),
         *(12956, 12954),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.INNOCENT,
         "ER_DISK_FULL_NOWAIT and the like: space",
         *(13132, 13133),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.INNOCENT,
         "ER_CANT_CREATE_PID_FILE; ER_USER_REQUIRES_ROOT and the like: permissions",
         *(10092, 10122, 10123, 10124, 10187),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.INNOCENT,
         "settings, and a data directory of another version",
         *(10158, 10338, 12526, 12529, 12546, 12561, 13171, 13871, 13872, 13873),
         *(12972, 12973, 12974, 12975, 13109, 13598),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.INNOCENT,
         "an encryption key that is not there",
         *(12098, 12137, 12497, 12657, 12668, 12671, 12890, 12900, 12908, 12916, 13278),
         *(13279, 13280, 13281, 13287, 13288, 13362, 13675),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.INNOCENT,
         "ER_XA_RECOVER_EXPLANATION: also where the setting log_bin was changed",
         10231,
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.INNOCENT,
         "ER_CREATING_NEW_UUID: another data directory, or one that is not mounted",
         10075,
         always=True,
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "errno(3) in any message; os0file.cc, os_file_handle_error",
         r"[^\n]{0,400}(?:No space left on device|Disk quota exceeded|Permission denied|"
@@ -175,18 +179,18 @@ _INNOCENT = (
         r"[^\n]{0,300}(?:[Ee]ncryption|[Dd]ecrypt|[Kk]eyring|master key)",
         r"[^\n]{0,200}semaphore.wait",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "fsp0sysspace.cc, SysTablespace::check_size: no setting asks for 0 pages",
         r"The Auto-extending innodb_system data file '[^']*' is of a different size 0 ",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "fsp0sysspace.cc: a data_file_path that was edited looks the same",
         r"The (?:Auto-extending )?(?:innodb_\w+ )?data file '[^']*'"
         r" (?:is of a different size|was not)",
     ),
-    *rows(
+    *make_rows(
         Shows.OUTSIDE,
         "fil0fil.cc; os0file.cc: a file that is not in the data directory",
         rf"[^\n]{{0,120}}File {_ELSEWHERE}[^\n]*OS error 71",
@@ -200,63 +204,63 @@ _INNOCENT = (
 )
 
 _DAMAGED = (
-    *rows(
+    *make_rows(
         Shows.HOPELESS,
         "buf0buf.cc, Buf_fetch::read_page",
         r"Database page corruption on disk",
     ),
-    *codes(Shows.DAMAGED, "ER_JSON_PARSE_ERROR", 10214, early=True),
-    *codes(Shows.DAMAGED, "ER_UUID_INVALID; ER_UUID_SCRUB", 10073, 10074),
-    *codes(
+    *make_rows_of_codes(Shows.DAMAGED, "ER_JSON_PARSE_ERROR", 10214, early=True),
+    *make_rows_of_codes(Shows.DAMAGED, "ER_UUID_INVALID; ER_UUID_SCRUB", 10073, 10074),
+    *make_rows_of_codes(
         Shows.DAMAGED,
         "log0recv.cc: records and blocks of the redo log",
         *(12519, 12520, 12523, 12525, 12531, 12545, 12562, 12965, 15090),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.DAMAGED,
         "log0files_io.cc and log0log.cc: files of the redo log",
         *(12962, 12963, 13089, 13856, 13857, 13858, 13859, 13866, 13896),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.MISSING,
         "log0log.cc: a file of the redo log that is not there, beside others",
         *(12960, 12961, 13893),
     ),
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "log0log.cc, ER_IB_MSG_LOG_FILE_MISSING_FOR_ID and the like",
         rf"Missing redo log file {_HERE}",
         rf"Neither found [^\n]* subdirectory, nor ib_logfile\* files in {_HERE}",
         rf"Missing ib_logfile0 in the directory {_HERE}",
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.DAMAGED,
         "buf0dblwr.cc",
         *(13535, 14047, 14048),
     ),
-    *codes(
+    *make_rows_of_codes(
         Shows.DAMAGED,
         "ER_TC_BAD_MAGIC_IN_TC_LOG",
         10523,
     ),
     # A log of zeros has the format 0, which no server writes that dbcheck supports.
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "log0files_finder.cc, ER_IB_MSG_LOG_FILE_FORMAT_TOO_OLD",
         r"Found redo log file [^\n]*has format \(v0\) and is stored inside",
         r"Unknown redo log format \(v",
     ),
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "fil0fil.cc, Fil_system::open_for_recovery: the data dictionary, mysql.ibd",
         r"Could not find any file associated with the tablespace ID: 4294967294\b",
     ),
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "os0file.cc, os_file_handle_error: a file of the data directory",
         rf"File {_HERE}[^\n]*OS error 71",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "fil0fil.cc; fsp0file.cc; fsp0sysspace.cc",
         r"Corrupted page \[page id",
@@ -275,7 +279,7 @@ _DAMAGED = (
         rf"Unable to (?:open|read) undo tablespace {_HERE}",
         r"Assertion failure",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "binlog_reader.h, Binlog_read_error; binlog_istream.cc",
         r"Binlog has bad magic number",

@@ -18,70 +18,72 @@ known.  So it is quoted, and proves nothing.
 
 from __future__ import annotations
 
-from dbcheck.server_log.lines import Shows, Table, parse, rows
+from dbcheck.server_log.lines import Shows, Table, make_rows, parse_line
 
 _FILE = r"\"?(?:base|global|pg_[a-z_]+)/[^\"]*\"?"
 _NO_FILE = r".*No such file or directory"
 _ENDED = r".{0,200} \(PID \d+\) was terminated by signal "
 
 _LIFE = (
-    *rows(Shows.STARTS, "postmaster.c, PostmasterMain", r"starting PostgreSQL [0-9]"),
-    *rows(
+    *make_rows(
+        Shows.STARTS, "postmaster.c, PostmasterMain", r"starting PostgreSQL [0-9]"
+    ),
+    *make_rows(
         Shows.READY,
         "postmaster.c, process_pm_pmsignal and reaper",
         r"database system is ready to accept (?:read-only |read only )?connections",
     ),
-    *rows(
+    *make_rows(
         Shows.RESTARTS,
         "postmaster.c, PostmasterStateMachine",
         r"all server processes terminated; reinitializing",
     ),
-    *rows(
+    *make_rows(
         Shows.CUT,
         "xlogrecovery.c, InitWalRecovery and xlog.c, StartupXLOG",
         r"database system was not properly shut down",
         r"database system was interrupted",
     ),
-    *rows(
+    *make_rows(
         Shows.SHUT,
         "xlog.c, StartupXLOG",
         r"database system was shut down (?:in recovery )?at",
     ),
-    *rows(
+    *make_rows(
         Shows.ASKED,
         "postmaster.c, pmdie; xlog.c, ShutdownXLOG",
         r"received (?:smart|fast) shutdown request",
         r"shutting down$",
     ),
-    *rows(
+    *make_rows(
         Shows.STOPPED,
         "miscinit.c, UnlinkLockFiles; postmaster.c, pmdie: it recovers at its next"
         " start, but it ended by itself",
         r"database system is shut down",
         r"received immediate shutdown request",
     ),
-    *rows(
+    *make_rows(
         Shows.FAILS,
         "postmaster.c, reaper and HandleChildCrash",
         r"(?:aborting startup|shutting down) due to startup process failure",
         r"startup process \(PID \d+\) exited with exit code",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "postmaster.c, LogChildExit: a signal that no fault of a program raises",
         r"startup process \(PID \d+\) was terminated by signal (?!4\b|6\b|8\b|11\b)",
     ),
-    *rows(
+    *make_rows(
         Shows.CRASHED,
         "postmaster.c, LogChildExit",
         rf"{_ENDED}(?:4|8|11)\b",
     ),
-    *rows(Shows.ABORTED, "postmaster.c, LogChildExit", rf"{_ENDED}6\b"),
+    *make_rows(Shows.ABORTED, "postmaster.c, LogChildExit", rf"{_ENDED}6\b"),
 )
 
 # PostgreSQL refuses a client with FATAL too, and names what the client sent.
 _CLIENTS = (
-    *rows(
+    *make_rows(
         Shows.ASIDE,
         "postmaster.c, ProcessStartupPacket and canAcceptConnections",
         r"the database system is ",
@@ -91,7 +93,7 @@ _CLIENTS = (
         r"in(?:valid|complete) (?:length of )?startup packet",
         r"sorry, too many clients already",
     ),
-    *rows(
+    *make_rows(
         Shows.ASIDE,
         "auth.c; miscinit.c, InitializeSessionUserId; postinit.c",
         r".{0,200}authentication failed for user",
@@ -105,7 +107,7 @@ _CLIENTS = (
         r"permission denied for database",
         r"must be superuser",
     ),
-    *rows(
+    *make_rows(
         Shows.ASIDE,
         "postgres.c, ProcessInterrupts",
         r"connection to client lost",
@@ -116,7 +118,7 @@ _CLIENTS = (
 
 _INNOCENT = (
     # Of whatever message: the error of the system that it ends with.
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "errno(3), as %m in any message",
         r".{0,600}: (?:No space left on device|Disk quota exceeded|Permission denied|"
@@ -124,7 +126,7 @@ _INNOCENT = (
         r"Cannot allocate memory|Address already in use|"
         r"Cannot assign requested address)",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "miscinit.c, checkDataDir and CreateLockFile",
         r"data directory \"[^\n]*\" (?:does not exist|has wrong ownership|has invalid)",
@@ -133,7 +135,7 @@ _INNOCENT = (
         r"pre-existing shared memory block",
         early=True,
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "guc-file.l, ParseConfigFp and ProcessConfigFile; guc.c",
         r"could not access the server configuration file",
@@ -141,20 +143,20 @@ _INNOCENT = (
         early=True,
     ),
     # A client that asks for such a value is answered the same.
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "guc.c, set_config_option",
         r"invalid value for parameter",
         r"unrecognized configuration parameter",
         r"parameter \"[^\n]*\" cannot be changed",
     ),
-    *rows(
+    *make_rows(
         Shows.ASIDE,
         "guc-file.l, ProcessConfigFile: a LOG before it names each",
         r"configuration file \"[^\n]*\" contains errors$",
         early=True,
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "hba.c, load_hba; postmaster.c and be-secure-openssl.c",
         r"could not load pg_hba\.conf",
@@ -163,7 +165,7 @@ _INNOCENT = (
         r"could not create any (?:TCP/IP|Unix-domain) sockets",
         r"no socket created for listening",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "sysv_shmem.c, CreateSharedMemory; fd.c; fork_process",
         r"could not (?:map|create) (?:anonymous )?shared memory",
@@ -174,7 +176,7 @@ _INNOCENT = (
         r"could not access file \"[^/\n]*\": No such",
     ),
     # A control file of another version; of version 0, which no server has, see below.
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "xlog.c, ReadControlFile",
         r"database files are incompatible with server\s[^\n]*initialized with"
@@ -182,24 +184,24 @@ _INNOCENT = (
         r"incorrect checksum in control file",
         early=True,
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "xlog.c, ReadControlFile",
         r"database files are incompatible with server\s[^\n]*The database cluster was",
         early=True,
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "miscinit.c, ValidatePgVersion: also of one database, as it is entered",
         r"database files are incompatible with server",
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "xlog.c, ValidateXLOGDirectoryStructure",
         r"required WAL directory",
     ),
     # Settings that the data do not fit.
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "slot.c, RestoreSlotFromDisk; origin.c; xlogrecovery.c; twophase.c",
         r"(?:logical|physical) replication slot \"[^\n]*\" exists, but wal_level",
@@ -217,7 +219,7 @@ _INNOCENT = (
         r"requested timeline",
     ),
     # A copy or a backup, not what a cut left.
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "xlogrecovery.c, read_backup_label",
         r"could not (?:locate required checkpoint record|find redo location referenced"
@@ -226,7 +228,7 @@ _INNOCENT = (
         r"backup_label contains",
         r"WAL ends before end of online backup",
     ),
-    *rows(
+    *make_rows(
         Shows.OUTSIDE,
         "md.c; xlogutils.c, log_invalid_page; xlog.c",
         r"(?:page \d+ of relation |could not [^\n]*\"?)pg_tblspc/",
@@ -236,69 +238,69 @@ _INNOCENT = (
 )
 
 _DAMAGED = (
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "miscinit.c, ValidatePgVersion",
         r"\"/[^\n]*\" is not a valid data directory\s[^\n]*does not contain valid data",
         early=True,
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "miscinit.c, ValidatePgVersion: of one database, as it is entered",
         r"\"base/[^\n]*\" is not a valid data directory\s[^\n]*does not contain valid",
     ),
     # That file is what a volume that is not mounted lacks first.
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "miscinit.c, ValidatePgVersion",
         r"\"/[^\n]*\" is not a valid data directory\s[^\n]*is missing",
         early=True,
     ),
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "miscinit.c, ValidatePgVersion",
         r"\"base/[^\n]*\" is not a valid data directory\s[^\n]*is missing",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "miscinit.c, CreateLockFile",
         r"lock file \"postmaster\.pid\" is empty",
         r"bogus data in lock file \"postmaster\.pid\"",
         early=True,
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "guc-file.l: an empty token is a zero byte; guc.c, AlterSystemSetConfigFile",
         r"syntax error in file \"[^\n]*postgresql\.auto\.conf\" line \d+,"
         r" near token \"[\x00]*\"",
         early=True,
     ),
-    *rows(
+    *make_rows(
         Shows.INNOCENT,
         "guc-file.l, ParseConfigFp: a file that people write",
         r"syntax error in file",
         early=True,
     ),
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "postmaster.c, checkControlFile",
         r"could not find the database system",
         early=True,
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "xlog.c, ReadControlFile and StartupXLOG",
         r"could not read file \"[^\n]*global/pg_control\": read \d+ of",
         early=True,
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "xlog.c, StartupXLOG and xlog_redo",
         r"control file contains invalid (?:checkpoint location|database cluster state)",
         r"WAL ends before consistent recovery point",
         r"unexpected timeline ID \d+ \(should be",
     ),
-    *rows(
+    *make_rows(
         Shows.CONTENT,
         "xlogreader.c, report_invalid_record; xlogrecovery.c, XLogPageRead",
         r"invalid (?:record (?:length|offset)|contrecord length|resource manager ID|"
@@ -313,13 +315,13 @@ _DAMAGED = (
         r"WAL file is from different database system",
     ),
     # Without a reason of xlogreader.c before it, the segment is not there.
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "xlogrecovery.c, InitWalRecovery",
         r"could not locate a valid checkpoint record",
         r"could not find redo location [0-9A-F]+/",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "xlogrecovery.c, InitWalRecovery and PerformWalRecovery",
         r"invalid (?:next transaction ID|redo (?:record )?in (?:shutdown )?checkpoint)",
@@ -327,12 +329,12 @@ _DAMAGED = (
         r"inconsistent page found",
         r"unexpected (?:previous )?timeline ID \d+ [^\n]*in checkpoint record",
     ),
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "xlogutils.c, XLogCheckInvalidPages",
         r"WAL contains references to invalid pages",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "bufmgr.c, ReadBuffer_common and ExtendBufferedRelShared; bufpage.c; md.c",
         r"invalid page in block \d+",
@@ -341,25 +343,25 @@ _DAMAGED = (
         r"corrupted (?:page pointers|line pointer|item pointer|item lengths)",
         r"could not read blocks? [^\n]*: read only \d+ of",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "relmapper.c, read_relmap_file; relcache.c; nbtpage.c, _bt_checkpage",
         r"relation mapping file \"[^\n]*\" contains",
         r"could not open critical system index",
         r"index \"[^\n]*\" (?:contains (?:unexpected zero|corrupted) page|is not a)",
     ),
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "slru.c, SlruReportIOError",
         rf"could not access status of transaction \d+\s{_NO_FILE}",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "slru.c, SlruReportIOError; multixact.c",
         r"could not access status of transaction \d+\s[^\n]*read too few bytes",
         r"MultiXact(?:Id)? \d+ (?:has|does no|has not)",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "slot.c, RestoreSlotFromDisk; origin.c, StartupReplicationOrigin; snapbuild.c",
         r"replication slot file \"[^\n]*\" has (?:wrong magic|corrupted length)",
@@ -367,7 +369,7 @@ _DAMAGED = (
         r"replication (?:slot )?checkpoint has wrong (?:magic|checksum)",
         r"snapbuild state file \"[^\n]*\" has wrong magic",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "twophase.c, ReadTwoPhaseFile and ProcessTwoPhaseBuffer",
         r"incorrect (?:size of|alignment of CRC offset for) file \"pg_twophase/",
@@ -376,24 +378,24 @@ _DAMAGED = (
         r"corrupted two-phase state",
         r"could not recover two-phase state file",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "timeline.c, readTimeLineHistory",
         r"(?:syntax error|invalid data) in history file",
     ),
-    *rows(
+    *make_rows(
         Shows.MISSING,
         "any: a file of the data directory that is not there (ENOENT)",
         rf"could not (?:open|access|read|stat) file {_FILE}: No such file",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "any: a file of the data directory that is too short, or whose medium fails",
         rf"could not read file {_FILE}: read \d+ of",
         rf"could not (?:open|read|access) (?:file|block \d+ in file) {_FILE}:"
         r" (?:Input/output error|Structure needs cleaning|Bad message)",
     ),
-    *rows(
+    *make_rows(
         Shows.DAMAGED,
         "heapam.c, nbtxlog.c, xlogutils.c and the like: a record that does not fit its"
         " page",
@@ -413,7 +415,7 @@ _REDIRECTS = "redirecting log output to logging collector process"
 _REDIRECTS_HINT = "Future log output will appear in directory"
 
 
-def with_early(collected: str, early: str) -> str:
+def merge_early_log(collected: str, early: str) -> str:
     """Return the logging collector's log with what was logged before it, in order.
 
     early: what the starts since wrote to standard error.  A start that reached the
@@ -426,13 +428,13 @@ def with_early(collected: str, early: str) -> str:
     before: list[list[str]] = [[]]
     after: list[list[str]] = [[]]
     for raw in early.split("\n"):
-        line = parse(raw)
+        line = parse_line(raw)
         if line and line.message.startswith(_REDIRECTS):
             before.append([])
         elif not (line and line.message.startswith(_REDIRECTS_HINT)):
             before[-1].append(raw)
     for raw in collected.split("\n"):
-        line = parse(raw)
+        line = parse_line(raw)
         entry = TABLE.find(line.message) if line else None
         if entry and entry.shows is Shows.STARTS:
             after.append([])

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from dbcheck.server_log import mariadb, mysql, postgresql
-from dbcheck.server_log.lines import DAMAGE, Line, Product, Shows, complains, read
+from dbcheck.server_log.lines import (
+    DAMAGE,
+    Line,
+    Product,
+    Shows,
+    is_complaint,
+    read_lines,
+)
 
 LINES_MAX = 3
 LINE_CHARS_MAX = 300
@@ -81,24 +88,24 @@ class _Run:
 
 
 @lru_cache(maxsize=2)  # a judgement asks much of one log, or of two: the host's, SQL's
-def lines_of(text: str) -> tuple[Line, ...]:
+def read_known_lines(text: str) -> tuple[Line, ...]:
     """Return the messages of a log, each with the row of its product's table."""
     return tuple(
         replace(line, entry=TABLES[line.product].find(line.message, line.code))
-        for line in read(text)
+        for line in read_lines(text)
     )
 
 
-def starts_in(text: str) -> Starts:
+def find_starts(text: str) -> Starts:
     """Return how the attempts to start in *text* ended.
 
     One attempt that its data ended means DESTROYED only if the server did not begin
     another since; of several, two do, unless the last one took queries.
     """
-    tries = [run for run in _runs(lines_of(text)) if run.tried]
+    tries = [run for run in _split_into_runs(read_known_lines(text)) if run.tried]
     if not tries:
         return Starts(StartOutcome.NEVER_STARTED)
-    attempts = [_attempt(run, last=run is tries[-1]) for run in tries]
+    attempts = [_judge_attempt(run, last=run is tries[-1]) for run in tries]
     destroyed = [one for one in attempts if one.outcome is StartOutcome.DESTROYED]
     if (
         attempts[-1].outcome is StartOutcome.RUNNING
@@ -109,25 +116,25 @@ def starts_in(text: str) -> Starts:
     return attempts[-1]
 
 
-def since_start(text: str) -> str:
+def read_since_last_start(text: str) -> str:
     """Return the messages since the last start in *text*, "" if it shows none."""
-    tries = [run for run in _runs(lines_of(text)) if run.tried]
+    tries = [run for run in _split_into_runs(read_known_lines(text)) if run.tried]
     return "".join(f"{line.raw}\n" for line in tries[-1].lines) if tries else ""
 
 
-def end_of_log(text: str) -> tuple[str, ...]:
+def find_last_complaints(text: str) -> tuple[str, ...]:
     """Return the last warnings and errors of *text*; () if it has none."""
-    said = [line for line in lines_of(text) if _complains(line)]
-    return _shown(said[-LINES_MAX:])
+    said = [line for line in read_known_lines(text) if _is_servers_complaint(line)]
+    return _shorten_lines(said[-LINES_MAX:])
 
 
-def is_foreign(text: str) -> bool:
+def is_in_other_language(text: str) -> bool:
     """Return whether PostgreSQL logs in a language that is not English.
 
     In any language it begins with its version, which is not translated (postmaster.c;
     version.c, PG_VERSION_STR).
     """
-    begun = [line for line in lines_of(text) if _VERSION.search(line.message)]
+    begun = [line for line in read_known_lines(text) if _VERSION.search(line.message)]
     return bool(begun) and not any(line.shows is Shows.STARTS for line in begun)
 
 
@@ -147,13 +154,13 @@ NAMES = {
 }
 
 
-def other_server(text: str, names: Mapping[str, str]) -> str:
+def find_other_server(text: str, names: Mapping[str, str]) -> str:
     """Return what shows that starts in *text* are of more than one server, or another.
 
     "" if nothing does.  names: of the server in question, what is known of NAMES.
     Several servers may be set to write to one log.
     """
-    lines = lines_of(text)
+    lines = read_known_lines(text)
     for name, at in NAMES.items():
         matches = (at.match(line.message) for line in lines)
         found = list(dict.fromkeys(match[1] for match in matches if match))
@@ -163,13 +170,13 @@ def other_server(text: str, names: Mapping[str, str]) -> str:
     return ""
 
 
-def was_cut(text: str) -> str:
+def find_sign_of_crash(text: str) -> str:
     """Return the message that shows that the server was not shut down, "" if none."""
-    found = [line for line in lines_of(text) if line.shows is Shows.CUT]
+    found = [line for line in read_known_lines(text) if line.shows is Shows.CUT]
     return found[0].message if found else ""
 
 
-def was_shut_down(text: str) -> str:
+def find_shutdown(text: str) -> str:
     """Return the message that shows that a server that took queries was shut down.
 
     "" if none does.  A start that fails, for whatever reason, ends with the same words
@@ -177,41 +184,41 @@ def was_shut_down(text: str) -> str:
     unireg_abort): those of one that had taken no queries are not meant.
     """
     cut = False
-    for run in _runs(lines_of(text)):
+    for run in _split_into_runs(read_known_lines(text)):
         cut = cut or run.shows(Shows.CUT)
         found = [line for line in run.lines if line.shows is Shows.SHUT]
         if found and not cut:
             return found[0].message
         if run.serving or not run.tried:
-            if stopped := _stopped(run.serving):
+            if stopped := _find_orderly_end(run.serving):
                 return stopped
             cut = False
     return ""
 
 
-def stopped_before_start(text: str) -> str:
+def find_shutdown_before_start(text: str) -> str:
     """Return how a server that took queries as *text* begins was shut down.
 
     The message that shows it, before any start; "" if none does.
     """
-    first = next(iter(_runs(lines_of(text))))
-    return "" if first.tried else _stopped(first.lines)
+    first = next(iter(_split_into_runs(read_known_lines(text))))
+    return "" if first.tried else _find_orderly_end(first.lines)
 
 
-def decisive(text: str) -> tuple[str, ...]:
+def find_decisive_errors(text: str) -> tuple[str, ...]:
     """Return the first errors in *text*, those about damaged data if there are any."""
-    errors = [line for line in lines_of(text) if line.is_error]
-    return _shown(_damaged(errors) or errors)
+    errors = [line for line in read_known_lines(text) if line.is_error]
+    return _shorten_lines(_find_errors_about_damage(errors) or errors)
 
 
-def damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
+def find_damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the first errors in *text* that name damaged data, () if none does.
 
     names: only those with one of these names in them, and not of a file that is not
     there, as a volume may be mounted late; () for all.  In a file name InnoDB writes a
     hyphen, say, as @002d, which continues the name.
     """
-    return _damage(lines_of(text), names)
+    return _find_damage_lines(read_known_lines(text), names)
 
 
 def names_damage(answer: str, *, missing: bool = True) -> bool:
@@ -228,32 +235,36 @@ def names_damage(answer: str, *, missing: bool = True) -> bool:
     return any(entry is not None and entry.shows in counted for entry in found)
 
 
-def complaints(text: str) -> tuple[str, ...]:
+def find_lines_about_damage(text: str) -> tuple[str, ...]:
     """Return the first lines of *text* about damaged data, of whatever tables.
 
     Also those of statements that failed, and of damage that was repaired; MyISAM's do
     not count, which does not promise to survive a crash.
     """
-    return _shown(
-        [line for line in lines_of(text) if complains(line) and line.shows in DAMAGE]
+    return _shorten_lines(
+        [
+            line
+            for line in read_known_lines(text)
+            if is_complaint(line) and line.shows in DAMAGE
+        ]
     )
 
 
-def damage_that_ended(text: str) -> tuple[str, ...]:
+def find_damage_that_ended_server(text: str) -> tuple[str, ...]:
     """Return the errors that name damaged data, if the running server ended itself.
 
     text: what a server logged that took queries when the text began.  It ended itself
     if it logged a crash, or if it started again without an orderly shutdown.
     """
-    runs = list(_runs(lines_of(text)))
+    runs = list(_split_into_runs(read_known_lines(text)))
     if runs[0].tried:
         return ()
     running = runs[0].lines
-    again = len(runs) > 1 and not _stopped(running)
-    return _damage(running) if again or _ended_itself(running) else ()
+    again = len(runs) > 1 and not _find_orderly_end(running)
+    return _find_damage_lines(running) if again or _has_ended_itself(running) else ()
 
 
-def crash_of(text: str, session: int) -> tuple[str, ...]:
+def find_crash_of_session(text: str, session: int) -> tuple[str, ...]:
     """Return what *text* shows of a crash of what served that session, () if nothing.
 
     session: PostgreSQL's process or, for the others, the connection's number.  A signal
@@ -261,22 +272,22 @@ def crash_of(text: str, session: int) -> tuple[str, ...]:
     SIGABRT without an error of the program itself before it; nor is one beside errors
     about memory, space and the like.
     """
-    lines = lines_of(text)
+    lines = read_known_lines(text)
     if any(line.is_error and line.shows is Shows.INNOCENT for line in lines):
         return ()
-    crashed = _crashes(lines)
+    crashed = _find_crash_lines(lines)
     process = re.compile(rf"\(PID {session}\) was terminated")
     if own := [line for line in crashed if process.search(line.message)]:
-        return _shown(own[:1])
+        return _shorten_lines(own[:1])
     if re.search(rf"Connection ID \(thread ID\): {session}\b", text):
         asserted = [
             line for line in lines if line.message.startswith("Assertion failure")
         ]
-        return _shown([*asserted, *crashed])
+        return _shorten_lines([*asserted, *crashed])
     return ()
 
 
-def _runs(lines: Iterable[Line]) -> list[_Run]:
+def _split_into_runs(lines: Iterable[Line]) -> list[_Run]:
     """Return what was logged from one start to the next; the first may have no line.
 
     A server may fail before the line that starts it: then its early lines begin an
@@ -288,7 +299,7 @@ def _runs(lines: Iterable[Line]) -> list[_Run]:
         if line.entry is not None and line.entry.early and line.severity == "LOG":
             early.append(line)
             continue
-        if _begins(line, runs[-1]):
+        if _begins_run(line, runs[-1]):
             runs.append(_Run([*early, line]))
         else:
             runs[-1].lines += [*early, line]
@@ -297,7 +308,7 @@ def _runs(lines: Iterable[Line]) -> list[_Run]:
     return runs
 
 
-def _begins(line: Line, run: _Run) -> bool:
+def _begins_run(line: Line, run: _Run) -> bool:
     if line.shows is Shows.STARTS:
         begun = run.shows(Shows.BEGINS) and not run.shows(Shows.STARTS)
         return not begun
@@ -308,53 +319,59 @@ def _fails_early(line: Line) -> bool:
     return line.entry is not None and line.entry.early and line.is_severe
 
 
-def _attempt(run: _Run, *, last: bool) -> Starts:
+def _judge_attempt(run: _Run, *, last: bool) -> Starts:
     lines = run.lines
     again = [at for at, line in enumerate(lines) if line.shows is Shows.RESTARTS]
     if again:
         run = _Run(lines[again[-1] + 1 :])
         lines = run.lines
     if run.ready_at is not None:
-        return _served(run.serving, last=last)
+        return _judge_end_of_service(run.serving, last=last)
     errors = [line for line in lines if line.is_error]
     hopeless = any(line.shows is Shows.HOPELESS for line in errors)
     if last and not _has_ended(lines) and not hopeless:
         return Starts(StartOutcome.RUNNING)
-    return _cause(lines, errors)
+    return _find_cause_of_failed_start(lines, errors)
 
 
-def _served(lines: Sequence[Line], *, last: bool) -> Starts:
+def _judge_end_of_service(lines: Sequence[Line], *, last: bool) -> Starts:
     """Return what became of a server that took queries before it logged *lines*."""
-    lost = _damage(lines)
+    lost = _find_damage_lines(lines)
     if last and not _has_ended(lines):
         # Every login reads what all databases share.
-        shared = [line for line in _damaged(lines) if "global/" in line.message]
+        shared = [
+            line
+            for line in _find_errors_about_damage(lines)
+            if "global/" in line.message
+        ]
         if shared:
-            return Starts(StartOutcome.DESTROYED, _shown(shared))
+            return Starts(StartOutcome.DESTROYED, _shorten_lines(shared))
         return Starts(StartOutcome.RUNNING, lost)
-    if lost and _ended_itself(lines) and not _stopped(lines):
+    if lost and _has_ended_itself(lines) and not _find_orderly_end(lines):
         return Starts(StartOutcome.DESTROYED, lost)
-    return Starts(StartOutcome.FAILED, _shown([e for e in lines if e.is_error]))
+    return Starts(StartOutcome.FAILED, _shorten_lines([e for e in lines if e.is_error]))
 
 
-def _cause(lines: Sequence[Line], errors: Sequence[Line]) -> Starts:
+def _find_cause_of_failed_start(
+    lines: Sequence[Line], errors: Sequence[Line]
+) -> Starts:
     """Return what ended a start that took no queries."""
     innocent = [line for line in errors if line.shows is Shows.INNOCENT]
     if innocent:
-        return Starts(StartOutcome.FAILED, _shown(innocent), known=True)
+        return Starts(StartOutcome.FAILED, _shorten_lines(innocent), known=True)
     found = [line for line in errors if line.shows is not Shows.CONTENT]
     outside = any(line.shows is Shows.OUTSIDE for line in lines)
     first = found[0] if found else None
-    if first is None or not _accuses(first, outside=outside):
-        said = [line for line in lines if _complains(line)]
-        return Starts(StartOutcome.FAILED, _shown(found or said))
-    named = _damaged(found) or found
+    if first is None or not _accuses_data(first, outside=outside):
+        said = [line for line in lines if _is_servers_complaint(line)]
+        return Starts(StartOutcome.FAILED, _shorten_lines(found or said))
+    named = _find_errors_about_damage(found) or found
     content = any(line.shows is Shows.CONTENT for line in lines)
     missing = first.shows is Shows.MISSING and not content
-    return Starts(StartOutcome.DESTROYED, _shown(named), missing)
+    return Starts(StartOutcome.DESTROYED, _shorten_lines(named), missing)
 
 
-def _accuses(line: Line, *, outside: bool) -> bool:
+def _accuses_data(line: Line, *, outside: bool) -> bool:
     """Return whether the data are to blame for a start whose first error is *line*.
 
     Of PostgreSQL's processes only the one that recovers reads the data in a start.
@@ -366,9 +383,9 @@ def _accuses(line: Line, *, outside: bool) -> bool:
     return line.shows in DAMAGE or line.shows is Shows.CRASHED
 
 
-def _complains(line: Line) -> bool:
+def _is_servers_complaint(line: Line) -> bool:
     of_client = line.product is Product.POSTGRESQL and line.shows is Shows.ASIDE
-    return complains(line) and not of_client
+    return is_complaint(line) and not of_client
 
 
 def _has_ended(lines: Sequence[Line]) -> bool:
@@ -388,7 +405,7 @@ def _has_ended(lines: Sequence[Line]) -> bool:
     )
 
 
-def _ended_itself(lines: Sequence[Line]) -> bool:
+def _has_ended_itself(lines: Sequence[Line]) -> bool:
     return any(line.shows is Shows.CRASHED or _gives_up(line) for line in lines)
 
 
@@ -401,7 +418,7 @@ def _gives_up(line: Line) -> bool:
     )
 
 
-def _crashes(lines: Sequence[Line]) -> list[Line]:
+def _find_crash_lines(lines: Sequence[Line]) -> list[Line]:
     """Return the lines of crashes; of SIGABRT those after the program's own error."""
     gave_up = False
     found = []
@@ -412,7 +429,7 @@ def _crashes(lines: Sequence[Line]) -> list[Line]:
     return found
 
 
-def _stopped(lines: Sequence[Line]) -> str:
+def _find_orderly_end(lines: Sequence[Line]) -> str:
     """Return the message of an orderly end among *lines*, "" if there is none.
 
     lines: of a server that took queries.  One that gives up says the same after an
@@ -430,23 +447,25 @@ def _stopped(lines: Sequence[Line]) -> str:
     return ""
 
 
-def _damage(lines: Sequence[Line], names: Sequence[str] = ()) -> tuple[str, ...]:
+def _find_damage_lines(
+    lines: Sequence[Line], names: Sequence[str] = ()
+) -> tuple[str, ...]:
     about = re.compile(
         "|".join(rf"(?<![\w@-]){re.escape(name)}(?![\w@-])" for name in names)
     )
     if any(line.is_error and line.shows is Shows.INNOCENT for line in lines):
         return ()
-    return _shown(
+    return _shorten_lines(
         [
             line
-            for line in _damaged(lines)
+            for line in _find_errors_about_damage(lines)
             if about.search(line.message)
             and not (names and line.shows is Shows.MISSING)
         ]
     )
 
 
-def _damaged(lines: Sequence[Line]) -> list[Line]:
+def _find_errors_about_damage(lines: Sequence[Line]) -> list[Line]:
     """Return the errors about damaged data.
 
     What is missing does not count where a file outside of the data directory is, too.
@@ -461,7 +480,7 @@ def _damaged(lines: Sequence[Line]) -> list[Line]:
     ]
 
 
-def _shown(lines: Sequence[Line]) -> tuple[str, ...]:
+def _shorten_lines(lines: Sequence[Line]) -> tuple[str, ...]:
     """Return the first of *lines*, shortened, with the detail of each."""
     return tuple(
         "; ".join((line.shown, *line.message.split("\n")[1:2]))[:LINE_CHARS_MAX]

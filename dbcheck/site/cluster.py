@@ -22,14 +22,14 @@ from dbcheck.base.errors import (
     PowerError,
     UsageError,
 )
-from dbcheck.model.cluster import Promise, SiteKind, require_stagger, staggered
+from dbcheck.model.cluster import Promise, SiteKind, draw_stagger, require_stagger
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.model.replication import (
     PromotedBy,
     Promotion,
     Received,
     WriterOff,
-    most_advanced,
+    find_most_advanced_node,
 )
 from dbcheck.ports.engine import Feature
 from dbcheck.ports.power import DriveScoped, Preparing
@@ -141,7 +141,7 @@ class Cluster:
 
     def prepare(self, seed: int) -> None:
         writer, stagger_s = self.writer_name, self.stagger_s
-        self._delays_s = staggered(self._nodes, writer, stagger_s, seed)
+        self._delays_s = draw_stagger(self._nodes, writer, stagger_s, seed)
         for node in self._cut_nodes().values():
             if isinstance(node.power, Preparing):
                 node.power.prepare()
@@ -316,7 +316,7 @@ class Cluster:
 
     def _promote_most_advanced(self) -> str:
         """Promote the most advanced standby, once; return the result in words."""
-        name = most_advanced(self._received)
+        name = find_most_advanced_node(self._received)
         if name is None:
             return (
                 "no standby reports how much it has received; check that replication is"
@@ -364,7 +364,7 @@ class Cluster:
         PostgreSQL replays it all when it is promoted.  A replica of MySQL or MariaDB
         that stops to follow deletes what it has not applied.
         """
-        name = most_advanced(self._received)
+        name = find_most_advanced_node(self._received)
         if self.kind is SiteKind.STREAMING or name is None:
             return ""
         position, applied = self._received[name].position, self._received[name].applied

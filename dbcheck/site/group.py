@@ -19,7 +19,7 @@ from dbcheck.model.replication import (
     PromotedBy,
     Promotion,
     Received,
-    most_advanced,
+    find_most_advanced_node,
 )
 from dbcheck.ports.site import Node
 from dbcheck.site.cluster import Cluster
@@ -104,7 +104,7 @@ class Bootstrap:
         return self._form()
 
     def _form(self) -> str:
-        name = most_advanced(self._received)
+        name = find_most_advanced_node(self._received)
         if name is None:
             return "no node reports how much it has received"
         if not self._is_due(name):

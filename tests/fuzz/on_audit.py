@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 
 from dbcheck.audit import devices
-from dbcheck.audit.rules import located
-from dbcheck.audit.stack import subjects_of
+from dbcheck.audit.rules import find_located_findings
+from dbcheck.audit.stack import make_subjects
 from dbcheck.model.host import Drive, Layer, Reading, Readings, TargetFacts, Volume
 from tests.fuzz.script import Script, edit_bytes, edit_value
 from tests.fuzz.target import Target
@@ -135,8 +135,10 @@ def readings(data: bytes) -> None:
         why = "Permission denied" if script.below(9) == 8 else ""
         shown.append(Reading(of, what, what, text, why))
     began_s = time.monotonic()
-    subjects = subjects_of(_FACTS, Readings(shown), 8192, guarded=bool(script.below(2)))
-    found = located("postgresql", subjects)
+    subjects = make_subjects(
+        _FACTS, Readings(shown), 8192, guarded=bool(script.below(2))
+    )
+    found = find_located_findings("postgresql", subjects)
     assert time.monotonic() - began_s < _READ_S
     # A controller whose cache is not known is never among what is safe.
     for subject in subjects:

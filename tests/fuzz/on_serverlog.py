@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.server_end import crash_item, replayed
+from dbcheck.judge.server_end import judge_replay_in_log, make_crash_item
 from dbcheck.model.host import LogTail
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
@@ -112,7 +112,7 @@ def bytes_replayed(text: str) -> int | None:
 def read(text: str) -> Standing:
     log = LogTail(text, False, False)
     began_s = time.process_time()
-    item, found = crash_item(ItemId.SERVER_LOG, log, {}), replayed(log)
+    item, found = make_crash_item(ItemId.SERVER_LOG, log, {}), judge_replay_in_log(log)
     assert time.process_time() - began_s < _READ_S
     size = bytes_replayed(text)
     assert (found is None) == (size is None), (size, found)

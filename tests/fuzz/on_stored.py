@@ -116,7 +116,7 @@ def campaigns(data: bytes) -> None:
         with contextlib.suppress(DbcheckError):
             campaign = CampaignFolder.open(folder)
             campaign.plan()
-            list(campaign.unsettled())
+            list(campaign.list_unsettled_runs())
             campaign.write_lines()
 
 

@@ -14,8 +14,8 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.judging import judge_run
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index
-from dbcheck.evidence.bundle import bundle
-from dbcheck.evidence.staging import FILE, REPORT, attestation
+from dbcheck.evidence.bundle import make_bundle
+from dbcheck.evidence.staging import FILE, REPORT, make_attestation
 from dbcheck.model.moments import Moment, Stratum
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
@@ -35,7 +35,7 @@ def stored_copy(name: str, parent: Path) -> Path:
 
 def bundle_of(folder: Path, file: Path, *, redact: bool = False) -> Index:
     """Write the bundle of a run or a campaign; return its index."""
-    with bundle(folder, [SECRET], FrameLogReader(), redact=redact) as made:
+    with make_bundle(folder, [SECRET], FrameLogReader(), redact=redact) as made:
         file.write_bytes(b"".join(made.chunks()))
         return made.index
 
@@ -88,7 +88,7 @@ def resealed(folder: Path, index: Index) -> Index:
     test = index.name
     if index.kind == "run":
         test = RunFolder.open(folder / "runs" / test).manifest().writer.target
-    content = attestation(folder, test, index.verdict)
+    content = make_attestation(folder, test, index.verdict)
     if content is not None:
         (folder / FILE).write_bytes(content)
     if report is not None:
@@ -105,14 +105,14 @@ def forged(source: Path, target: Path, changed: Callable[[Path, Index], Index]) 
     folder = target.with_suffix(".files")
     folder.mkdir()
     index = changed(folder, extracted(source, folder))
-    index = replace(index, members=archive.packed(folder))
-    target.write_bytes(b"".join(archive.chunks(folder, index)))
+    index = replace(index, members=archive.pack_files(folder))
+    target.write_bytes(b"".join(archive.make_chunks(folder, index)))
     shutil.rmtree(folder)
 
 
 def extracted(file: Path, folder: Path) -> Index:
     """Write what a bundle holds below the empty *folder*; return its index."""
-    with archive.opened(file) as bundle:
+    with archive.open_archive(file) as bundle:
         return bundle.extract(folder)[0]
 
 

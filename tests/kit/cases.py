@@ -8,7 +8,7 @@ from typing import Any
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, Standing
-from dbcheck.judge.server import same_server
+from dbcheck.judge.server import judge_same_server
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import Cut, Gone
 from dbcheck.model.host import HostAfter, HostBefore
@@ -57,7 +57,7 @@ def of_servers(before: Mapping[str, Any], after: Mapping[str, Any]) -> Case:
 
 def is_same(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
     """Say whether two identities are seen to be of one server."""
-    item = same_server(of_servers({"identity": before}, {"identity": after}))
+    item = judge_same_server(of_servers({"identity": before}, {"identity": after}))
     return item is not None and item.standing is Standing.PRESENT
 
 

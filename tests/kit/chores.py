@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
-from dbcheck.rows.chores import INSERTING, KINDS, State, halfway
+from dbcheck.rows.chores import INSERTING, KINDS, State, apply_chore_without_inserts
 from dbcheck.rows.plans.housekeeping import HousekeepingPlan
 from dbcheck.rows.plans.plan import InsertPlan
 from dbcheck.rows.reconcile import Claim, Observed, Reconciliation
@@ -53,7 +53,9 @@ class Model:
     def within(cls, number: int) -> Model:
         """Return what is left if the cut comes when that chore has no row yet."""
         before = CHORES.state(number - 1)
-        return cls(number - 1, halfway(before, CHORES.chore(number)))
+        return cls(
+            number - 1, apply_chore_without_inserts(before, CHORES.chore(number))
+        )
 
     def judged(
         self, confirmed: int, sent: int | None = None, *, is_ddl_atomic: bool = True

@@ -11,8 +11,8 @@ import pytest
 
 from dbcheck.config import workload_file
 from dbcheck.explore.folder import Exploration
-from dbcheck.explore.labs import record
-from dbcheck.explore.opened import Opened, lab_folder
+from dbcheck.explore.labs import record_load
+from dbcheck.explore.opened import Opened, choose_lab_folder
 from dbcheck.explore.oracle import Acked, Oracle
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.results import StateJudgement
@@ -44,7 +44,7 @@ def recorded(spec: LabSpec, folder: Path, workload: Workload) -> Opened:
             make_recording_rig(lab, Said(), exploration.path), used_epochs=set()
         )
         with contextlib.closing(rig.witness):
-            record(lab, rig, workload, SEED, exploration)
+            record_load(lab, rig, workload, SEED, exploration)
     return open_exploration(exploration)
 
 
@@ -69,7 +69,7 @@ def replaying(
     run = found.folder.run()
     manifest, client = run.manifest(), run.load()
     assert client is not None
-    with Lab.start(found.spec, lab_folder(), recordings=recordings) as lab:
+    with Lab.start(found.spec, choose_lab_folder(), recordings=recordings) as lab:
         rig = make_recording_rig(lab, Said())
         with contextlib.closing(rig.witness):
             judges_by = acked or found.acked, timeline or found.timeline

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from dbcheck.audit.result import AuditResult, FactResult, FindingResult, SubjectResult
 from dbcheck.audit.rule import SubjectKind
-from dbcheck.audit.rules import all_rules
+from dbcheck.audit.rules import list_all_rules
 from dbcheck.campaign import totals
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.config.workload_file import load
@@ -39,13 +39,13 @@ from dbcheck.probe.latency import (
     Spread,
     TimingResult,
 )
-from dbcheck.report.audit import audits_report, receipt_report
-from dbcheck.report.campaign import campaigns_report
-from dbcheck.report.console import console
-from dbcheck.report.flushes import flushes_reports
-from dbcheck.report.latency import latency_reports
-from dbcheck.report.matrix import cycles_report, demo_table, matrix_report
-from dbcheck.report.rows import Line, matrix_result
+from dbcheck.report.audit import draw_audits, draw_receipt
+from dbcheck.report.campaign import draw_campaigns
+from dbcheck.report.console import make_console
+from dbcheck.report.flushes import draw_all_flushes
+from dbcheck.report.latency import draw_latencies
+from dbcheck.report.matrix import draw_cycles, draw_demo, draw_matrix
+from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -94,7 +94,7 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
                 1, "id", "steady", 1.0, CycleVerdict.PASS, "kept", "e", "OS", 8, 0, 1.5
             )
         )
-        shown = to_values(totals.result(campaign))
+        shown = to_values(totals.make_result(campaign))
     span = {
         **{"kind": "missing-tail", "table": "ledger"},
         **{"first_id": 1, "last_id": 2, "rows": 2},
@@ -207,7 +207,7 @@ def matrix_of(text: str) -> RenderableType:
     doubtful = replace(
         line, error="", cycles=[replace(result, verdict=Verdict.INCONCLUSIVE)]
     )
-    return matrix_report(matrix_result([line, doubtful], 1, text, text))
+    return draw_matrix(make_matrix_result([line, doubtful], 1, text, text))
 
 
 def poisoned_fleet(text: str) -> CampaignsResult:
@@ -219,17 +219,15 @@ def poisoned_fleet(text: str) -> CampaignsResult:
 
 REPORTS: dict[str, Callable[[str], RenderableType]] = {
     "verdict": lambda text: verdict_report(poisoned_run(text)),
-    "campaign": lambda text: campaigns_report(poisoned_fleet(text)),
-    "cycles": lambda text: cycles_report(
-        [poisoned_run(text)] * 2, [poisoned_run(text)]
-    ),
-    "demo": lambda text: demo_table([DemoRow(text, Verdict.PASS, poisoned_run(text))]),
+    "campaign": lambda text: draw_campaigns(poisoned_fleet(text)),
+    "cycles": lambda text: draw_cycles([poisoned_run(text)] * 2, [poisoned_run(text)]),
+    "demo": lambda text: draw_demo([DemoRow(text, Verdict.PASS, poisoned_run(text))]),
     "matrix": matrix_of,
-    "audit": lambda text: audits_report([poisoned_audit(text)] * 2),
-    "probe": lambda text: flushes_reports([poisoned_probe(text)] * 2),
-    "latency": lambda text: latency_reports([poisoned_latency(text)] * 2),
-    "receipt": lambda text: receipt_report(
-        all_rules()[0], [ReceiptResult(text, text, True, 1, text, text, text)]
+    "audit": lambda text: draw_audits([poisoned_audit(text)] * 2),
+    "probe": lambda text: draw_all_flushes([poisoned_probe(text)] * 2),
+    "latency": lambda text: draw_latencies([poisoned_latency(text)] * 2),
+    "receipt": lambda text: draw_receipt(
+        list_all_rules()[0], [ReceiptResult(text, text, True, 1, text, text, text)]
     ),
 }
 
@@ -237,5 +235,5 @@ REPORTS: dict[str, Callable[[str], RenderableType]] = {
 def shown(report: RenderableType, **given: Any) -> str:
     """Return what dbcheck prints of a report."""
     with io.StringIO() as file:
-        console(file=file, **{"width": 2000, **given}).print(report)
+        make_console(file=file, **{"width": 2000, **given}).print(report)
         return file.getvalue()

@@ -13,7 +13,7 @@ from dbcheck.judge.result import RunDetail
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.rows import Line, matrix_result
+from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.subject import RunSubject, Step, Verdicts
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -87,7 +87,7 @@ def poisoned_subjects(text: str) -> dict[str, Verdicts]:
     return {
         "run": RunSubject(result, poisoned_detail(text), text, steps),
         "campaign": CampaignsResult(text, (campaign, replace(campaign, name="db2"))),
-        "matrix": matrix_result(rows, 1, text, text),
+        "matrix": make_matrix_result(rows, 1, text, text),
     }
 
 

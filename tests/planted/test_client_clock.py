@@ -6,8 +6,8 @@ import pytest
 
 from dbcheck.base.system import clocks_us
 from dbcheck.cycle import host as cycle_host
-from dbcheck.judge.cutmoment import elapsed
-from dbcheck.judge.host import RAN_ON_S, dark
+from dbcheck.judge.cutmoment import measure_elapsed
+from dbcheck.judge.host import RAN_ON_S, measure_darkness
 from tests.planted.booted import booted
 from tests.planted.fault import engines
 from tests.planted.site import Site
@@ -37,11 +37,11 @@ def test_a_clock_that_is_set_moves_no_start_of_a_kernel(
             monkeypatch.setattr(cycle_host, "clocks_us", later_us)
 
         outcome = site.cycle(cut, restore, exact=False, lab=False, host=host.port)
-    started, load = dark(outcome.case), outcome.load
+    started, load = measure_darkness(outcome.case), outcome.load
     assert started is not None
     assert load is not None
     assert load.last_ack_us is not None
-    answered = elapsed(load, load.last_ack_us, outcome.after.answered)
+    answered = measure_elapsed(load, load.last_ack_us, outcome.after.answered)
     for each in (started, answered):
         assert -RAN_ON_S < each.least_s < RAN_ON_S
         assert each.most_s - each.least_s == pytest.approx(max(0, set_s), abs=1.0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.system import now_us
-from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.cutmoment import find_cut_us
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.rows.workload import Workload
 from tests.kit.lab_access import server_pid
@@ -147,7 +147,7 @@ def test_a_flush_that_leaves_out_older_writes_is_met_by_a_checkpoint(
     for number in range(CUTS_MAX):
         with bench(lab, tmp_path / str(number)) as here:
             outcome = cut_beside(here, act, rows_of(INLINE))
-        went_us = cut_us(outcome.case)
+        went_us = find_cut_us(outcome.case)
         assert went_us is not None
         # What the drive has kept for so long is stable.
         is_stable = went_us - asked_us >= spec.destage_age_s * 1e6

@@ -17,7 +17,7 @@ from dbcheck.rows.plans.orderentry import (
     LINE_PARTS,
     ORDER_PART,
     OrderAction,
-    drawn,
+    draw_operation,
 )
 from dbcheck.rows.workload import Workload
 from tests.kit.definition import checksum, payload
@@ -36,7 +36,7 @@ UNDONE = next(
     (session, seq)
     for seq in range(2, 60)
     for session in SESSIONS
-    if drawn(SEED, session, seq).action is OrderAction.UNDONE
+    if draw_operation(SEED, session, seq).action is OrderAction.UNDONE
 )
 
 
@@ -129,7 +129,7 @@ class Orders:
         return next(
             seq
             for seq in range(self._newest[session] - 1, 1, -1)
-            if drawn(SEED, session, seq).action is action
+            if draw_operation(SEED, session, seq).action is action
         )
 
     def _remove(self, table: str, session: int, seq: int, part: int) -> None:
@@ -168,7 +168,7 @@ class Orders:
         paid = [
             s
             for s in later
-            if drawn(SEED, session, s).amount and self._pays(session, s)
+            if draw_operation(SEED, session, s).amount and self._pays(session, s)
         ]
         newest = paid[-1] if paid else newest
         key, part = Key(self._epoch, session, 1), LINE_PARTS.stop
@@ -182,7 +182,7 @@ class Orders:
 
     @staticmethod
     def _pays(session: int, seq: int) -> bool:
-        return drawn(SEED, session, seq).action is OrderAction.PAYMENT
+        return draw_operation(SEED, session, seq).action is OrderAction.PAYMENT
 
     def _answer_is_lost(self, session: int) -> Named:
         """Remove the row of the ledger, and nothing else that the order wrote."""

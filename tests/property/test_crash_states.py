@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbcheck.explore.opened import coverage
-from dbcheck.explore.states import KINDS, Timeline, drawn_by_name, states
+from dbcheck.explore.opened import compute_coverage
+from dbcheck.explore.states import KINDS, Timeline, draw_by_name, draw_states
 from dbcheck.model.cut import CrashState
 from tests.kit.recordings import Came, Flushed, recording_of
 
@@ -135,11 +135,11 @@ def test_states_are_named_so_that_they_come_again_and_none_comes_twice(
 ) -> None:
     line = timeline([events])
     risks = [moment.writes for moment in line.moments]
-    found = list(islice(states(line, risks, [0], seed), 30))
-    assert found == list(islice(states(line, risks, [0], seed), 30))
+    found = list(islice(draw_states(line, risks, [0], seed), 30))
+    assert found == list(islice(draw_states(line, risks, [0], seed), 30))
     assert len({state.drives for _, state in found}) == len(found)
     for name, state in found:
-        assert drawn_by_name(line, name) == state
+        assert draw_by_name(line, name) == state
 
 
 @given(histories())
@@ -158,7 +158,7 @@ def test_all_states_of_whole_writes_are_counted(events: Events) -> None:
                 if chosen >> bit & 1
             ]
             possible.add(line.without(line.moments.index(moment), [lost]).drives)
-    seen = coverage(line, [])
+    seen = compute_coverage(line, [])
     assert seen.possible is not None
     assert round(10**seen.possible) == len(possible)
 
@@ -168,8 +168,8 @@ def test_all_states_of_whole_writes_are_counted(events: Events) -> None:
 )
 def test_other_names_name_no_state(name: str) -> None:
     line = timeline([[Came(1, 0, 512)]])
-    assert drawn_by_name(line, "0.none.1") is not None
-    assert drawn_by_name(line, name) is None
+    assert draw_by_name(line, "0.none.1") is not None
+    assert draw_by_name(line, name) is None
 
 
 def test_what_came_before_the_load_is_no_moment_to_judge() -> None:

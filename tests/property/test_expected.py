@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbcheck.rows.acks import SEQ_MAX, SESSION_MAX, Key, Row
-from dbcheck.rows.schedule import Schedule, crc32_of_words
+from dbcheck.rows.schedule import Schedule, compute_crc32_of_words
 from dbcheck.rows.survivors import DIFFERENT, Inspector, RowBatch
 from tests.kit.definition import checksum
 
@@ -32,8 +32,8 @@ def test_checksums_of_columns(
     rows = [(seed, epoch, session, seq, 0) for (session, seq), epoch in keys]
     columns = np.array(rows, np.int64).T
     expected = [zlib.crc32(struct.pack("<QQQQQ", *row)) for row in rows]
-    assert crc32_of_words(*columns).tolist() == expected
-    assert crc32_of_words(seed, *columns[1:4], 0).tolist() == expected
+    assert compute_crc32_of_words(*columns).tolist() == expected
+    assert compute_crc32_of_words(seed, *columns[1:4], 0).tolist() == expected
 
 
 @given(SCHEDULES, st.lists(NAMES, max_size=30))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dbcheck.rows.acks import ACK_DTYPE, TIME_UNIT_US, pack, unpack
 from dbcheck.rows.loss import Loss, Losses, LossKind
-from dbcheck.rows.lossshape import shape_of
+from dbcheck.rows.lossshape import find_shape_of_losses
 from dbcheck.rows.table import LEDGER
 
 # Of each operation: how long until it was sent, the server worked, the reply was read.
@@ -37,7 +37,7 @@ def test_it_never_calls_a_clean_beginning_out_of_order(
         for name in sorted(lost)
     )
     parts = data.draw(st.integers(1, 4))
-    found = shape_of(
+    found = find_shape_of_losses(
         losses, lambda: np.array_split(stored, parts), None, None, (LEDGER,)
     )
     assert (found.missing, found.reordered) == (len(lost), 0)
@@ -55,6 +55,8 @@ def test_it_finds_what_was_acked_long_before_a_survivor_was_sent(
     acks[-1] = (2, 1, 1, times[other])
     acks = acks[np.argsort(acks["acked_us"], kind="stable")]
     loss = Loss(LossKind.MISSING_TAIL, 2, 1, 1, int(times[other]), LEDGER.name)
-    found = shape_of(Losses.of([loss]), lambda: [acks], None, None, (LEDGER,))
+    found = find_shape_of_losses(
+        Losses.of([loss]), lambda: [acks], None, None, (LEDGER,)
+    )
     later_is_sent = other + 1 < len(times) - 1
     assert found.reordered == later_is_sent

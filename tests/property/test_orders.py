@@ -13,7 +13,7 @@ from dbcheck.rows.plans.orderentry import (
     WAREHOUSE_PART,
     OrderAction,
     Orders,
-    drawn,
+    draw_operation,
 )
 from tests.kit.orders import OrdersModel, plan_of
 
@@ -58,7 +58,12 @@ def test_a_row_that_was_overwritten_and_is_back_is_stale(
 @given(seeds, st.sampled_from(["orders", "neworder", "orderline"]))
 def test_a_row_that_was_rolled_back_is_resurrected(seed: int, table: str) -> None:
     undone = next(
-        (s for s in range(2, 400) if drawn(seed, 1, s).action is OrderAction.UNDONE), 0
+        (
+            s
+            for s in range(2, 400)
+            if draw_operation(seed, 1, s).action is OrderAction.UNDONE
+        ),
+        0,
     )
     if not undone:
         return
@@ -87,7 +92,7 @@ def test_an_order_beyond_all_that_was_sent_is_unexpected(
 def test_columns_are_what_is_drawn_one_by_one(
     seed: int, session: int, top: int
 ) -> None:
-    draws = {seq: drawn(seed, session, seq) for seq in range(2, top + 1)}
+    draws = {seq: draw_operation(seed, session, seq) for seq in range(2, top + 1)}
     orders, kinds = Orders(seed), OrderAction
     kept = {s for s, d in draws.items() if d.action is kinds.ORDER}
     undone = {s for s, d in draws.items() if d.action is kinds.UNDONE}

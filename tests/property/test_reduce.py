@@ -8,7 +8,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.explore.finding import smallest
+from dbcheck.explore.finding import find_smallest
 
 parts = st.lists(st.integers(0, 40), unique=True, min_size=1, max_size=24)
 
@@ -23,7 +23,7 @@ def test_what_is_needed_is_found(found: list[int], data: st.DataObject) -> None:
         tried.append(set(some))
         return needed <= set(some)
 
-    assert set(smallest(found, fails)) == needed
+    assert set(find_smallest(found, fails)) == needed
     assert set(found) not in tried  # known to fail
 
 
@@ -38,7 +38,7 @@ def test_no_part_of_the_result_can_be_left_out(
     def fails(some: Sequence[int]) -> bool:
         return set(some) in failing
 
-    left = smallest(found, fails)
+    left = find_smallest(found, fails)
     assert fails(left)
     assert not any(
         fails(fewer) for fewer in combinations(left, len(left) - 1) if len(left) > 1
@@ -53,5 +53,5 @@ def test_a_search_that_is_ended_keeps_what_it_has(found: list[int], tries: int) 
         asked.append(some)
         return len(asked) <= tries and found[0] in some
 
-    left = smallest(found, fails)
+    left = find_smallest(found, fails)
     assert found[0] in left

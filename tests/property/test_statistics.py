@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from dbcheck.model.verdict import (
     PPM,
-    cuts_needed,
-    loss_ppm_max,
-    loss_ppm_min,
-    percent_down,
-    percent_up,
+    compute_cuts_needed,
+    compute_loss_ppm_max,
+    compute_loss_ppm_min,
+    format_percent_down,
+    format_percent_up,
 )
 from tests.kit.binomial import exactly
 
@@ -27,7 +27,7 @@ def test_bounds_enclose_what_was_seen_and_are_as_tight_as_a_ppm_allows(
     campaign: tuple[int, int],
 ) -> None:
     losses, cuts = campaign
-    low, high = loss_ppm_min(losses, cuts), loss_ppm_max(losses, cuts)
+    low, high = compute_loss_ppm_min(losses, cuts), compute_loss_ppm_max(losses, cuts)
     assert low * cuts <= losses * PPM <= high * cuts or not cuts
     so_few = [exactly(n, cuts, Fraction(high - 1, PPM)) for n in range(losses + 1)]
     assert sum(so_few) > Fraction(5, 100) or not cuts
@@ -43,18 +43,23 @@ def test_a_bound_counts_losses_as_the_other_one_counts_keeps(
 ) -> None:
     losses, cuts = campaign
     if cuts:
-        assert loss_ppm_max(losses, cuts) == PPM - loss_ppm_min(cuts - losses, cuts)
+        assert compute_loss_ppm_max(losses, cuts) == PPM - compute_loss_ppm_min(
+            cuts - losses, cuts
+        )
 
 
 @given(st.integers(1000, PPM - 1))
 def test_the_cuts_needed_are_enough_and_one_fewer_is_not(bound_ppm: int) -> None:
-    cuts = cuts_needed(bound_ppm)
-    assert loss_ppm_max(0, cuts) <= bound_ppm
-    assert loss_ppm_max(0, cuts - 1) > bound_ppm
+    cuts = compute_cuts_needed(bound_ppm)
+    assert compute_loss_ppm_max(0, cuts) <= bound_ppm
+    assert compute_loss_ppm_max(0, cuts - 1) > bound_ppm
 
 
 @given(st.integers(0, PPM))
 def test_what_is_printed_never_claims_more(ppm: int) -> None:
-    up, down = (float(said(ppm).rstrip("%")) for said in (percent_up, percent_down))
+    up, down = (
+        float(said(ppm).rstrip("%"))
+        for said in (format_percent_up, format_percent_down)
+    )
     assert down <= ppm / 10_000 <= up
     assert up - down <= max(0.0001, 0.11 * ppm / 10_000)

@@ -83,14 +83,14 @@ def test_the_list_of_signers_is_read_once(
 ) -> None:
     """A name in one list, and a key in the other, do not make a signer."""
     signers = signed.with_name("signers")
-    real = signature._principal
+    real = signature._find_principal
 
     def principal(*given: Any) -> str:
         found = real(*given)
         signers.write_text(signers.read_text().replace(found, "eve@example.org"))
         return found
 
-    monkeypatch.setattr(signature, "_principal", principal)
+    monkeypatch.setattr(signature, "_find_principal", principal)
     found = verify(signed, FrameLogReader(), signers)
     assert found.signer == "ops@example.org"
 

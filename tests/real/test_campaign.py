@@ -17,7 +17,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError, TargetChanged, UsageError
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import ERROR_FILE, result
+from dbcheck.campaign.totals import ERROR_FILE, make_result
 from dbcheck.cli.lab import describe_as_host
 from dbcheck.cycle.host import end_canaries
 from dbcheck.cycle.preflight.before_load import run_preflight
@@ -146,7 +146,7 @@ def test_what_changes_between_two_cycles_ends_it(here: Bench, tmp_path: Path) ->
         assert not other.execute("select 1 from pg_namespace where nspname = 'dbcheck'")
     assert verdicts(folder) == ["PASS"]
     assert len(list(folder.runs.iterdir())) == 1
-    shown = result(folder)
+    shown = make_result(folder)
     assert (shown.verdict, shown.finished) == (Verdict.INCONCLUSIVE, False)
 
 
@@ -176,8 +176,8 @@ def test_cuts_under_two_configurations_are_not_counted_together(
         ) as caught:
             run_campaign(rig, folder)
         assert caught.value.id is ErrorId.CONFIGURATION_CHANGED
-        assert counts(to_values(result(folder))) == (1, 0)
-        assert result(folder).verdict is Verdict.INCONCLUSIVE
+        assert counts(to_values(make_result(folder))) == (1, 0)
+        assert make_result(folder).verdict is Verdict.INCONCLUSIVE
         switch("on")
         assert run_campaign(here.rig, folder).cuts == 2
         switch("off")

@@ -18,7 +18,7 @@ from dbcheck.cycle.host import inspect_host_again
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
-from dbcheck.model.depth import Depth, find_depth, wrote_until_us
+from dbcheck.model.depth import Depth, find_depth, find_last_write_us
 from dbcheck.model.host import HostBefore
 from dbcheck.ports.listener import Phase
 from dbcheck.remote.address import SshOptions
@@ -164,7 +164,7 @@ def test_blocks_show_how_long_a_host_wrote_after_its_network_failed(
         left = host.read_canaries(canaries.folder, canaries.nonce)
         host.remove_canaries(canaries.folder)
     done = canaries.completed()
-    until_us = wrote_until_us(done, left)
+    until_us = find_last_write_us(done, left)
     assert done.as_of_us is not None
     assert until_us is not None
     # Late by one delay of the network at most.

@@ -11,7 +11,7 @@ from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome, find_met_stratum
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost
-from dbcheck.judge.volumes import host_cache
+from dbcheck.judge.volumes import find_host_cache
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
 from dbcheck.model.moments import AT_ONCE, Met, Moment, Stratum
@@ -32,7 +32,7 @@ def data_directory(here: Bench) -> str:
 def ground_of(here: Bench, host: TargetHost) -> Ground:
     """Return what the canaries write on."""
     facts = host.facts(data_directory(here)).data
-    above = host_cache(facts.layers)
+    above = find_host_cache(facts.layers)
     return Ground(facts.filesystem, facts.mount_options, above=above)
 
 

@@ -19,7 +19,7 @@ from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.model.cluster import Promise, SiteKind
-from dbcheck.model.replication import gtid_counts
+from dbcheck.model.replication import count_gtids
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.loss import LossKind
 from dbcheck.site.cluster import Cluster
@@ -175,7 +175,7 @@ def test_a_member_that_was_refused_may_be_let_in_later(tmp_path: Path) -> None:
         writer, stray = cluster.labs["node1"], cluster.labs["node3"]
         ((name,),) = execute_on(writer, "select @@group_replication_group_name")
         ((held,),) = execute_on(writer, "select @@gtid_executed")
-        following = gtid_counts(held).get(name, 0) + 1
+        following = count_gtids(held).get(name, 0) + 1
         execute_on(
             stray,
             "stop group_replication",

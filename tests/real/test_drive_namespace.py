@@ -22,7 +22,7 @@ pytestmark = pytest.mark.root
 DAEMON = """
 import json, os, subprocess, sys, time
 from pathlib import Path
-from dbcheck.lab.storage import filesystem as block_filesystem, loop_device as block
+from dbcheck.lab.storage import filesystem as storage
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.spec import DriveSpec
@@ -39,10 +39,10 @@ mountpoint = folder / "mnt"
 mountpoint.mkdir()
 (folder / "drive").touch()
 drive = DriveProcess.start(DriveSpec(size_bytes=320 << 20), folder / "drive")
-device = block.attach(drive.descriptor)
+device = storage.attach(drive.descriptor)
 backing = os.fstat(drive.descriptor)
-block_filesystem.mkfs(device.path, filesystem)
-block_filesystem.mount(device.path, mountpoint, filesystem)
+storage.mkfs(device.path, filesystem)
+storage.mount(device.path, mountpoint, filesystem)
 for number in range(int(writers)):
     path = str(mountpoint / f"busy{number}")
     subprocess.Popen([sys.executable, "-c", WRITER, path])

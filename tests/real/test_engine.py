@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 from sqlalchemy import make_url
 
-from dbcheck.audit.rules import flagged
+from dbcheck.audit.rules import find_flagged_settings
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import CommitUnknown, EngineError
 from dbcheck.engines.mysql.engine import MysqlEngine
@@ -302,7 +302,9 @@ def test_facts_tell_the_server_apart(engine: Engine, server: DatabaseServer) -> 
     assert len(facts.identity) >= 3
     assert any(str(server.data) in value for value in facts.identity.values())
     assert facts.unreadable == {}
-    flags = {flag.rule.id for flag in flagged(engine.family, facts.settings)}
+    flags = {
+        flag.rule.id for flag in find_flagged_settings(engine.family, facts.settings)
+    }
     # MariaDB's default of that setting is the one that is warned of.
     assert flags == ({"my-rocksdb-wal-torn"} if server.name == "myrocks" else set())
 

@@ -17,7 +17,7 @@ from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.sessions import commit
 from dbcheck.model.records import CutAsked
-from dbcheck.model.server import difference
+from dbcheck.model.server import find_difference_of_servers
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.table import LEDGER
@@ -77,7 +77,7 @@ def test_the_data_of_mariadb_keep_their_name(
     assert is_same(before, after)
     other = identity(engine_of(mariadb_server))
     in_its_place = {**before, "dbcheck.identity": other["dbcheck.identity"]}
-    assert difference(before, in_its_place)
+    assert find_difference_of_servers(before, in_its_place)
     assert "dbcheck.identity" in engine.drop()
     assert "dbcheck.identity" not in engine.facts().identity
 
@@ -86,7 +86,7 @@ def test_a_replica_of_mariadb_is_another_one(mariadb_server: DatabaseServer) -> 
     """It has every row of its primary, and a server_id of its own."""
     before = identity(engine_of(mariadb_server))
     assert before["server_id"] == "1"
-    assert difference(before, {**before, "server_id": "2"})
+    assert find_difference_of_servers(before, {**before, "server_id": "2"})
 
 
 @pytest.mark.parametrize("known_by", ["data", "rows"])

@@ -13,7 +13,7 @@ import psycopg
 import psycopg.errors
 import pytest
 
-from dbcheck.audit.rules import flagged
+from dbcheck.audit.rules import find_flagged_settings
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import (
     CommitUnknown,
@@ -219,7 +219,7 @@ def test_an_override_for_the_account_is_seen_in_the_session(
     run(postgresql, "alter role dbcheck set synchronous_commit = off")
     try:
         settings = postgresql.facts().settings
-        assert [f.rule.id for f in flagged("postgresql", settings)] == [
+        assert [f.rule.id for f in find_flagged_settings("postgresql", settings)] == [
             "pg-synchronous-commit"
         ]
     finally:
@@ -572,9 +572,9 @@ def test_a_server_without_a_redo_log_is_refused(mysql: Engine) -> None:
     try:
         with refused(ErrorId.REDO_LOG_DISABLED, EngineError) as caught:
             mysql.check((INSERT,))
-        assert [f.rule.id for f in flagged("mysql", mysql.facts().settings)] == [
-            "my-redo-log"
-        ]
+        assert [
+            f.rule.id for f in find_flagged_settings("mysql", mysql.facts().settings)
+        ] == ["my-redo-log"]
     finally:
         run(mysql, caught.value.hint.removeprefix("Run: "))
     mysql.check((INSERT,))

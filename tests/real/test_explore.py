@@ -25,7 +25,7 @@ from dbcheck.explore import oracle
 from dbcheck.explore.finding import Places
 from dbcheck.explore.opened import Opened
 from dbcheck.explore.oracle import Acked
-from dbcheck.explore.states import Timeline, states
+from dbcheck.explore.states import Timeline, draw_states
 from dbcheck.judge.results import LostBlock
 from dbcheck.lab import programs
 from dbcheck.lab.daemon.interface import PowerStatus
@@ -51,7 +51,9 @@ NEWEST = 20  # of the moments of a recording
 
 def drawn(found: Opened, count: int) -> list[CrashState]:
     risks = [moment.writes for moment in found.timeline.moments]
-    return [state for _, state in islice(states(found.timeline, risks, [], 1), count)]
+    return [
+        state for _, state in islice(draw_states(found.timeline, risks, [], 1), count)
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import WitnessError
-from dbcheck.campaign.campaign import locked
+from dbcheck.campaign.campaign import lock_witness
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.model.cut import PowerState
 from dbcheck.runs.folder import RunFolder
@@ -145,18 +145,18 @@ def test_one_client_at_a_time_locks_a_witness(rigs: Fleet, tmp_path: Path) -> No
     first, second = (open_witness(lab.witness_url, options=lab.ssh) for _ in range(2))
     said = Said()
     with contextlib.closing(first), contextlib.closing(second):
-        with locked(first, said):
+        with lock_witness(first, said):
             with (
                 refused(
                     ErrorId.WITNESS_IN_USE,
                     WitnessError,
                     naming="another client works with",
                 ),
-                locked(second, said, wait_s=0.5),
+                lock_witness(second, said, wait_s=0.5),
             ):
                 pass
             assert "another client works with" in said.text
-        with locked(second, said, wait_s=60) as lock:
+        with lock_witness(second, said, wait_s=60) as lock:
             lock.require()
 
 

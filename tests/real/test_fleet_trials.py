@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.folder import CampaignFolder, folders_in
+from dbcheck.campaign.folder import CampaignFolder, list_folders
 from dbcheck.model.cut import PowerState
 from dbcheck.model.verdict import CycleVerdict
 from tests.kit.dask_cluster import Cluster, cluster
@@ -60,7 +60,7 @@ def trial(rigs: Fleet, tmp_path: Path, seed: int) -> None:
         _die(first, draw, child)
         _, said = child.communicate(timeout=600)
         code = child.returncode
-    unfinished = [f for f in folders_in(folder) if not _is_whole(rigs, f)]
+    unfinished = [f for f in list_folders(folder) if not _is_whole(rigs, f)]
     assert code in ((1,) if not unfinished else (1, 4)), (code, said)
     assert "Traceback" not in said
     with cluster(tmp_path / "second", WORKERS, threads=THREADS) as second:

@@ -13,7 +13,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunFormatError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import ERROR_FILE, ending
+from dbcheck.campaign.totals import ERROR_FILE, read_ending
 from dbcheck.cli.report import read_result
 from dbcheck.cycle.judging import judge_run
 from dbcheck.rows.table import LEDGER
@@ -221,7 +221,7 @@ def test_no_text_of_another_file_gets_into_a_report(tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
     (tmp_path / "passwords").write_text(PLANTED)
     (folder.path / ERROR_FILE).symlink_to(tmp_path / "passwords")
-    assert ending(folder) == ("", "")
+    assert read_ending(folder) == ("", "")
 
 
 def test_the_text_of_an_error_is_no_longer_than_a_record(
@@ -230,7 +230,7 @@ def test_the_text_of_an_error_is_no_longer_than_a_record(
     """Else one of many GiB would be held in memory."""
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
     (folder.path / ERROR_FILE).write_text("it broke\n")
-    assert ending(folder) == ("it broke", "")
+    assert read_ending(folder) == ("it broke", "")
     monkeypatch.setattr(stored, "_RECORD_MAX", 4)
     with refused(ErrorId.RECORD_UNREADABLE, RunFormatError, naming=ERROR_FILE):
-        ending(folder)
+        read_ending(folder)

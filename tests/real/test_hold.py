@@ -17,11 +17,17 @@ from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome, find_met_stratum
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.rig import Limits
-from dbcheck.judge.cutmoment import lag_s
+from dbcheck.judge.cutmoment import measure_switch_lag_s
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut
 from dbcheck.model.depth import Depth
-from dbcheck.model.moments import Moment, Stratum, lag_range, moment, with_hold
+from dbcheck.model.moments import (
+    Moment,
+    Stratum,
+    add_lag_to_hold,
+    draw_moment,
+    find_lag_range,
+)
 from dbcheck.model.verdict import Verdict
 from tests.kit.nodes import with_node
 from tests.kit.rigs import CUTS_MAX, FAMILIES, SEED, Bench, bench, quick
@@ -101,14 +107,14 @@ def test_a_slow_switch_cuts_while_nothing_is_in_flight(tmp_path: Path) -> None:
     with bench(slow_drive("mariadb"), tmp_path, Limits(return_s=120)) as here:
         slow = Slow.of(here)
         first = slow.cut(Moment(1, Stratum.STEADY, 0.6, 0.0))
-        seen_s = lag_s(first.case)
+        seen_s = measure_switch_lag_s(first.case)
         assert seen_s is not None and seen_s >= TAKES_S
         known = NOTHING_KNOWN.with_outcome(first)
         shown: list[Mapping[str, object]] = []
         while not shown or shown[-1]["missed"]:  # on a machine that stood still
             assert len(shown) < CUTS_MAX, shown
             drawn = Moment(2 + len(shown), Stratum.HOLD, 0.6, 0.1)
-            outcome = slow.cut(with_hold(drawn, lag_range([seen_s])), known)
+            outcome = slow.cut(add_lag_to_hold(drawn, find_lag_range([seen_s])), known)
             known = known.with_outcome(outcome)
             shown.append(slow.shown(outcome))
         assert not shown[-1]["in flight"], shown
@@ -124,13 +130,19 @@ def test_nine_of_ten_honest_holds_of_a_slow_switch_show_the_drive(
     with bench(slow_drive(engine), tmp_path, Limits(return_s=120)) as here:
         slow = Slow.of(here)
         first = slow.cut(Moment(0, Stratum.STEADY, 1.0, 0.0))
-        lags_s, known, deep = [lag_s(first.case)], NOTHING_KNOWN.with_outcome(first), 0
+        lags_s, known, deep = (
+            [measure_switch_lag_s(first.case)],
+            NOTHING_KNOWN.with_outcome(first),
+            0,
+        )
         for number in range(1, CUTS + 1):
-            drawn = moment(SEED, number, (1.0, 2.5), [Stratum.HOLD])
-            drawn = with_hold(drawn, lag_range([one for one in lags_s if one]))
+            drawn = draw_moment(SEED, number, (1.0, 2.5), [Stratum.HOLD])
+            drawn = add_lag_to_hold(
+                drawn, find_lag_range([one for one in lags_s if one])
+            )
             outcome = slow.cut(drawn, known)
             known = known.with_outcome(outcome)
-            lags_s.append(lag_s(outcome.case))
+            lags_s.append(measure_switch_lag_s(outcome.case))
             shown = slow.shown(outcome)
             row = " | ".join(map(str, (number, *shown.values())))
             sys.stdout.write(f"{row}\n")

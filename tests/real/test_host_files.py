@@ -24,7 +24,11 @@ from dbcheck.engines.postgresql import places as postgresql_places
 from dbcheck.hosts.counting import Look
 from dbcheck.model.host import TargetFacts
 from dbcheck.model.places import DATA, Place
-from dbcheck.model.watched import folders_of, lying, places_looked
+from dbcheck.model.watched import (
+    describe_location,
+    list_folders_of_places,
+    make_facts_of_places,
+)
 from dbcheck.remote.channel import Channel
 from tests.kit.waiting import wait_until
 
@@ -97,7 +101,7 @@ def lying_now(places: Sequence[Place]) -> dict[str, str]:
     """Return where places lie, by name, as a look through the load shows it."""
     asked = [(place.name, place.path, list(place.files)) for place in places]
     found = read_mounts_and_caches([], [], asked)["places"]
-    return {name: lying(tuple(lies)) for name, lies in found.items()}
+    return {name: describe_location(tuple(lies)) for name, lies in found.items()}
 
 
 MOVED = [
@@ -152,12 +156,12 @@ def test_a_look_shows_a_file_that_became_a_link_and_no_other_change(
     asked, place = places(data), label.removesuffix(" files")
     before = facts_of(asked)
     names = {each.name for each in asked}
-    known = {f.of: text for f, text in places_looked(before, names).items()}
+    known = {f.of: text for f, text in make_facts_of_places(before, names).items()}
     assert lying_now(asked) == known
     moved(data / name, elsewhere)
     assert "tmpfs" in lying_now(asked)[place]
     facts = facts_of(asked)
-    known = {f.of: text for f, text in places_looked(facts, names).items()}
+    known = {f.of: text for f, text in make_facts_of_places(facts, names).items()}
     assert lying_now(asked) == known
     (data / name).unlink()
     assert "tmpfs" not in lying_now(asked)[place]
@@ -228,7 +232,7 @@ def looked(facts: TargetFacts, places: Sequence[Place]) -> dict[str, str]:
         def close(self) -> None:
             pass
 
-    known = folders_of(facts, [place.name for place in places])
+    known = list_folders_of_places(facts, [place.name for place in places])
     found = Look(cast(Channel, Here()), facts, asked, known).read()
     return {fact.of: text for fact, text in found.items()}
 
@@ -256,7 +260,7 @@ def test_a_file_that_could_not_be_seen_before_did_not_move_once_it_can(
     (data / "ib_logfile0").symlink_to(elsewhere / "ib_logfile0")
     facts = facts_of(asked)
     names = {each.name for each in asked}
-    known = places_looked(facts, names)
+    known = make_facts_of_places(facts, names)
     assert names - {fact.of for fact in known} == {"redo log"}
     (elsewhere / "ib_logfile0").touch()
     assert looked(facts, asked).items() > {(f.of, text) for f, text in known.items()}

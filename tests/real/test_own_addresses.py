@@ -37,8 +37,8 @@ ip link set near up && ip link set far up &&
 until grep -q "^fe80.* 20 c0 .*near" /proc/net/if_inet6; do :; done &&
 exec {python} -c '
 from dbcheck.remote.same_host import is_own_address
-from dbcheck.agent.wire import addresses
-own = list(addresses())
+from dbcheck.agent.wire import list_addresses
+own = list(list_addresses())
 print(len(own), *[each for each in own if not is_own_address(each)])
 '
 """

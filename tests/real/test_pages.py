@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.compare import compared
+from dbcheck.campaign.compare import compare_folders
 from dbcheck.cli.report import format_report, read_result
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.html.page import as_html
-from dbcheck.report.rows import Line, matrix_result
+from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.subject import Subject
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.browser import DESKTOP, PHONE, PRINTED, Seen, browser
@@ -61,7 +61,7 @@ def subjects(folder: Path) -> dict[str, Subject]:
     log.write_bytes(log.read_bytes()[:-40] + bytes(40))
     found["damaged"] = read_result(run)
     lossy, kept = (folder / "runs" / name for name in RUNS[:2])
-    found["compare"] = compared(kept, lossy, FrameLogReader())
+    found["compare"] = compare_folders(kept, lossy, FrameLogReader())
     found["campaign"] = campaigns(1)
     found["campaigns"] = campaigns(2)
     rows = [
@@ -69,7 +69,7 @@ def subjects(folder: Path) -> dict[str, Subject]:
         Line("a=2", "", None, 9.0, [run_result({"verdict": "FAIL"})], ""),
         Line("a=3", "", None, None, [], "it did not start"),
     ]
-    found["matrix"] = matrix_result(rows, 1, "about it", "what others saw")
+    found["matrix"] = make_matrix_result(rows, 1, "about it", "what others saw")
     for kind, subject in poisoned_subjects(f"{MARKUP} {LONG}").items():
         found[f"evil {kind}"] = subject
     return found

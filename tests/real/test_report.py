@@ -16,7 +16,7 @@ from junitparser import JUnitXml
 from dbcheck.campaign.folder import CampaignFolder, write_matrix
 from dbcheck.cli import FAIL, FAILED, PASS, USAGE
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.rows import Line, matrix_result
+from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.runs.stored import open_private
 from tests.kit.reports import run_result
 from tests.kit.samples import PLAN
@@ -164,7 +164,7 @@ def test_a_file_that_is_no_matrix_is_refused(folder: Path) -> None:
 
 def test_a_stored_matrix_is_shown_and_a_changed_one_refused(folder: Path) -> None:
     row = Line("drive=honest", "", Verdict.PASS, None, [run_result({})], "")
-    path = write_matrix(folder / "runs", matrix_result([row], 5, "about it"))
+    path = write_matrix(folder / "runs", make_matrix_result([row], 5, "about it"))
     out, _ = report(folder, str(path), "--format", "junit")
     (suite,) = JUnitXml.fromstring(out.encode())
     assert [case.name for case in suite] == ["drive=honest"]

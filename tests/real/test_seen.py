@@ -12,7 +12,7 @@ import pytest
 
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import result
+from dbcheck.campaign.totals import make_result
 from dbcheck.cycle.cycle import finish_cycle, run_control
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
@@ -170,7 +170,7 @@ def test_a_campaign_adds_up_what_readers_saw_beside_chores(
     folder = CampaignFolder.create(tmp_path / "campaign", chosen)
     with bench(LabSpec(engine, settings=WITH_LOG[engine]), tmp_path) as here:
         run_campaign(here.rig, folder)
-    shown = result(folder)
+    shown = make_result(folder)
     assert shown.verdict is Verdict.PASS, [cycle.reason for cycle in shown.cycles]
     # A cycle that showed nothing was repeated; what its readers saw counts as well.
     loads = [RunFolder.open(folder.runs / c.run).load() for c in shown.cycles]

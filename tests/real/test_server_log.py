@@ -10,10 +10,10 @@ import pytest
 from dbcheck.base.errors import LabError
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import Standing
-from dbcheck.judge.server_end import crash_in
+from dbcheck.judge.server_end import judge_crash_in_log
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.host import COLLECTOR, STDERR, LogTail
-from dbcheck.server_log.startlog import StartOutcome, other_server, starts_in
+from dbcheck.server_log.startlog import StartOutcome, find_other_server, find_starts
 from tests.kit.lab_access import connect
 from tests.kit.servers import NewServer, engine_of
 from tests.kit.waiting import wait_until
@@ -37,8 +37,8 @@ def test_a_server_is_known_by_the_lines_of_its_starts(server: DatabaseServer) ->
     names = engine_of(server).facts().log_names
     logged = server.log_file.read_text()
     assert names
-    assert not other_server(logged, names)
-    assert other_server(logged, dict.fromkeys(names, "another"))
+    assert not find_other_server(logged, names)
+    assert find_other_server(logged, dict.fromkeys(names, "another"))
 
 
 def test_what_postgresql_logs_before_its_collector_is_read(
@@ -58,12 +58,12 @@ def test_what_postgresql_logs_before_its_collector_is_read(
         control.write_bytes(bytes(len(sound)))
         with contextlib.suppress(LabError):
             collecting.start(20)
-        starts = starts_in(host.read_log(told, marks).text)
+        starts = find_starts(host.read_log(told, marks).text)
         assert starts.outcome is StartOutcome.DESTROYED, starts
         control.write_bytes(sound)
         collecting.start()
         log = host.read_log(told, marks)
-        assert starts_in(log.text).outcome is StartOutcome.RUNNING
+        assert find_starts(log.text).outcome is StartOutcome.RUNNING
         assert log.text.count("incompatible with server") == 1
         assert not log.truncated
 
@@ -100,6 +100,6 @@ def test_what_a_client_has_logged_is_no_word_of_the_server(
         wait_until(lambda: read().text.count("division by zero") >= 2, "its errors")
         assert '"pg_class" is not a sequence' in read().text.replace('""', '"')
         assert words in read().text
-        assert crash_in(read())[0] is Standing.NOT_OBSERVABLE
+        assert judge_crash_in_log(read())[0] is Standing.NOT_OBSERVABLE
         server.stop()
-        assert crash_in(read())[0] is Standing.CONTRADICTED
+        assert judge_crash_in_log(read())[0] is Standing.CONTRADICTED

@@ -16,8 +16,8 @@ import pytest
 from dbcheck.agent.host.process import describe_server_process, is_no_sync_option
 from dbcheck.audit import platform
 from dbcheck.audit.result import AuditResult
-from dbcheck.audit.rules import located
-from dbcheck.audit.stack import subjects_of
+from dbcheck.audit.rules import find_located_findings
+from dbcheck.audit.stack import make_subjects
 from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
@@ -168,8 +168,11 @@ def test_a_program_that_does_not_show_its_variable_is_not_called_safe(
         assert running.stdin is not None
         running.stdin.close()
     facts = replace(BEFORE.facts, process=read)
-    host = subjects_of(facts, Readings(), 16 << 10, guarded=True)
-    found = {e.finding.rule.id: e.finding.standing for e in located("mysql", host)}
+    host = make_subjects(facts, Readings(), 16 << 10, guarded=True)
+    found = {
+        e.finding.rule.id: e.finding.standing
+        for e in find_located_findings("mysql", host)
+    }
     assert found["host-no-sync-option"] is standing
 
 

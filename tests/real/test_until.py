@@ -12,11 +12,11 @@ import pytest
 
 from dbcheck.cli import FAIL, PASS
 from dbcheck.cli.lab import describe_as_host
-from dbcheck.model.verdict import PPM, cuts_needed
+from dbcheck.model.verdict import PPM, compute_cuts_needed
 from tests.kit.labs import process_lab
 from tests.kit.rigs import bench
 
-HALF = cuts_needed(PPM // 2)
+HALF = compute_cuts_needed(PPM // 2)
 
 
 def dbcheck(folder: Path, *words: str, code: int) -> Any:

@@ -25,7 +25,7 @@ from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.server_end import ended
+from dbcheck.judge.server_end import decide_how_server_ended
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import Cut, Gone
 from dbcheck.model.verdict import Verdict
@@ -286,7 +286,7 @@ def test_a_canary_that_was_emptied_before_the_cut_shows_nothing(tmp_path: Path) 
         wait_until(lambda: writer.engine.ready() is None, "server is back")
         outcome = here.judge(started)
     assert outcome.after.canary is False
-    assert ended(outcome.case).canary is None
+    assert decide_how_server_ended(outcome.case).canary is None
 
 
 def _is_ended(connection: Any) -> bool:
@@ -320,7 +320,7 @@ def test_a_crash_that_postgresql_outlives_is_not_called_a_shutdown(
         wait_until(lambda: writer.engine.ready() is None, "server is back")
         outcome = here.judge(started)
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert ended(outcome.case).restarted is False
+    assert decide_how_server_ended(outcome.case).restarted is False
     assert standing(outcome, ItemId.NOT_SHUT_DOWN) is Standing.PRESENT
     assert standing(outcome, ItemId.RESTARTED) is Standing.ABSENT
 

@@ -26,12 +26,12 @@ REMOVAL = Path(__file__).with_name("without_linux.py")
 # Sends what is taken away to the witness, too; the target's host keeps its Linux.
 SITE = f"""
 exec(open({str(REMOVAL)!r}).read())
-from dbcheck.remote import program as _sent
-_plain = _sent.program
+from dbcheck.remote import channel as _sent
+_plain = _sent.build_program
 def _without_linux(agent, *parts):
     text = open({str(REMOVAL)!r}, "rb").read() if "witness" in agent else b""
     return text + b"\\n" + _plain(agent, *parts)
-_sent.program = _without_linux
+_sent.build_program = _without_linux
 """
 CLIENT = f"""
 import json, os, select, sys

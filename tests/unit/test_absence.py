@@ -12,7 +12,7 @@ from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
-from dbcheck.judge.server_end import server_log
+from dbcheck.judge.server_end import judge_server_log
 from dbcheck.model.cut import Gone
 from dbcheck.model.host import LogTail
 from dbcheck.model.records import LoadRecord
@@ -232,6 +232,6 @@ def test_a_failed_start_of_another_server_is_not_held_against_this_one(
 def test_a_log_with_starts_of_another_server_proves_no_crash(
     text: str, names: Mapping[str, str], standing: Standing
 ) -> None:
-    item = server_log(logged(text, names))
+    item = judge_server_log(logged(text, names))
     assert item is not None
     assert item.standing is standing

@@ -13,8 +13,8 @@ from dbcheck.cycle.preflight import independence
 from dbcheck.cycle.preflight.independence import require_other_host
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.item import Standing
-from dbcheck.judge.load_and_witness import witness_apart
-from dbcheck.model.witness import Apart, same_host, same_start
+from dbcheck.judge.load_and_witness import judge_witness_host
+from dbcheck.model.witness import Apart, is_same_host, is_same_start
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.same_host import locate_target
 from tests.kit.cases import case
@@ -37,16 +37,16 @@ from tests.kit.refusals import refused
 def test_same_host(
     ours: tuple[str, str], theirs: tuple[str, str], same: bool | None
 ) -> None:
-    assert same_host(ours, theirs) is same
-    assert same_host(theirs, ours) is same
+    assert is_same_host(ours, theirs) is same
+    assert is_same_host(theirs, ours) is same
 
 
 def test_it_is_said_where_only_addresses_were_compared() -> None:
-    item = witness_apart(case(apart=Apart.ADDRESSES))
+    item = judge_witness_host(case(apart=Apart.ADDRESSES))
     assert item is not None
     assert item.standing is Standing.NOT_OBSERVABLE
     assert "only addresses" in item.reason
-    item = witness_apart(case(apart=Apart.IDS))
+    item = judge_witness_host(case(apart=Apart.IDS))
     assert item is not None
     assert item.standing is Standing.PRESENT
 
@@ -59,7 +59,9 @@ def test_kernels_that_started_at_the_same_moment_may_be_one(
     ours_us: int | None, theirs_us: int | None, same: bool
 ) -> None:
     """Containers may have ids of their own, and no start of their own."""
-    assert same_start(ours_us, theirs_us) is same_start(theirs_us, ours_us) is same
+    assert (
+        is_same_start(ours_us, theirs_us) is is_same_start(theirs_us, ours_us) is same
+    )
     witness = WitnessHostFacts("w", "m2", "b2", frozenset(), "/w", "", 1, 1, theirs_us)
     host = replace(BEFORE, facts=replace(FACTS, booted_us=ours_us))
     if same:

@@ -40,7 +40,7 @@ def test_why_a_tool_could_not_do_its_work(errors: str, found: str) -> None:
     ],
 )
 def test_hdparm(text: str, found: str | None) -> None:
-    assert printed.hdparm_cache(text) == found
+    assert printed.parse_hdparm_cache(text) == found
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_hdparm(text: str, found: str | None) -> None:
     ],
 )
 def test_sdparm(text: str, found: str | None) -> None:
-    assert printed.sdparm_cache(text) == found
+    assert printed.parse_sdparm_cache(text) == found
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_sdparm(text: str, found: str | None) -> None:
     ],
 )
 def test_the_kernels_cache_type_of_a_scsi_drive(text: str, found: str | None) -> None:
-    assert printed.scsi_cache(text) == found
+    assert printed.parse_scsi_cache(text) == found
 
 
 def test_the_cache_type_of_a_virtio_disk() -> None:
-    assert printed.virtio_cache("write back") == "enabled"
-    assert printed.virtio_cache("write through") == "disabled"
-    assert printed.virtio_cache("") is None
+    assert printed.parse_virtio_cache("write back") == "enabled"
+    assert printed.parse_virtio_cache("write through") == "disabled"
+    assert printed.parse_virtio_cache("") is None
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_cache_type_of_a_virtio_disk() -> None:
     ],
 )
 def test_the_volatile_cache_of_nvme(vwc: Any, feature: str, found: str | None) -> None:
-    assert printed.nvme_cache(json.dumps({"vwc": vwc}), feature) == found
+    assert printed.parse_nvme_cache(json.dumps({"vwc": vwc}), feature) == found
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_volatile_cache_of_nvme(vwc: Any, feature: str, found: str | None) -
     ],
 )
 def test_the_drives_own_assessment(shown: Any, found: str | None) -> None:
-    assert printed.smart_health(json.dumps(shown)) == found
+    assert printed.parse_smart_health(json.dumps(shown)) == found
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_the_drives_own_assessment(shown: Any, found: str | None) -> None:
 def test_the_critical_warning_of_nvme(
     shown: Any, warning: int | None, backup: str | None, health: str | None
 ) -> None:
-    assert printed.critical_warning(json.dumps(shown)) == warning
-    assert printed.cache_backup(warning) == backup
-    assert printed.nvme_health(warning) == health
+    assert printed.parse_critical_warning(json.dumps(shown)) == warning
+    assert printed.judge_cache_backup(warning) == backup
+    assert printed.judge_nvme_health(warning) == health
 
 
 def attributes(**values: Any) -> str:
@@ -141,12 +141,14 @@ def attributes(**values: Any) -> str:
 
 def test_the_power_loss_capacitor() -> None:
     of = {"id": 175, "name": "Power_Loss_Cap_Test"}
-    assert printed.capacitor(attributes(**of, when_failed="")) == "passed"
-    assert printed.capacitor(attributes(**of, when_failed="now")) == "failed"
-    assert printed.capacitor(attributes(**of, when_failed="past")) == "passed"
+    assert printed.parse_capacitor_test(attributes(**of, when_failed="")) == "passed"
+    assert printed.parse_capacitor_test(attributes(**of, when_failed="now")) == "failed"
+    assert (
+        printed.parse_capacitor_test(attributes(**of, when_failed="past")) == "passed"
+    )
     other = {"id": 175, "name": "Program_Fail_Count_Chip"}
-    assert printed.capacitor(attributes(**other, when_failed="now")) is None
-    assert printed.capacitor("{}") is None
+    assert printed.parse_capacitor_test(attributes(**other, when_failed="now")) is None
+    assert printed.parse_capacitor_test("{}") is None
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_what_a_drive_writes_as_a_whole(
 ) -> None:
     formats = {"flbas": 1, "lbafs": [{"ds": 9}, {"ds": 12}]}
     texts = json.dumps(controller), json.dumps({**formats, **namespace})
-    assert printed.atomic_bytes(*texts) == found
+    assert printed.parse_atomic_bytes(*texts) == found
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,7 @@ def test_what_a_drive_writes_as_a_whole(
     ],
 )
 def test_a_namespace_without_a_block_size_shows_nothing(formats: Any) -> None:
-    assert printed.atomic_bytes('{"awupf": 0}', json.dumps(formats)) is None
+    assert printed.parse_atomic_bytes('{"awupf": 0}', json.dumps(formats)) is None
 
 
 @pytest.mark.parametrize(
@@ -202,13 +204,18 @@ def test_a_namespace_without_a_block_size_shows_nothing(formats: Any) -> None:
     ],
 )
 def test_the_mode_of_a_cache(table: str, mode: str | None) -> None:
-    assert printed.cache_mode(printed.targets(table)) == mode
+    assert printed.parse_cache_mode(printed.parse_mapper_targets(table)) == mode
 
 
 def test_the_mode_of_dm_integrity() -> None:
-    table = printed.targets("0 8 integrity 7:0 0 4 D 1 internal_hash:crc32c")
-    assert printed.integrity_mode(table) == "D"
-    assert printed.integrity_mode(printed.targets("0 8 linear 7:0 0")) is None
+    table = printed.parse_mapper_targets(
+        "0 8 integrity 7:0 0 4 D 1 internal_hash:crc32c"
+    )
+    assert printed.parse_integrity_mode(table) == "D"
+    assert (
+        printed.parse_integrity_mode(printed.parse_mapper_targets("0 8 linear 7:0 0"))
+        is None
+    )
 
 
 def storcli(**data: Any) -> str:
@@ -234,19 +241,21 @@ def drive(cache: str) -> dict[str, list[dict[str, str]]]:
 def test_storcli(cache: str, battery: str, wanted: str, state: str) -> None:
     for name in ("BBU_Info", "Cachevault_Info"):
         text = storcli(**drive(cache), **{name: [{"State": battery}]})
-        assert raid.of_storcli(text) == [
+        assert raid.parse_storcli(text) == [
             Controller("controller 0", wanted, None, state)
         ]
 
 
 def test_storcli_without_a_battery() -> None:
     text = storcli(**drive("RAWBD"), HwCfg={"BBU": "No"}, Basics={"Model": "SAS 9361"})
-    assert raid.of_storcli(text) == [
+    assert raid.parse_storcli(text) == [
         Controller("controller 0 (SAS 9361)", "unprotected", None, "absent")
     ]
-    assert raid.of_storcli(storcli()) == [Controller("controller 0", None, None, None)]
+    assert raid.parse_storcli(storcli()) == [
+        Controller("controller 0", None, None, None)
+    ]
     for broken in ("", "[]", '{"Controllers": [1]}', '{"Controllers": {}}'):
-        assert raid.of_storcli(broken) == []
+        assert raid.parse_storcli(broken) == []
 
 
 @pytest.mark.parametrize(
@@ -267,7 +276,7 @@ def test_the_caches_behind_storcli(
         f"VD{number} Properties": {"Disk Cache Policy": policy}
         for number, policy in enumerate(policies)
     }
-    (found,) = raid.of_storcli(storcli(), storcli(**properties))
+    (found,) = raid.parse_storcli(storcli(), storcli(**properties))
     assert found.drives == shown
 
 
@@ -289,7 +298,7 @@ def ssacli(status: str, forced: str, battery: str, count: int = 1) -> list[Contr
     text = SSACLI.format(
         status=status, drives="Disabled", forced=forced, count=count, battery=line
     )
-    return raid.of_ssacli(text)
+    return raid.parse_ssacli(text)
 
 
 @pytest.mark.parametrize(
@@ -313,9 +322,9 @@ def test_ssacli(
 def test_ssacli_without_a_battery_or_a_cache() -> None:
     (found,) = ssacli("OK", "Enabled", "", count=0)
     assert (found.cache, found.battery) == ("unprotected", "absent")
-    (bare,) = raid.of_ssacli("Smart HBA H240 in Slot 1\n   Bus Interface: PCI\n")
+    (bare,) = raid.parse_ssacli("Smart HBA H240 in Slot 1\n   Bus Interface: PCI\n")
     assert bare == Controller("Smart HBA H240 in Slot 1", None, None, None)
-    assert raid.of_ssacli("Error: No controllers detected.") == []
+    assert raid.parse_ssacli("Error: No controllers detected.") == []
 
 
 @pytest.mark.parametrize(
@@ -334,7 +343,7 @@ def test_the_caches_behind_ssacli(text: str, shown: str | None, known: bool) -> 
     """Gen10 controllers print what a command takes, older ones a participle."""
     for key in ("Configured Drive Write Cache Policy", "Drive Write Cache"):
         lines = f"HPE Smart Array P816i-a in Slot 0\n   Slot: 0\n   {key}: {text}\n"
-        (found,) = raid.of_ssacli(lines)
+        (found,) = raid.parse_ssacli(lines)
         assert (found.drives, "drives" in found.unclear) == (shown, not known)
 
 
@@ -377,7 +386,7 @@ def test_what_ssacli_shows_of_a_controller_of_today(
     status: str, forced: str, battery: str, cache: str | None, state: str | None
 ) -> None:
     text = GEN10.format(board="True", status=status, forced=forced, battery=battery)
-    (found,) = raid.of_ssacli(text)
+    (found,) = raid.parse_ssacli(text)
     assert found.name.startswith("HPE Smart Array")
     assert (found.cache, found.battery, found.drives) == (cache, state, "disabled")
     assert ("cache" in found.unclear) is (cache is None)
@@ -386,7 +395,7 @@ def test_what_ssacli_shows_of_a_controller_of_today(
 
 def test_a_controller_without_a_cache_has_none_on() -> None:
     text = GEN10.format(board="False", status="Slot: 0", forced="Disabled", battery="")
-    (found,) = raid.of_ssacli(text)
+    (found,) = raid.parse_ssacli(text)
     assert found.cache == "off"
 
 
@@ -426,7 +435,7 @@ def storcli2(
     show = SHOW_2 | {"VD LIST": rows, "Energy Pack Info": packs}
     policy = {"VD Properties": {"Drive Write Cache Policy": behind}}
     vall = {"Virtual Drives": [policy]}
-    (found,) = raid.of_storcli(
+    (found,) = raid.parse_storcli(
         *(
             json.dumps(
                 {
@@ -489,7 +498,7 @@ def test_the_caches_behind_storcli_of_the_second_generation(
 
 
 def test_a_real_answer_of_the_second_generation() -> None:
-    (found,) = raid.of_storcli(storcli(**SHOW_2), storcli(**VALL_2))
+    (found,) = raid.parse_storcli(storcli(**SHOW_2), storcli(**VALL_2))
     name = "controller 0 (Tri-Mode 24G SAS RAID Controller w/4GB Cache)"
     assert found == Controller(name, "protected", "default", "ready")
 
@@ -514,23 +523,23 @@ def test_a_real_answer_of_the_second_generation() -> None:
     ],
 )
 def test_a_tool_without_a_controller_of_its_kind(text: str) -> None:
-    assert raid.none_there(text)
-    assert raid.of_storcli(text) == raid.of_ssacli(text) == []
-    assert not raid.none_there(storcli(**SHOW_2))
-    assert not raid.none_there("Error: You need to have administrator rights.")
+    assert raid.shows_no_controller(text)
+    assert raid.parse_storcli(text) == raid.parse_ssacli(text) == []
+    assert not raid.shows_no_controller(storcli(**SHOW_2))
+    assert not raid.shows_no_controller("Error: You need to have administrator rights.")
 
 
 @pytest.mark.parametrize("cache", ["RaWTD", "RaWBD", "RWB"])
 def test_read_ahead_that_adapts_and_a_cache_without_its_last_letter(cache: str) -> None:
-    (found,) = raid.of_storcli(storcli(**drive(cache)))
+    (found,) = raid.parse_storcli(storcli(**drive(cache)))
     assert found.cache == ("off" if "WT" in cache else "protected")
 
 
 def test_one_drive_that_is_not_understood_hides_no_worse_one() -> None:
     rows = [{"Cache": "odd"}, {"Cache": "RAWBD"}]
     text = storcli(**{"VD LIST": rows}, BBU_Info=[{"State": "Failed"}])
-    (found,) = raid.of_storcli(text)
+    (found,) = raid.parse_storcli(text)
     assert found.cache == "unprotected"
-    (odd,) = raid.of_storcli(storcli(**{"VD LIST": [rows[0], {"Cache": "RWBD"}]}))
+    (odd,) = raid.parse_storcli(storcli(**{"VD LIST": [rows[0], {"Cache": "RWBD"}]}))
     assert odd.cache is None
     assert "'odd'" in odd.unclear["cache"]

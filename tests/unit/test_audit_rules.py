@@ -13,13 +13,13 @@ from dbcheck.audit.rules import (
     RULES,
     Finding,
     Located,
-    all_rules,
-    by_id,
-    flagged,
-    judge,
-    located,
+    find_flagged_settings,
+    find_located_findings,
+    find_rule,
+    judge_rule,
+    list_all_rules,
 )
-from dbcheck.audit.servers import other_subjects
+from dbcheck.audit.servers import make_other_subjects
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
@@ -121,7 +121,7 @@ VALUES = {
     "host-no-sync-option": ("none", "--debug-no-sync"),
     "host-preloaded": ("none", "libjemalloc.so"),
 }
-EVERY = [pytest.param(rule, id=rule.id) for rule in all_rules()]
+EVERY = [pytest.param(rule, id=rule.id) for rule in list_all_rules()]
 OF_RUNS = [
     pytest.param(family, rule, id=rule.id)
     for family, rules in RULES.items()
@@ -152,16 +152,16 @@ def settings_with(family: str, rule: Rule, value: str) -> dict[str, str]:
 @pytest.mark.parametrize("rule", EVERY)
 def test_a_safe_value_is_safe_and_an_unsafe_one_is_not(rule: Rule) -> None:
     safe, unsafe = VALUES[rule.id]
-    assert judge(rule, facts_with(rule, safe)) is RuleStanding.SAFE
-    assert judge(rule, facts_with(rule, unsafe)) is RuleStanding.UNSAFE
+    assert judge_rule(rule, facts_with(rule, safe)) is RuleStanding.SAFE
+    assert judge_rule(rule, facts_with(rule, unsafe)) is RuleStanding.UNSAFE
 
 
 @pytest.mark.parametrize("rule", EVERY)
 def test_what_could_not_be_read_is_never_safe(rule: Rule) -> None:
     facts = facts_with(rule, None)
-    assert judge(rule, facts, frozenset({rule.fact})) is RuleStanding.UNKNOWN
+    assert judge_rule(rule, facts, frozenset({rule.fact})) is RuleStanding.UNKNOWN
     absent = RuleStanding.SAFE if rule.absent_is_safe else RuleStanding.UNKNOWN
-    assert judge(rule, facts) is absent
+    assert judge_rule(rule, facts) is absent
 
 
 @pytest.mark.parametrize("rule", EVERY)
@@ -169,15 +169,15 @@ def test_a_condition_that_is_not_met_makes_any_value_safe(rule: Rule) -> None:
     for name, values in rule.only:
         facts = {**facts_with(rule, VALUES[rule.id][1]), name: "something else"}
         assert "something else" not in values
-        assert judge(rule, facts) is RuleStanding.SAFE
+        assert judge_rule(rule, facts) is RuleStanding.SAFE
         del facts[name]
-        assert judge(rule, facts) is RuleStanding.UNKNOWN
-        assert judge(rule, {**facts, rule.fact: VALUES[rule.id][0]}) is (
+        assert judge_rule(rule, facts) is RuleStanding.UNKNOWN
+        assert judge_rule(rule, {**facts, rule.fact: VALUES[rule.id][0]}) is (
             RuleStanding.SAFE
         )
     for name, values in rule.unless:
         facts = {**facts_with(rule, VALUES[rule.id][1]), name: min(values).upper()}
-        assert judge(rule, facts) is RuleStanding.SAFE
+        assert judge_rule(rule, facts) is RuleStanding.SAFE
 
 
 @pytest.mark.parametrize("rule", EVERY)
@@ -201,11 +201,11 @@ def test_a_rule_is_whole(rule: Rule) -> None:
 
 
 def test_ids_are_unique_and_each_has_values() -> None:
-    ids = [rule.id for rule in all_rules()]
+    ids = [rule.id for rule in list_all_rules()]
     assert len(set(ids)) == len(ids)
     assert set(ids) == VALUES.keys()
-    assert by_id("pg-fsync") is RULES["postgresql"][0]
-    assert by_id("pg-nosuch") is None
+    assert find_rule("pg-fsync") is RULES["postgresql"][0]
+    assert find_rule("pg-nosuch") is None
 
 
 def test_a_rule_without_a_safe_value_is_refused() -> None:
@@ -225,7 +225,7 @@ def test_a_fix_that_differs_by_subject_is_known_as_one() -> None:
     assert where.on({"MOUNT": "/a$DEVICE"}) == "mount /a$DEVICE, or /a$DEVICE"
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", list_all_rules(), ids=lambda rule: rule.id)
 def test_a_fix_is_text_for_people_where_no_subject_is_known(rule: Rule) -> None:
     """As in the report of a run, in SARIF and in the document of the rules."""
     found = Finding(rule, RuleStanding.UNSAFE, VALUES[rule.id][1])
@@ -239,7 +239,7 @@ def test_the_document_is_made_of_the_rules() -> None:
     """Write it anew with: python -m tools.docs.rules."""
     assert document.FILE.read_text() == document.text()
     shown = [rule for rules in document.SECTIONS.values() for rule in rules]
-    assert shown == all_rules()
+    assert shown == list_all_rules()
 
 
 # ------------------------------------------------------------- what bears on a run
@@ -247,24 +247,29 @@ def test_the_document_is_made_of_the_rules() -> None:
 
 @pytest.mark.parametrize(("family", "rule"), OF_RUNS)
 def test_a_safe_setting_is_not_flagged(family: str, rule: Rule) -> None:
-    assert flagged(family, settings_with(family, rule, VALUES[rule.id][0])) == []
+    assert (
+        find_flagged_settings(family, settings_with(family, rule, VALUES[rule.id][0]))
+        == []
+    )
 
 
 @pytest.mark.parametrize(("family", "rule"), OF_RUNS)
 def test_an_unsafe_setting_is_flagged_alone(family: str, rule: Rule) -> None:
-    (finding,) = flagged(family, settings_with(family, rule, VALUES[rule.id][1]))
+    (finding,) = find_flagged_settings(
+        family, settings_with(family, rule, VALUES[rule.id][1])
+    )
     assert finding.rule is rule
     assert finding.standing is RuleStanding.UNSAFE
     assert finding.value == VALUES[rule.id][1]
 
 
 def test_the_binary_log_is_judged_only_if_it_is_on() -> None:
-    rule = by_id("my-sync-binlog")
+    rule = find_rule("my-sync-binlog")
     assert rule is not None
     off = {"log_bin": "OFF", "sync_binlog": "0"}
-    assert judge(rule, off) is RuleStanding.SAFE
-    assert judge(rule, {**off, "log_bin": "ON"}) is RuleStanding.UNSAFE
-    assert judge(rule, {"sync_binlog": "0"}) is RuleStanding.UNSAFE
+    assert judge_rule(rule, off) is RuleStanding.SAFE
+    assert judge_rule(rule, {**off, "log_bin": "ON"}) is RuleStanding.UNSAFE
+    assert judge_rule(rule, {"sync_binlog": "0"}) is RuleStanding.UNSAFE
 
 
 @pytest.mark.parametrize(
@@ -274,24 +279,29 @@ def test_the_binary_log_is_judged_only_if_it_is_on() -> None:
 def test_a_binary_log_in_innodb_needs_no_flush_of_its_own(
     engine: str, standing: RuleStanding
 ) -> None:
-    rule = by_id("my-sync-binlog")
+    rule = find_rule("my-sync-binlog")
     assert rule is not None
     settings = {"log_bin": "ON", "sync_binlog": "0", "binlog_storage_engine": engine}
-    assert judge(rule, settings) is standing
+    assert judge_rule(rule, settings) is standing
 
 
 def test_a_rule_of_one_storage_engine_bears_on_runs_in_its_tables_alone() -> None:
-    innodb, rocksdb = by_id("my-flush-log-at-trx-commit"), by_id("my-rocksdb-flush-log")
+    innodb, rocksdb = (
+        find_rule("my-flush-log-at-trx-commit"),
+        find_rule("my-rocksdb-flush-log"),
+    )
     assert innodb is not None
     assert rocksdb is not None
     unsafe = settings_with("mysql", innodb, "2") | {rocksdb.fact: "2"}
-    assert [found.rule for found in flagged("mysql", unsafe)] == [innodb]
+    assert [found.rule for found in find_flagged_settings("mysql", unsafe)] == [innodb]
     in_rocksdb = {**unsafe, TABLES: ROCKSDB}
-    assert [found.rule for found in flagged("mysql", in_rocksdb)] == [rocksdb]
+    assert [found.rule for found in find_flagged_settings("mysql", in_rocksdb)] == [
+        rocksdb
+    ]
 
 
 def test_unsafe_comes_before_unknown_and_advice_is_left_out() -> None:
-    found = flagged(
+    found = find_flagged_settings(
         "postgresql", {"ignore_invalid_pages": "on", "wal_level": "minimal"}
     )
     assert found[0].standing is RuleStanding.UNSAFE
@@ -303,7 +313,7 @@ def test_unsafe_comes_before_unknown_and_advice_is_left_out() -> None:
         "host-flush-replaced",
         "host-no-sync-option",
     ]
-    advice = next(rule for rule in all_rules() if rule.harm is None)
+    advice = next(rule for rule in list_all_rules() if rule.harm is None)
     assert advice.harm_of("anything") == Harm()
 
 
@@ -322,7 +332,7 @@ def server(product: str, version: tuple[int, ...], **facts: str | None) -> Subje
 
 
 def ids(family: str, *subjects: Subject) -> list[tuple[str, str]]:
-    found = located(family, subjects)
+    found = find_located_findings(family, subjects)
     return [(each.finding.rule.id, each.finding.standing.value) for each in found]
 
 
@@ -340,7 +350,9 @@ def test_a_rule_of_one_product_says_nothing_about_another() -> None:
 
 def test_a_condition_that_is_not_known_leaves_a_finding_unknown() -> None:
     subject = server("MySQL", (9, 7, 4), innodb_flush_method="O_DIRECT_NO_FSYNC")
-    found = {each.finding.rule.id: each for each in located("mysql", [subject])}
+    found = {
+        each.finding.rule.id: each for each in find_located_findings("mysql", [subject])
+    }
     apart = found["my-redo-on-another-drive"]
     assert apart.finding.standing is RuleStanding.UNKNOWN
     assert apart.decisive.why == "it is not shown"
@@ -352,16 +364,16 @@ def test_settings_of_one_role_are_judged_by_the_rules_on_them_alone() -> None:
         "PostgreSQL", (15,), fsync="off", synchronous_commit="on", wal_level="minimal"
     )
     of_role = OtherSettings("role app", "a catalog", {"synchronous_commit": "off"})
-    (role,) = other_subjects(whole, [of_role])
+    (role,) = make_other_subjects(whole, [of_role])
     waits = replace(whole, facts={**whole.facts, "synchronous_standby_names": NAMED})
-    (also,) = other_subjects(waits, [of_role])
+    (also,) = make_other_subjects(waits, [of_role])
     assert ids("postgresql", role)[:1] == [("pg-synchronous-commit", "unsafe")]
     assert [each for each, _ in ids("postgresql", role)] == [
         "pg-synchronous-commit",
         "pg-standby-not-awaited",  # nothing shows that no standby is named
     ]
     waits = replace(whole, facts={**whole.facts, "synchronous_standby_names": UNNAMED})
-    (alone,) = other_subjects(waits, [of_role])
+    (alone,) = make_other_subjects(waits, [of_role])
     assert ids("postgresql", alone) == [("pg-synchronous-commit", "unsafe")]
     assert ids("postgresql", also) == ids("postgresql", role)
 
@@ -375,7 +387,7 @@ def test_the_worst_comes_first_and_what_is_unknown_last() -> None:
         ignore_checksum_failure="on",
         full_page_writes=None,
     )
-    found = located("postgresql", [subject])
+    found = find_located_findings("postgresql", [subject])
     order = [each.severity.value for each in found if each.finding.value is not None]
     assert order == ["error", "warning", "note"]
     standings = [each.finding.standing for each in found]
@@ -408,6 +420,6 @@ def test_what_a_rule_claims_is_shown_in_a_lab_or_says_why_not(rule: Rule) -> Non
 
 
 def test_each_receipt_is_of_a_rule_and_no_other_name_has_one() -> None:
-    assert all(by_id(rule) for rule in SHOWN)
+    assert all(find_rule(rule) for rule in SHOWN)
     with refused(ErrorId.RULE_UNKNOWN, UsageError, naming="fs-barier"):
         find_receipt("fs-barier", 7)

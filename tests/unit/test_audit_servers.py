@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.audit.rules import located
-from dbcheck.audit.servers import platform_of, server_subject, version_of
+from dbcheck.audit.rules import find_located_findings
+from dbcheck.audit.servers import make_server_subject, parse_platform, parse_version
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import Drive, Layer, Reading, Readings, TargetFacts, Volume
 from dbcheck.model.server import ServerFacts
@@ -54,8 +54,8 @@ def found(
     family: str = "mysql",
 ) -> dict[str, str]:
     readings = Readings(Reading(of, what, what, text, "") for of, what, text in shown)
-    subject = server_subject(FAMILIES[family], facts, on, readings)
-    rows = located(family, [subject])
+    subject = make_server_subject(FAMILIES[family], facts, on, readings)
+    rows = find_located_findings(family, [subject])
     return {each.finding.rule.id: each.finding.standing.value for each in rows}
 
 
@@ -141,7 +141,7 @@ def test_syncfs_is_as_good_as_its_kernel(release: str, standing: str | None) -> 
     ],
 )
 def test_the_system_that_a_server_was_built_for(text: str, platform: str) -> None:
-    assert platform_of(text) == platform
+    assert parse_platform(text) == platform
 
 
 def test_a_server_on_macos_must_flush_the_drives_cache() -> None:
@@ -155,6 +155,6 @@ def test_a_server_on_macos_must_flush_the_drives_cache() -> None:
 
 
 def test_versions() -> None:
-    assert version_of("10.11.19-MariaDB-0+deb12u1") == (10, 11, 19)
-    assert version_of("15.18") == (15, 18)
-    assert version_of("devel") == ()
+    assert parse_version("10.11.19-MariaDB-0+deb12u1") == (10, 11, 19)
+    assert parse_version("15.18") == (15, 18)
+    assert parse_version("devel") == ()

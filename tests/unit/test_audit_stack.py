@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.audit.rules import located
-from dbcheck.audit.stack import subjects_of, unseen_host
+from dbcheck.audit.rules import find_located_findings
+from dbcheck.audit.stack import make_subjects, make_unseen_subjects
 from dbcheck.audit.subject import Subject
 from dbcheck.model.host import Drive, Layer, Reading, Readings, TargetFacts
 from tests.kit.host_samples import FACTS, VOLUME
@@ -61,14 +61,17 @@ def found(
 ) -> dict[str, str]:
     """Return each rule that is not met -> its standing."""
     given = readings or Readings()
-    subjects = subjects_of(facts, given, PAGE_BYTES, guarded=guarded)
-    shown = located("postgresql", subjects)
+    subjects = make_subjects(facts, given, PAGE_BYTES, guarded=guarded)
+    shown = find_located_findings("postgresql", subjects)
     return {each.finding.rule.id: each.finding.standing.value for each in shown}
 
 
 def fixes(facts: TargetFacts, readings: Readings | None = None) -> dict[str, str]:
-    subjects = subjects_of(facts, readings or Readings(), PAGE_BYTES, guarded=True)
-    return {each.finding.rule.id: each.fix for each in located("postgresql", subjects)}
+    subjects = make_subjects(facts, readings or Readings(), PAGE_BYTES, guarded=True)
+    return {
+        each.finding.rule.id: each.fix
+        for each in find_located_findings("postgresql", subjects)
+    }
 
 
 UNKNOWN_CACHE = {"drive-volatile-cache": "unknown"}
@@ -114,14 +117,14 @@ def test_a_drive_that_is_not_flushed_and_whose_cache_is_unknown_is_not_safe() ->
     wanted = {"drive-not-flushed": "unknown", **UNKNOWN_CACHE}
     assert found(blind) == wanted
     assert found(blind, read(denied)) == wanted
-    (open_one, *_) = located(
-        "postgresql", subjects_of(blind, read(denied), PAGE_BYTES, guarded=True)
+    (open_one, *_) = find_located_findings(
+        "postgresql", make_subjects(blind, read(denied), PAGE_BYTES, guarded=True)
     )
     assert "log in there as root" in open_one.decisive.remedy
     assert "Permission denied" in open_one.decisive.why
     missing = replace(denied, why="hdparm is not installed")
-    (open_one, *_) = located(
-        "postgresql", subjects_of(blind, read(missing), PAGE_BYTES, guarded=True)
+    (open_one, *_) = find_located_findings(
+        "postgresql", make_subjects(blind, read(missing), PAGE_BYTES, guarded=True)
     )
     assert open_one.decisive.remedy == "install it there: hdparm"
 
@@ -343,7 +346,7 @@ def test_zfs() -> None:
 def test_a_place_that_was_not_seen_and_a_host_that_was_not_asked_are_unknown() -> None:
     facts = replace(host(DISK), unseen={"redo log": "Permission denied"})
     assert found(facts) == {"fs-in-memory": "unknown", **UNKNOWN_CACHE}
-    open_ones = located("mysql", unseen_host())
+    open_ones = find_located_findings("mysql", make_unseen_subjects())
     assert {each.finding.rule.id for each in open_ones} == {
         "fs-in-memory",
         "drive-not-flushed",
@@ -355,7 +358,7 @@ def test_a_drive_below_two_volumes_is_judged_once() -> None:
     facts = host(DISK)
     other = replace(facts.volumes[0], places={"WAL": "/w"}, mount_point="/w")
     two = replace(facts, volumes=(*facts.volumes, other))
-    subjects = subjects_of(two, Readings(), PAGE_BYTES, guarded=True)
+    subjects = make_subjects(two, Readings(), PAGE_BYTES, guarded=True)
     names = [each.name for each in subjects if each.kind.value == "drive"]
     assert names == ["sda"]
 
@@ -442,7 +445,9 @@ def test_a_controller_that_is_not_understood_is_not_safe() -> None:
     }
     why = [
         each.decisive.why
-        for each in located("mysql", subjects_of(facts, shown, 8192, guarded=True))
+        for each in find_located_findings(
+            "mysql", make_subjects(facts, shown, 8192, guarded=True)
+        )
         if each.finding.rule.id == "raid-cache-unprotected"
     ]
     assert why == ["CurrentCache is 'NR,XX', which dbcheck does not know"]
@@ -470,7 +475,9 @@ def test_a_tool_that_shows_no_controller(
     if standing:
         (one,) = [
             each.decisive
-            for each in located("mysql", subjects_of(facts, shown, 8192, guarded=True))
+            for each in find_located_findings(
+                "mysql", make_subjects(facts, shown, 8192, guarded=True)
+            )
             if each.finding.rule.id == "raid-cache-unprotected"
         ]
         assert one.why == (why or f"{what} show does not show it")
@@ -500,7 +507,7 @@ def test_a_controller_that_no_tool_shows_is_not_safe(
     shown = read(("sda", name, driver), ("sdb", name, driver), ("", tool, text))
     controllers = [
         subject
-        for subject in subjects_of(host(DISK), shown, PAGE_BYTES, guarded=True)
+        for subject in make_subjects(host(DISK), shown, PAGE_BYTES, guarded=True)
         if f"of sda ({driver})" in subject.name
     ]
     assert len(controllers) == (0 if known else 1)
@@ -514,7 +521,7 @@ def test_two_names_of_one_tool_show_one_controller() -> None:
     both = read(("", "storcli64", text), ("", "storcli", text))
     names = [
         subject.name
-        for subject in subjects_of(host(DISK), both, PAGE_BYTES, guarded=True)
+        for subject in make_subjects(host(DISK), both, PAGE_BYTES, guarded=True)
     ]
     assert names.count("controller 0") == 1
 
@@ -549,8 +556,8 @@ def test_a_drive_that_smartctl_cannot_ask_is_not_called_sound(
     readings = read(Reading("sda", "smartctl", "smartctl -j", text, why))
     (one,) = [
         each
-        for each in located(
-            "mysql", subjects_of(host(DISK), readings, 8192, guarded=True)
+        for each in find_located_findings(
+            "mysql", make_subjects(host(DISK), readings, 8192, guarded=True)
         )
         if each.finding.rule.id == "drive-failing"
     ]
@@ -567,7 +574,7 @@ def test_a_foreign_drive() -> None:
 
 
 def test_a_fact_says_how_it_was_read() -> None:
-    subjects = subjects_of(
+    subjects = make_subjects(
         host(DISK),
         read(("sda", "hdparm", "write-caching = 1")),
         PAGE_BYTES,

@@ -179,10 +179,10 @@ def with_a_large_file(sealed: Path, tmp_path: Path, raw: int) -> bytes:
     (folder / "big").write_bytes(random.Random(1).randbytes(1 << 14) * 8)
     members = tuple(
         replace(member, raw=raw) if member.name == "big.gz" else member
-        for member in archive.packed(folder)
+        for member in archive.pack_files(folder)
     )
     assert any(member.name == "big.gz" for member in members)
-    changed = b"".join(archive.chunks(folder, replace(index, members=members)))
+    changed = b"".join(archive.make_chunks(folder, replace(index, members=members)))
     shutil.rmtree(folder)
     return changed
 
@@ -219,14 +219,14 @@ def test_files_in_one_place_are_refused(
     members = tuple(Member(name, 0, digest, 0) for name in names)
     content = [
         *(
-            archive._header(
+            archive._make_header(
                 "index.json",
                 len(plain := stored.to_bytes(replace(index, members=members))),
             ),
             plain,
             bytes(-len(plain) % 512),
         ),
-        *(archive._header(name, 0) for name in names),
+        *(archive._make_header(name, 0) for name in names),
         bytes(1024),
     ]
     assert is_refused(b"".join(content), tmp_path)

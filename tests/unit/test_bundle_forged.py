@@ -14,9 +14,9 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import result as campaign_result
+from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.evidence.archive import Index
-from dbcheck.evidence.bundle import campaign_page
+from dbcheck.evidence.bundle import make_campaign_page
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.runs import stored
@@ -145,7 +145,7 @@ def of_cycle(which: int, /, **changed: Any) -> Forgery:
 def counted(folder: Path, index: Index) -> Index:
     """Let the index and the report say what the changed cycles show."""
     shown = campaign_result(CampaignFolder.open(folder))
-    (folder / "report.html").write_text(campaign_page(shown), "utf-8")
+    (folder / "report.html").write_text(make_campaign_page(shown), "utf-8")
     return replace(index, verdict=shown.verdict)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.evidence.scrub import REMOVED, Scrub, hosts_of
+from dbcheck.evidence.scrub import REMOVED, Scrub, list_hosts
 from dbcheck.evidence.verify import verify
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.host import LogTail
@@ -359,7 +359,7 @@ def test_a_host_is_renamed_in_every_form(text: str) -> None:
         nodes={ONLY_NODE: of_target("bücher.example")},
         witness="ssh://ww/~/x",
     )
-    names = {"db1.corp.example", "db1", *hosts_of(found)}
+    names = {"db1.corp.example", "db1", *list_hosts(found)}
     shown = Scrub([], names).text(text)
     for name in ("db1", "corp", "app9", "jump.", "bastion", "web7", "bcher", "10.1.2"):
         assert name not in shown.lower()
@@ -377,7 +377,7 @@ def test_a_host_with_the_name_of_something_else_is_refused(name: str) -> None:
     with refused(
         ErrorId.REDACTION_NOT_POSSIBLE, UsageError, naming="in other meanings"
     ):
-        hosts_of(found)
+        list_hosts(found)
 
 
 def test_a_short_common_name_leaves_longer_words_alone() -> None:

@@ -34,7 +34,9 @@ def control(run: str, verdict: Verdict, *, gone: bool = False) -> Cycle:
 def test_the_control_that_lost_decides_whatever_the_clock_said(first: Verdict) -> None:
     second = {PASS: INCONCLUSIVE, INCONCLUSIVE: PASS}[first]
     cycles = [control("a", first), control("b", second)]
-    item = judge_control.control(case(controls=tuple(campaign._controls(cycles))))
+    item = judge_control.judge_control_item(
+        case(controls=tuple(campaign._list_controls(cycles)))
+    )
     assert item is not None
     assert item.standing is Standing.PRESENT
 
@@ -62,5 +64,5 @@ def test_controls_run_until_one_lost(
         return []
 
     monkeypatch.setattr(campaign, "run_controls", run_controls)
-    campaign._control(rig_of(RecordingListener()), folder, PLAN)
+    campaign._run_controls(rig_of(RecordingListener()), folder, PLAN)
     assert bool(asked) == more

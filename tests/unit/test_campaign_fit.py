@@ -116,7 +116,9 @@ def test_a_run_of_a_campaign_is_reconciled_with_its_host_s_name(
     monkeypatch.setattr(assemble, "open_entry_witness", lambda *_: nullcontext())
     monkeypatch.setattr(assemble, "make_rig", lambda *_: rig)
     monkeypatch.setattr(
-        campaign_run, "locked", lambda *_: nullcontext(SimpleNamespace(require=print))
+        campaign_run,
+        "lock_witness",
+        lambda *_: nullcontext(SimpleNamespace(require=print)),
     )
     monkeypatch.setattr(campaign_run, "run_campaign", lambda rig, _: made.append(rig))
     folder: Any = SimpleNamespace(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dbcheck.campaign.compare import groups
+from dbcheck.campaign.compare import group_targets
 from dbcheck.campaign.folder import CampaignFolder, Cycle
-from dbcheck.campaign.totals import result
+from dbcheck.campaign.totals import make_result
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.host import Drive
 from dbcheck.model.verdict import CycleVerdict
@@ -45,7 +45,7 @@ def campaign_of(
     for number, verdict in enumerate(verdicts, 1):
         run = made.run_id if number == len(verdicts) else f"run-{number}"
         folder.add(Cycle(number, run, "steady", 1.0, verdict, "", "", "DRIVE"))
-    return result(folder)
+    return make_result(folder)
 
 
 def test_the_cuts_of_targets_that_are_alike_are_counted_together(
@@ -56,7 +56,7 @@ def test_the_cuts_of_targets_that_are_alike_are_counted_together(
         campaign_of(tmp_path / "db2", [PASS] * 20),
         campaign_of(tmp_path / "db3", [PASS, FAIL], {"fsync": "off"}),
     ]
-    losing, sound = groups(shown)
+    losing, sound = group_targets(shown)
     assert (losing.targets, losing.losing) == (("db3",), ("db3",))
     assert losing.apart == {"fsync": "off"}
     assert (sound.targets, sound.apart) == (("db1", "db2"), {"fsync": "on"})
@@ -73,7 +73,7 @@ def test_firmware_sets_drives_of_one_model_apart(tmp_path: Path) -> None:
         campaign_of(tmp_path / "old", [FAIL], firmware="1.0"),
         campaign_of(tmp_path / "new", [PASS], firmware="2.0"),
     ]
-    first, second = groups(shown)
+    first, second = group_targets(shown)
     assert first.targets == ("old",)
     (name,) = first.apart
     assert first.apart[name] == "X25 1.0 (write back)"
@@ -85,16 +85,16 @@ def test_one_target_has_no_group_and_neither_has_one_without_a_run(
 ) -> None:
     one = campaign_of(tmp_path / "db1", [PASS])
     empty = CampaignFolder.create(tmp_path / "db2", replace(PLAN, name="db2"))
-    assert groups([one]) == ()
-    assert groups([one, result(empty)]) == ()
+    assert group_targets([one]) == ()
+    assert group_targets([one, make_result(empty)]) == ()
     two = campaign_of(tmp_path / "db3", [PASS])
-    (group,) = groups([one, result(empty), two])
+    (group,) = group_targets([one, make_result(empty), two])
     assert group.targets == ("db1", "db3")
     assert group.apart == {}
 
 
 def test_a_long_group_is_named_by_its_first_targets(tmp_path: Path) -> None:
     shown = [campaign_of(tmp_path / f"db{n:02}", [PASS]) for n in range(12)]
-    result_of_all = CampaignsResult("/c", tuple(shown), groups(shown))
+    result_of_all = CampaignsResult("/c", tuple(shown), group_targets(shown))
     (line,) = words.groups(result_of_all)
     assert "db07 and 4 more (" in line

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.campaign.totals import result
+from dbcheck.campaign.totals import make_result
 from dbcheck.judge.results import CampaignResult, CampaignsResult, SeenTotal
 from dbcheck.model.verdict import CycleVerdict
-from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.html.page import as_html
 from dbcheck.report.words.campaign import limits
 from tests.kit.reports import printed
@@ -35,7 +35,7 @@ def campaign_of(
     folder.add(cycle(0, {"verdict": FAIL, "window": "drop", "seen": 7, "seen_lost": 7}))
     for number, one in enumerate(cycles, 1):
         folder.add(cycle(number, one))
-    return result(folder)
+    return make_result(folder)
 
 
 def cycle(number: int, values: dict[str, Any]) -> Cycle:
@@ -44,7 +44,7 @@ def cycle(number: int, values: dict[str, Any]) -> Cycle:
 
 
 def report_of(shown: CampaignResult) -> str:
-    return printed(campaigns_report(CampaignsResult("/c", (shown,))))
+    return printed(draw_campaigns(CampaignsResult("/c", (shown,))))
 
 
 def test_cuts_and_the_bound_are_shown_for_each_kind_of_chore(tmp_path: Path) -> None:

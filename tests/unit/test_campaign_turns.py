@@ -69,7 +69,9 @@ def test_a_run_that_another_client_left_is_settled_in_a_turn(
     """Its target may be without power until then."""
     folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))
     RunFolder.create(folder.runs, MANIFEST)
-    monkeypatch.setattr(campaign, "_began", lambda *_: turns.said.append("settles"))
+    monkeypatch.setattr(
+        campaign, "_may_have_begun", lambda *_: turns.said.append("settles")
+    )
     assert campaign._settle_all(rig, folder)
     assert turns.said == ["take", "settles", "over"]
     turns.said.clear()
@@ -86,7 +88,7 @@ def test_a_target_that_cannot_be_settled_keeps_its_turn(
     def fail(*_: object) -> bool:
         raise TargetChanged("no answer", id=ErrorId.TARGET_CHANGED)
 
-    monkeypatch.setattr(campaign, "_began", fail)
+    monkeypatch.setattr(campaign, "_may_have_begun", fail)
     with refused(ErrorId.TARGET_CHANGED, TargetChanged, naming="no answer"):
         campaign._settle_all(rig, folder)
     assert turns.said == ["take"]
@@ -126,7 +128,7 @@ def test_a_failure_before_the_load_ends_only_what_it_begins(
     with refused(ErrorId.CONNECTION_FAILED, EngineError, naming="may not create"):
         campaign.run_campaign(rig, folder)
     assert not folder.cycles()
-    campaign._cycle(rig, folder, folder.plan(), is_first=False)
+    campaign._run_next_cycle(rig, folder, folder.plan(), is_first=False)
     (cycle,) = folder.cycles()
     assert cycle.verdict is CycleVerdict.ERROR
     assert "Run: grant create;" in cycle.reason

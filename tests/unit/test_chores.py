@@ -9,7 +9,14 @@ from itertools import chain, combinations
 import pytest
 
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
-from dbcheck.rows.chores import INSERTING, KINDS, Chore, ChoreKind, Chores, problem
+from dbcheck.rows.chores import (
+    INSERTING,
+    KINDS,
+    Chore,
+    ChoreKind,
+    Chores,
+    find_problem_of_kinds,
+)
 from dbcheck.rows.survivors import DIFFERENT
 from tests.kit.chores import CHORES, PLAN, Model, named, rows_of
 from tests.kit.cycles import record
@@ -71,19 +78,19 @@ def test_an_operation_is_the_change_the_rows_and_the_row_in_the_ledger() -> None
     ],
 )
 def test_kinds_that_cannot_be_done(kinds: Sequence[ChoreKind], why: str) -> None:
-    assert problem(kinds) == why
+    assert find_problem_of_kinds(kinds) == why
 
 
 def test_chores_without_a_problem_never_come_to_an_end() -> None:
     some = chain.from_iterable(combinations(KINDS, n) for n in range(1, len(KINDS) + 1))
     for kinds in some:
-        if not problem(kinds):
+        if not find_problem_of_kinds(kinds):
             assert Chores(1, kinds).chore(40)
 
 
 @pytest.mark.parametrize("kinds", [("create",), ("create", "fill", "index")])
 def test_chores_that_come_to_an_end_are_refused(kinds: tuple[str, ...]) -> None:
-    why = problem([ChoreKind(kind) for kind in kinds])
+    why = find_problem_of_kinds([ChoreKind(kind) for kind in kinds])
     assert why.startswith("the chores come to an end without one of checkpoint, ")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.outcome import _list_explanations as outcome_diagnosis
-from dbcheck.judge.diagnosis import Cause, by_clients
+from dbcheck.judge.diagnosis import Cause, count_losses_by_clients
 from dbcheck.judge.verdict import Judgement, judge_rows
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.prepared import Decisions, LeftFate
@@ -25,7 +25,7 @@ COUNT = 10
 
 
 def judged(found: Reconciliation, decisions: Decisions | None = None) -> Judgement:
-    return judge_rows(found, [], clients=by_clients(found, decisions))
+    return judge_rows(found, [], clients=count_losses_by_clients(found, decisions))
 
 
 def lost_by(*, rolled_back: int = 0, committed: int = 0, gone: int = 0) -> Model:

@@ -10,9 +10,14 @@ import pytest
 from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.judge import evidence, judge
-from dbcheck.judge.server_end import not_shut_down
-from dbcheck.model.cluster import Promise, SiteKind, kept_by, lineage
+from dbcheck.judge.judge import judge, list_evidence
+from dbcheck.judge.server_end import judge_not_shut_down
+from dbcheck.model.cluster import (
+    Promise,
+    SiteKind,
+    compare_lineage,
+    judge_settings_for_promise,
+)
 from dbcheck.model.cut import Cut, Gone, PowerState
 from dbcheck.model.records import NodeAfter, NodeAtTheCut
 from dbcheck.model.replication import (
@@ -27,7 +32,13 @@ from dbcheck.model.replication import (
     WriterOff,
 )
 from dbcheck.model.verdict import Verdict
-from dbcheck.rows.differences import ChangedRow, Left, OtherNode, counts, left_on
+from dbcheck.rows.differences import (
+    ChangedRow,
+    Left,
+    OtherNode,
+    count_extra_rows,
+    find_rows_left_on_node,
+)
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from tests.kit.cases import item, loaded
 from tests.kit.cycles import record, records_of
@@ -96,11 +107,11 @@ def case(
 def test_a_sound_takeover_has_all_the_evidence() -> None:
     one = case()
     for each in (
-        cluster.promised_settings,
-        cluster.writer_off,
-        cluster.promoted_node,
-        cluster.all_applied,
-        insync.in_sync,
+        cluster.judge_promised_settings,
+        cluster.judge_writer_off,
+        cluster.judge_promoted_node,
+        cluster.judge_all_applied,
+        insync.judge_in_sync,
     ):
         assert item(each, one).standing is Standing.PRESENT, each
     assert not judge(one).other_data
@@ -121,7 +132,7 @@ def test_a_sound_takeover_has_all_the_evidence() -> None:
 )
 def test_the_old_writer_must_stay_off(old: Any, standing: Standing) -> None:
     one = case(promotion=replace(PROMOTION, old=old))
-    assert item(cluster.writer_off, one).standing is standing
+    assert item(cluster.judge_writer_off, one).standing is standing
     verdict = judge(one)
     if standing is Standing.CONTRADICTED:
         assert verdict.verdict is Verdict.INCONCLUSIVE
@@ -147,7 +158,7 @@ def test_the_node_that_took_over_must_be_the_one(
     changed: Any, standing: Standing
 ) -> None:
     one = case(promotion=replace(PROMOTION, **changed))
-    assert item(cluster.promoted_node, one).standing is standing
+    assert item(cluster.judge_promoted_node, one).standing is standing
 
 
 @pytest.mark.parametrize(
@@ -184,9 +195,9 @@ def test_all_that_was_received_must_be_applied(
 ) -> None:
     descent = Descent({} if switch is None else {"00000001": switch}, "00000002")
     one = case(promotion=replace(PROMOTION, descent=descent))
-    assert item(cluster.all_applied, one).standing is standing
+    assert item(cluster.judge_all_applied, one).standing is standing
     unknown = replace(PROMOTION, received={})
-    found = item(cluster.all_applied, case(promotion=unknown))
+    found = item(cluster.judge_all_applied, case(promotion=unknown))
     assert found.standing is Standing.NOT_OBSERVABLE
 
 
@@ -213,7 +224,7 @@ def test_commits_must_have_waited_for_it_until_the_cut(
     seen: ReplicationSeen | None, standing: Standing
 ) -> None:
     one = case(seen=seen)
-    assert item(insync.in_sync, one).standing is standing
+    assert item(insync.judge_in_sync, one).standing is standing
     if standing is Standing.CONTRADICTED:  # what another standby has may look lost
         lost = replace(CLEAN, losses=Losses.of([LOST]))
         assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
@@ -245,7 +256,7 @@ def waited(*connections: str, names: str = "b") -> Any:
 )
 def test_a_name_alone_shows_no_node(seen: ReplicationSeen, standing: Standing) -> None:
     one = case(seen=seen)
-    assert item(insync.in_sync, one).standing is standing
+    assert item(insync.judge_in_sync, one).standing is standing
     if standing is Standing.CONTRADICTED:
         lost = replace(CLEAN, losses=Losses.of([LOST]))
         assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
@@ -254,7 +265,7 @@ def test_a_name_alone_shows_no_node(seen: ReplicationSeen, standing: Standing) -
 def test_another_address_is_another_server() -> None:
     """The node "c" uses no slot."""
     both = Change(8_000_000, ("b", "c"), None, ("slot b", "address 10.0.0.9"))
-    found = item(insync.in_sync, case(seen=replace(SEEN, changes=(both,))))
+    found = item(insync.judge_in_sync, case(seen=replace(SEEN, changes=(both,))))
     assert found.standing is Standing.CONTRADICTED
 
 
@@ -270,7 +281,7 @@ def test_a_connection_that_was_not_recognised_is_assumed(
     )
     nodes = {**one.manifest.nodes, "standby": node}
     found = item(
-        insync.in_sync, replace(one, manifest=replace(one.manifest, nodes=nodes))
+        insync.judge_in_sync, replace(one, manifest=replace(one.manifest, nodes=nodes))
     )
     assert found.standing is Standing.ASSUMED
     assert doubt in found.reason
@@ -292,7 +303,9 @@ def test_a_name_that_two_bear_at_a_sample_is_remembered() -> None:
 def test_a_late_sample_shows_little_where_the_wait_may_end_by_itself() -> None:
     late = replace(SEEN, last_us=9_400_000, marked=True)
     both = replace(late, changes=(Change(8_000_000, ("b", "c")),))
-    assert item(insync.in_sync, case(seen=both)).standing is Standing.NOT_OBSERVABLE
+    assert (
+        item(insync.judge_in_sync, case(seen=both)).standing is Standing.NOT_OBSERVABLE
+    )
     for timeout, standing in (
         ("10000", Standing.ASSUMED),
         ("900", Standing.NOT_OBSERVABLE),
@@ -306,7 +319,7 @@ def test_a_late_sample_shows_little_where_the_wait_may_end_by_itself() -> None:
         facts = replace(writer.facts, settings=settings)
         nodes = {**one.manifest.nodes, name: replace(writer, facts=facts)}
         manifest = replace(one.manifest, nodes=nodes, site=SiteKind.SEMI_SYNC)
-        found = item(insync.in_sync, replace(one, manifest=manifest))
+        found = item(insync.judge_in_sync, replace(one, manifest=manifest))
         assert found.standing is standing, timeout
 
 
@@ -330,7 +343,7 @@ def test_a_writer_that_outlives_a_standby_waited_for_it_at_the_cut(
     nodes = {**one.load.nodes, "standby": cut, "other": cut}
     nodes["writer"] = NodeAtTheCut(Cut(8_990_000, 10_000_000), host_lived=False)
     one = replace(one, load=replace(one.load, nodes=nodes))
-    assert item(insync.in_sync, one).standing is standing
+    assert item(insync.judge_in_sync, one).standing is standing
 
 
 @pytest.mark.parametrize(
@@ -351,9 +364,9 @@ def test_a_standby_must_have_been_cut_when_the_writer_was(
     assert one.load is not None
     cut = NodeAtTheCut(Cut(9_000_000, exact_us), heard_us=heard_us, host_lived=False)
     load = replace(one.load, nodes=dict.fromkeys(one.manifest.nodes, cut))
-    assert item(cluster.nodes_cut, replace(one, load=load)).standing is standing
+    assert item(cluster.judge_nodes_cut, replace(one, load=load)).standing is standing
     none = {**load.nodes, "other": NodeAtTheCut(None)}
-    found = item(cluster.nodes_cut, replace(one, load=replace(load, nodes=none)))
+    found = item(cluster.judge_nodes_cut, replace(one, load=replace(load, nodes=none)))
     assert found.standing is Standing.NOT_OBSERVABLE
     assert "no cut of other" in found.reason
 
@@ -365,7 +378,7 @@ def test_the_writer_s_silence_says_nothing_of_a_standby() -> None:
     silent = replace(
         silent, nodes=dict.fromkeys(one.manifest.nodes, NodeAtTheCut(Cut(1, None)))
     )
-    ended = not_shut_down(replace(one, load=silent))
+    ended = judge_not_shut_down(replace(one, load=silent))
     assert ended.standing is Standing.NOT_OBSERVABLE
     assert "no session is connected to a standby" in ended.reason
 
@@ -376,9 +389,9 @@ def test_a_fenced_writer_that_fell_silent_and_stayed_off_was_not_shut_down() -> 
     fenced = NodeAtTheCut(Cut(1, None, {"off_seen": True}))
     nodes = {**one.load.nodes, "writer": fenced}
     load = replace(one.load, gone=Gone.SILENT, nodes=nodes)
-    assert not_shut_down(replace(one, load=load)).standing is Standing.ASSUMED
+    assert judge_not_shut_down(replace(one, load=load)).standing is Standing.ASSUMED
     unread = replace(one.after, promotion=replace(PROMOTION, old=(OFF, UNKNOWN)))
-    found = not_shut_down(replace(one, load=load, after=unread))
+    found = judge_not_shut_down(replace(one, load=load, after=unread))
     assert found.standing is Standing.NOT_OBSERVABLE
 
 
@@ -387,7 +400,7 @@ def test_nothing_of_it_is_asked_where_the_writer_is_read() -> None:
     found = {name: NodeAfter(BEFORE) for name in one.manifest.nodes}
     read = replace(one.after, nodes=found, reader_name="writer", promotion=None)
     one = replace(one, after=read)
-    ids = {each.id for each in evidence(one)}
+    ids = {each.id for each in list_evidence(one)}
     assert not ids & {ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED}
     assert ItemId.PROMISED_SETTINGS in ids
     assert one.tested_name == "writer"
@@ -419,7 +432,9 @@ def test_which_node_is_judged_by_its_cut() -> None:
 def test_settings_that_contradict_the_promise(
     promise: Promise, changed: dict[str, str], why: str
 ) -> None:
-    found = kept_by(SiteKind.STREAMING, promise, {**SETTINGS, **changed}, {})
+    found = judge_settings_for_promise(
+        SiteKind.STREAMING, promise, {**SETTINGS, **changed}, {}
+    )
     assert why in found.contradiction
     assert bool(found.contradiction) == bool(why)
     assert not found.doubts
@@ -451,14 +466,16 @@ def test_what_semi_synchronous_replication_promises(
     promise: Promise, changed: dict[str, str], why: str, doubts: int
 ) -> None:
     writer, replica = {**SEMI_SYNC, **changed}, {**REPLICA, **changed}
-    found = kept_by(SiteKind.SEMI_SYNC, promise, writer, replica)
+    found = judge_settings_for_promise(SiteKind.SEMI_SYNC, promise, writer, replica)
     assert why in found.contradiction
     assert bool(found.contradiction) == bool(why)
     assert len(found.doubts) == doubts
     old = {name.replace("source", "master"): v for name, v in writer.items()}
     old = {name.replace("no_replica", "no_slave"): v for name, v in old.items()}
     old["binlog_commit_wait_count"] = "0"
-    of_mariadb = kept_by(SiteKind.SEMI_SYNC, promise, old, replica).contradiction
+    of_mariadb = judge_settings_for_promise(
+        SiteKind.SEMI_SYNC, promise, old, replica
+    ).contradiction
     if promise is Promise.ALL_WRITER_GONE:
         assert "MariaDB" in of_mariadb or "is off" in of_mariadb
     else:
@@ -467,9 +484,11 @@ def test_what_semi_synchronous_replication_promises(
 
 def test_settings_that_were_not_read_are_assumed() -> None:
     gone = Promise.ALL_WRITER_GONE
-    of_postgresql = kept_by(SiteKind.STREAMING, gone, {}, {})
+    of_postgresql = judge_settings_for_promise(SiteKind.STREAMING, gone, {}, {})
     assert of_postgresql.doubts == ("synchronous_standby_names could not be read",)
-    (doubt,) = kept_by(SiteKind.SEMI_SYNC, gone, SEMI_SYNC, {}).doubts
+    (doubt,) = judge_settings_for_promise(
+        SiteKind.SEMI_SYNC, gone, SEMI_SYNC, {}
+    ).doubts
     assert "relay_log_recovery" in doubt
 
 
@@ -485,19 +504,21 @@ def test_settings_that_were_not_read_are_assumed() -> None:
 def test_another_node_is_read_only_of_this_cluster(
     identity: dict[str, str], other: str
 ) -> None:
-    found = lineage(
+    found = compare_lineage(
         SiteKind.STREAMING, BEFORE.identity, identity, promoted=BEFORE.identity
     )
     assert other in found.other
     assert bool(found.other) == bool(other)
     forged = {**identity, "timeline": "zz"}
-    assert not lineage(SiteKind.STREAMING, BEFORE.identity, forged, promoted={}).same
-    unread = lineage(SiteKind.STREAMING, {}, identity, promoted=BEFORE.identity)
+    assert not compare_lineage(
+        SiteKind.STREAMING, BEFORE.identity, forged, promoted={}
+    ).same
+    unread = compare_lineage(SiteKind.STREAMING, {}, identity, promoted=BEFORE.identity)
     assert "could not be read" in unread.unknown
 
 
 def test_the_writer_itself_must_be_the_same_server() -> None:
-    found = lineage(SiteKind.STREAMING, BEFORE.identity, AFTER.identity)
+    found = compare_lineage(SiteKind.STREAMING, BEFORE.identity, AFTER.identity)
     assert "timeline was" in found.other
 
 
@@ -558,9 +579,11 @@ def test_what_another_node_has_alone() -> None:
     lost = Losses.of(
         Loss(LossKind.MISSING_TAIL, 1, seq, seq, 0, "ledger") for seq in (3, 4)
     )
-    assert left_on([rows], [rows[:2]], lost, 2) == Left(behind=2, extra=1)
-    assert left_on([rows], [rows], lost, 2) == Left(0, 0)
-    assert left_on([rows], [rows[:2]], lost, 3) == Left(0, 0)
+    assert find_rows_left_on_node([rows], [rows[:2]], lost, 2) == Left(
+        behind=2, extra=1
+    )
+    assert find_rows_left_on_node([rows], [rows], lost, 2) == Left(0, 0)
+    assert find_rows_left_on_node([rows], [rows[:2]], lost, 3) == Left(0, 0)
 
 
 GONE_ROW = (ChangedRow("ledger", 7, 1, 1, 3, 0, was_there=True),)
@@ -596,7 +619,7 @@ def test_what_a_node_that_rejoined_has(
     found: OtherNode, standing: Standing, why: str
 ) -> None:
     one = case(others={"writer": found})
-    agree = item(cluster.nodes_agree, one)
+    agree = item(cluster.judge_nodes_agree, one)
     assert agree.standing is standing
     assert why in agree.reason
     # Rows that it alone has break no promise; rows that it lacks do.
@@ -611,5 +634,5 @@ def test_rows_that_differ_are_counted_where_none_is_kept_by_name() -> None:
 
 def test_the_losses_of_a_node_that_rejoined_are_those_that_it_lacks() -> None:
     found = OtherNode(19, 1, GONE_ROW, extra=2, first_extra=NEW_ROW)
-    assert counts({"writer": found}) == {"diverged": 1}
-    assert counts({"writer": OtherNode(22, extra=2)}) == {}
+    assert count_extra_rows({"writer": found}) == {"diverged": 1}
+    assert count_extra_rows({"writer": OtherNode(22, extra=2)}) == {}

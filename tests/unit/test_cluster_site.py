@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, LabError, PartlyCut, PowerError, UsageError
-from dbcheck.model.cluster import Promise, SiteKind, staggered
+from dbcheck.model.cluster import Promise, SiteKind, draw_stagger
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.model.replication import Descent, PromotedBy, Received
 from dbcheck.ports.site import Node
@@ -354,12 +354,12 @@ def test_an_interrupt_leaves_no_cut_to_come(
 
 
 def test_the_seed_draws_the_order_and_the_times() -> None:
-    drawn = [staggered("abcd", "c", 3.0, seed) for seed in range(20)]
+    drawn = [draw_stagger("abcd", "c", 3.0, seed) for seed in range(20)]
     assert {next(iter(one.items())) for one in drawn} == {("c", 0.0)}
     assert {tuple(one)[1] for one in drawn} == {"a", "b", "d"}
     assert {max(one.values()) for one in drawn} == {3.0}
-    assert drawn[1] == staggered("dcba", "c", 3.0, 1)
-    assert set(staggered("abc", "a", 0.0, 1).values()) == {0.0}
+    assert drawn[1] == draw_stagger("dcba", "c", 3.0, 1)
+    assert set(draw_stagger("abc", "a", 0.0, 1).values()) == {0.0}
 
 
 @pytest.mark.parametrize("promise", [each for each in Promise if each.value != "all"])

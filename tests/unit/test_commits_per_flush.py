@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.config import files
 from dbcheck.config.workload_file import load
-from dbcheck.judge.flushes import commits_per_flush
+from dbcheck.judge.flushes import judge_commits_per_flush
 from dbcheck.judge.item import Item, Standing
 from dbcheck.model.flushes import Counts, UnderLoad
 from dbcheck.model.host import Layer, Volume, VolumeCanaries
@@ -48,7 +48,9 @@ def judged(
     before = replace(BEFORE, facts=replace(FACTS, volumes=volumes), elsewhere=others)
     kinds = {"housekeeping": ("drop",)} if chores else {"housekeeping": ()}
     workload = replace(MANIFEST.workload, sessions=SESSIONS, **kinds)
-    return commits_per_flush(case(before, load=loaded(drives=done), workload=workload))
+    return judge_commits_per_flush(
+        case(before, load=loaded(drives=done), workload=workload)
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,8 +125,8 @@ def test_a_drive_that_was_not_counted_leaves_it_open(
 
 def test_without_counts_or_commits_there_is_no_item() -> None:
     assert judged(0, {"sda": 1}, volume(layer("sda"))) is None
-    assert commits_per_flush(case(BEFORE, load=loaded())) is None
-    assert commits_per_flush(case()) is None
+    assert judge_commits_per_flush(case(BEFORE, load=loaded())) is None
+    assert judge_commits_per_flush(case()) is None
 
 
 @pytest.mark.parametrize("name", files.list_workload_names())

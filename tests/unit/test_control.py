@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.judge.control import control, judge_control
+from dbcheck.judge.control import judge_control, judge_control_item
 from dbcheck.judge.item import Item, ItemId, Standing, doubt_of
 from dbcheck.judge.verdict import NO_COMMIT, judge_rows, judge_unrecoverable
 from dbcheck.model.verdict import ControlFacts, ControlOutcome, Verdict
@@ -26,7 +26,7 @@ RUN = "20260102-030405-a1b2c3"
 
 
 def item_of(controls: list[ControlFacts]) -> Item:
-    item = control(case(controls=tuple(controls)))
+    item = judge_control_item(case(controls=tuple(controls)))
     assert item is not None
     return item
 

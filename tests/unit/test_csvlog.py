@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.judge.item import Standing
-from dbcheck.judge.server_end import crash_in
+from dbcheck.judge.server_end import judge_crash_in_log
 from dbcheck.model.host import LogTail
-from dbcheck.server_log.lines import read
-from dbcheck.server_log.startlog import was_cut, was_shut_down
+from dbcheck.server_log.lines import read_lines
+from dbcheck.server_log.startlog import find_shutdown, find_sign_of_crash
 from tests.kit.server_logs import MARIA, MYSQL, PG
 
 AT = "2026-11-22 01:16:32.595 UTC"
@@ -56,10 +56,10 @@ def record(severity: str, message: str, rest: str = ",,,") -> str:
 def test_text_that_looks_like_a_record_hides_no_later_line(
     before: str, shut: str
 ) -> None:
-    assert was_shut_down(shut)
-    assert was_shut_down(before + shut)
+    assert find_shutdown(shut)
+    assert find_shutdown(before + shut)
     log = LogTail(before + shut, truncated=False, rewound=False)
-    assert crash_in(log)[0] is Standing.CONTRADICTED
+    assert judge_crash_in_log(log)[0] is Standing.CONTRADICTED
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_a_clients_statement_in_a_record_is_no_line_of_the_server(
     lines = f"LOG:  {said}\n{record('LOG', said)}LOG:  {said}"
     statement = f"select 1/0 /*\n{lines}\n*/".replace('"', '""')
     text = record(*error, f',,,,,,"{statement}",,,"psql"')
-    assert not was_shut_down(text) and not was_cut(text)
-    assert was_shut_down(text + record("LOG", SHUT))
-    assert was_cut(text + record("LOG", CUT))
+    assert not find_shutdown(text) and not find_sign_of_crash(text)
+    assert find_shutdown(text + record("LOG", SHUT))
+    assert find_sign_of_crash(text + record("LOG", CUT))
 
 
 @pytest.mark.parametrize("severity", ["ERROR", "FEHLER"])
@@ -89,10 +89,10 @@ def test_a_name_that_looks_like_the_rest_of_a_record_is_none(
     severity: str, said: str
 ) -> None:
     text = f'{PG}{severity}:  relation ",LOG,00000,"{said}"" does not exist\n'
-    assert not was_shut_down(text) and not was_cut(text)
-    assert not was_shut_down(f"{AT},{text}") and not was_cut(f"{AT},{text}")
+    assert not find_shutdown(text) and not find_sign_of_crash(text)
+    assert not find_shutdown(f"{AT},{text}") and not find_sign_of_crash(f"{AT},{text}")
 
 
 def test_a_message_of_a_record_has_its_quotes_once() -> None:
-    (line,) = read(record("ERROR", '"a", a "b"', ',"the ""detail""",,'))
+    (line,) = read_lines(record("ERROR", '"a", a "b"', ',"the ""detail""",,'))
     assert line.message == '"a", a "b"\nthe "detail"'

@@ -14,7 +14,7 @@ from dbcheck.agent.host.facts import read_births, read_change_times
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import inspect_host
-from dbcheck.model.places import DataNames, other_data, unmarked
+from dbcheck.model.places import DataNames, find_missing_mark, find_sign_of_other_data
 from dbcheck.model.server import ServerFacts
 from tests.kit.partial_rig import RecordingListener, node_of
 from tests.kit.refusals import refused
@@ -36,7 +36,9 @@ MARIADB = {"server_id": "1", "datadir": "/d"}
 def other(identity: dict[str, str], later_s: int = 0, **found: object) -> str:
     """Compare a server that started so long after the one on the directory."""
     names = replace(NAMES, **found)  # type: ignore[arg-type]
-    return other_data(identity, (STARTED_S + later_s) * 1_000_000 + 999_999, names)
+    return find_sign_of_other_data(
+        identity, (STARTED_S + later_s) * 1_000_000 + 999_999, names
+    )
 
 
 @pytest.mark.parametrize("identity", [POSTGRESQL, MYSQL, MARIADB])
@@ -66,9 +68,11 @@ def test_its_own_directory_is_recognised(
         (other(POSTGRESQL, -6), "6 s after"),
         (other(MYSQL, server_uuid="ab-2"), "is ab-2, and the server's is AB-1"),
         (other(MYSQL, server_uuid=""), "no server_uuid"),
-        (unmarked("dbcheck-mark-2", NAMES), "just wrote"),
+        (find_missing_mark("dbcheck-mark-2", NAMES), "just wrote"),
         (
-            unmarked("dbcheck-mark-2", replace(NAMES, unreadable={"marks": "denied"})),
+            find_missing_mark(
+                "dbcheck-mark-2", replace(NAMES, unreadable={"marks": "denied"})
+            ),
             "denied",
         ),
     ],
@@ -78,7 +82,7 @@ def test_what_is_not_the_servers_is_named(said: str, words: str) -> None:
 
 
 def test_the_mark_that_was_just_written_is_enough() -> None:
-    assert not unmarked("dbcheck-mark-1", NAMES)
+    assert not find_missing_mark("dbcheck-mark-1", NAMES)
 
 
 def test_the_agent_reads_the_names_in_the_files(tmp_path: Path) -> None:

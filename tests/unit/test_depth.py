@@ -15,7 +15,7 @@ from dbcheck.model.depth import (
     Remains,
     Ring,
     find_depth,
-    wrote_until_us,
+    find_last_write_us,
 )
 from tests.kit.depths import DONE, KEPT, PAGE_CACHE_GONE, REMAINS, XFS, remains, ring
 
@@ -239,8 +239,8 @@ def test_blocks_beyond_the_last_report_show_how_long_the_host_went_on(
 ) -> None:
     """A ring writes a block each millisecond at most; 500 of each were reported."""
     done = replace(DONE, as_of_us=7_000, interval_us=1_000)
-    assert wrote_until_us(done, remains(*rings)) == until_us
-    assert wrote_until_us(DONE, remains(*rings)) is None
+    assert find_last_write_us(done, remains(*rings)) == until_us
+    assert find_last_write_us(DONE, remains(*rings)) is None
 
 
 def test_rings_of_other_canaries_measure_nothing() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.audit import rules
 from dbcheck.audit.rules import Finding
-from dbcheck.judge.diagnosis import Cause, Explanation, diagnosis
+from dbcheck.judge.diagnosis import Cause, Explanation, diagnose_losses
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.lossshape import NO_SHAPE, LossShape, Share, WindowShare
@@ -32,7 +32,7 @@ def setting(fact: str, value: str) -> Finding:
     family = "mysql" if fact.startswith(("innodb", "sync_")) else "postgresql"
     (found,) = [
         each
-        for each in rules.flagged(family, {fact: value})
+        for each in rules.find_flagged_settings(family, {fact: value})
         if each.rule.fact == fact and each.value == value
     ]
     return found
@@ -41,7 +41,7 @@ def setting(fact: str, value: str) -> Finding:
 def causes(
     counts: Mapping[LossKind, int], shape: LossShape, *settings: Finding
 ) -> list[tuple[Cause, int]]:
-    found = diagnosis(counts, shape, settings, (), page_cache_kept=False)
+    found = diagnose_losses(counts, shape, settings, (), page_cache_kept=False)
     return [(one.cause, one.losses) for one in found]
 
 
@@ -52,11 +52,11 @@ def reason(found: tuple[Explanation, ...], cause: Cause) -> str:
 
 def test_nothing_is_explained_where_nothing_is_lost() -> None:
     late = setting("synchronous_commit", "off")
-    assert not diagnosis({}, NO_SHAPE, [late], ["l"], page_cache_kept=True)
+    assert not diagnose_losses({}, NO_SHAPE, [late], ["l"], page_cache_kept=True)
 
 
 def test_the_lost_end_of_a_log_is_a_lost_cache() -> None:
-    found = diagnosis({TAIL: 212}, END, (), (), page_cache_kept=False)
+    found = diagnose_losses({TAIL: 212}, END, (), (), page_cache_kept=False)
     assert [(one.cause, one.losses) for one in found] == [(Cause.LOST_CACHE, 212)]
     assert "oldest loss was acked 0.900 s before the cut" in found[0].reason
 
@@ -76,7 +76,7 @@ def test_rows_that_somebody_deleted_explain_as_many_that_are_missing(
     deleted: int | None,
     expected: list[tuple[Cause, int]],
 ) -> None:
-    found = diagnosis(counts, END, (), (), page_cache_kept=False, deleted=deleted)
+    found = diagnose_losses(counts, END, (), (), page_cache_kept=False, deleted=deleted)
     assert [(one.cause, one.losses) for one in found] == expected
 
 
@@ -84,9 +84,11 @@ def test_rows_that_somebody_deleted_come_before_a_setting_and_explain_no_torn_ro
     None
 ):
     off = setting("fsync", "off")
-    found = diagnosis({TAIL: 5}, END, [off], (), page_cache_kept=True, deleted=5)
+    found = diagnose_losses({TAIL: 5}, END, [off], (), page_cache_kept=True, deleted=5)
     assert found[0].cause is Cause.DELETES
-    found = diagnosis({TORN: 5}, NO_SHAPE, (), (), page_cache_kept=False, deleted=5)
+    found = diagnose_losses(
+        {TORN: 5}, NO_SHAPE, (), (), page_cache_kept=False, deleted=5
+    )
     assert [one.cause for one in found] == [Cause.DATA_PAGES]
 
 
@@ -101,7 +103,7 @@ def test_what_clients_do_is_named_before_what_else_explains_as_much(
     kind: LossKind, cause: Cause
 ) -> None:
     off = setting("fsync", "off")
-    found = diagnosis(
+    found = diagnose_losses(
         {kind: 5},
         NO_SHAPE,
         [off],
@@ -115,11 +117,11 @@ def test_what_clients_do_is_named_before_what_else_explains_as_much(
         (Cause.SETTING, 5),
         (Cause.SERVER, 5),
     ]
-    assert not diagnosis({kind: 5}, NO_SHAPE, (), (), page_cache_kept=False)
+    assert not diagnose_losses({kind: 5}, NO_SHAPE, (), (), page_cache_kept=False)
 
 
 def test_losses_out_of_order_are_reordered_writes() -> None:
-    found = diagnosis({TAIL: 212}, SCATTERED, (), (), page_cache_kept=False)
+    found = diagnose_losses({TAIL: 212}, SCATTERED, (), (), page_cache_kept=False)
     assert [one.cause for one in found] == [Cause.REORDERED_WRITES]
     assert found[0].reason.startswith("200 of 212 missing were acked before")
 
@@ -181,12 +183,12 @@ def test_torn_pages_come_behind_what_loses_on_any_storage() -> None:
 
 
 def test_a_drive_lost_nothing_if_the_page_cache_was_kept() -> None:
-    found = diagnosis({TAIL: 212}, END, (), ["sda"], page_cache_kept=True)
+    found = diagnose_losses({TAIL: 212}, END, (), ["sda"], page_cache_kept=True)
     assert [one.cause for one in found] == [Cause.SERVER]
 
 
 def test_a_layer_that_holds_flushes_back_comes_before_a_guess() -> None:
-    found = diagnosis({TAIL: 212}, END, (), ["md0"], page_cache_kept=False)
+    found = diagnose_losses({TAIL: 212}, END, (), ["md0"], page_cache_kept=False)
     assert [one.cause for one in found] == [Cause.LAYER, Cause.LOST_CACHE]
     assert "md0" in found[0].reason
 
@@ -197,7 +199,7 @@ def sized(*shares: Share) -> LossShape:
 
 def test_only_large_writes_are_lost() -> None:
     shape = sized(Share(4096, 4120, 0), Share(16384, 20, 20), Share(None, 11, 11))
-    found = diagnosis({TAIL: 31}, shape, (), (), page_cache_kept=False)
+    found = diagnose_losses({TAIL: 31}, shape, (), (), page_cache_kept=False)
     assert found[0].cause is Cause.LARGE_WRITES
     assert reason(found, Cause.LARGE_WRITES) == (
         "only payloads above 4,096 bytes lost something: 31 of 31, and none of 4,120"
@@ -228,7 +230,7 @@ def test_losses_in_windows_of_one_kind_are_said_to_be() -> None:
             WindowShare(ChoreKind.CHECKPOINT, chores=45, hit=0, acked=3000, lost=0),
         ),
     )
-    found = diagnosis({HOLE: 40}, shape, (), (), page_cache_kept=False)
+    found = diagnose_losses({HOLE: 40}, shape, (), (), page_cache_kept=False)
     assert found[0].cause is Cause.WINDOW
     assert found[0].reason == (
         "only operations acked during truncate lost something: 40 of 100, in 3 of 5"
@@ -259,11 +261,11 @@ def test_a_window_is_named_only_if_it_is_hardly_chance(
 
 def test_wrong_rows_in_one_of_several_tables_are_said_to_be() -> None:
     shape = replace(NO_SHAPE, by_table={"ledger": 0, "register": 5})
-    found = diagnosis({LossKind.STALE: 5}, shape, (), (), page_cache_kept=False)
+    found = diagnose_losses({LossKind.STALE: 5}, shape, (), (), page_cache_kept=False)
     assert found[0].reason.endswith("every loss is in the table register")
     for by_table in ({"ledger": 5}, {"ledger": 2, "register": 3}):
         shape = replace(NO_SHAPE, by_table=by_table)
-        (one,) = diagnosis({TORN: 5}, shape, (), (), page_cache_kept=False)
+        (one,) = diagnose_losses({TORN: 5}, shape, (), (), page_cache_kept=False)
         assert "table register" not in one.reason
         assert "every loss" not in one.reason
 

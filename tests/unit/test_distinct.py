@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbcheck.rows.survivors import distinct, is_among
+from dbcheck.rows.survivors import find_distinct, is_among
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from dbcheck.rows.survivors import distinct, is_among
 def test_each_value_comes_once_in_order(values: list[int]) -> None:
     rows = np.zeros(len(values), [("other", "i1"), ("value", "<i8")])
     rows["value"] = values
-    found = distinct(rows["value"])
+    found = find_distinct(rows["value"])
     assert found.tolist() == sorted(set(values))
     assert found.dtype == np.int64
     assert rows["value"].tolist() == values

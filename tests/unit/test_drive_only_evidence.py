@@ -11,12 +11,17 @@ from dbcheck.judge import driveonly
 from dbcheck.judge import host as host_items
 from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import cut_us, latest_us, undated, wrote_us
+from dbcheck.judge.cutmoment import (
+    explain_missing_date,
+    find_cut_us,
+    find_last_canary_write_us,
+    find_latest_cut_us,
+)
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.judge import evidence
-from dbcheck.judge.load_and_witness import load_at_the_cut
+from dbcheck.judge.judge import list_evidence
+from dbcheck.judge.load_and_witness import judge_load_at_the_cut
 from dbcheck.judge.server_end import Ended, judge_end
-from dbcheck.judge.timeoff import time_without_power
+from dbcheck.judge.timeoff import judge_time_without_power
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import (
     Cut,
@@ -71,7 +76,7 @@ def cut(
 
 
 def items(judged: Case) -> dict[ItemId, Item]:
-    return {item.id: item for item in evidence(judged)}
+    return {item.id: item for item in list_evidence(judged)}
 
 
 OWN = (
@@ -191,13 +196,13 @@ def test_a_drive_that_was_shut_down_first_needs_its_cache_seen_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = cut(host=back(unsafe_shutdowns=7))
-    item = host_items.unsafe_shutdowns(told)
+    item = host_items.judge_unsafe_shutdowns(told)
     assert item is not None
     assert (item.standing, item.required) == (Standing.ABSENT, True)
     none = Tally(0, 0, 0)
     lost = DepthFinding(Depth.DRIVE, none, none, ("lost",))
     monkeypatch.setattr(Case, "depth", lost)
-    seen = host_items.unsafe_shutdowns(cut(host=back(unsafe_shutdowns=7)))
+    seen = host_items.judge_unsafe_shutdowns(cut(host=back(unsafe_shutdowns=7)))
     assert seen is not None
     assert not seen.required
 
@@ -206,7 +211,7 @@ def test_a_place_that_was_not_inspected_may_have_kept_its_power() -> None:
     facts = replace(FACTS, unseen={"WAL": "no such directory"})
     before = replace(BEFORE, facts=facts)
     judged = replace(cut(), manifest=case(before, scope=PowerScope.DRIVE).manifest)
-    item = driveonly.places_cut(judged)
+    item = driveonly.judge_places_cut(judged)
     assert item is not None
     assert item.standing is Standing.NOT_OBSERVABLE
 
@@ -228,16 +233,16 @@ def test_the_last_ack_dates_a_cut_after_which_the_server_ends_late() -> None:
         in_flight=8,
     )
     judged = cut(load=stalled)
-    assert not undated(judged)
-    assert cut_us(judged) == 9_300_000
-    assert latest_us(judged) == SEEN.gone_us
-    assert load_at_the_cut(judged).standing is Standing.PRESENT
+    assert not explain_missing_date(judged)
+    assert find_cut_us(judged) == 9_300_000
+    assert find_latest_cut_us(judged) == SEEN.gone_us
+    assert judge_load_at_the_cut(judged).standing is Standing.PRESENT
     unseen = cut(replace(SEEN, gone_us=None), load=stalled)
     # The switch may have cut 5.2 s after the last ack, and no canary was read.
-    assert load_at_the_cut(unseen).standing is Standing.NOT_OBSERVABLE
-    assert "5.2 s after the last ack" in load_at_the_cut(unseen).reason
+    assert judge_load_at_the_cut(unseen).standing is Standing.NOT_OBSERVABLE
+    assert "5.2 s after the last ack" in judge_load_at_the_cut(unseen).reason
     idle = cut(load=replace(stalled, last_ack_us=7_000_000))
-    assert load_at_the_cut(idle).standing is Standing.ABSENT
+    assert judge_load_at_the_cut(idle).standing is Standing.ABSENT
 
 
 def test_a_drive_that_wrote_on_after_the_last_ack_was_cut_later() -> None:
@@ -247,17 +252,17 @@ def test_a_drive_that_wrote_on_after_the_last_ack_was_cut_later() -> None:
     )
     host = replace(back(), remains=Remains("", (), 1, (Ring(((1, 9),)),), 16))
     judged = cut(load=stalled, host=host)
-    assert wrote_us(judged) == 12_000_000
-    assert load_at_the_cut(judged).standing is Standing.ABSENT
+    assert find_last_canary_write_us(judged) == 12_000_000
+    assert judge_load_at_the_cut(judged).standing is Standing.ABSENT
 
 
 def test_a_server_that_waits_for_its_drive_is_no_sign_of_power() -> None:
     waiting = loaded(gone=Gone.STALLED)
-    assert load_at_the_cut(cut(load=waiting)).standing is Standing.PRESENT
+    assert judge_load_at_the_cut(cut(load=waiting)).standing is Standing.PRESENT
     of_host = case(BEFORE, after(), load=waiting)
-    assert load_at_the_cut(of_host).standing is Standing.CONTRADICTED
+    assert judge_load_at_the_cut(of_host).standing is Standing.CONTRADICTED
     answering = loaded(gone=Gone.NEVER)
-    assert load_at_the_cut(cut(load=answering)).standing is Standing.CONTRADICTED
+    assert judge_load_at_the_cut(cut(load=answering)).standing is Standing.CONTRADICTED
 
 
 def test_a_server_may_tell_that_it_crashes_without_its_drives() -> None:
@@ -275,10 +280,10 @@ def test_acks_without_drives_do_not_make_the_switch_late() -> None:
     late = loaded(
         cut=Cut(9_000_000, None, held), last_ack_us=20_000_000, switched_us=9_900_000
     )
-    item = time_without_power(cut(load=late))
+    item = judge_time_without_power(cut(load=late))
     assert item is not None
     assert item.standing is Standing.PRESENT
-    unseen = time_without_power(cut(replace(SEEN, gone_us=None), load=late))
+    unseen = judge_time_without_power(cut(replace(SEEN, gone_us=None), load=late))
     assert unseen is not None
     assert unseen.standing is Standing.NOT_OBSERVABLE
 

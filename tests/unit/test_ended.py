@@ -11,12 +11,12 @@ import pytest
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.judge import judge
-from dbcheck.judge.server_end import Ended, judge_end, not_shut_down
+from dbcheck.judge.server_end import Ended, judge_end, judge_not_shut_down
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import Cut, CutDrive, DriveCut, Gone, PowerScope
 from dbcheck.model.records import LoadRecord, RestoreRecord
 from dbcheck.model.verdict import Tally, Verdict
-from dbcheck.model.watched import WatchTally, settings_looked
+from dbcheck.model.watched import WatchTally, make_facts_of_settings
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.table import LEDGER
@@ -125,7 +125,7 @@ def test_how_a_server_ended(
 
 
 def test_how_it_ended_is_required() -> None:
-    item = not_shut_down(case(load=SILENT))
+    item = judge_not_shut_down(case(load=SILENT))
     assert (item.id, item.required) == (ItemId.NOT_SHUT_DOWN, True)
 
 
@@ -224,8 +224,8 @@ def of_innodb(
     **after: Any,
 ) -> Case:
     """Return a case of a MariaDB with that setting, whose log shows recovery."""
-    watched = WatchTally(settings_looked({FAST: at_first}))
-    watched.add(1_000_000, settings_looked({FAST: at_looks}), 1_000_001)
+    watched = WatchTally(make_facts_of_settings({FAST: at_first}))
+    watched.add(1_000_000, make_facts_of_settings({FAST: at_looks}), 1_000_001)
     facts = replace(FACTS, product="MariaDB", settings={FAST: at_first})
     load = loaded(
         gone=Gone.SILENT,
@@ -263,7 +263,7 @@ def test_a_shutdown_that_leaves_the_log_of_a_crash(
     one: Case, standing: Standing
 ) -> None:
     """InnoDB recovers as from a crash after innodb_fast_shutdown = 2."""
-    assert not_shut_down(one).standing is standing
+    assert judge_not_shut_down(one).standing is standing
 
 
 @pytest.mark.parametrize(
@@ -284,4 +284,4 @@ def test_a_canary_is_gone_from_a_copy_of_before_the_run_as_well(
     read = {"facts": now, "canary": False}
     load = replace(loaded(cut=Cut(9_000_000, None)), gone=Gone.SILENT)
     one = case(BEFORE, host_after(log), load=load, after=read)
-    assert not_shut_down(replace(one, found=found)).standing is standing
+    assert judge_not_shut_down(replace(one, found=found)).standing is standing

@@ -17,7 +17,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LabError
 from dbcheck.base.processes import Channel
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
+from dbcheck.campaign.totals import ERROR_FILE, format_ending, make_result
 from dbcheck.cli.root import run
 from dbcheck.fleet import messages
 from dbcheck.lab.calls import decode_result_as, encode_failure
@@ -142,11 +142,11 @@ def test_a_campaign_keeps_why_it_ended(tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
     stored = folder.path / ERROR_FILE
     for error, id in (("two\nlines", SILENT), ("interrupted", "")):
-        stored.write_text(ending_text(error, id))
-        shown = result(folder)
+        stored.write_text(format_ending(error, id))
+        shown = make_result(folder)
         assert (shown.error, shown.error_id) == (error, id)
     stored.unlink()
-    assert (result(folder).error, result(folder).error_id) == ("", "")
+    assert (make_result(folder).error, make_result(folder).error_id) == ("", "")
 
 
 def test_a_row_of_a_matrix_shows_it() -> None:

@@ -11,19 +11,24 @@ from dbcheck.config import workload_file
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.load_and_witness import (
-    load_at_the_cut,
-    since_checkpoint,
-    witness_at_the_cut,
+    judge_load_at_the_cut,
+    judge_log_since_checkpoint,
+    judge_witness_at_the_cut,
 )
-from dbcheck.judge.server import restarted, same_server, same_settings, same_tables
+from dbcheck.judge.server import (
+    judge_restarted,
+    judge_same_server,
+    judge_same_settings,
+    judge_same_tables,
+)
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
 from dbcheck.model.cut import Cut, CutClass, Gone
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.server import LogPosition
 from dbcheck.model.unobserved import Observed
-from dbcheck.model.verdict import Verdict, worst
-from dbcheck.model.watched import WatchTally, tables_looked
+from dbcheck.model.verdict import Verdict, find_worst
+from dbcheck.model.watched import WatchTally, make_facts_of_tables
 from dbcheck.model.witness import CUT_EVENT, LogFacts, WindowFacts
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
@@ -50,7 +55,7 @@ def sent_at(*sent_us: int) -> LoadRecord:
 
 def same(before: Mapping[str, str], after: Mapping[str, str]) -> Item:
     """Judge two identities."""
-    item = same_server(of_servers({"identity": before}, {"identity": after}))
+    item = judge_same_server(of_servers({"identity": before}, {"identity": after}))
     assert item is not None
     return item
 
@@ -60,7 +65,7 @@ def settings(before: Mapping[str, str], *later: tuple[str, Mapping[str, str]]) -
     *load, (_, now) = later
     both = of_servers({"settings": before}, {"settings": now})
     known = loaded(settings=load[0][1]) if load else None
-    item = same_settings(dataclasses.replace(both, load=known))
+    item = judge_same_settings(dataclasses.replace(both, load=known))
     assert item is not None
     return item
 
@@ -78,7 +83,7 @@ def tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
             workload=workload_file.load("insert" if len(held) == 1 else "mixed"),
         ),
     )
-    item = same_tables(both)
+    item = judge_same_tables(both)
     return [] if item is None else [item]
 
 
@@ -142,7 +147,7 @@ def tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
     ],
 )
 def test_at_risk(load: LoadRecord | None, standing: Standing) -> None:
-    item = load_at_the_cut(case(load=load))
+    item = judge_load_at_the_cut(case(load=load))
     assert (item.standing, item.required) == (standing, True)
 
 
@@ -163,7 +168,7 @@ def test_held_at_the_cut(
     cut = None if cut_us is None else Cut(1, cut_us)
     held = LogFacts(1, 1, 0, newest_us, ())
     load = loaded(cut=cut, gone_us=None)
-    item = witness_at_the_cut(dataclasses.replace(case(load=load), logs=(held,)))
+    item = judge_witness_at_the_cut(dataclasses.replace(case(load=load), logs=(held,)))
     assert item is not None
     assert (item.standing, item.required) == (standing, True)
 
@@ -173,7 +178,7 @@ def test_a_witness_whose_clock_was_set_holds_nothing_young() -> None:
     held = LogFacts(1, 1, 0, 9_500_000, ())
     of_run = case(load=loaded(cut=Cut(1, 10_000_000), gone_us=None))
     run = dataclasses.replace(of_run, logs=(held,), clock_set="it was set by 5 s")
-    item = witness_at_the_cut(run)
+    item = judge_witness_at_the_cut(run)
     assert item is not None
     assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
     assert item.reason.startswith("it was set by 5 s")
@@ -193,7 +198,7 @@ def test_a_witness_whose_clock_was_set_holds_nothing_young() -> None:
 )
 def test_restarted(after_us: int, error_us: int, standing: Standing) -> None:
     error = {"started_error_us": error_us}
-    item = restarted(
+    item = judge_restarted(
         of_servers(
             {"started_us": 5_000_000, **error}, {"started_us": after_us, **error}
         )
@@ -254,9 +259,9 @@ def test_a_promoted_standby_is_called_a_failover() -> None:
 def test_a_load_that_a_lagging_witness_holds_back_is_not_called_idle() -> None:
     load = loaded(in_flight=0, windows=(WindowFacts(10, 0.5),))
     held = case(load=load)
-    assert load_at_the_cut(held).standing is Standing.ABSENT
-    assert "the witness lagged" in load_at_the_cut(held).reason
-    assert "idle" not in load_at_the_cut(held).reason
+    assert judge_load_at_the_cut(held).standing is Standing.ABSENT
+    assert "the witness lagged" in judge_load_at_the_cut(held).reason
+    assert "idle" not in judge_load_at_the_cut(held).reason
 
 
 def test_a_changed_setting_is_seen() -> None:
@@ -276,7 +281,7 @@ def test_settings_that_were_read_long_before_the_cut_are_dated() -> None:
     reasons = []
     for settings_us in (9_000_000, 2_500_000, None):
         load = loaded(settings={"fsync": "on"}, settings_us=settings_us)
-        item = same_settings(dataclasses.replace(both, load=load))
+        item = judge_same_settings(dataclasses.replace(both, load=load))
         assert item is not None and item.standing is Standing.PRESENT
         reasons.append(item.reason)
     assert ["7.5 s before the cut" in reason for reason in reasons] == [
@@ -361,7 +366,7 @@ def test_a_pass_names_what_is_only_assumed() -> None:
 def test_what_was_written_since_the_checkpoint(
     begun: tuple[int, int], before: tuple[int, int], standing: Standing, said: str
 ) -> None:
-    item = since_checkpoint(
+    item = judge_log_since_checkpoint(
         case(load=loaded(log=(LogPosition(*begun), LogPosition(*before)), acked={1: 7}))
     )
     assert item is not None
@@ -492,7 +497,7 @@ def test_each_table_counts_whose_number_was_not_shown(
 
 def test_a_table_of_another_engine_gives_no_verdict_whatever_is_lost() -> None:
     converted = case(after={"facts": FACTS, "engines": {"ledger": "Aria"}})
-    item = same_tables(converted)
+    item = judge_same_tables(converted)
     assert item is not None and item.standing is Standing.CONTRADICTED
     for found in (CLEAN, LOST, None):
         for explained in (False, True):
@@ -503,7 +508,7 @@ def test_a_table_of_another_engine_gives_no_verdict_whatever_is_lost() -> None:
         converted,
         manifest=dataclasses.replace(converted.manifest, family="mysql"),
     )
-    assert same_tables(grouped) == item
+    assert judge_same_tables(grouped) == item
 
 
 def test_tables_that_were_not_read_are_not_seen_to_be_the_same() -> None:
@@ -532,9 +537,9 @@ def defined(
     looks: Sequence[tuple[int, Definition]] = (),
 ) -> Case:
     """Return the case of a table that was defined so, at looks at these times too."""
-    tally = WatchTally(tables_looked({"ledger": before}))
+    tally = WatchTally(make_facts_of_tables({"ledger": before}))
     for asked_us, seen in looks:
-        tally.add(asked_us, tables_looked({"ledger": seen}), asked_us + 1)
+        tally.add(asked_us, make_facts_of_tables({"ledger": seen}), asked_us + 1)
     load = dataclasses.replace(GOOD, watched=tally.watched() if looks else None)
     held = TableFacts({}, 0, identity="16385 1", definition=before)
     now = TableFacts({}, 0, identity=identity, definition=after)
@@ -590,7 +595,7 @@ def test_a_table_that_somebody_altered_accuses_nobody(
     changed: dict[str, Any], standing: Standing
 ) -> None:
     """A trigger can change rows, and a child double them, on a sound server."""
-    found = same_tables(defined(**changed))
+    found = judge_same_tables(defined(**changed))
     assert found is not None
     assert found.standing is standing
     corrupt = dataclasses.replace(
@@ -723,9 +728,9 @@ def test_a_single_survivor_shows_that_no_copy_was_restored() -> None:
 
 def test_the_worst_verdict_counts() -> None:
     order = [Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL]
-    assert worst(order) is Verdict.FAIL
-    assert worst(order[:2]) is Verdict.INCONCLUSIVE
-    assert worst(order[:1]) is Verdict.PASS
+    assert find_worst(order) is Verdict.FAIL
+    assert find_worst(order[:2]) is Verdict.INCONCLUSIVE
+    assert find_worst(order[:1]) is Verdict.PASS
 
 
 @pytest.mark.parametrize("cut", [CutClass.AC, CutClass.DC_RAIL])
@@ -775,8 +780,8 @@ def test_a_cut_that_the_witness_alone_knows_of_is_not_denied() -> None:
     def said(*events: str) -> str:
         log = LogFacts(1, 1, 0, 1, [{"event": event} for event in events])
         known = dataclasses.replace(case(load=None), logs=(log,))
-        assert load_at_the_cut(known).standing is Standing.NOT_OBSERVABLE
-        return load_at_the_cut(known).reason
+        assert judge_load_at_the_cut(known).standing is Standing.NOT_OBSERVABLE
+        return judge_load_at_the_cut(known).reason
 
     once = said(CUT_EVENT)
     assert once == said("clock", f"{CUT_EVENT} 2")

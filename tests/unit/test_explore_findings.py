@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.explore import finding as module
-from dbcheck.explore.finding import Places, Reduction, by_manner, manner
+from dbcheck.explore.finding import Places, Reduction, describe_manner, group_by_manner
 from dbcheck.explore.folder import Line
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline
@@ -32,13 +32,21 @@ def failed(reason: str, kind: str = "unrecoverable", rows: int = 1) -> StateJudg
 def test_numbers_make_no_other_manner() -> None:
     start = "unrecoverable: the server did not start: exit status 1\n"
     one = failed(start + "FATAL:  invalid page in block 7 of relation base/5/16434")
-    assert manner(one) == manner(
+    assert describe_manner(one) == describe_manner(
         failed(start + "FATAL:  invalid page in block 12 of relation base/5/1259\nmore")
     )
-    assert manner(one) != manner(failed(start + "PANIC:  no valid checkpoint record"))
+    assert describe_manner(one) != describe_manner(
+        failed(start + "PANIC:  no valid checkpoint record")
+    )
     rows = failed("2 missing-tail", "missing-tail", 2)
-    assert manner(rows) == manner(failed("9 missing-tail", "missing-tail", 9))
-    assert manner(rows) != manner(failed("2 corrupt", "corrupt", 2)) != manner(one)
+    assert describe_manner(rows) == describe_manner(
+        failed("9 missing-tail", "missing-tail", 9)
+    )
+    assert (
+        describe_manner(rows)
+        != describe_manner(failed("2 corrupt", "corrupt", 2))
+        != describe_manner(one)
+    )
 
 
 # Six writes of 1024 bytes; the first flush covers two, a second one five.
@@ -69,7 +77,7 @@ def test_the_manner_of_most_states_comes_first_with_what_lacks_least(
         line("two", "none", rows),
         line("three", "but-one", rows),
     ]
-    groups = by_manner(lines, timeline)
+    groups = group_by_manner(lines, timeline)
     assert [[each.name for each in group] for group in groups] == [
         ["three", "two"],
         ["one"],
@@ -91,7 +99,7 @@ def reduced(
     timeline: Timeline, judge: Judge, state: CrashState, *, ended: bool = False
 ) -> tuple[CrashState, Reduction]:
     reduction = Reduction(cast(Oracle, judge), timeline, lambda: ended)
-    return reduction.reduce(state, manner(failed("page 3"))), reduction
+    return reduction.reduce(state, describe_manner(failed("page 3"))), reduction
 
 
 def lacks(timeline: Timeline, *numbers: int) -> Callable[[CrashState], bool]:
@@ -213,6 +221,6 @@ def test_a_server_that_replays_a_run_was_started_since_its_load() -> None:
     nothing: Any = None
     oracle = Oracle(nothing, nothing, MANIFEST, nothing, nothing, nothing)
     facts = replace(FACTS, started_us=FACTS.started_us + 1)
-    writer = oracle._of_this_lab(facts).writer.facts
+    writer = oracle._adapt_manifest(facts).writer.facts
     assert is_restarted(writer, facts)
     assert writer.identity == facts.identity

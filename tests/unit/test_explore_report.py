@@ -19,8 +19,8 @@ from dbcheck.judge.results import (
 )
 from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.console import console
-from dbcheck.report.explore import explore_report, state_report
+from dbcheck.report.console import make_console
+from dbcheck.report.explore import draw_exploration, draw_state
 
 STATE = CrashState(3, ((17, ()),))
 BLOCK = LostBlock(0, 17, 1.25, 4096, 512, "data/base/1", 8192)
@@ -62,14 +62,14 @@ LOST = replace(
 
 
 def text_of(result: Any, width: int = 80) -> str:
-    shown = console(width=width, force_terminal=False)
+    shown = make_console(width=width, force_terminal=False)
     with shown.capture() as captured:
         shown.print(result)
     return captured.get()
 
 
 def said(result: ExploreResult) -> str:
-    return " ".join(text_of(explore_report(result)).split())
+    return " ".join(text_of(draw_exploration(result)).split())
 
 
 def test_a_pass_says_what_was_judged_and_what_that_does_not_show() -> None:
@@ -148,7 +148,7 @@ def test_a_state_without_a_lost_write_blames_no_drive(
     judgement: StateJudgement, words: str
 ) -> None:
     result = replace(SMALLEST, judgement=judgement, lost=())
-    text = " ".join(text_of(state_report(result)).split())
+    text = " ".join(text_of(draw_state(result)).split())
     assert words in text
     assert ("The drives hold" in text) == bool(words)
 
@@ -165,27 +165,27 @@ def test_a_lost_block_is_named_as_far_as_its_file_is_known(
     file: str | None, words: str
 ) -> None:
     result = replace(SMALLEST, lost=(replace(BLOCK, file=file),))
-    assert words in text_of(state_report(result), 120)
+    assert words in text_of(draw_state(result), 120)
 
 
 def test_a_load_without_flushes_has_one_moment() -> None:
     seen = replace(PASSED.coverage, moments=1, visited=1)
-    text = " ".join(text_of(explore_report(replace(PASSED, coverage=seen))).split())
+    text = " ".join(text_of(draw_exploration(replace(PASSED, coverage=seen))).split())
     assert "All states are judged at the end of the recording" in text
 
 
 def test_a_long_name_is_not_cut_off() -> None:
     block = replace(BLOCK, file="data/dbcheck/#sql-alter-1f-2a-side1#p#p2026.ibd")
-    text = text_of(state_report(replace(SMALLEST, lost=(block,))), 60)
+    text = text_of(draw_state(replace(SMALLEST, lost=(block,))), 60)
     assert "\N{HORIZONTAL ELLIPSIS}" not in text and "p2026.ibd" in text
 
 
 def test_many_lost_blocks_are_counted() -> None:
-    text = text_of(state_report(replace(SMALLEST, lost=(BLOCK,) * 40)))
+    text = text_of(draw_state(replace(SMALLEST, lost=(BLOCK,) * 40)))
     assert "and 28 more" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_it_fits_the_terminal(width: int) -> None:
-    lines = text_of(explore_report(LOST), width).splitlines()
+    lines = text_of(draw_exploration(LOST), width).splitlines()
     assert max(map(len, lines)) <= width

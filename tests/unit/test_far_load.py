@@ -18,7 +18,7 @@ from dbcheck.load.sessions import Sessions
 from dbcheck.model.cut import Replaced
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.unobserved import Observed
-from dbcheck.model.watched import WatchTally, settings_looked
+from dbcheck.model.watched import WatchTally, make_facts_of_settings
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import Witness
 from tests.kit.operations import INSERTS
@@ -51,10 +51,10 @@ def test_a_moment_that_never_was_stays_none() -> None:
 
 
 def test_what_far_sessions_showed_is_dated_by_the_clients_clock() -> None:
-    shift, tally = Shift(), WatchTally(settings_looked({"a": "on"}))
+    shift, tally = Shift(), WatchTally(make_facts_of_settings({"a": "on"}))
     shift.note(100, 900)
     for asked_us, value in ((200, "on"), (300, "off")):
-        tally.add(asked_us, settings_looked({"a": value}), asked_us + 1)
+        tally.add(asked_us, make_facts_of_settings({"a": value}), asked_us + 1)
     observed = Observed(190, sent_us=180)
     there = GroupResult(
         watched=tally.watched(), replaced=Replaced(2, 150, 160), observed=observed

@@ -14,7 +14,7 @@ import pytest
 
 from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.item import Standing
-from dbcheck.judge.server_end import crash_in
+from dbcheck.judge.server_end import judge_crash_in_log
 from dbcheck.model.host import LogTail
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, VOLUME, after
@@ -106,7 +106,7 @@ def test_what_is_not_the_datas_fault_is_never_blamed_on_them(line: Line) -> None
 @pytest.mark.parametrize("line", DOWN, ids=name)
 def test_a_start_that_fails_is_no_shutdown(line: Line) -> None:
     """Whatever made it fail, and however often it is tried."""
-    standing, _ = crash_in(LogTail(line.log * 2, False, False))
+    standing, _ = judge_crash_in_log(LogTail(line.log * 2, False, False))
     assert standing is not Standing.CONTRADICTED
     assert "shut down" not in judged(line).why.split("; ")[0]
 
@@ -114,7 +114,7 @@ def test_a_start_that_fails_is_no_shutdown(line: Line) -> None:
 @pytest.mark.parametrize("product", ["PostgreSQL", "MariaDB", "MySQL"])
 def test_a_start_that_fails_at_its_port_hides_no_crash(product: str) -> None:
     failed, whole = of(product, "port in use", NO_DAMAGE).log, healthy(product)
-    standing, _ = crash_in(LogTail(failed + whole, False, False))
+    standing, _ = judge_crash_in_log(LogTail(failed + whole, False, False))
     assert standing is Standing.PRESENT
 
 
@@ -124,7 +124,7 @@ def healthy(product: str) -> str:
         line.log
         for line in LINES
         if (line.product, line.verdict) == (product, "harmless")
-        and crash_in(LogTail(line.log, False, False))[0] is Standing.PRESENT
+        and judge_crash_in_log(LogTail(line.log, False, False))[0] is Standing.PRESENT
     )
 
 
@@ -245,7 +245,7 @@ STOPPED = (
 @pytest.mark.parametrize("client", CLIENTS)
 def test_what_a_client_was_answered_is_no_start(client: str) -> None:
     """An application's database may have been damaged long before."""
-    standing, _ = crash_in(LogTail(client + STOPPED, False, False))
+    standing, _ = judge_crash_in_log(LogTail(client + STOPPED, False, False))
     assert standing is Standing.CONTRADICTED
     for log in (client, healthy("PostgreSQL") + client):
         assert not absence(log).failure

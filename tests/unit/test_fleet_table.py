@@ -13,8 +13,8 @@ from dbcheck.report.fleet import (
     PlainFleet,
     RigStatus,
     State,
-    fleet_table,
-    fleet_view,
+    draw_fleet,
+    make_fleet_view,
 )
 
 RUNNING = RigStatus("db1", State.RUNNING, 3, 0, 20, "load: 5 acked", 1234.5, 0.5)
@@ -27,7 +27,7 @@ SILENT = RigStatus("db5", State.RUNNING, 2, 0, 20, "cut", None, 31.0)
 def shown(rigs: list[RigStatus], rows: int = 9, width: int = 80) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     with console.capture() as caught:
-        console.print(fleet_table(rigs, rows))
+        console.print(draw_fleet(rigs, rows))
     return caught.get().splitlines()
 
 
@@ -81,7 +81,7 @@ def test_it_fits_on_eighty_columns() -> None:
 @pytest.mark.parametrize("live", [True, False])
 def test_it_is_drawn_on_a_terminal_that_can(live: bool) -> None:
     console = Console(file=io.StringIO(), force_terminal=live, width=80)
-    view = fleet_view(console, live=True)
+    view = make_fleet_view(console, live=True)
     assert isinstance(view, LiveFleet) is live
     assert isinstance(view, PlainFleet)
     with view:

@@ -13,7 +13,7 @@ from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.mysql.check import require_standalone
 from dbcheck.engines.mysql.galera import is_node, parse_quorum_options, parse_view
 from dbcheck.lab.clusters.replication import Ports, make_galera_settings
-from dbcheck.model.cluster import Promise, SiteKind, kept_by
+from dbcheck.model.cluster import Promise, SiteKind, judge_settings_for_promise
 from tests.kit.refusals import refused
 
 CLUSTER = "b42ade03-e99a-11f1-8f09-17a7438f329c"
@@ -135,16 +135,25 @@ def test_what_galera_promises(
     promise: Promise, changed: dict[str, str], why: str, doubts: int
 ) -> None:
     usual = {FLUSH: "1", "pc.ignore_quorum": "false", "pc.ignore_sb": "false"}
-    found = kept_by(SiteKind.GALERA, promise, {**usual, **changed}, {})
+    found = judge_settings_for_promise(
+        SiteKind.GALERA, promise, {**usual, **changed}, {}
+    )
     assert why in found.contradiction
     assert bool(found.contradiction) == bool(why)
     assert len(found.doubts) == doubts
 
 
 def test_settings_that_were_not_read_are_assumed() -> None:
-    (flush,) = kept_by(SiteKind.GALERA, Promise.ALL, {}, {}).doubts
+    (flush,) = judge_settings_for_promise(SiteKind.GALERA, Promise.ALL, {}, {}).doubts
     assert flush == f"{FLUSH} could not be read"
-    assert len(kept_by(SiteKind.GALERA, Promise.WRITER_GONE, {}, {}).doubts) == 2
+    assert (
+        len(
+            judge_settings_for_promise(
+                SiteKind.GALERA, Promise.WRITER_GONE, {}, {}
+            ).doubts
+        )
+        == 2
+    )
 
 
 def test_only_the_first_node_of_a_lab_begins_the_cluster() -> None:

@@ -12,11 +12,11 @@ from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
-from dbcheck.judge.server import same_settings
-from dbcheck.judge.server_end import not_shut_down, server_log_sql
-from dbcheck.judge.settings import settings_of
-from dbcheck.judge.timeoff import time_without_power
-from dbcheck.model.cluster import Promise, SiteKind, lineage
+from dbcheck.judge.server import judge_same_settings
+from dbcheck.judge.server_end import judge_not_shut_down, judge_server_log_over_sql
+from dbcheck.judge.settings import collect_settings
+from dbcheck.judge.timeoff import judge_time_without_power
+from dbcheck.model.cluster import Promise, SiteKind, compare_lineage
 from dbcheck.model.cut import Cut, CutClass, Gone, PowerState
 from dbcheck.model.depth import Depth
 from dbcheck.model.places import DATA, Place
@@ -122,15 +122,15 @@ def case(promise: Promise, promotion: Promotion | None, **changed: Any) -> Case:
 def test_a_majority_that_went_on_has_all_the_evidence() -> None:
     one = case(Promise.WRITER_GONE, GONE_ON)
     for each in (
-        cluster.promised_settings,
-        cluster.writer_off,
-        cluster.promoted_node,
-        cluster.all_applied,
-        insync.in_sync,
+        cluster.judge_promised_settings,
+        cluster.judge_writer_off,
+        cluster.judge_promoted_node,
+        cluster.judge_all_applied,
+        insync.judge_in_sync,
     ):
         assert item(each, one).standing is Standing.PRESENT, each
-    assert cluster.nodes_cut(one) is None
-    assert cluster.all_members(one) is None
+    assert cluster.judge_nodes_cut(one) is None
+    assert cluster.judge_all_members(one) is None
     assert judge(one).verdict is Verdict.PASS
     assert judge(replace(one, found=LOSS)).verdict is Verdict.FAIL
 
@@ -149,7 +149,7 @@ def test_a_node_that_counted_the_writer_is_not_blamed(
     """Galera delivers what the writer sent last only once the view is without it."""
     received = {"b": Received(20, 20, True, members)}
     one = case(Promise.WRITER_GONE, replace(GONE_ON, received=received))
-    found = item(cluster.promoted_node, one)
+    found = item(cluster.judge_promoted_node, one)
     assert found.standing is Standing.NOT_OBSERVABLE
     assert why in found.reason
     assert judge(replace(one, found=LOSS)).verdict is Verdict.INCONCLUSIVE
@@ -157,11 +157,15 @@ def test_a_node_that_counted_the_writer_is_not_blamed(
 
 def test_a_group_that_is_whole_again_has_all_the_evidence() -> None:
     one = case(Promise.ALL, WHOLE)
-    found = item(cluster.nodes_cut, one)
+    found = item(cluster.judge_nodes_cut, one)
     assert found.standing is Standing.PRESENT
     assert "a, b, c were cut" in found.reason
-    assert item(cluster.all_members, one).standing is Standing.PRESENT
-    for each in (cluster.writer_off, cluster.promoted_node, insync.in_sync):
+    assert item(cluster.judge_all_members, one).standing is Standing.PRESENT
+    for each in (
+        cluster.judge_writer_off,
+        cluster.judge_promoted_node,
+        insync.judge_in_sync,
+    ):
         assert each(one) is None
     assert judge(one).verdict is Verdict.PASS
     assert judge(replace(one, found=LOSS)).verdict is Verdict.FAIL
@@ -180,7 +184,7 @@ def test_a_group_without_one_of_its_nodes_is_not_blamed(
 ) -> None:
     """The missing node may have what the others lack."""
     one = case(Promise.ALL, promotion)
-    found = item(cluster.all_members, one)
+    found = item(cluster.judge_all_members, one)
     assert found.standing is Standing.NOT_OBSERVABLE
     assert "missing: " in found.reason
     assert found.reason.endswith("c")
@@ -191,7 +195,7 @@ def test_a_node_that_was_not_cut_gave_the_others_what_they_lost() -> None:
     """It may be one that joined after the preflight."""
     strange = Received(20, 20, True, ("n1", "n2", "n3", "n4"))
     found = item(
-        cluster.all_members,
+        cluster.judge_all_members,
         case(Promise.ALL, replace(WHOLE, received={"a": strange})),
     )
     assert found.standing is Standing.CONTRADICTED
@@ -200,7 +204,7 @@ def test_a_node_that_was_not_cut_gave_the_others_what_they_lost() -> None:
     assert one.load is not None
     seen = replace(SEEN, changes=(*SEEN.changes, Change(9_000_000, ("n2", "n3", "x"))))
     before = replace(one, load=replace(one.load, replication=seen))
-    assert item(cluster.all_members, before).standing is Standing.CONTRADICTED
+    assert item(cluster.judge_all_members, before).standing is Standing.CONTRADICTED
     assert judge(before).verdict is Verdict.INCONCLUSIVE
 
 
@@ -209,7 +213,7 @@ def test_a_writer_that_does_not_start_is_no_loss_of_the_group() -> None:
     nodes = {**one.after.nodes, "a": NodeAfter(None)}
     after = replace(one.after, nodes=nodes, failure="exit status 134")
     gone = replace(one, after=after, found=None)
-    assert item(cluster.all_members, gone).standing is Standing.NOT_OBSERVABLE
+    assert item(cluster.judge_all_members, gone).standing is Standing.NOT_OBSERVABLE
     judged = judge(gone)
     assert judged.verdict is Verdict.INCONCLUSIVE
     assert "whatever the other nodes have" in judged.reasons[0]
@@ -218,19 +222,23 @@ def test_a_writer_that_does_not_start_is_no_loss_of_the_group() -> None:
 def test_a_node_that_kept_its_power_gives_the_others_what_they_lost() -> None:
     one = case(Promise.ALL, WHOLE)
     nodes = {**one.after.nodes, "c": NodeAfter(BEFORE)}
-    found = item(cluster.nodes_cut, replace(one, after=replace(one.after, nodes=nodes)))
+    found = item(
+        cluster.judge_nodes_cut, replace(one, after=replace(one.after, nodes=nodes))
+    )
     assert found.standing is Standing.CONTRADICTED
     assert found.reason == "the server of c did not restart: it was not cut"
     silent = {**nodes, "c": NodeAfter(None)}
     unread = replace(one, after=replace(one.after, nodes=silent))
-    assert item(cluster.nodes_cut, unread).standing is Standing.NOT_OBSERVABLE
+    assert item(cluster.judge_nodes_cut, unread).standing is Standing.NOT_OBSERVABLE
 
 
 def test_a_node_that_was_shut_down_had_time_to_flush() -> None:
     one = case(Promise.ALL, WHOLE)
     host = replace(host_after(), shut_down="systemd reached the target shutdown")
     nodes = {**one.after.nodes, "c": NodeAfter(AFTER, host)}
-    found = item(cluster.nodes_cut, replace(one, after=replace(one.after, nodes=nodes)))
+    found = item(
+        cluster.judge_nodes_cut, replace(one, after=replace(one.after, nodes=nodes))
+    )
     assert found.standing is Standing.CONTRADICTED
     assert found.reason.startswith("the host of c shut down in an orderly way")
 
@@ -264,12 +272,12 @@ def test_what_the_node_that_was_read_shows_is_no_evidence_of_the_others(
     )
     for name in "ac":
         other = one.as_tested(name)
-        assert server_log_sql(other) is None
-        assert not_shut_down(other).standing is Standing.NOT_OBSERVABLE
+        assert judge_server_log_over_sql(other) is None
+        assert judge_not_shut_down(other).standing is Standing.NOT_OBSERVABLE
         assert not other.moved
-    assert item(cluster.nodes_cut, one).standing is Standing.NOT_OBSERVABLE
+    assert item(cluster.judge_nodes_cut, one).standing is Standing.NOT_OBSERVABLE
     itself = one.as_tested("b")
-    assert (server_log_sql(itself) is not None) is ("log" in read)
+    assert (judge_server_log_over_sql(itself) is not None) is ("log" in read)
     assert bool(itself.moved) is ("places" in read)
 
 
@@ -285,9 +293,9 @@ def test_nodes_that_were_cut_in_several_ways_have_no_class() -> None:
 def test_the_node_that_was_off_for_the_shortest_time_counts() -> None:
     one = case(Promise.ALL, WHOLE)
     assert one.restore is not None
-    assert item(time_without_power, one).standing is Standing.PRESENT
+    assert item(judge_time_without_power, one).standing is Standing.PRESENT
     short = replace(one.restore, off_s={**one.restore.off_s, "c": 0.05})
-    found = item(time_without_power, replace(one, restore=short))
+    found = item(judge_time_without_power, replace(one, restore=short))
     assert found.standing is Standing.NOT_OBSERVABLE
     assert found.reason.startswith("c: it was back after 0.05 s")
 
@@ -339,11 +347,11 @@ def test_settings_of_a_writer_that_is_gone_lose_nothing_of_another_node() -> Non
     nodes = {**one.manifest.nodes, "a": replace(one.writer, facts=facts)}
     made = replace(one.manifest, nodes=nodes, lab={"rung": "drive"})
     relaxed = replace(one, manifest=made)
-    found = settings_of(relaxed)
+    found = collect_settings(relaxed)
     assert found.at_fault(lost=True) == ()
     assert found.item(kept=True).standing is not Standing.ABSENT
     cut_too = replace(relaxed, manifest=replace(made, promise=Promise.ALL))
-    assert settings_of(cut_too).item(kept=True).standing is Standing.ABSENT
+    assert collect_settings(cut_too).item(kept=True).standing is Standing.ABSENT
 
 
 @pytest.mark.parametrize(
@@ -365,7 +373,7 @@ def test_each_node_must_have_been_cut_when_the_writer_was(
     seen_off = Cut(9_000_000, exact_us, {"off_seen": True})
     late = NodeAtTheCut(seen_off, heard_us=heard_us, host_lived=False)
     load = replace(one.load, nodes={**one.load.nodes, "b": late})
-    found = item(cluster.nodes_cut, replace(one, load=load))
+    found = item(cluster.judge_nodes_cut, replace(one, load=load))
     assert found.standing is standing
     if standing is Standing.ASSUMED:
         assert found.reason.endswith("; that b was not shut down before is assumed")
@@ -400,7 +408,7 @@ def test_a_node_lived_as_long_as_its_host_answered(
     )
     load = replace(one.load, nodes={**one.load.nodes, "b": late})
     one = replace(one, manifest=replace(one.manifest, lab=lab), load=load)
-    assert item(cluster.nodes_cut, one).standing is standing
+    assert item(cluster.judge_nodes_cut, one).standing is standing
 
 
 @pytest.mark.parametrize(
@@ -417,7 +425,7 @@ def test_what_explains_that_a_whole_group_lost(
     facts = replace(BEFORE, settings={**SETTINGS, **changed})
     nodes = {**one.manifest.nodes, "a": replace(one.writer, facts=facts)}
     one = replace(one, manifest=replace(one.manifest, nodes=nodes))
-    assert why in cluster.blamed(one)
+    assert why in cluster.explain_missing_commits(one)
 
 
 @pytest.mark.parametrize(
@@ -433,10 +441,10 @@ def test_another_node_is_read_only_of_this_cluster(
 ) -> None:
     now = {**IDENTITY, "server_id": "2", **changed}
     before = {**IDENTITY, "server_id": "2"}
-    found = lineage(SiteKind.GALERA, IDENTITY, now, promoted=before)
+    found = compare_lineage(SiteKind.GALERA, IDENTITY, now, promoted=before)
     assert other in found.other
     assert bool(found.other) == bool(other)
-    itself = lineage(SiteKind.GALERA, IDENTITY, {**IDENTITY, **changed})
+    itself = compare_lineage(SiteKind.GALERA, IDENTITY, {**IDENTITY, **changed})
     assert bool(itself.other) == bool(other)
 
 
@@ -451,11 +459,11 @@ def test_a_writer_may_return_as_a_node_that_is_read_only() -> None:
     load = replace(one.load, settings=before.settings)
     manifest = replace(one.manifest, nodes=nodes)
     one = replace(one, manifest=manifest, load=load, after=after)
-    assert item(same_settings, one).standing is Standing.PRESENT
+    assert item(judge_same_settings, one).standing is Standing.PRESENT
     relaxed = {**SETTINGS, "innodb_flush_log_at_trx_commit": "2"}
     now = replace(AFTER, settings=relaxed)
     after = replace(after, nodes={**after.nodes, "a": NodeAfter(now)})
-    assert item(same_settings, replace(one, after=after)).standing is (
+    assert item(judge_same_settings, replace(one, after=after)).standing is (
         Standing.CONTRADICTED
     )
 
@@ -466,15 +474,15 @@ def test_nodes_may_be_cut_within_the_time_that_was_asked_for() -> None:
     assert one.load is not None
     nodes = {**one.load.nodes, "c": replace(one.load.nodes["c"], cut=late)}
     one = replace(one, load=replace(one.load, nodes=nodes))
-    assert item(cluster.nodes_cut, one).standing is Standing.ABSENT
+    assert item(cluster.judge_nodes_cut, one).standing is Standing.ABSENT
     asked = replace(one, manifest=replace(one.manifest, stagger_s=3.0))
-    found = item(cluster.nodes_cut, asked)
+    found = item(cluster.judge_nodes_cut, asked)
     assert found.standing is Standing.PRESENT
     assert "c 2." in found.reason
     reason = judge(asked).reasons[0]
     assert "a power cut of all nodes, one after the other within 3 s" in reason
     less = replace(one, manifest=replace(one.manifest, stagger_s=0.5))
-    assert item(cluster.nodes_cut, less).standing is Standing.ABSENT
+    assert item(cluster.judge_nodes_cut, less).standing is Standing.ABSENT
 
 
 @pytest.mark.parametrize(
@@ -501,7 +509,7 @@ def test_nodes_of_a_group_must_agree(
 ) -> None:
     one = case(promise, WHOLE if promise.cuts_all else GONE_ON)
     one = replace(one, after=replace(one.after, others={"c": other}))
-    assert item(cluster.nodes_agree, one).standing is standing
+    assert item(cluster.judge_nodes_agree, one).standing is standing
     judgement = judge(one)
     assert judgement.verdict is verdict
     if other.not_done:

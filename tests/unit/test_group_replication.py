@@ -14,7 +14,12 @@ from dbcheck.engines.mysql.check import require_server, require_standalone
 from dbcheck.engines.mysql.group_replication import View, is_member
 from dbcheck.lab.clusters.replication import make_group_settings
 from dbcheck.lab.servers.mysql import MysqlServer, require_no_group
-from dbcheck.model.cluster import Promise, SiteKind, kept_by, lineage
+from dbcheck.model.cluster import (
+    Promise,
+    SiteKind,
+    compare_lineage,
+    judge_settings_for_promise,
+)
 from tests.kit.refusals import refused
 
 GROUP = "1727aa1a-81b1-4727-89f9-f868b5154cba"
@@ -345,16 +350,22 @@ def test_what_a_group_promises(
     promise: Promise, changed: dict[str, str], why: str
 ) -> None:
     settings = {FLUSH: "1", BINLOG: "1", **changed}
-    found = kept_by(SiteKind.GROUP_REPLICATION, promise, settings, {})
+    found = judge_settings_for_promise(
+        SiteKind.GROUP_REPLICATION, promise, settings, {}
+    )
     assert why in found.contradiction
     assert bool(found.contradiction) == bool(why)
     assert found.doubts == ()
 
 
 def test_settings_that_were_not_read_are_assumed() -> None:
-    found = kept_by(SiteKind.GROUP_REPLICATION, Promise.ALL, {FLUSH: "1"}, {})
+    found = judge_settings_for_promise(
+        SiteKind.GROUP_REPLICATION, Promise.ALL, {FLUSH: "1"}, {}
+    )
     assert found.doubts == (f"{BINLOG} could not be read",)
-    found = kept_by(SiteKind.GROUP_REPLICATION, Promise.ALL, {BINLOG: "0"}, {})
+    found = judge_settings_for_promise(
+        SiteKind.GROUP_REPLICATION, Promise.ALL, {BINLOG: "0"}, {}
+    )
     assert BINLOG in found.contradiction
 
 
@@ -362,12 +373,14 @@ def test_the_reader_is_a_server_that_was_there_before() -> None:
     writer = {"group_replication_group_name": GROUP, "server_uuid": "a"}
     member = {**writer, "server_uuid": "b"}
     kind = SiteKind.GROUP_REPLICATION
-    assert lineage(kind, writer, member, promoted=member).same == ("server_uuid",)
+    assert compare_lineage(kind, writer, member, promoted=member).same == (
+        "server_uuid",
+    )
     stranger = {**writer, "server_uuid": "x"}
-    assert lineage(kind, writer, stranger, promoted=member).other
+    assert compare_lineage(kind, writer, stranger, promoted=member).other
     elsewhere = {**member, "group_replication_group_name": "another"}
-    assert lineage(kind, writer, elsewhere, promoted=member).other
-    assert lineage(kind, writer, writer).same
+    assert compare_lineage(kind, writer, elsewhere, promoted=member).other
+    assert compare_lineage(kind, writer, writer).same
 
 
 def test_the_members_of_a_lab_know_each_other() -> None:

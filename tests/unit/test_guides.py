@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.judge.item import ItemId
-from dbcheck.model.verdict import PPM, cuts_needed, loss_ppm_max
+from dbcheck.model.verdict import PPM, compute_cuts_needed, compute_loss_ppm_max
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "guides"
@@ -116,8 +116,8 @@ def test_the_bounds_of_numbers_of_cuts_are_those_of_the_statistics() -> None:
     rows = re.findall(r"^\| (\d+) \| (\d+)% \| (?:`([\d.]+)`)? ?\|", text, re.M)
     assert len(rows) >= 5
     for cuts, percent, until in rows:
-        assert math.ceil(loss_ppm_max(0, int(cuts)) * 100 / PPM) == int(percent)
-        assert not until or cuts_needed(round(float(until) * PPM)) == int(cuts)
+        assert math.ceil(compute_loss_ppm_max(0, int(cuts)) * 100 / PPM) == int(percent)
+        assert not until or compute_cuts_needed(round(float(until) * PPM)) == int(cuts)
 
 
 def test_every_item_of_evidence_is_explained() -> None:

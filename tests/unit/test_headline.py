@@ -10,7 +10,7 @@ from dbcheck.judge.control import judge_control
 from dbcheck.judge.item import Item, ItemId, Standing, doubt_of, meaning
 from dbcheck.judge.verdict import (
     Judgement,
-    judge_again,
+    judge_after_second_reading,
     judge_agreement,
     judge_conditions,
     judge_index,
@@ -78,8 +78,8 @@ def every_fail() -> dict[str, Judgement]:
         "rows": judged(lost(*ROWS)),
         "index": judge_index(clean, CLEAN, IndexLoss("it lacks id 3", 1, (3,))),
         "conditions": judge_conditions(clean, CLEAN, broken),
-        "again": judge_again(clean, CLEAN, unstable),
-        "not again": judge_again(clean, CLEAN, gone),
+        "again": judge_after_second_reading(clean, CLEAN, unstable),
+        "not again": judge_after_second_reading(clean, CLEAN, gone),
         "nodes": judge_agreement(clean, CLEAN, "a and b differ in 2 rows"),
         "server": not_back(answers=False),
         "table": not_back(answers=True),

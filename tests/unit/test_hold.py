@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.cycle.hold import Hold
 from dbcheck.load.load import Load
-from dbcheck.model.moments import AtTheCut, Moment, Stratum, met
+from dbcheck.model.moments import AtTheCut, Moment, Stratum, find_stratum_of_cut
 
 BEGAN_US, TICK_US, STEP_US, SNAPSHOT_US = 10_000_000, 5_000, 10_000, 50_000
 SESSIONS, CUTS = 4, 40
@@ -82,7 +82,7 @@ def played(
             hold.asked(asked_us)
             went_us = asked_us + int(draw.uniform(*lag_s) * 1e6)
     hold.end(clock_us)
-    why = met(moment, AtTheCut(0, went_us, quiet_us=hold.quiet)).missed
+    why = find_stratum_of_cut(moment, AtTheCut(0, went_us, quiet_us=hold.quiet)).missed
     return (clock_us - load.last_us) / 1e6, why
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.judge.volumes import volume_depths
+from dbcheck.judge.volumes import find_volume_depths
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.model.host import HostBefore, Layer
@@ -33,7 +33,7 @@ def found(*layers: Layer, cut: CutClass = CutClass.AC) -> tuple[Depth | None, st
     facts = replace(FACTS, volumes=(replace(VOLUME, layers=layers),))
     before = HostBefore(facts, "/c", "n", "", {})
     lost = after(LEFT[Depth.DRIVE], facts=facts)
-    (one,) = volume_depths(before, DONE, (), lost, cut)
+    (one,) = find_volume_depths(before, DONE, (), lost, cut)
     return one.depth, one.reasons[0]
 
 
@@ -113,7 +113,7 @@ def test_a_filesystem_on_what_is_not_known_shows_no_drive() -> None:
     facts = replace(FACTS, volumes=(replace(VOLUME, unreadable=unreadable),))
     before = HostBefore(facts, "/c", "n", "", {})
     host = after(LEFT[Depth.DRIVE], facts=facts)
-    (one,) = volume_depths(before, DONE, (), host, CutClass.AC)
+    (one,) = find_volume_depths(before, DONE, (), host, CutClass.AC)
     assert one.depth is Depth.OS
     assert "what lies below it is not known (ext4 on /dev/root" in one.reasons[0]
 
@@ -125,7 +125,7 @@ def test_an_array_that_lost_a_drive_in_the_cut_caps_the_depth() -> None:
     before = HostBefore(facts, "/c", "n", "", {})
     for now, depth in ((whole, Depth.DRIVE), (lacking, Depth.OS)):
         host = after(LEFT[Depth.DRIVE], facts=replace(facts, volumes=(now,)))
-        (one,) = volume_depths(before, DONE, (), host, CutClass.AC)
+        (one,) = find_volume_depths(before, DONE, (), host, CutClass.AC)
         assert one.depth is depth
 
 
@@ -135,7 +135,7 @@ def test_which_of_several_drives_lost_is_not_known() -> None:
     facts = replace(FACTS, volumes=(volume,))
     before = HostBefore(facts, "/c", "n", "", {})
     host = after(LEFT[Depth.DRIVE], facts=facts)
-    (one,) = volume_depths(before, DONE, (), host, CutClass.AC)
+    (one,) = find_volume_depths(before, DONE, (), host, CutClass.AC)
     assert one.depth is Depth.DRIVE
     assert "which of sda, sdb is not known" in one.reasons[0]
 

@@ -46,7 +46,7 @@ def finding(depth: Depth | None) -> DepthFinding:
     ],
 )
 def test_same_storage(changed: dict[str, Any], standing: Standing) -> None:
-    item = host_items.same_storage(case(BEFORE, after(**changed)))
+    item = host_items.judge_same_storage(case(BEFORE, after(**changed)))
     assert item is not None
     assert item.standing is standing
 
@@ -57,7 +57,7 @@ def test_a_drive_is_one_whatever_the_number_of_its_paths() -> None:
     two = on(drives=(path, other))
     for before, now in ((two, {}), ({}, two)):
         facts = dataclasses.replace(FACTS, **before)
-        item = host_items.same_storage(
+        item = host_items.judge_same_storage(
             case(dataclasses.replace(BEFORE, facts=facts), after(**now))
         )
         assert item is not None
@@ -85,7 +85,7 @@ def test_a_drive_that_nothing_identifies_is_named(
     """It may be any, and never makes the others another storage."""
     facts = dataclasses.replace(FACTS, **on(drives=then))
     before = dataclasses.replace(BEFORE, facts=facts)
-    item = host_items.same_storage(case(before, after(**on(drives=now))))
+    item = host_items.judge_same_storage(case(before, after(**on(drives=now))))
     assert item is not None
     assert item.standing is standing
     if standing is Standing.PRESENT:
@@ -93,10 +93,12 @@ def test_a_drive_that_nothing_identifies_is_named(
 
 
 def test_only_what_was_read_twice_is_called_the_same() -> None:
-    some = host_items.same_storage(case(BEFORE, after(machine_id="", **on(drives=()))))
+    some = host_items.judge_same_storage(
+        case(BEFORE, after(machine_id="", **on(drives=())))
+    )
     assert some is not None
     assert some.reason == "same filesystem"
-    nothing = host_items.same_storage(
+    nothing = host_items.judge_same_storage(
         case(BEFORE, after(machine_id="", **on(drives=(), filesystem_uuid="")))
     )
     assert nothing is not None
@@ -107,14 +109,16 @@ def test_the_drives_own_counter() -> None:
     drive = VOLUME.drives[0]
     more = dataclasses.replace(drive, unsafe_shutdowns=8)
     unread = dataclasses.replace(drive, unsafe_shutdowns=None)
-    counted = host_items.unsafe_shutdowns(case(BEFORE, after(**on(drives=(more,)))))
+    counted = host_items.judge_unsafe_shutdowns(
+        case(BEFORE, after(**on(drives=(more,))))
+    )
     assert counted is not None
     assert counted.standing is Standing.PRESENT
-    same = host_items.unsafe_shutdowns(case(BEFORE, after()))
+    same = host_items.judge_unsafe_shutdowns(case(BEFORE, after()))
     assert same is not None
     assert same.standing is Standing.ABSENT
     silent = case(BEFORE, after(**on(drives=(unread,))))
-    assert host_items.unsafe_shutdowns(silent) is None
+    assert host_items.judge_unsafe_shutdowns(silent) is None
 
 
 def went(
@@ -132,7 +136,7 @@ def went(
     load = loaded(gone=gone, heard_us=None, **load_fields)
     judged = case(BEFORE, host, load=load, lab=lab(rung), cut_class=cut_class)
     found = finding(depth) if host else None
-    return host_items.went_down(judged, ended or Ended(), found)[0]
+    return host_items.judge_fall_of_host(judged, ended or Ended(), found)[0]
 
 
 @pytest.mark.parametrize(
@@ -215,25 +219,25 @@ def test_host_went_down(found: Standing, standing: Standing) -> None:
 
 
 def test_that_the_host_went_down_is_required() -> None:
-    item = host_items.host_went_down(case(BEFORE, after(), load=loaded()))
+    item = host_items.judge_host_went_down(case(BEFORE, after(), load=loaded()))
     assert item is not None
     assert (item.id, item.required) == (ItemId.HOST_DOWN, True)
 
 
 def test_the_drive_of_a_lab_whose_client_was_lost_is_not_known_to_be_cut() -> None:
-    item = host_items.host_went_down(case(lab=lab("drive")))
+    item = host_items.judge_host_went_down(case(lab=lab("drive")))
     assert item is not None
     assert item.standing is Standing.NOT_OBSERVABLE
 
 
 def test_the_process_rung_does_not_say_that_a_host_went_down() -> None:
     judged = case(BEFORE, after(boot_id="b1"), load=loaded(), lab=lab("process"))
-    assert host_items.host_went_down(judged) is None
+    assert host_items.judge_host_went_down(judged) is None
 
 
 def test_nothing_is_said_where_nobody_was_asked() -> None:
-    assert host_items.same_storage(case()) is None
-    assert host_items.unsafe_shutdowns(case()) is None
+    assert host_items.judge_same_storage(case()) is None
+    assert host_items.judge_unsafe_shutdowns(case()) is None
 
 
 WRITTEN = {"auto.cnf": 10}
@@ -269,7 +273,7 @@ def test_data_that_were_put_back_are_told(
     made: dict[str, str], remains: Remains, standing: Standing
 ) -> None:
     told = dataclasses.replace(after(made=made), remains=remains)
-    item = host_items.not_restored(case(BEFORE, told))
+    item = host_items.judge_not_restored(case(BEFORE, told))
     assert (item.id, item.standing) == (ItemId.NOT_RESTORED, standing)
 
 
@@ -298,7 +302,7 @@ def test_a_copy_written_over_the_data_is_told_by_what_no_server_writes(
     )
     told = dataclasses.replace(after(changed=changed), remains=THERE)
     one = dataclasses.replace(case(before, told, load=loaded()), found=found)
-    assert host_items.not_restored(one).standing is standing
+    assert host_items.judge_not_restored(one).standing is standing
     if found is CLEAN:
         return
     if found is None:
@@ -314,19 +318,19 @@ def test_a_copy_written_over_the_data_is_told_by_what_no_server_writes(
 
 def test_where_nobody_looks_data_may_have_been_put_back() -> None:
     for told in (None, HostAfter(None, THERE, None, "no route")):
-        item = host_items.not_restored(case(BEFORE, told, lab=lab("process")))
+        item = host_items.judge_not_restored(case(BEFORE, told, lab=lab("process")))
         assert item.standing is Standing.NOT_OBSERVABLE
-    item = host_items.not_restored(case(lab=lab("drive")))
+    item = host_items.judge_not_restored(case(lab=lab("drive")))
     assert item.standing is Standing.PRESENT
 
 
 def test_records_of_a_shutdown_that_could_not_be_asked_for_are_named() -> None:
     kept = Remains("", ((1, 50),), 1, (), 100)
     told = dataclasses.replace(after(), remains=kept)
-    whole = host_items.asked_again(case(BEFORE, told))
+    whole = host_items.judge_readings_after_cut(case(BEFORE, told))
     assert whole is not None
     assert whole.standing is Standing.PRESENT
-    item = host_items.asked_again(
+    item = host_items.judge_readings_after_cut(
         case(BEFORE, dataclasses.replace(told, shut_down=None))
     )
     assert item is not None

@@ -11,16 +11,16 @@ import pytest
 
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Plan
-from dbcheck.campaign.totals import result
+from dbcheck.campaign.totals import make_result
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.cutmoment import find_cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.result import to_values
 from dbcheck.model.cut import Cut, CutClass, Gone, PowerScope, SwitchKind
 from dbcheck.model.depth import Completed, Counted, Remains, Ring
-from dbcheck.model.moments import Moment, Stratum, with_hold
+from dbcheck.model.moments import Moment, Stratum, add_lag_to_hold
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.replication import ReplicationSeen
 from dbcheck.model.verdict import Verdict
@@ -260,9 +260,9 @@ def test_a_loss_is_a_fail_however_long_the_server_answered(tmp_path: Path) -> No
 
 def test_a_moment_that_a_lab_knows_is_not_dated_anew() -> None:
     record = having(LOAD, watched=ANSWERED, cut=Cut(LAST_US, LAST_US + 1))
-    assert cut_us(case(load=record)) == LAST_US + 1
+    assert find_cut_us(case(load=record)) == LAST_US + 1
     alone = having(record, cut=Cut(LAST_US, None), gone_us=LAST_US)
-    assert cut_us(case(load=alone, scope=PowerScope.DRIVE)) == LAST_US
+    assert find_cut_us(case(load=alone, scope=PowerScope.DRIVE)) == LAST_US
 
 
 @pytest.mark.parametrize(
@@ -531,7 +531,7 @@ def test_a_campaign_counts_what_went_on_and_not_what_was_drawn(
     assert bool(cycle.missed) is (stratum != drawn)
     assert (cycle.drawn, cycle.after_s) == (drawn, 1.0)
     assert cycle.cut_s == round((went_us - load.began_us) / 1e6, 3)
-    shown = result(folder)
+    shown = make_result(folder)
     assert shown.strata == ({stratum: 1} if stratum else {})
     assert (shown.cycles[0].drawn, shown.cycles[0].cut_s) == (drawn, cycle.cut_s)
 
@@ -541,13 +541,13 @@ def test_a_switch_that_scatters_draws_no_hold_and_the_campaign_says_so(
 ) -> None:
     hold = Moment(1, Stratum.HOLD, 1.0, 0.1)
     run = RunFolder.create(
-        tmp_path, replace(manifest(), moment=with_hold(hold, (0, 2)))
+        tmp_path, replace(manifest(), moment=add_lag_to_hold(hold, (0, 2)))
     )
     stored_run(run)
     run.write_load(replace(LOAD, due_us=LAST_US))
     folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())
     campaign.add_outcome(folder, judge_run(run, FrameLogReader()))
-    shown = result(folder)
+    shown = make_result(folder)
     assert shown.strata == {"steady": 1}
     assert shown.cycles[0].drawn == "hold"
     assert "2.0 s" in shown.cycles[0].missed
@@ -565,7 +565,7 @@ def test_a_cycle_whose_client_was_lost_has_no_known_stratum(
     (cycle,) = folder.cycles()
     assert (cycle.stratum, cycle.drawn) == ("", Stratum.RAMP_UP.value)
     assert cycle.missed
-    assert result(folder).strata == {}
+    assert make_result(folder).strata == {}
 
 
 def campaign_plan() -> Plan:

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from dbcheck.agent.host import facts as host_facts
-from dbcheck.judge.volumes import host_cache
+from dbcheck.judge.volumes import find_host_cache
 from dbcheck.model.host import Layer
-from dbcheck.model.layers import kinds
+from dbcheck.model.layers import list_kinds
 
 # device -> device-mapper name, UUID and what it is made of; "ID" stands for the 64
 # characters of a volume of LVM.  As LVM 2.03 and cryptsetup 2.7 name them.
@@ -115,8 +115,8 @@ def test_layers_that_pass_writes_on(
     tree: Tree, named: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = seen(tree, tmp_path, monkeypatch)
-    assert kinds(found) == named
-    assert host_cache(found) == ""
+    assert list_kinds(found) == named
+    assert find_host_cache(found) == ""
     assert {layer.name for layer in found} >= {"sda"}
 
 
@@ -136,12 +136,12 @@ def test_layers_that_hold_writes_are_named(
     tree: Tree, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = seen(tree, tmp_path, monkeypatch)
-    assert host_cache(found).startswith(f"{named} may keep completed writes")
-    assert named.partition("(")[2].rstrip(")") in kinds(found)
+    assert find_host_cache(found).startswith(f"{named} may keep completed writes")
+    assert named.partition("(")[2].rstrip(")") in list_kinds(found)
 
 
 def test_a_group_may_have_any_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree: Tree = {"dm-0": ("my_cdata-pg", "LVM-ID", ("sda",))}
-    assert kinds(seen(tree, tmp_path, monkeypatch)) == ["LVM"]
+    assert list_kinds(seen(tree, tmp_path, monkeypatch)) == ["LVM"]

@@ -10,7 +10,7 @@ import pytest
 from dbcheck.rows.acks import ACK_DTYPE, HOUSEKEEPING_SESSION, AckArray
 from dbcheck.rows.chores import ChoreKind, Chores
 from dbcheck.rows.loss import Loss, Losses, LossKind
-from dbcheck.rows.lossshape import LossShape, Share, Windows, shape_of
+from dbcheck.rows.lossshape import LossShape, Share, Windows, find_shape_of_losses
 from dbcheck.rows.schedule import Schedule, Sizes
 from dbcheck.rows.table import ITEM, LEDGER
 
@@ -41,7 +41,7 @@ def shape(
     acks: AckArray, losses: Losses, cut_us: int | None = CUT_US, parts: int = 1
 ) -> LossShape:
     pieces = np.array_split(acks, parts)
-    return shape_of(losses, lambda: pieces, cut_us, None, (LEDGER, ITEM))
+    return find_shape_of_losses(losses, lambda: pieces, cut_us, None, (LEDGER, ITEM))
 
 
 ACKS = acks_at(s1=[10, 50, 59.5, 59.95], s2=[20, 59.4, 59.98])
@@ -70,7 +70,7 @@ def test_acks_dated_late_are_out_of_order_only_beyond_that(
 ) -> None:
     """(2, 3) was sent after 59.4 s, or so much earlier; (1, 2) was acked at 50 s."""
     losses = missing(ACKS, (1, 2))
-    found = shape_of(
+    found = find_shape_of_losses(
         losses, lambda: [ACKS], CUT_US, None, (LEDGER, ITEM), late_us=late_us
     )
     assert found.reordered == reordered
@@ -147,7 +147,9 @@ def test_sizes_are_those_of_the_schedule() -> None:
     is_large = [len(schedule.row(1, int(a["seq"])).payload) == 5000 for a in acks]
     large = [(1, seq) for seq, is_one in enumerate(is_large, 1) if is_one]
     losses = missing(acks, *large[:3])
-    found = shape_of(losses, lambda: [acks], CUT_US, Sizes(schedule), (LEDGER,))
+    found = find_shape_of_losses(
+        losses, lambda: [acks], CUT_US, Sizes(schedule), (LEDGER,)
+    )
     small = len(acks) - len(large)
     assert found.by_size == (Share(512, small, 0), Share(16384, len(large), 3))
 
@@ -181,7 +183,7 @@ def test_each_operation_belongs_to_the_chore_under_way_when_it_was_acked(
     acks = acks_at(s1=[5, 20, 25, 55], s2=[10, 58], **times)
     losses = missing(acks, (1, 2), (1, 3), (2, 2), kind=HOLE)
     pieces = np.array_split(acks, parts)
-    found = shape_of(
+    found = find_shape_of_losses(
         *(losses, lambda: pieces, CUT_US, None, (LEDGER,)),
         Windows(chores, lambda: pieces, to_the_cut=to_the_cut),
     )

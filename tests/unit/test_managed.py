@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.audit.mysql import RULES
-from dbcheck.audit.rules import flagged, judge
+from dbcheck.audit.rules import find_flagged_settings, judge_rule
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cycle.preflight.before_load import require_failover
@@ -23,7 +23,7 @@ from dbcheck.engines.mysql.check import require_known
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.server_end import not_shut_down
+from dbcheck.judge.server_end import judge_not_shut_down
 from dbcheck.judge.verdict import judge_rows
 from dbcheck.model.audited import RuleStanding
 from dbcheck.model.cut import DECLARABLE, CutClass, OtherUsers
@@ -34,11 +34,15 @@ from dbcheck.model.managed import (
     CLOUD_SQL,
     RDS,
     SERVICE,
-    of_host,
-    of_mysql,
-    of_postgresql,
+    find_service_of_host,
+    find_service_of_mysql,
+    find_service_of_postgresql,
 )
-from dbcheck.model.server import ServerFacts, difference, unread_identity
+from dbcheck.model.server import (
+    ServerFacts,
+    explain_unknown_identity,
+    find_difference_of_servers,
+)
 from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from dbcheck.runner.guard import check_interlocks
@@ -71,7 +75,7 @@ POSTGRESQL = "PostgreSQL 16.4 on x86_64-pc-linux-gnu, compiled by gcc"
     ],
 )
 def test_a_host_name_shows_a_service(host: str, service: str) -> None:
-    assert of_host(host) == service
+    assert find_service_of_host(host) == service
 
 
 @pytest.mark.parametrize(
@@ -89,7 +93,7 @@ def test_a_host_name_shows_a_service(host: str, service: str) -> None:
 def test_settings_of_postgresql_show_a_service(
     settings: dict[str, str], service: str
 ) -> None:
-    assert of_postgresql(settings) == service
+    assert find_service_of_postgresql(settings) == service
 
 
 @pytest.mark.parametrize(
@@ -112,7 +116,7 @@ def test_settings_of_postgresql_show_a_service(
 def test_variables_of_mysql_show_a_service(
     variables: dict[str, str], version: str, comment: str, service: str
 ) -> None:
-    assert of_mysql(variables, version, comment) == service
+    assert find_service_of_mysql(variables, version, comment) == service
 
 
 # ------------------------------------------------------------ what the engines read
@@ -148,7 +152,7 @@ def test_a_failover_of_aurora_postgresql_leads_to_the_same_cluster(
         "system_identifier": "7301234567890123456",
     }
     assert facts.unreadable == {}
-    assert unread_identity(facts.identity, facts.identity) == ""
+    assert explain_unknown_identity(facts.identity, facts.identity) == ""
 
 
 def test_a_service_is_seen_by_the_url_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,8 +228,8 @@ def test_a_failover_of_aurora_mysql_leads_to_the_same_data(
     after = aurora_mysql(monkeypatch, "ip-10-0-0-2", "uuid-of-another")
     assert before.settings[SERVICE] == AURORA
     assert before.identity.keys() == {"database", "version", "dbcheck.identity"}
-    assert difference(before.identity, after.identity) == ""
-    assert unread_identity(before.identity, after.identity) == ""
+    assert find_difference_of_servers(before.identity, after.identity) == ""
+    assert explain_unknown_identity(before.identity, after.identity) == ""
 
 
 # --------------------------------------------------------------- what is refused
@@ -313,12 +317,12 @@ def test_an_orderly_end_of_the_former_server_is_no_contradiction() -> None:
         "facts": dataclasses.replace(MANAGED, started_us=MANAGED.started_us + 9**9)
     }
     shut = case(facts=MANAGED, after={**after, "canary": True})
-    item = not_shut_down(shut)
+    item = judge_not_shut_down(shut)
     assert (item.standing, item.required) == (Standing.ABSENT, False)
     own = case(after={"facts": after["facts"], "canary": True})
-    assert not_shut_down(own).standing is Standing.CONTRADICTED
+    assert judge_not_shut_down(own).standing is Standing.CONTRADICTED
     same = case(facts=MANAGED, after={"facts": MANAGED, "canary": True})
-    assert not_shut_down(same).standing is Standing.CONTRADICTED
+    assert judge_not_shut_down(same).standing is Standing.CONTRADICTED
 
 
 def test_what_aurora_does_not_go_by_is_not_believed() -> None:
@@ -331,15 +335,15 @@ def test_what_aurora_does_not_go_by_is_not_believed() -> None:
         "innodb_force_recovery": "0",
         "log_bin": "OFF",
     }
-    unsafe = [f.rule.id for f in flagged("mysql", shown)]
+    unsafe = [f.rule.id for f in find_flagged_settings("mysql", shown)]
     assert unsafe == ["my-flush-method", "my-doublewrite", "my-checksum-algorithm"]
-    assert flagged("mysql", {**shown, SERVICE: AURORA}) == []
+    assert find_flagged_settings("mysql", {**shown, SERVICE: AURORA}) == []
     weak = {**shown, SERVICE: AURORA, "innodb_flush_log_at_trx_commit": "0"}
-    (finding,) = flagged("mysql", weak)
+    (finding,) = find_flagged_settings("mysql", weak)
     assert finding.rule.id == "my-flush-log-at-trx-commit"
     allowed = {SERVICE: AURORA, "innodb_trx_commit_allow_data_loss": "1"}
     (rule,) = [rule for rule in RULES if rule.id == "my-aurora-data-loss"]
-    assert judge(rule, allowed) is RuleStanding.UNSAFE
+    assert judge_rule(rule, allowed) is RuleStanding.UNSAFE
 
 
 def test_the_provider_s_own_database_is_no_other_user_s(

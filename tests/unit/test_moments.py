@@ -15,10 +15,10 @@ from dbcheck.model.moments import (
     Met,
     Moment,
     Stratum,
-    lag_range,
-    met,
-    moment,
-    with_hold,
+    add_lag_to_hold,
+    draw_moment,
+    find_lag_range,
+    find_stratum_of_cut,
 )
 from dbcheck.rows.chores import ChoreKind
 
@@ -26,7 +26,7 @@ STEADY_S = (3.0, 6.0)
 
 
 def test_each_four_cuts_meet_each_stratum() -> None:
-    drawn = [moment(5, number, STEADY_S) for number in range(1, 801)]
+    drawn = [draw_moment(5, number, STEADY_S) for number in range(1, 801)]
     for first in range(0, 800, 4):
         assert {one.stratum for one in drawn[first : first + 4]} == set(WITHOUT_CHORES)
     fours = {
@@ -39,7 +39,7 @@ def test_each_four_cuts_meet_each_stratum() -> None:
 def test_cuts_aim_at_one_kind_of_chore_after_the_other() -> None:
     kinds = (ChoreKind.DROP, ChoreKind.FILL, ChoreKind.TRUNCATE)
     strata = tuple(Stratum)
-    drawn = [moment(5, n, STEADY_S, strata, kinds) for n in range(1, 61)]
+    drawn = [draw_moment(5, n, STEADY_S, strata, kinds) for n in range(1, 61)]
     aimed = [one for one in drawn if one.stratum is Stratum.HOUSEKEEPING]
     assert [one.chore for one in aimed] == [*kinds] * 4
     assert all(0 <= one.into_s <= 0.02 for one in aimed)
@@ -54,7 +54,7 @@ def test_a_moment_is_within_its_stratum() -> None:
         Stratum.HOLD: STEADY_S,
     }
     for number in range(1, 301):
-        drawn = moment(5, number, STEADY_S)
+        drawn = draw_moment(5, number, STEADY_S)
         earliest, latest = ranges[drawn.stratum]
         assert earliest <= drawn.after_s <= latest
         least_s, most_s = INTO_S.get(drawn.stratum, (0, 0))
@@ -62,14 +62,18 @@ def test_a_moment_is_within_its_stratum() -> None:
 
 
 def test_the_seed_and_the_number_decide() -> None:
-    assert moment(5, 7, STEADY_S) == moment(5, 7, STEADY_S)
-    assert len({moment(seed, 7, STEADY_S).after_s for seed in range(50)}) == 50
-    assert len({moment(5, number, STEADY_S).after_s for number in range(1, 51)}) == 50
+    assert draw_moment(5, 7, STEADY_S) == draw_moment(5, 7, STEADY_S)
+    assert len({draw_moment(seed, 7, STEADY_S).after_s for seed in range(50)}) == 50
+    assert (
+        len({draw_moment(5, number, STEADY_S).after_s for number in range(1, 51)}) == 50
+    )
 
 
 def test_a_server_without_checkpoints_meets_the_others() -> None:
     strata = (Stratum.RAMP_UP, Stratum.STEADY)
-    drawn = [moment(5, number, STEADY_S, strata).stratum for number in range(1, 101)]
+    drawn = [
+        draw_moment(5, number, STEADY_S, strata).stratum for number in range(1, 101)
+    ]
     assert drawn.count(Stratum.STEADY) == drawn.count(Stratum.RAMP_UP) == 50
 
 
@@ -112,7 +116,7 @@ def test_the_moment_at_which_the_power_went_decides(
     drawn: Stratum, seen: Mapping[str, Any], stratum: Stratum | None
 ) -> None:
     facts = {"began_us": BEGAN_US, "went_us": WENT_US, **seen}
-    found = met(Moment(1, drawn, 0.9, 0.0), AtTheCut(**facts))
+    found = find_stratum_of_cut(Moment(1, drawn, 0.9, 0.0), AtTheCut(**facts))
     assert found.stratum is stratum
     assert bool(found.missed) is (stratum is not drawn)
 
@@ -133,7 +137,7 @@ def test_a_hold_counts_only_if_the_power_had_gone_before_the_sessions_resumed(
     latest_us: int | None, stratum: Stratum | None
 ) -> None:
     seen = AtTheCut(0, 1_500_000, quiet_us=[(1_000_000, 2_000_000)])
-    found = met(HELD, replace(seen, latest_us=latest_us))
+    found = find_stratum_of_cut(HELD, replace(seen, latest_us=latest_us))
     assert found.stratum is stratum
     assert bool(found.missed) is (stratum is None)
 
@@ -152,16 +156,16 @@ def test_a_hold_counts_only_if_the_power_had_gone_before_the_sessions_resumed(
 def test_sessions_were_held_if_nothing_was_in_flight_at_the_cut(
     quiet_us: list[tuple[int, int]] | None, is_held: bool
 ) -> None:
-    found = met(HELD, AtTheCut(0, 1_500_000, quiet_us=quiet_us)).missed
+    found = find_stratum_of_cut(HELD, AtTheCut(0, 1_500_000, quiet_us=quiet_us)).missed
     assert (found == "") is is_held
     # Without a moment at which they went on, none is claimed.
     assert ("resumed" in found) is (quiet_us == [(1_000_000, 1_400_000)])
 
 
 def test_a_hold_knows_when_the_power_goes() -> None:
-    lag_s = lag_range([1.2, 1.4, 1.3])
+    lag_s = find_lag_range([1.2, 1.4, 1.3])
     assert lag_s is not None and 1 < lag_s[0] < 1.2 and 1.4 < lag_s[1] < 1.6
-    drawn = with_hold(HELD, lag_s)
+    drawn = add_lag_to_hold(HELD, lag_s)
     assert (drawn.stratum, drawn.lag_s, drawn.no_hold) == (Stratum.HOLD, lag_s, "")
 
 
@@ -169,10 +173,12 @@ def test_a_hold_knows_when_the_power_goes() -> None:
 def test_a_switch_whose_moment_is_not_known_well_enough_draws_no_hold(
     lags_s: list[float],
 ) -> None:
-    drawn = with_hold(HELD, lag_range(lags_s))
+    drawn = add_lag_to_hold(HELD, find_lag_range(lags_s))
     assert drawn.stratum is Stratum.STEADY and drawn.lag_s is None
-    assert met(drawn, AtTheCut(1, 2)) == Met(Stratum.STEADY, drawn.no_hold)
+    assert find_stratum_of_cut(drawn, AtTheCut(1, 2)) == Met(
+        Stratum.STEADY, drawn.no_hold
+    )
     assert drawn.no_hold
     # What the switch did long ago is no matter.
-    again = with_hold(HELD, lag_range([*lags_s, *[0.3] * 8]))
+    again = add_lag_to_hold(HELD, find_lag_range([*lags_s, *[0.3] * 8]))
     assert again.stratum is Stratum.HOLD

@@ -16,7 +16,7 @@ from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.host import HostCanaries
 from dbcheck.cycle.preflight import before_load
 from dbcheck.judge.case import Case
-from dbcheck.judge.server import restarted
+from dbcheck.judge.server import judge_restarted
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.records import NodeAfter, NodeAtTheCut, RestoreRecord
@@ -110,10 +110,10 @@ def test_a_manifest_of_no_site_is_refused(
 def test_another_node_than_the_one_that_was_cut_need_not_restart() -> None:
     after = after_of(FACTS)
     case = Case(MANIFEST, LOAD, None, after)
-    assert restarted(case) is not None
+    assert judge_restarted(case) is not None
     found = {**after.nodes, "standby": NodeAfter(FACTS)}
     promoted = replace(after, nodes=found, reader_name="standby")
-    assert restarted(replace(case, after=promoted)) is None
+    assert judge_restarted(replace(case, after=promoted)) is None
 
 
 def test_what_was_found_must_hold_the_node_that_was_read() -> None:

@@ -11,7 +11,7 @@ import pytest
 from dbcheck.cli import USAGE
 from dbcheck.cli.root import run
 from dbcheck.ports.listener import LoadStatus, Phase
-from dbcheck.report.console import console
+from dbcheck.report.console import make_console
 from dbcheck.report.live import LiveProgress
 from dbcheck.report.progress import PlainProgress
 from tests.kit.poisoned_reports import REPORTS, shown
@@ -42,7 +42,7 @@ def test_the_styles_of_a_text_stay_on_its_characters() -> None:
 @pytest.mark.parametrize("kind", [PlainProgress, LiveProgress])
 def test_progress_shows_what_a_terminal_would_obey(kind: type[PlainProgress]) -> None:
     file = io.StringIO()
-    terminal = console(file=file, width=300)
+    terminal = make_console(file=file, width=300)
     view = kind(terminal)
     view.line(EVIL, EVIL)
     view.phase(Phase.CUT, EVIL)
@@ -95,5 +95,5 @@ def test_a_terminal_without_columns_is_shown_all(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "0")
-    console().print("1 row is missing")
+    make_console().print("1 row is missing")
     assert capsys.readouterr().out == "1 row is missing\n"

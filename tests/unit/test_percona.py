@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dbcheck.audit.mysql import RULES, TABLES
-from dbcheck.audit.rules import flagged, judge
+from dbcheck.audit.rules import find_flagged_settings, judge_rule
 from dbcheck.engines.mysql.check import parse_product
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.model.audited import RuleStanding
@@ -62,16 +62,16 @@ def test_it_is_a_mysql_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_its_own_flush_variable_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = facts(monkeypatch).settings
     (rule,) = [rule for rule in RULES if rule.id == "my-global-flush-log"]
-    assert judge(rule, settings) is RuleStanding.UNSAFE
+    assert judge_rule(rule, settings) is RuleStanding.UNSAFE
     # MyRocks' setting bears on no row in InnoDB.
-    assert flagged("mysql", settings) == []
+    assert find_flagged_settings("mysql", settings) == []
 
 
 def test_tables_in_its_myrocks_hang_on_another_setting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = facts(monkeypatch, "?storage_engine=rocksdb")
-    (finding,) = flagged("mysql", found.settings)
+    (finding,) = find_flagged_settings("mysql", found.settings)
     assert finding.rule.id == "my-rocksdb-flush-log"
     assert found.log is None  # InnoDB's log says nothing of them
     # What other clients' tables get, and not what dbcheck's sessions set.

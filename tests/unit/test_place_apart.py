@@ -11,7 +11,7 @@ import pytest
 
 from dbcheck.agent.host import devices as host_apart
 from dbcheck.judge.item import Standing
-from dbcheck.judge.volumes import least_depth, volume_depths
+from dbcheck.judge.volumes import find_least_depth, find_volume_depths
 from dbcheck.judge.watched import places as places_item
 from dbcheck.model.depth import Depth
 from dbcheck.model.host import HostBefore, Layer, Volume, VolumeCanaries
@@ -79,8 +79,8 @@ def test_a_journal_apart_caps_the_claim(
     before = HostBefore(facts, "/c", "n", "", {}, elsewhere)
     left = [LEFT[cut] for _ in others]
     host = after(LEFT[cut], *left, facts=facts)
-    depths = volume_depths(before, DONE, [DONE for _ in others], host)
-    found = least_depth(depths, facts)
+    depths = find_volume_depths(before, DONE, [DONE for _ in others], host)
+    found = find_least_depth(depths, facts)
     assert found is not None
     assert found.depth is claim
     assert said in found.reasons[0]

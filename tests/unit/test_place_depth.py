@@ -14,10 +14,10 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import end_canaries, inspect_host, inspect_host_again
 from dbcheck.cycle.judging import judge_run
-from dbcheck.judge.host import same_storage, unsafe_shutdowns
+from dbcheck.judge.host import judge_same_storage, judge_unsafe_shutdowns
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.verdict import judge_rows
-from dbcheck.judge.volumes import least_depth, shallowest, volume_depths
+from dbcheck.judge.volumes import find_least_depth, find_shallowest, find_volume_depths
 from dbcheck.judge.watched import places as places_item
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import CutClass
@@ -69,8 +69,8 @@ def test_the_claim_is_the_least_of_all_volumes(
     host: Depth | None,
     said: str,
 ) -> None:
-    depths = volume_depths(BEFORE, DONE, (DONE,), after(LEFT[data], LEFT[wal]))
-    found, of_host = least_depth(depths, TWO), shallowest(depths)
+    depths = find_volume_depths(BEFORE, DONE, (DONE,), after(LEFT[data], LEFT[wal]))
+    found, of_host = find_least_depth(depths, TWO), find_shallowest(depths)
     assert found is not None
     assert of_host is not None
     assert (found.depth, of_host.depth) == (claim, host)
@@ -106,8 +106,8 @@ def test_volumes_on_one_drive_share_its_cache(
     before = replace(BEFORE, facts=facts)
     before = replace(before, elsewhere=(NO_ROOM,)) if refused else before
     done, left = (None, None) if refused else (DONE, LEFT[wal])
-    depths = volume_depths(before, DONE, (done,), after(LEFT[data], left))
-    found = least_depth(depths, facts)
+    depths = find_volume_depths(before, DONE, (done,), after(LEFT[data], left))
+    found = find_least_depth(depths, facts)
     assert found is not None
     assert found.depth is claim
     said = any("sda lost writes of" in reason for reason in found.reasons)
@@ -127,8 +127,8 @@ def test_a_volume_without_canaries_caps_the_claim(
     done: Any, left: Any, canaries: VolumeCanaries
 ) -> None:
     before = replace(BEFORE, elsewhere=(canaries,))
-    depths = volume_depths(before, DONE, done, after(LEFT[Depth.DRIVE], *left))
-    found = least_depth(depths, TWO)
+    depths = find_volume_depths(before, DONE, done, after(LEFT[Depth.DRIVE], *left))
+    found = find_least_depth(depths, TWO)
     assert found is not None
     assert found.depth is None
     why = canaries.failure or "could not be read after the cut"
@@ -138,8 +138,8 @@ def test_a_volume_without_canaries_caps_the_claim(
 def test_a_place_that_nobody_could_look_at_caps_the_claim() -> None:
     facts = replace(HOST, unseen={"WAL": "/wal: Permission denied"})
     before = replace(BEFORE, facts=facts, elsewhere=())
-    depths = volume_depths(before, DONE, (), after(LEFT[Depth.DRIVE], facts=facts))
-    found = least_depth(depths, facts)
+    depths = find_volume_depths(before, DONE, (), after(LEFT[Depth.DRIVE], facts=facts))
+    found = find_least_depth(depths, facts)
     assert found is not None
     assert found.depth is None
     assert "unknown on WAL (/wal: Permission denied)" in found.reasons[0]
@@ -168,13 +168,13 @@ def test_a_pass_says_what_was_not_looked_at() -> None:
 
 def test_places_on_one_volume_need_no_names() -> None:
     before = replace(BEFORE, facts=replace(HOST, volumes=(DATA,)), elsewhere=())
-    depths = volume_depths(before, DONE, (), after(LEFT[Depth.DRIVE]))
-    found = least_depth(depths, before.facts)
+    depths = find_volume_depths(before, DONE, (), after(LEFT[Depth.DRIVE]))
+    found = find_least_depth(depths, before.facts)
     assert found is not None
     assert found.reasons[0].startswith("10 writes that the drive had completed")
-    assert volume_depths(before, None, (), after(KEPT)) == []
-    assert least_depth([], before.facts) is None
-    assert shallowest([]) is None
+    assert find_volume_depths(before, None, (), after(KEPT)) == []
+    assert find_least_depth([], before.facts) is None
+    assert find_shallowest([]) is None
 
 
 def test_every_place_is_named_with_its_drives() -> None:
@@ -212,7 +212,7 @@ def changed(**values: Any) -> TargetFacts:
 def test_storage_is_compared_for_every_place(
     now: TargetFacts, standing: Standing, said: str
 ) -> None:
-    item = same_storage(case(BEFORE, after(KEPT, KEPT, facts=now)))
+    item = judge_same_storage(case(BEFORE, after(KEPT, KEPT, facts=now)))
     assert item is not None
     assert (item.standing, item.required) == (standing, True)
     assert said in item.reason
@@ -240,7 +240,7 @@ def test_every_drive_of_an_array_counts(
 ) -> None:
     array = replace(TWO, volumes=counted(*then).volumes[:1])
     before = replace(BEFORE, facts=array, elsewhere=())
-    item = unsafe_shutdowns(case(before, after(KEPT, facts=counted(*now))))
+    item = judge_unsafe_shutdowns(case(before, after(KEPT, facts=counted(*now))))
     assert item is not None
     assert item.standing is standing
     assert said in item.reason
@@ -250,7 +250,7 @@ def test_a_drive_whose_name_changed_is_known_by_its_serial() -> None:
     first, second = counted(7, 7).volumes[0].drives
     swapped = (replace(first, name="sd1"), replace(second, name="sd0"))
     now = replace(TWO, volumes=(replace(DATA, drives=swapped), WAL))
-    item = unsafe_shutdowns(
+    item = judge_unsafe_shutdowns(
         case(replace(BEFORE, facts=counted(6, 7)), after(KEPT, KEPT, facts=now))
     )
     assert item is not None

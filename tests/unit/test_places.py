@@ -9,7 +9,12 @@ from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
 from dbcheck.judge.item import Standing
 from dbcheck.judge.watched import places as places_item
-from dbcheck.model.places import Place, moved, numbered, outside
+from dbcheck.model.places import (
+    Place,
+    list_moved_places,
+    list_places_outside_data,
+    number_places,
+)
 from tests.kit.cases import case
 
 MARIADB = {
@@ -170,8 +175,8 @@ def test_of_postgresql_some_places_are_known_by_their_names_alone() -> None:
 def test_without_its_host_what_is_outside_of_the_data_directory_is_named() -> None:
     inside = [Place("data", "/d"), Place("redo log", "/d/r"), Place("undo", "/d")]
     apart = [Place("binary log", "/dd/l"), Place("tablespace t", "")]
-    assert outside([*inside, *apart]) == apart
-    assert outside(apart) == apart
+    assert list_places_outside_data([*inside, *apart]) == apart
+    assert list_places_outside_data(apart) == apart
     item = places_item(case(places=(*inside, *apart)))
     assert item is not None
     assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, False)
@@ -183,7 +188,7 @@ def test_the_places_of_several_tables_have_names_of_their_own() -> None:
     first = [Place("data", "/d"), Place("table", "/fast", ("a*",))]
     second = [Place("data", "/d"), Place("table", "/slow"), Place("table", "/fast")]
     found = [Place("data", "/d"), Place("table", "/fast", ("a*",))]
-    assert numbered([*first, *second]) == (*found, Place("table 2", "/slow"))
+    assert number_places([*first, *second]) == (*found, Place("table 2", "/slow"))
 
 
 @pytest.mark.parametrize(
@@ -206,5 +211,7 @@ def test_places_that_are_not_where_they_were(
     before: dict[str, str], after: dict[str, str], names: list[str]
 ) -> None:
     """A table that was yet to be made was expected in its tablespace's folder."""
-    found = moved(*([Place(n, p) for n, p in x.items()] for x in (before, after)))
+    found = list_moved_places(
+        *([Place(n, p) for n, p in x.items()] for x in (before, after))
+    )
     assert list(found) == names

@@ -14,7 +14,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import make_inventory
-from dbcheck.model.cut import DECLARABLE, CutClass, shown
+from dbcheck.model.cut import DECLARABLE, CutClass, describe_cuts
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.power.kinds.lab import LabPlan
@@ -140,9 +140,11 @@ def test_a_switch_whose_cuts_could_never_pass_is_refused(
 @pytest.mark.parametrize("deep", [CutClass.AC, CutClass.DC_RAIL])
 def test_a_depth_speaks_for_its_own_class_alone(deep: CutClass) -> None:
     other = CutClass.BMC_OFF
-    text = shown([(deep.value, "DRIVE"), (deep.value, ""), (other.value, "OS")])
+    text = describe_cuts([(deep.value, "DRIVE"), (deep.value, ""), (other.value, "OS")])
     assert text == f"{deep.value}. {other.value}; {other.leaves_open(None)}"
-    assert shown([("", "DRIVE"), (other.value, "")]).endswith(other.leaves_open(None))
+    assert describe_cuts([("", "DRIVE"), (other.value, "")]).endswith(
+        other.leaves_open(None)
+    )
 
 
 def declared(folder: Path, variables: Mapping[str, Any]) -> CutClass | None:

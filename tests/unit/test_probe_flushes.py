@@ -16,9 +16,9 @@ from dbcheck.probe.flushes import (
     Path,
     Window,
     Windows,
-    judge,
-    stopped_at,
-    with_settings,
+    explain_by_settings,
+    find_layer_that_stops_flushes,
+    judge_windows,
 )
 from tests.kit.host_samples import VOLUME
 
@@ -92,14 +92,14 @@ def test_too_few_fields_are_an_error() -> None:
 
 
 def test_a_flush_for_each_commit() -> None:
-    found = judge(path(), windows(sda(COMMIT)))
+    found = judge_windows(path(), windows(sda(COMMIT)))
     assert found.outcome is Outcome.FLUSHED
     assert "sda was flushed for each of 100 commits" in found.sentence
     assert "At most 3% may" in found.sentence
 
 
 def test_one_commit_without_a_flush_is_enough() -> None:
-    found = judge(path(), windows([*sda(COMMIT, 99), {"sda": WRITTEN}]))
+    found = judge_windows(path(), windows([*sda(COMMIT, 99), {"sda": WRITTEN}]))
     assert found.outcome is Outcome.MISSING
     assert "1 of 100 commits were answered although sda had not" in found.sentence
 
@@ -107,11 +107,11 @@ def test_one_commit_without_a_flush_is_enough() -> None:
 def test_flushes_of_others_between_the_commits_leave_it_unknown() -> None:
     """Commits that flush nothing, and another program that always flushes."""
     always = windows(sda(COMMIT), sda(COMMIT))
-    assert judge(path(), always).outcome is Outcome.UNCLEAR
+    assert judge_windows(path(), always).outcome is Outcome.UNCLEAR
     often = windows(sda(COMMIT), [*sda(COMMIT, 80), *sda(NOTHING, 20)])
-    assert judge(path(), often).outcome is Outcome.UNCLEAR
+    assert judge_windows(path(), often).outcome is Outcome.UNCLEAR
     seldom = windows(sda(COMMIT), [*sda(COMMIT, 20), *sda(NOTHING, 80)])
-    assert judge(path(), seldom).outcome is Outcome.FLUSHED
+    assert judge_windows(path(), seldom).outcome is Outcome.FLUSHED
 
 
 @pytest.mark.parametrize("idle_flushed", [0, 10, 50])
@@ -128,43 +128,43 @@ def test_what_others_may_hide_is_bounded(idle_flushed: int) -> None:
 
 def test_without_idle_windows_nothing_is_known() -> None:
     alone = Windows(sda(COMMIT), ())
-    assert judge(path(), alone).outcome is Outcome.UNCLEAR
+    assert judge_windows(path(), alone).outcome is Outcome.UNCLEAR
 
 
 def test_a_drive_that_takes_writes_past_its_cache_is_not_accused() -> None:
     """Such a write (FUA) needs no flush, and the kernel does not count it apart."""
     fua = path(layer("sda", fua="1"))
-    found = judge(fua, windows([*sda(COMMIT, 99), {"sda": WRITTEN}]))
+    found = judge_windows(fua, windows([*sda(COMMIT, 99), {"sda": WRITTEN}]))
     assert found.outcome is Outcome.UNCLEAR
     assert "queue/fua is 1" in found.sentence
-    nothing = judge(fua, windows([*sda(COMMIT, 99), {"sda": NOTHING}]))
+    nothing = judge_windows(fua, windows([*sda(COMMIT, 99), {"sda": NOTHING}]))
     assert nothing.outcome is Outcome.MISSING
 
 
 def test_a_device_that_does_not_count_leaves_it_unknown() -> None:
-    found = judge(path(), windows(sda(UNCOUNTED)))
+    found = judge_windows(path(), windows(sda(UNCOUNTED)))
     assert found.outcome is Outcome.UNCLEAR
     assert "does not count the flushes of sda" in found.sentence
     gone = Windows([{}] * 100, [{}] * 100)
-    assert judge(path(), gone).outcome is Outcome.UNCLEAR
+    assert judge_windows(path(), gone).outcome is Outcome.UNCLEAR
 
 
 def test_no_drive_and_no_commit_leave_it_unknown() -> None:
     seen = windows(sda(COMMIT))
-    assert judge(path(drives=()), seen).outcome is Outcome.UNCLEAR
-    assert judge(path(), Windows([], [])).outcome is Outcome.UNCLEAR
+    assert judge_windows(path(drives=()), seen).outcome is Outcome.UNCLEAR
+    assert judge_windows(path(), Windows([], [])).outcome is Outcome.UNCLEAR
 
 
 def test_of_two_drives_one_that_is_left_out_is_named() -> None:
     both = path(layer("sda"), layer("sdb"), drives=("sda", "sdb"))
     flushed = {"sda": COMMIT, "sdb": COMMIT}
     half = {"sda": COMMIT, "sdb": WRITTEN}
-    assert judge(both, windows([flushed] * 100)).outcome is Outcome.FLUSHED
-    found = judge(both, windows([half] * 100))
+    assert judge_windows(both, windows([flushed] * 100)).outcome is Outcome.FLUSHED
+    found = judge_windows(both, windows([half] * 100))
     assert found.outcome is Outcome.UNCLEAR
     assert "sdb was not flushed for 100 of 100 commits" in found.sentence
     neither = {"sda": WRITTEN, "sdb": WRITTEN}
-    assert judge(both, windows([neither] * 100)).outcome is Outcome.MISSING
+    assert judge_windows(both, windows([neither] * 100)).outcome is Outcome.MISSING
 
 
 # ------------------------------------------------------------- drives without flushes
@@ -182,12 +182,12 @@ def test_a_drive_that_is_never_flushed(
     has_cache: bool | None, outcome: Outcome
 ) -> None:
     through = path(layer("sda", cache="write through"), has_cache=has_cache)
-    assert judge(through, windows(sda(WRITTEN))).outcome is outcome
+    assert judge_windows(through, windows(sda(WRITTEN))).outcome is outcome
 
 
 def test_what_was_not_even_written_is_lost() -> None:
     through = path(layer("sda", cache="write through"), has_cache=False)
-    found = judge(through, windows([*sda(WRITTEN, 98), *sda(NOTHING, 2)]))
+    found = judge_windows(through, windows([*sda(WRITTEN, 98), *sda(NOTHING, 2)]))
     assert found.outcome is Outcome.MISSING
     assert "2 of 100 commits were answered although nothing had" in found.sentence
 
@@ -195,7 +195,7 @@ def test_what_was_not_even_written_is_lost() -> None:
 def test_the_worst_of_two_kinds_of_drives_counts() -> None:
     layers = layer("sda"), layer("sdb", cache="write through")
     both = path(*layers, drives=("sda", "sdb"), has_cache=True)
-    found = judge(both, windows([{"sda": COMMIT, "sdb": WRITTEN}] * 100))
+    found = judge_windows(both, windows([{"sda": COMMIT, "sdb": WRITTEN}] * 100))
     assert found.outcome is Outcome.MISSING
     assert "sdb" in found.sentence
 
@@ -225,17 +225,17 @@ FLUSH, BINLOG = "innodb_flush_log_at_trx_commit", "sync_binlog"
 def test_flushes_of_a_server_that_need_not_wait_prove_nothing(
     logs: list[str], settings: dict[str, str], outcome: Outcome
 ) -> None:
-    found = judge(path(), windows(sda(COMMIT)))
-    assert with_settings(found, logs, settings).outcome is outcome
-    missing = judge(path(), windows(sda(WRITTEN)))
-    assert with_settings(missing, logs, settings) == missing
+    found = judge_windows(path(), windows(sda(COMMIT)))
+    assert explain_by_settings(found, logs, settings).outcome is outcome
+    missing = judge_windows(path(), windows(sda(WRITTEN)))
+    assert explain_by_settings(missing, logs, settings) == missing
 
 
 # ------------------------------------------------------------- where they stop
 
 
 def stopped(found: Path, **counts: Counts) -> str:
-    return stopped_at(found, windows([counts] * 100))
+    return find_layer_that_stops_flushes(found, windows([counts] * 100))
 
 
 def test_a_filesystem_that_sends_none_is_named() -> None:

@@ -16,10 +16,10 @@ from dbcheck.probe.latency import (
     FolderResult,
     Spread,
     TimingResult,
-    advice,
-    device_share,
-    histogram,
-    usual_shapes,
+    compute_device_share,
+    give_advice,
+    list_usual_shapes,
+    make_histogram,
 )
 
 IDLE = Sample(0, {"sda": Counts(0, 0, 0, 0, 0)})
@@ -46,18 +46,18 @@ def test_without_a_write_there_is_no_spread() -> None:
 def test_each_write_is_in_the_bucket_that_holds_it() -> None:
     draw = random.Random(4)
     took = [draw.randrange(1, 10**10) for _ in range(500)]
-    buckets = histogram(took)
+    buckets = make_histogram(took)
     assert sum(each.writes for each in buckets) == 500
     for bucket in buckets:
         inside = [e for e in took if bucket.from_us <= e / 1000 < bucket.to_us]
         assert len(inside) == bucket.writes
     assert buckets[0].writes
     assert buckets[-1].writes
-    assert histogram([]) == []
+    assert make_histogram([]) == []
 
 
 def test_each_method_and_size_is_timed_once() -> None:
-    shapes = usual_shapes()
+    shapes = list_usual_shapes()
     assert len(shapes) == len(set(shapes))
     assert {shape.method for shape in shapes} == set(Method)
     assert {shape.size for shape in shapes} == set(SIZES)
@@ -67,11 +67,11 @@ def test_each_method_and_size_is_timed_once() -> None:
 def test_the_share_of_a_device_is_what_it_counted() -> None:
     after = Sample(1, {"sda": Counts(10, 0, 30, 10, 20)})
     timed = Timed((100_000_000,), IDLE, after)
-    assert device_share(timed, "sda") == 0.5
-    assert device_share(timed, "sdb") is None
+    assert compute_device_share(timed, "sda") == 0.5
+    assert compute_device_share(timed, "sdb") is None
     uncounted = Sample(1, {"sda": Counts(10, 0, 30, None, None)})
-    assert device_share(Timed((1,), IDLE, uncounted), "sda") is None
-    assert device_share(Timed((), IDLE, after, "no"), "sda") is None
+    assert compute_device_share(Timed((1,), IDLE, uncounted), "sda") is None
+    assert compute_device_share(Timed((), IDLE, after, "no"), "sda") is None
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_share_of_a_device_is_what_it_counted() -> None:
     ],
 )
 def test_advice(p50_us: float, rotational: bool | None, says: str) -> None:
-    assert says in advice(p50_us, rotational)
+    assert says in give_advice(p50_us, rotational)
 
 
 def folder(p50_us: float, *earlier: Earlier) -> FolderResult:

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from dbcheck.model.flushes import Counts, UnderLoad
 from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
-from dbcheck.report.console import progress_console
-from dbcheck.report.live import LiveProgress, progress
+from dbcheck.report.console import make_progress_console
+from dbcheck.report.live import LiveProgress, make_progress
 from dbcheck.report.progress import PlainProgress
 
 
@@ -212,9 +212,9 @@ def test_only_a_terminal_that_can_is_drawn_on(
         force_terminal=True,
         _environ={**environment, "COLUMNS": "80"},
     )
-    assert type(progress(console, live=True)) is kind
-    assert type(progress(console, live=False)) is PlainProgress
-    assert type(progress(Console(file=io.StringIO()), live=True)) is PlainProgress
+    assert type(make_progress(console, live=True)) is kind
+    assert type(make_progress(console, live=False)) is PlainProgress
+    assert type(make_progress(Console(file=io.StringIO()), live=True)) is PlainProgress
 
 
 def test_drives_are_shown_on_80_columns_the_most_flushed_first() -> None:
@@ -259,7 +259,7 @@ def test_a_cycle_goes_on_though_nobody_reads_how_it_goes(
     kind: type[PlainProgress], number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stderr", Gone(number))
-    view = kind(progress_console())
+    view = kind(make_progress_console())
     view.phase(Phase.RESTORE, "the power comes back")
     view.ask("restore")
     view.load(status(9.0))

@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.watched import switch_depth
+from dbcheck.judge.watched import judge_depth_of_switch
 from dbcheck.model.depth import Reached, ReachedVolume
 from dbcheck.model.host import Expected, HostBefore
 from dbcheck.power.kinds.exec import ExecPlan
@@ -51,15 +51,18 @@ def test_a_verdict_cites_what_the_switch_reached(
 
 def test_of_another_host_or_filesystem_nothing_is_known(host: HostBefore) -> None:
     reached = seen(host)
-    assert switch_depth(case(host, reached=reached)) is not None
-    assert switch_depth(case(host, reached=None)) is None
-    assert switch_depth(case(None, reached=reached)) is None
+    assert judge_depth_of_switch(case(host, reached=reached)) is not None
+    assert judge_depth_of_switch(case(host, reached=None)) is None
+    assert judge_depth_of_switch(case(None, reached=reached)) is None
     assert (
-        switch_depth(case(host, reached=replace(reached, machine_id="another"))) is None
+        judge_depth_of_switch(
+            case(host, reached=replace(reached, machine_id="another"))
+        )
+        is None
     )
     other = replace(reached, volumes=(ReachedVolume("another", "DRIVE"),))
-    assert switch_depth(case(host, reached=other)) is None
-    unmeasured = switch_depth(case(host, reached=seen(host, "")))
+    assert judge_depth_of_switch(case(host, reached=other)) is None
+    unmeasured = judge_depth_of_switch(case(host, reached=seen(host, "")))
     assert unmeasured is not None
     assert "unknown on " in unmeasured.reason
 

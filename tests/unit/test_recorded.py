@@ -16,7 +16,7 @@ import pytest
 
 from dbcheck.audit import devices, storage
 from dbcheck.audit.rule import SubjectKind
-from dbcheck.audit.stack import subjects_of
+from dbcheck.audit.stack import make_subjects
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.model.host import Reading, Readings, TargetFacts, Volume
 from tests import recorded
@@ -40,7 +40,7 @@ def subjects(stage: str) -> list[Subject]:
     readings = Readings(
         msgspec.convert(RECORDED[stage]["readings"], tuple[Reading, ...])
     )
-    return subjects_of(facts_of(stage), readings, PAGE_BYTES, guarded=True)
+    return make_subjects(facts_of(stage), readings, PAGE_BYTES, guarded=True)
 
 
 def volume_of(stage: str, place: str) -> Volume:

@@ -16,11 +16,11 @@ from dbcheck.engines.postgresql.replication import (
     require_no_subscription,
 )
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.judge import judge, other_data
-from dbcheck.judge.server import not_refilled
+from dbcheck.judge.judge import has_other_data, judge
+from dbcheck.judge.server import judge_not_refilled
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
 from dbcheck.model.records import AfterRecord
-from dbcheck.model.server import Refill, of_both
+from dbcheck.model.server import Refill, select_refill
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.differences import ChangedRow, SecondReading
 from dbcheck.rows.loss import Broken, ConditionCheck, IndexLoss, Loss, Losses, LossKind
@@ -224,19 +224,19 @@ def test_a_copy_of_another_server_and_what_others_may_have_deleted_are_other_dat
     refill: Refill | None, deleted: int | None, standing: Standing | None
 ) -> None:
     judged = case(after={"facts": FACTS, "refill": refill, "deleted": deleted})
-    item = not_refilled(judged)
+    item = judge_not_refilled(judged)
     assert (item and item.standing) is standing
     if refill is not None and item is not None:
         assert item.required and item.id is ItemId.NOT_REFILLED
         assert refill.how in item.reason and refill.advice in item.reason
         is_other = standing is Standing.CONTRADICTED
         assert ("no row was judged" in item.reason) is is_other
-    assert other_data(judged) is (standing is Standing.CONTRADICTED)
+    assert has_other_data(judged) is (standing is Standing.CONTRADICTED)
 
 
 def test_deleted_rows_do_not_excuse_a_server_whose_data_cannot_be_read() -> None:
     after = {"facts": RESTARTED, "refill": JOINED, "deleted": 1, "failure": "torn page"}
-    item = not_refilled(case(after=after))
+    item = judge_not_refilled(case(after=after))
     assert item is not None and item.standing is Standing.ABSENT
     assert judge(case(after=after)).verdict is Verdict.FAIL
 
@@ -274,7 +274,7 @@ def test_a_table_that_another_server_may_have_dropped_is_no_loss(
     refill: Refill | None, missing: bool, verdict: Verdict
 ) -> None:
     present = Item(ItemId.NOT_RESTORED, Standing.PRESENT, "the same files", False)
-    item = not_refilled(case(after={"facts": FACTS, "refill": refill}))
+    item = judge_not_refilled(case(after={"facts": FACTS, "refill": refill}))
     items = [present, item] if item else [present]
     judged = judge_unrecoverable("no table", items, missing=missing, explained=False)
     assert judged.verdict is verdict
@@ -310,7 +310,7 @@ def test_what_was_not_seen_is_assumed_of_a_pass_and_excuses_no_loss(
     lost = [Loss(kind, 0, 1, 1, 1, LEDGER.name) for kind in losses]
     found = Reconciliation(9, 9 - len(lost), 0, 0, 0, 0, {}, Losses.of(lost))
     judged = replace(case(after={"facts": FACTS, "refill": UNKNOWN}), found=found)
-    item = not_refilled(judged)
+    item = judge_not_refilled(judged)
     judgement = judge_rows(found, [item] if item else [])
     assert judgement.verdict is verdict
     named = f"assumed, not seen: {ItemId.NOT_REFILLED.value}" in judgement.reasons[0]
@@ -337,7 +337,7 @@ def test_what_was_not_seen_is_assumed_of_a_pass_and_excuses_no_loss(
 def test_of_two_looks_a_copy_counts_more_and_what_was_not_seen_less(
     earlier: Refill | None, later: Refill | None, counts: Refill | None
 ) -> None:
-    assert of_both(earlier, later) == counts
+    assert select_refill(earlier, later) == counts
 
 
 @pytest.mark.parametrize("refill", [CLONED, UNKNOWN])

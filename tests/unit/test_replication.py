@@ -11,12 +11,12 @@ from dbcheck.base.errors import PowerError
 from dbcheck.model.cut import CutClass, PowerState
 from dbcheck.model.replication import (
     Received,
-    gtid_counts,
-    most_advanced,
+    count_gtids,
+    find_most_advanced_node,
+    find_newest_gtids,
+    format_position,
     name_in_log,
-    newest_gtids,
-    position_of,
-    written,
+    parse_position,
 )
 from dbcheck.power.registry import ReadOnlySwitch
 from tests.kit.refusals import refused
@@ -38,7 +38,7 @@ TWO = "8b850829-e97e-11f1-9ef7-02fc00000001"
     ],
 )
 def test_gtids_of_mysql_are_counted(text: str, found: dict[str, int]) -> None:
-    assert gtid_counts(text) == found
+    assert count_gtids(text) == found
 
 
 @pytest.mark.parametrize(
@@ -52,20 +52,20 @@ def test_gtids_of_mysql_are_counted(text: str, found: dict[str, int]) -> None:
     ],
 )
 def test_the_newest_gtid_of_mariadb_counts(text: str, found: dict[str, int]) -> None:
-    assert newest_gtids(text) == found
+    assert find_newest_gtids(text) == found
 
 
 def test_positions_are_read_and_written_as_postgresql_does() -> None:
-    assert position_of("0/16B3748") == 0x16B3748
-    assert position_of("A/1") == (10 << 32) + 1
-    assert written(position_of("1A/2B")) == "1A/2B"
+    assert parse_position("0/16B3748") == 0x16B3748
+    assert parse_position("A/1") == (10 << 32) + 1
+    assert format_position(parse_position("1A/2B")) == "1A/2B"
 
 
 def test_who_received_most() -> None:
-    assert most_advanced({}) is None
-    assert most_advanced({"a": Received(None, None)}) is None
+    assert find_most_advanced_node({}) is None
+    assert find_most_advanced_node({"a": Received(None, None)}) is None
     found = {"a": Received(5, 9), "b": Received(7, 1), "c": Received(None, 8)}
-    assert most_advanced(found) == "b"
+    assert find_most_advanced_node(found) == "b"
 
 
 def test_what_names_a_server_in_its_log() -> None:

@@ -22,13 +22,13 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.cli.report import format_json
 from dbcheck.judge.results import CampaignsResult, MatrixResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
-from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.html.page import as_html
-from dbcheck.report.junit import as_junit
-from dbcheck.report.markdown import as_markdown
-from dbcheck.report.matrix import matrix_report
-from dbcheck.report.prometheus import as_metrics
-from dbcheck.report.rows import Line, matrix_result
+from dbcheck.report.junit import format_junit
+from dbcheck.report.markdown import format_markdown
+from dbcheck.report.matrix import draw_matrix
+from dbcheck.report.prometheus import format_metrics
+from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.subject import RunSubject, Step, Verdicts
 from dbcheck.report.words import run as words
 from tests.kit.poisoned_reports import CAMPAIGN, poisoned_campaign
@@ -66,7 +66,7 @@ class Tags(HTMLParser):
 
 
 def matrix_of(*lines: Line) -> MatrixResult:
-    return matrix_result(lines, 1, "about it", "what others saw")
+    return make_matrix_result(lines, 1, "about it", "what others saw")
 
 
 def line(name: str, verdict: Verdict, expect: Verdict | None = None) -> Line:
@@ -84,15 +84,15 @@ def campaigns_of(**changed: Any) -> CampaignsResult:
 def as_text(subject: Verdicts) -> str:
     """Return what a terminal shows."""
     if isinstance(subject, CampaignsResult):
-        return printed(campaigns_report(subject))
+        return printed(draw_campaigns(subject))
     assert isinstance(subject, MatrixResult)
-    return printed(matrix_report(subject))
+    return printed(draw_matrix(subject))
 
 
 def metrics_of(subject: Verdicts) -> dict[tuple[str, str], float]:
     """Return (name, verdict or quantile) -> value."""
     found = {}
-    for family in text_string_to_metric_families(as_metrics(subject)):
+    for family in text_string_to_metric_families(format_metrics(subject)):
         assert family.documentation
         for sample in family.samples:
             more = sample.labels.get("verdict", sample.labels.get("quantile", ""))
@@ -138,7 +138,7 @@ TRACKED = re.compile(r"[@#!%]\w|\b[0-9a-f]{7,}\b|\b[A-Za-z]+-\d|:\w+:|evil\.exam
 
 def rendered(subject: Verdicts) -> tuple[Tags, str]:
     """Return the page that GitHub's renderer makes, and its text outside of code."""
-    page = cmarkgfm.github_flavored_markdown_to_html(as_markdown(subject))
+    page = cmarkgfm.github_flavored_markdown_to_html(format_markdown(subject))
     bare = re.sub(r"(?s)<(pre|code)>.*?</\1>", "", page)
     return Tags(page), Tags(bare).text
 
@@ -167,7 +167,7 @@ def harmless_text(text: str) -> list[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_foreign_text_is_no_xml_and_no_metric(kind: str) -> None:
     subject = poisoned_subjects(MARKUP)[kind]
-    suites = list(JUnitXml.fromstring(as_junit(subject).encode()))
+    suites = list(JUnitXml.fromstring(format_junit(subject).encode()))
     assert len(suites) == 1
     named = [case.name for case in suites[0]]
     assert named
@@ -178,7 +178,7 @@ def test_foreign_text_is_no_xml_and_no_metric(kind: str) -> None:
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_run_is_one_case_and_inconclusive_is_an_error(verdict: Verdict) -> None:
     subject = subject_of(verdict, reasons=["the reason"])
-    whole = JUnitXml.fromstring(as_junit(subject).encode())
+    whole = JUnitXml.fromstring(format_junit(subject).encode())
     assert (whole.failures, whole.errors) == EXPECTED[verdict]
     assert (whole.tests, whole.skipped) == (1, 0)
     (case,) = next(iter(whole))
@@ -195,14 +195,14 @@ def test_a_run_takes_as_long_as_its_load() -> None:
     subject = subject_of(
         Verdict.PASS, load={"began_us": 1_000, "last_ack_us": 2_501_000}
     )
-    (case,) = next(iter(JUnitXml.fromstring(as_junit(subject).encode())))
+    (case,) = next(iter(JUnitXml.fromstring(format_junit(subject).encode())))
     assert case.time == 2.5
 
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_campaign_is_a_case_for_each_target(verdict: Verdict) -> None:
     both = campaigns_of(verdict=verdict).targets * 2
-    whole = JUnitXml.fromstring(as_junit(CampaignsResult("/c", both)).encode())
+    whole = JUnitXml.fromstring(format_junit(CampaignsResult("/c", both)).encode())
     assert (whole.failures, whole.errors) == tuple(2 * n for n in EXPECTED[verdict])
     assert whole.tests == 2
 
@@ -210,7 +210,7 @@ def test_a_campaign_is_a_case_for_each_target(verdict: Verdict) -> None:
 def test_a_campaign_that_ended_early_is_an_error_unless_it_lost() -> None:
     for verdict, counts in ((Verdict.INCONCLUSIVE, (0, 1)), (Verdict.FAIL, (1, 0))):
         subject = campaigns_of(verdict=verdict, error="no route")
-        whole = JUnitXml.fromstring(as_junit(subject).encode())
+        whole = JUnitXml.fromstring(format_junit(subject).encode())
         assert (whole.failures, whole.errors) == counts
 
 
@@ -229,12 +229,12 @@ def test_a_campaign_that_ended_early_is_an_error_unless_it_lost() -> None:
 def test_a_row_of_a_matrix_passes_if_it_came_out_as_expected(
     row: Line, counts: tuple[int, int]
 ) -> None:
-    whole = JUnitXml.fromstring(as_junit(matrix_of(row)).encode())
+    whole = JUnitXml.fromstring(format_junit(matrix_of(row)).encode())
     assert (whole.failures, whole.errors) == counts
     assert whole.tests == 1
 
 
-@pytest.mark.parametrize("draw", [as_junit, as_html, as_markdown, as_text])
+@pytest.mark.parametrize("draw", [format_junit, as_html, format_markdown, as_text])
 def test_an_error_is_shown_with_its_id(draw: Callable[[Verdicts], str]) -> None:
     """Scripts compare the id alone, and find it where people read as well."""
     ended, broke, refused = (
@@ -288,7 +288,7 @@ def test_what_is_not_known_is_no_metric() -> None:
 def test_metrics_of_several_targets_stay_apart() -> None:
     one = campaigns_of(verdict=Verdict.PASS).targets[0]
     other = replace(one, name="db2", verdict=Verdict.FAIL)
-    text = as_metrics(CampaignsResult("/c", (replace(one, name="db1"), other)))
+    text = format_metrics(CampaignsResult("/c", (replace(one, name="db1"), other)))
     by_target = {
         (sample.labels["target"], sample.labels["verdict"]): sample.value
         for family in text_string_to_metric_families(text)
@@ -316,8 +316,8 @@ def test_every_format_has_the_verdict_its_reason_and_its_bound(
     bound = " ".join(words.bound(subject.result))
     for written in (
         Tags(as_html(subject)).text,
-        re.sub(r"\\(.)", r"\1", as_markdown(subject)),
-        as_junit(subject),
+        re.sub(r"\\(.)", r"\1", format_markdown(subject)),
+        format_junit(subject),
     ):
         assert verdict.value in written
         assert "the reason" in written
@@ -340,7 +340,7 @@ def test_a_page_draws_what_the_run_holds() -> None:
         *("a note", "Judge it again", "seed, epoch"),
     ):
         assert text in page.text, text
-    markdown = as_markdown(subject)
+    markdown = format_markdown(subject)
     assert "    dbcheck reconcile runs/1 --offline" in markdown
 
 

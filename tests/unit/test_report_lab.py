@@ -9,7 +9,7 @@ from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict, one_cut
-from dbcheck.report.matrix import cycles_report, demo_bounds
+from dbcheck.report.matrix import draw_cycles, list_demo_bounds
 from dbcheck.report.words.run import tally
 from tests.kit.reports import printed, run_result
 
@@ -37,7 +37,7 @@ def results(verdicts: Sequence[str], depth: str | None) -> list[RunResult]:
 
 
 def test_passes_are_told_with_their_bound_and_what_they_would_have_missed() -> None:
-    text = printed(cycles_report(results(["PASS"] * 5, "DRIVE")))
+    text = printed(draw_cycles(results(["PASS"] * 5, "DRIVE")))
     assert (
         "No loss in 5 cuts at DRIVE depth: at most 46% of cuts lose, 95% confidence.\n"
         "A drive that loses in a quarter of its cuts would pass 5 cuts with a chance of"
@@ -46,7 +46,7 @@ def test_passes_are_told_with_their_bound_and_what_they_would_have_missed() -> N
 
 
 def test_losses_are_told_with_both_bounds() -> None:
-    text = printed(cycles_report(results(["PASS", "FAIL"], None)))
+    text = printed(draw_cycles(results(["PASS", "FAIL"], None)))
     assert "7 + 1,234 earlier" in text
     assert "1 loss in 2 cuts: at least 2.5% of cuts lose" in text
     assert text.count("The drive as the cut left it: runs/1/drive.img\n") == 1
@@ -63,5 +63,5 @@ def test_a_cycle_without_a_measured_depth_is_counted_without_one() -> None:
 def test_the_demo_says_what_its_passes_bound() -> None:
     verdicts = ["PASS", "FAIL", "PASS"]
     rows = [DemoRow("", each.verdict, each) for each in results(verdicts, "DRIVE")]
-    assert demo_bounds(rows) == [one_cut(Verdict.PASS)]
-    assert demo_bounds(rows[1:2]) == []
+    assert list_demo_bounds(rows) == [one_cut(Verdict.PASS)]
+    assert list_demo_bounds(rows[1:2]) == []

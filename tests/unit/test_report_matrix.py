@@ -8,8 +8,8 @@ import pytest
 
 from dbcheck.judge.result import RunResult
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.matrix import matrix_report
-from dbcheck.report.rows import Line, comparison, matrix_result
+from dbcheck.report.matrix import draw_matrix
+from dbcheck.report.rows import Line, compare_lines, make_matrix_result
 from tests.kit.reports import printed, run_result
 
 
@@ -62,7 +62,7 @@ def test_a_control_that_lost_what_it_must_is_a_configuration_that_loses() -> Non
 def test_a_server_that_did_not_come_back_lost_all() -> None:
     line = dataclasses.replace(LOSSY, cycles=[cycle("FAIL", lost=None)])
     assert line.lost is None
-    assert " all " in printed(matrix_report(matrix_result([line])))
+    assert " all " in printed(draw_matrix(make_matrix_result([line])))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_line_is_as_expected_only_if_it_ran_to_its_end(
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_line_that_failed_hides_no_other(columns: int) -> None:
     text = printed(
-        matrix_report(matrix_result([SAFE, BROKEN, LOSSY], 0, "About it")), columns
+        draw_matrix(make_matrix_result([SAFE, BROKEN, LOSSY], 0, "About it")), columns
     )
     assert "About it" in text
     for line, verdict in ((SAFE, "PASS"), (LOSSY, "FAIL")):
@@ -101,7 +101,9 @@ def test_a_line_that_failed_hides_no_other(columns: int) -> None:
 
 def test_what_comes_out_otherwise_is_told() -> None:
     text = printed(
-        matrix_report(matrix_result([dataclasses.replace(SAFE, expect=Verdict.FAIL)]))
+        draw_matrix(
+            make_matrix_result([dataclasses.replace(SAFE, expect=Verdict.FAIL)])
+        )
     )
     assert "safe: expected FAIL, got PASS" in text
 
@@ -109,7 +111,7 @@ def test_what_comes_out_otherwise_is_told() -> None:
 def test_a_doubt_is_told_once() -> None:
     cycles = [cycle("INCONCLUSIVE"), cycle(), cycle("INCONCLUSIVE")]
     text = printed(
-        matrix_report(matrix_result([dataclasses.replace(SAFE, cycles=cycles)]))
+        draw_matrix(make_matrix_result([dataclasses.replace(SAFE, cycles=cycles)]))
     )
     assert text.count("why it is INCONCLUSIVE") == 1
     assert "2 cycles inconclusive, not counted" in text
@@ -118,13 +120,13 @@ def test_a_doubt_is_told_once() -> None:
 def test_references_stand_below_the_names() -> None:
     line = dataclasses.replace(SAFE, reference="50/s elsewhere")
     text = printed(
-        matrix_report(matrix_result([line], reference="what others saw")), 80
+        draw_matrix(make_matrix_result([line], reference="what others saw")), 80
     )
     assert "\n50/s elsewhere" in text
     assert "In grey: what others saw." in text
 
 
 def test_two_lines_are_compared() -> None:
-    text = printed(matrix_report(matrix_result([SAFE, LOSSY])))
+    text = printed(draw_matrix(make_matrix_result([SAFE, LOSSY])))
     assert "safe against lossy: losses in 0 of 3 cuts against 1 of 2" in text
-    assert comparison([SAFE, LOSSY, BROKEN]) is None
+    assert compare_lines([SAFE, LOSSY, BROKEN]) is None

@@ -12,14 +12,14 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.campaign.compare import compared
+from dbcheck.campaign.compare import compare_folders
 from dbcheck.cli.report import format_report, read_result
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
-from dbcheck.report.junit import as_junit
-from dbcheck.report.prometheus import as_metrics
-from dbcheck.report.rows import Line, matrix_result
+from dbcheck.report.junit import format_junit
+from dbcheck.report.prometheus import format_metrics
+from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.words import campaign as words
 from dbcheck.report.words import compare as of_compare
 from dbcheck.runs.folder import RunFolder
@@ -50,13 +50,13 @@ def test_a_control_is_compared_with_nothing(tmp_path: Path) -> None:
     control, passed = (stored_copy(name, tmp_path) for name in (CONTROL, PASSED))
     for pair in ((control, passed), (passed, control)):
         with refused(ErrorId.CONTROL_NOT_COMPARABLE, UsageError):
-            compared(*pair, FrameLogReader())
+            compare_folders(*pair, FrameLogReader())
 
 
 def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
     passed = stored_copy(PASSED, tmp_path)
     with refused(ErrorId.COMPARED_WITH_ITSELF, UsageError):
-        compared(passed, passed / ".." / passed.name, FrameLogReader())
+        compare_folders(passed, passed / ".." / passed.name, FrameLogReader())
 
 
 def test_a_run_without_a_final_verdict_is_not_compared(tmp_path: Path) -> None:
@@ -70,16 +70,18 @@ def test_a_run_without_a_final_verdict_is_not_compared(tmp_path: Path) -> None:
     waiting.write_after(found)
     assert not judge_run(waiting, FrameLogReader()).result.final
     with refused(ErrorId.NO_FINAL_VERDICT, UsageError) as caught:
-        compared(waiting.path, passed, FrameLogReader())
+        compare_folders(waiting.path, passed, FrameLogReader())
     command = shlex.join(["dbcheck", "reconcile", str(waiting.path)])
     assert caught.value.hint.endswith(command)
 
 
 def test_cuts_of_different_depths_are_not_compared_in_silence(tmp_path: Path) -> None:
     passed, process = (stored_copy(name, tmp_path) for name in (PASSED, PROCESS))
-    found = compared(process, passed, FrameLogReader())
+    found = compare_folders(process, passed, FrameLogReader())
     assert "A: PROCESS; B: OS" in " ".join(of_compare.findings(found))
-    same = compared(passed, stored_copy(PASSED, tmp_path / "b"), FrameLogReader())
+    same = compare_folders(
+        passed, stored_copy(PASSED, tmp_path / "b"), FrameLogReader()
+    )
     assert "same depth" not in " ".join(of_compare.findings(same))
 
 
@@ -116,7 +118,7 @@ def test_rows_of_a_server_that_did_not_come_back_are_not_zero(
 ) -> None:
     result = campaign_of(*cycles)
     assert [*words.cells(result, with_price=False)][3] == lost
-    metrics = as_metrics(CampaignsResult("/c", (result,)))
+    metrics = format_metrics(CampaignsResult("/c", (result,)))
     shown = re.findall(r"dbcheck_lost_rows\{.*\} (.*)", metrics)
     assert shown == ([] if lost == "all" else [f"{lost}.0"])
 
@@ -126,15 +128,15 @@ def test_what_no_cycle_counted_is_not_zero() -> None:
     none = replace(result.statistics, losses=0, cuts=0)
     result = replace(result, statistics=none, verdict=Verdict.INCONCLUSIVE)
     assert [*words.cells(result, with_price=False)][3:5] == ["-", "-"]
-    metrics = as_metrics(CampaignsResult("/c", (result,)))
+    metrics = format_metrics(CampaignsResult("/c", (result,)))
     assert "dbcheck_lost_rows{" not in metrics
     assert "dbcheck_confirmed_commits{" not in metrics
 
 
 def test_a_row_that_ended_with_an_error_is_no_pass() -> None:
     result = subject_of(Verdict.PASS).result
-    matrix = matrix_result([Line("a", "", None, None, [result], "it broke")])
-    assert 'verdict="PASS"} 1.0' not in as_metrics(matrix)
+    matrix = make_matrix_result([Line("a", "", None, None, [result], "it broke")])
+    assert 'verdict="PASS"} 1.0' not in format_metrics(matrix)
     assert 'chip PASS">PASS</span></td></tr>\n</tbody>' not in format_report(
         matrix, "html"
     )
@@ -142,7 +144,7 @@ def test_a_row_that_ended_with_an_error_is_no_pass() -> None:
         x for x in format_report(matrix, "md").split("\n") if x.startswith("| a ")
     )
     assert row.endswith("| none |")
-    assert 'errors="1"' in as_junit(matrix)
+    assert 'errors="1"' in format_junit(matrix)
 
 
 @pytest.mark.wide

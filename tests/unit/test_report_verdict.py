@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict, one_cut
-from dbcheck.report.drives import faults
+from dbcheck.report.drives import describe_faults
 from dbcheck.report.verdict import verdict_report
 from dbcheck.report.words.run import SURVIVORS as LEFT
 from dbcheck.report.words.run import caveats, lab_scope
@@ -170,14 +170,14 @@ def test_a_lab_says_what_its_cuts_left(kind: str) -> None:
 )
 def test_a_lab_says_what_its_drive_does_wrong(drive: DriveSpec, says: str) -> None:
     said = lab_scope(LabSpec("mysql", drive=drive).to_values())
-    assert f"breaks its promise: {'; '.join(faults(asdict(drive)))}." in said
+    assert f"breaks its promise: {'; '.join(describe_faults(asdict(drive)))}." in said
     assert says in said
     assert "that no flush covered, each cut left nothing" in said
 
 
 @pytest.mark.parametrize("personality", ["honest", "write-through"])
 def test_a_drive_without_a_fault_is_said_to_have_none(personality: str) -> None:
-    assert not list(faults(asdict(DriveSpec(personality))))
+    assert not list(describe_faults(asdict(DriveSpec(personality))))
 
 
 @pytest.mark.parametrize(

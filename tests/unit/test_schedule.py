@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from dbcheck.rows.acks import Key, Row
-from dbcheck.rows.schedule import EPOCH_MAX, Schedule, epoch_of
+from dbcheck.rows.schedule import EPOCH_MAX, Schedule, draw_epoch
 from dbcheck.rows.survivors import DIFFERENT, INTACT, Inspector, Records, RowBatch
 from tests.kit.definition import checksum, payload
 
@@ -63,14 +63,14 @@ def test_a_seed_decides_the_sizes_whatever_the_epoch() -> None:
 def test_a_seed_decides_epochs_that_are_never_used_twice() -> None:
     used: set[int] = set()
     for _ in range(20):
-        used.add(epoch_of(7, control=False, used=used))
-        used.add(epoch_of(7, control=True, used=used))
+        used.add(draw_epoch(7, control=False, used=used))
+        used.add(draw_epoch(7, control=True, used=used))
     assert len(used) == 40
     assert all(1 <= epoch <= EPOCH_MAX for epoch in used)
-    first = epoch_of(7, control=False, used=())
-    assert first == epoch_of(7, control=False, used=())
+    first = draw_epoch(7, control=False, used=())
+    assert first == draw_epoch(7, control=False, used=())
     assert first in used
-    assert first != epoch_of(8, control=False, used=())
+    assert first != draw_epoch(8, control=False, used=())
 
 
 def test_a_payload_cannot_be_compressed() -> None:

@@ -18,7 +18,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.report.verdict import verdict_report
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.reconcile import Claim
-from dbcheck.rows.seen import seen_rows
+from dbcheck.rows.seen import judge_seen_rows
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -148,7 +148,7 @@ def test_only_some_of_many_are_listed(tmp_path: Path) -> None:
 def test_rows_of_other_epochs_and_without_a_key_are_no_survivors() -> None:
     rows = records_of([record(2, 4, epoch=EPOCH + 1), record(-2, 4, epoch=EPOCH)])
 
-    found = seen_rows(
+    found = judge_seen_rows(
         lambda: array_of([GONE]),
         lambda: [],
         partial(iter, [rows]),

@@ -26,11 +26,13 @@ DAMAGE = "ERROR:  invalid page in block 3 of relation base/5/16390\n"
 
 
 def told(text: str) -> Item:
-    return server_end.crash_item(ItemId.SERVER_LOG, LogTail(text, False, False), {})
+    return server_end.make_crash_item(
+        ItemId.SERVER_LOG, LogTail(text, False, False), {}
+    )
 
 
 def replayed(text: str) -> Item | None:
-    return server_end.replayed(LogTail(text, False, False))
+    return server_end.judge_replay_in_log(LogTail(text, False, False))
 
 
 @pytest.mark.parametrize(
@@ -156,9 +158,9 @@ def test_a_log_of_which_only_a_part_is_known_proves_no_crash(
     truncated: bool, rewound: bool, text: str, standing: Standing
 ) -> None:
     log = LogTail(text, truncated, rewound)
-    assert server_end.crash_item(ItemId.SERVER_LOG, log, {}).standing is standing
+    assert server_end.make_crash_item(ItemId.SERVER_LOG, log, {}).standing is standing
     replay = "redo starts at 0/10\nredo done at 0/20\n"
-    assert server_end.replayed(LogTail(replay, truncated, rewound)) is None
+    assert server_end.judge_replay_in_log(LogTail(replay, truncated, rewound)) is None
 
 
 def test_a_shutdown_outweighs_a_crash_in_the_log() -> None:
@@ -249,7 +251,7 @@ def test_a_line_of_names_is_searched_in_no_time() -> None:
 def test_damage_that_the_log_names_is_reported_and_decides_nothing(
     log: str, shown: bool
 ) -> None:
-    item = server_end.complaints(case(after={"log": log}))
+    item = server_end.judge_complaints(case(after={"log": log}))
     assert (item is not None) == shown
     if item is not None:
         assert (item.standing, item.required) == (Standing.ABSENT, False)
@@ -292,18 +294,21 @@ def test_a_log_that_another_server_writes_to_shows_nothing_of_this_one(
 ) -> None:
     own, shared = text.format(3307), text.format(3308) + text.format(3307)
     alone = logged(own, {name: "3307"})
-    assert server_end.log_replayed(alone) is not None
-    assert (server_end.complaints(alone) is not None) is shows_damage
+    assert server_end.judge_log_replayed(alone) is not None
+    assert (server_end.judge_complaints(alone) is not None) is shows_damage
     assert _crash(alone) is Standing.PRESENT
     for of_another in (logged(shared, {name: "3307"}), logged(own, {name: "3308"})):
-        assert server_end.log_replayed(of_another) is None
-        assert server_end.complaints(of_another) is None
+        assert server_end.judge_log_replayed(of_another) is None
+        assert server_end.judge_complaints(of_another) is None
         assert _crash(of_another) is Standing.NOT_OBSERVABLE
 
 
 def _crash(one: Case) -> Standing:
     """Return what the log shows, whichever way it was read; it decides only a crash."""
-    (item,) = filter(None, (server_end.server_log(one), server_end.server_log_sql(one)))
+    (item,) = filter(
+        None,
+        (server_end.judge_server_log(one), server_end.judge_server_log_over_sql(one)),
+    )
     assert item.required is (item.standing is Standing.PRESENT)
     return item.standing
 
@@ -311,5 +316,5 @@ def _crash(one: Case) -> Standing:
 def test_a_shared_log_leaves_the_other_one_to_show_what_was_replayed() -> None:
     one = on_host(OF_PG.format(3308), {"port": "3307"})
     one = replace(one, after=replace(one.after, log=OF_PG.format(3307)))
-    assert server_end.log_replayed(one) is not None
-    assert server_end.complaints(one) is not None
+    assert server_end.judge_log_replayed(one) is not None
+    assert server_end.judge_complaints(one) is not None

@@ -14,7 +14,7 @@ from msgspec import Meta
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import Setting, list_flags, list_settings
-from dbcheck.campaign.compare import configuration
+from dbcheck.campaign.compare import list_configuration
 from dbcheck.cli.flags.groups import FlagsOf, Group, Verb, grouped
 from dbcheck.cli.flags.lab import RecordOptions, StorageOptions
 from dbcheck.cli.run import command as run
@@ -112,7 +112,7 @@ def test_a_comparison_shows_a_value_with_its_unit() -> None:
 def test_every_setting_of_a_workload_is_compared_and_can_be_varied() -> None:
     settings = list_settings(Workload)
     assert {"sessions", "rate", "readers", "rows_before"} < settings.keys()
-    shown = configuration(manifest())
+    shown = list_configuration(manifest())
     assert {each.title for each in settings.values()} <= shown.keys()
     for name, each in settings.items():
         vary = [f"{name}={max(1, round(each.low or 0))}"]

@@ -15,13 +15,18 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignResult, CampaignsResult
-from dbcheck.judge.settings import Settings, hiding, made_durable, settings_at
+from dbcheck.judge.settings import (
+    Settings,
+    collect_settings_at_depths,
+    explain_durable_commits,
+    find_hiding_settings,
+)
 from dbcheck.lab.spec import SURVIVORS
 from dbcheck.model.depth import Depth, Remains, Ring
 from dbcheck.model.host import HostAfter
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.model.verdict import Tally, Verdict
-from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -55,7 +60,7 @@ REMAINS = {
 
 def of_depth(made: Manifest, load: LoadRecord | None, depth: Depth) -> Settings:
     """Return the settings of a run whose cut went so deep at an unknown moment."""
-    return settings_at(made, load, [depth], made.writer_name, None)
+    return collect_settings_at_depths(made, load, [depth], made.writer_name, None)
 
 
 def judged(
@@ -399,9 +404,11 @@ def test_a_control_is_weak_only_if_all_that_a_commit_hangs_on_is(
 ) -> None:
     made = replace(manifest(), family="mysql")
     load = replace(load_record(), settings=settings)
-    assert made_durable(made, load) == said
-    assert made_durable(manifest(), load) == ""  # PostgreSQL's sessions look themselves
-    assert "were not read" in made_durable(made, None)
+    assert explain_durable_commits(made, load) == said
+    assert (
+        explain_durable_commits(manifest(), load) == ""
+    )  # PostgreSQL's sessions look themselves
+    assert "were not read" in explain_durable_commits(made, None)
 
 
 def test_a_campaign_names_the_setting_at_fault() -> None:
@@ -448,7 +455,7 @@ def test_a_campaign_names_the_setting_at_fault() -> None:
         "cycles": [cycle, cycle],
     }
     shown = printed(
-        campaigns_report(
+        draw_campaigns(
             CampaignsResult(
                 "/c", (msgspec.convert(result, CampaignResult, from_attributes=True),)
             )
@@ -547,8 +554,8 @@ def test_nothing_is_read_under_a_setting_that_hides_rows(
 ) -> None:
     safe = {"postgresql": SAFE_PG, "mysql": SAFE_MY}[family]
     made = replace(manifest(), family=family)
-    assert hiding(made, safe) == hiding(made, {}) == ""
-    said = hiding(made, {**safe, name: value})
+    assert find_hiding_settings(made, safe) == find_hiding_settings(made, {}) == ""
+    said = find_hiding_settings(made, {**safe, name: value})
     assert said.startswith(f"{name} = {value}: ")
     assert "restart the server without it" in said
     # Nor does a run pass that began with it.
@@ -560,7 +567,7 @@ def test_nothing_is_read_under_a_setting_that_hides_rows(
 def test_another_restart_takes_back_nothing_that_peers_gave() -> None:
     """So the rows of a node that rejoined are not left to be read after one."""
     made = replace(manifest(), family="mysql")
-    assert hiding(made, {**SAFE_MY, "wsrep_on": "ON"}) == ""
+    assert find_hiding_settings(made, {**SAFE_MY, "wsrep_on": "ON"}) == ""
 
 
 def test_without_rules_no_setting_is_called_durable(

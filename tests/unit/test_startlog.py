@@ -7,18 +7,18 @@ import re
 import pytest
 
 from dbcheck.judge.item import Standing
-from dbcheck.judge.server_end import crash_in
+from dbcheck.judge.server_end import judge_crash_in_log
 from dbcheck.model.host import LogTail
-from dbcheck.server_log.postgresql import with_early
+from dbcheck.server_log.postgresql import merge_early_log
 from dbcheck.server_log.startlog import (
     StartOutcome,
-    complaints,
-    crash_of,
-    damage,
-    damage_that_ended,
-    decisive,
-    starts_in,
-    stopped_before_start,
+    find_crash_of_session,
+    find_damage,
+    find_damage_that_ended_server,
+    find_decisive_errors,
+    find_lines_about_damage,
+    find_shutdown_before_start,
+    find_starts,
 )
 from tests.kit.server_logs import (
     MARIA,
@@ -346,23 +346,23 @@ def start(name: str, text: str, outcome: StartOutcome, first: str = "") -> objec
     ],
 )
 def test_what_came_of_a_start(text: str, outcome: StartOutcome, first: str) -> None:
-    starts = starts_in(text)
+    starts = find_starts(text)
     assert starts.outcome is outcome, starts
     assert not first or starts.lines[0] == first
 
 
 def test_the_decisive_lines_are_not_the_tail_of_a_stack_trace() -> None:
-    lines = decisive(MYSQL_TRACE)
+    lines = find_decisive_errors(MYSQL_TRACE)
     assert "MY-011906" in lines[0]
     assert not any("0x5574" in line for line in lines)
-    assert decisive("nothing of note\n") == ()
-    assert decisive(MYSQL_PORT)[0].startswith("[ERROR] [MY-010262]")
+    assert find_decisive_errors("nothing of note\n") == ()
+    assert find_decisive_errors(MYSQL_PORT)[0].startswith("[ERROR] [MY-010262]")
 
 
 def test_damage_is_only_what_names_it() -> None:
-    assert damage(MYSQL_TRACE)
-    assert not damage(MYSQL_PORT)
-    assert not damage(PG_EARLY)
+    assert find_damage(MYSQL_TRACE)
+    assert not find_damage(MYSQL_PORT)
+    assert not find_damage(PG_EARLY)
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_damage_is_only_what_names_it() -> None:
     ],
 )
 def test_damage_ended_a_server_only_if_it_says_both(text: str, ended: bool) -> None:
-    assert bool(damage_that_ended(text)) is ended
+    assert bool(find_damage_that_ended_server(text)) is ended
 
 
 PG_READER = (
@@ -431,18 +431,18 @@ MARIA_READER = (
     ],
 )
 def test_a_crash_of_the_very_process_that_read(text: str, first: str) -> None:
-    lines = crash_of(f"{PG_EARLY}{text}{PG_EARLY}", 9)
+    lines = find_crash_of_session(f"{PG_EARLY}{text}{PG_EARLY}", 9)
     assert bool(lines) is bool(first)
     assert not first or first in lines[0]
 
 
 def test_only_a_server_that_took_queries_was_shut_down_before_a_start() -> None:
     """A start that fails ends with the same words."""
-    assert stopped_before_start(PG_SHUT + PG_WAL)
-    assert not stopped_before_start(PG_WAL)
-    assert not stopped_before_start(PG_SETTING + PG_SHUT.splitlines(True)[-1])
+    assert find_shutdown_before_start(PG_SHUT + PG_WAL)
+    assert not find_shutdown_before_start(PG_WAL)
+    assert not find_shutdown_before_start(PG_SETTING + PG_SHUT.splitlines(True)[-1])
     unknown = f"{PG}FATAL:  could not frobnicate\n"
-    assert not stopped_before_start(unknown + PG_SHUT.splitlines(True)[-1])
+    assert not find_shutdown_before_start(unknown + PG_SHUT.splitlines(True)[-1])
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,7 @@ def test_only_a_server_that_took_queries_was_shut_down_before_a_start() -> None:
     ],
 )
 def test_complaints(text: str, shown: tuple[str, ...]) -> None:
-    assert complaints(text) == shown
+    assert find_lines_about_damage(text) == shown
 
 
 PG_HANDS_OVER = (
@@ -506,7 +506,7 @@ PG_CONTROL = f"{PG}FATAL:  incorrect checksum in control file\n"
 def test_what_came_before_the_collector_stands_before_its_start(
     collected: str, early: str, whole: str
 ) -> None:
-    assert with_early(collected, early) == whole
+    assert merge_early_log(collected, early) == whole
 
 
 @pytest.mark.parametrize(
@@ -522,7 +522,7 @@ def test_an_undo_tablespace_elsewhere_may_be_on_a_volume_that_is_not_mounted(
 ) -> None:
     line = f"{MYSQL}[ERROR] [MY-012893] [InnoDB] Unable to open undo tablespace {file}"
     aborted = f"{MYSQL}[ERROR] [MY-010119] [Server] Aborting"
-    assert starts_in(f"{MYSQL_START}{line}\n{aborted}\n").outcome is outcome
+    assert find_starts(f"{MYSQL_START}{line}\n{aborted}\n").outcome is outcome
 
 
 def csvlog(text: str) -> str:
@@ -554,17 +554,17 @@ def test_an_attempt_counts_once_in_whatever_forms_it_is_logged(
     attempts: tuple[str, ...], outcome: StartOutcome, first: str, prefix: str
 ) -> None:
     log = "".join(attempts)
-    assert starts_in(log).outcome is starts_in(csvlog(log)).outcome is outcome
+    assert find_starts(log).outcome is find_starts(csvlog(log)).outcome is outcome
     text = re.sub(r"(?m)^(\S+ \S+)\.(\d+) UTC", prefix, log)
     both = (text, csvlog(log)) if first == "text" else (csvlog(log), text)
-    assert starts_in("".join(both)).outcome is outcome
+    assert find_starts("".join(both)).outcome is outcome
 
 
 def test_a_time_without_its_fraction_may_be_of_the_second_before() -> None:
     """PostgreSQL asks another, coarser clock for it (elog.c, log_line_prefix)."""
     log = PG_WAL + PG_AFTER
     text = log.replace(":32.595", ":31").replace(":34.595", ":33")
-    assert starts_in(text + csvlog(log)).outcome is StartOutcome.RUNNING
+    assert find_starts(text + csvlog(log)).outcome is StartOutcome.RUNNING
 
 
 SHUT_WORDS = "database system is shut down"
@@ -642,15 +642,15 @@ REFUSED = "Access denied for user '{}'@'localhost' (using password: YES)"
 )
 def test_what_a_client_chose_shows_nothing(text: str) -> None:
     """Neither an end, nor a failure of a start, before the next or after it."""
-    standing, _ = crash_in(LogTail(text, truncated=False, rewound=False))
+    standing, _ = judge_crash_in_log(LogTail(text, truncated=False, rewound=False))
     assert standing is Standing.NOT_OBSERVABLE
     for begun in (PG_START, MARIA_START, MYSQL_START):
-        assert starts_in(begun + text).outcome is RUNNING, begun
-    assert not complaints(text)
+        assert find_starts(begun + text).outcome is RUNNING, begun
+    assert not find_lines_about_damage(text)
 
 
 def test_a_record_that_the_power_tore_hides_no_later_one() -> None:
     """It has no closing quote."""
     torn = '2026-11-22 01:16:32.595 UTC,"u","d",9,,6.1,1,,,,0,ERROR,22012,"div'
     text = f"{torn}\n{csvlog(PG_START)}"
-    assert crash_in(LogTail(text, False, False))[0] is Standing.PRESENT
+    assert judge_crash_in_log(LogTail(text, False, False))[0] is Standing.PRESENT

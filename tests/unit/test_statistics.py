@@ -11,13 +11,13 @@ from dbcheck.model.verdict import (
     Comparison,
     Tally,
     Verdict,
-    cuts_needed,
-    loss_ppm_max,
-    loss_ppm_min,
-    percent_down,
-    percent_up,
-    unseen_ppm,
-    unseen_sentence,
+    compute_cuts_needed,
+    compute_loss_ppm_max,
+    compute_loss_ppm_min,
+    compute_unseen_ppm,
+    describe_unseen_losses,
+    format_percent_down,
+    format_percent_up,
 )
 from tests.kit.binomial import exactly
 
@@ -31,15 +31,15 @@ def test_without_a_loss_the_bound_is_that_of_hanley_and_lippman_hand(
     cuts: int, percent: int
 ) -> None:
     # JAMA 249 (1983) 1743-1745: the exact maximum risks beside the rule of three.
-    assert round(loss_ppm_max(0, cuts) / 10_000) == percent
-    assert 0 <= 3 * PPM / cuts - loss_ppm_max(0, cuts) < 0.15 * 3 * PPM / cuts
+    assert round(compute_loss_ppm_max(0, cuts) / 10_000) == percent
+    assert 0 <= 3 * PPM / cuts - compute_loss_ppm_max(0, cuts) < 0.15 * 3 * PPM / cuts
 
 
 def test_four_of_twenty_have_the_limits_that_nist_gives() -> None:
     # NIST/SEMATECH e-Handbook of Statistical Methods, section 7.2.4.1, confidence
     # intervals for small samples: 0.071354 and 0.401029 (two-sided 90%).
-    assert loss_ppm_min(4, 20) == 71_353
-    assert loss_ppm_max(4, 20) == 401_029
+    assert compute_loss_ppm_min(4, 20) == 71_353
+    assert compute_loss_ppm_max(4, 20) == 401_029
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_so_many_cuts_are_needed_as_wilks_and_the_success_run_tables_say(
     percent: float, cuts: int
 ) -> None:
     # 59 and 299: S. S. Wilks, Ann. Math. Stat. 12 (1941), 91-96, at 95/95 and 95/99.
-    assert cuts_needed(round(percent * 10_000)) == cuts
+    assert compute_cuts_needed(round(percent * 10_000)) == cuts
 
 
 def test_the_lady_tasting_tea() -> None:
@@ -78,8 +78,8 @@ def test_each_bound_holds_in_95_of_100_campaigns_whatever_the_truth_is(
     chances = [exactly(losses, cuts, p) for losses in range(cuts + 1)]
     above, below = Fraction(0), Fraction(0)
     for losses, chance in enumerate(chances):
-        above += chance if loss_ppm_max(losses, cuts) >= p * PPM else 0
-        below += chance if loss_ppm_min(losses, cuts) <= p * PPM else 0
+        above += chance if compute_loss_ppm_max(losses, cuts) >= p * PPM else 0
+        below += chance if compute_loss_ppm_min(losses, cuts) <= p * PPM else 0
     assert above >= Fraction(95, 100)
     assert below >= Fraction(95, 100)
 
@@ -95,8 +95,8 @@ def test_the_bounds_hold_if_a_campaign_ends_at_its_first_loss(
     assert sum(chance for *_, chance in ends) == 1
     above, below = Fraction(0), Fraction(0)
     for losses, cuts, chance in ends:
-        above += chance if loss_ppm_max(losses, cuts) >= p * PPM else 0
-        below += chance if loss_ppm_min(losses, cuts) <= p * PPM else 0
+        above += chance if compute_loss_ppm_max(losses, cuts) >= p * PPM else 0
+        below += chance if compute_loss_ppm_min(losses, cuts) <= p * PPM else 0
     assert above >= Fraction(95, 100)
     assert below >= Fraction(95, 100)
 
@@ -104,12 +104,12 @@ def test_the_bounds_hold_if_a_campaign_ends_at_its_first_loss(
 @pytest.mark.parametrize("bound_ppm", [0, PPM])
 def test_no_number_of_cuts_shows_that_nothing_is_ever_lost(bound_ppm: int) -> None:
     with pytest.raises(ValueError, match="no number of cuts"):
-        cuts_needed(bound_ppm)
+        compute_cuts_needed(bound_ppm)
 
 
 def test_a_drive_that_loses_in_a_quarter_of_its_cuts_passes_five_now_and_then() -> None:
-    assert unseen_ppm(250_000, 5) == 237_305  # 0.75^5 = 0.2373046875
-    assert unseen_sentence(5) == (
+    assert compute_unseen_ppm(250_000, 5) == 237_305  # 0.75^5 = 0.2373046875
+    assert describe_unseen_losses(5) == (
         "a drive that loses in a quarter of its cuts would pass 5 cuts with a chance "
         "of 24%"
     )
@@ -127,7 +127,7 @@ def test_a_drive_that_loses_in_a_quarter_of_its_cuts_passes_five_now_and_then() 
     ],
 )
 def test_percent(ppm: int, up: str, down: str) -> None:
-    assert (percent_up(ppm), percent_down(ppm)) == (up, down)
+    assert (format_percent_up(ppm), format_percent_down(ppm)) == (up, down)
 
 
 def test_a_tally_counts_only_what_passed_or_failed() -> None:

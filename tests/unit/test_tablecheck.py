@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.judge.after_reading import dropped_tables, table_check
+from dbcheck.judge.after_reading import judge_dropped_tables, judge_table_check
 from dbcheck.judge.item import Standing
 from dbcheck.model.server import CheckOutcome, TableCheck
 from tests.kit.cases import case
@@ -23,18 +23,20 @@ from tests.kit.cases import case
 def test_a_check_that_broke_off_or_complains_holds_a_pass_back(
     outcome: CheckOutcome, standing: Standing, required: bool
 ) -> None:
-    item = table_check(case(after={"check": TableCheck(outcome, "why")}))
+    item = judge_table_check(case(after={"check": TableCheck(outcome, "why")}))
     assert item is not None
     assert (item.standing, item.required, item.reason) == (standing, required, "why")
 
 
 def test_a_run_without_a_check_has_no_such_item() -> None:
-    assert table_check(case()) is None
-    assert dropped_tables(case()) is None
+    assert judge_table_check(case()) is None
+    assert judge_dropped_tables(case()) is None
 
 
 def test_a_side_table_that_cannot_be_opened_is_shown() -> None:
-    item = dropped_tables(case(after={"sides_lost": {"side1": "1932: no engine"}}))
+    item = judge_dropped_tables(
+        case(after={"sides_lost": {"side1": "1932: no engine"}})
+    )
     assert item is not None
     assert (item.standing, item.required) == (Standing.ABSENT, False)
     assert item.reason == "side1 cannot be opened: 1932: no engine"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dbcheck.rows.acks import ACK_DTYPE, AckArray
-from dbcheck.rows.keymap import CELLS_MAX, LANES_MAX, Fate, key_map
+from dbcheck.rows.keymap import CELLS_MAX, LANES_MAX, Fate, build_key_map
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.reconcile import AckStream
 from dbcheck.rows.survivors import RECORD, Records
-from dbcheck.rows.timeline import BINS_MAX, Timeline, timeline_of
+from dbcheck.rows.timeline import BINS_MAX, Timeline, build_timeline
 
 S = 1_000_000
 EPOCH = 77
@@ -52,7 +52,7 @@ def test_every_ack_is_counted_in_its_moment(seed: int) -> None:
     acks = load(drawn, drawn.randint(1, 9), drawn.randint(1, 60))
     cut_us = acks[-1][3] + drawn.choice([0, 1, 999, 70_000])
     gone = [ack for ack in acks if drawn.random() < 0.2]
-    found = timeline_of(stream(acks), lost(gone), 1 * S, cut_us, acks[-1][3])
+    found = build_timeline(stream(acks), lost(gone), 1 * S, cut_us, acks[-1][3])
     assert 1 <= len(found.moments) <= BINS_MAX
     assert sum(one.acked for one in found.moments) == len(acks)
     assert sum(one.lost for one in found.moments) == len(gone)
@@ -69,7 +69,7 @@ def _is_in(from_s: float, to_s: float, age_us: int) -> bool:
 
 def test_a_reply_read_after_the_cut_counts_in_the_last_moment() -> None:
     acks = [(1, n, n, 1 * S + n * 10_000) for n in range(1, 101)]
-    found = timeline_of(stream(acks), lost([]), 1 * S, 2 * S - 5_000, acks[-1][3])
+    found = build_timeline(stream(acks), lost([]), 1 * S, 2 * S - 5_000, acks[-1][3])
     assert sum(one.acked for one in found.moments) == 100
     assert found.moments[-1].acked == 1
 
@@ -78,7 +78,7 @@ def test_the_time_from_ack_to_ack_is_never_understated() -> None:
     acks = [(1, n, n, 1 * S + n * 10_000) for n in range(1, 101)]
     acks += [(2, n, n, 1 * S + n * 40_000) for n in range(1, 26)]
     acks.sort(key=lambda ack: ack[3])
-    found = timeline_of(stream(acks), lost([]), 1 * S, 2 * S, acks[-1][3])
+    found = build_timeline(stream(acks), lost([]), 1 * S, 2 * S, acks[-1][3])
     known = [one for one in found.moments if one.p99_ms is not None]
     assert known
     assert all(one.p50_ms and 10 <= one.p50_ms < 48 for one in known)
@@ -91,7 +91,7 @@ def ended(load_s: int, lost_s: float | None) -> Timeline:
     end_us = (1 + load_s) * S
     acks = [(1, n, n, 1 * S + n * 10_000) for n in range(1, load_s * 100 + 1)]
     gone = [] if lost_s is None else [a for a in acks if end_us - a[3] < lost_s * S]
-    return timeline_of(stream(acks, 999), lost(gone), 1 * S, end_us, end_us)
+    return build_timeline(stream(acks, 999), lost(gone), 1 * S, end_us, end_us)
 
 
 def test_the_end_of_a_long_load_is_shown_closer() -> None:
@@ -126,14 +126,14 @@ def test_losses_that_go_far_back_leave_the_last_seconds() -> None:
 
 def test_a_commit_lost_from_before_the_load_is_in_no_bin() -> None:
     acks = [(1, n, n, n * S) for n in range(1, 61)]
-    found = timeline_of(stream(acks), lost(acks[:1]), 10 * S, 60 * S, 60 * S)
+    found = build_timeline(stream(acks), lost(acks[:1]), 10 * S, 60 * S, 60 * S)
     assert found.oldest_lost_s == 59
     assert not any(one.lost for one in (*found.moments, *found.near))
 
 
 def test_without_a_dated_cut_it_ends_with_the_last_ack() -> None:
     acks = load(random.Random(1), 3, 9)
-    found = timeline_of(stream(acks), lost(acks[:2]), 1 * S, None, acks[-1][3])
+    found = build_timeline(stream(acks), lost(acks[:2]), 1 * S, None, acks[-1][3])
     assert not found.to_the_cut
     assert found.oldest_lost_s is not None
     assert sum(one.acked for one in found.moments) == len(acks)
@@ -154,7 +154,7 @@ def test_every_cell_of_the_map_is_what_became_of_its_commits(seed: int) -> None:
     gone = [a for a in acks if a[1] >= first_lost and drawn.random() < 0.7]
     more = [(s, n + 1) for s, n in newest.items() if drawn.random() < 0.5]
     there = [rows(more), rows([(1, 10**6)], EPOCH - 1)]
-    found = key_map(stream(acks), lost(gone), [lambda: there], EPOCH)
+    found = build_key_map(stream(acks), lost(gone), [lambda: there], EPOCH)
     assert [lane.session for lane in found.lanes] == sorted(newest)
     keys = {(session, seq) for session, seq, _, _ in gone}
     for lane in found.lanes:
@@ -179,7 +179,7 @@ def test_every_cell_of_the_map_is_what_became_of_its_commits(seed: int) -> None:
 
 def test_of_many_sessions_those_that_lost_most_are_shown() -> None:
     acks = [(s, 1, s, 1 * S + s) for s in range(1, LANES_MAX + 31)]
-    found = key_map(stream(acks), lost(acks[-5:]), [], EPOCH)
+    found = build_key_map(stream(acks), lost(acks[-5:]), [], EPOCH)
     assert len(found.lanes) == LANES_MAX
     assert found.left_out == 30
     assert {ack[0] for ack in acks[-5:]} <= {lane.session for lane in found.lanes}
@@ -188,5 +188,5 @@ def test_of_many_sessions_those_that_lost_most_are_shown() -> None:
 def test_forged_rows_far_beyond_the_acks_make_no_long_map() -> None:
     acks = [(1, 1, 1, 1 * S)]
     far = [rows([(1, 2**39 - n) for n in range(5000)] + [(70_000, 3), (1, -4)])]
-    found = key_map(stream(acks), lost([]), [lambda: far], EPOCH)
+    found = build_key_map(stream(acks), lost([]), [lambda: far], EPOCH)
     assert len(found.lanes[0].fates) <= CELLS_MAX

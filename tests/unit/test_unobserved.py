@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.cutmoment import find_cut_us
 from dbcheck.judge.item import Item, Standing
-from dbcheck.judge.load_and_witness import load_at_the_cut, witness_at_the_cut
+from dbcheck.judge.load_and_witness import (
+    judge_load_at_the_cut,
+    judge_witness_at_the_cut,
+)
 from dbcheck.model.cut import Cut, Gone
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.unobserved import (
@@ -58,7 +61,7 @@ def witnessed(load: LoadRecord) -> Case:
 
 def items(load: LoadRecord) -> tuple[Item, Item]:
     one = witnessed(load)
-    return item(load_at_the_cut, one), item(witness_at_the_cut, one)
+    return item(judge_load_at_the_cut, one), item(judge_witness_at_the_cut, one)
 
 
 @pytest.mark.parametrize("gap", [STOPPED, *HIDDEN], ids=lambda gap: gap.clock.value)
@@ -68,13 +71,13 @@ def items(load: LoadRecord) -> tuple[Item, Item]:
 def test_what_was_read_after_a_gap_has_no_known_age(gap: Gap, cut: Cut) -> None:
     load = silent(gap, cut=cut)
     assert [one.standing for one in items(load)] == [Standing.NOT_OBSERVABLE] * 2
-    assert cut_us(case(load=load)) is None
+    assert find_cut_us(case(load=load)) is None
 
 
 @pytest.mark.parametrize("gap", [STOPPED, *HIDDEN], ids=lambda gap: gap.clock.value)
 def test_a_moment_that_a_lab_knows_is_compared_with_the_earliest_age(gap: Gap) -> None:
     load = silent(gap, cut=LAB)
-    assert cut_us(case(load=load)) == LAB.exact_us
+    assert find_cut_us(case(load=load)) == LAB.exact_us
     assert [one.standing for one in items(load)] == [Standing.ABSENT] * 2
 
 
@@ -115,7 +118,7 @@ def test_of_several_processes_the_one_counts_that_saw_the_end() -> None:
     load = replace(
         silent(STOPPED), observed=(Observed(), Observed(READ_US, (STOPPED,)), watching)
     )
-    assert load_at_the_cut(case(load=load)).standing is Standing.PRESENT
+    assert judge_load_at_the_cut(case(load=load)).standing is Standing.PRESENT
 
 
 def test_an_ack_from_long_after_a_known_cut_contradicts_it() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import undated
-from dbcheck.judge.flushes import write_cache
+from dbcheck.judge.cutmoment import explain_missing_date
+from dbcheck.judge.flushes import judge_write_caches
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.server import same_settings, same_tables
-from dbcheck.judge.server_end import ended, not_shut_down
-from dbcheck.judge.settings import settings_at, settings_of
-from dbcheck.judge.watched import LATE_S, places, through_the_load
+from dbcheck.judge.server import judge_same_settings, judge_same_tables
+from dbcheck.judge.server_end import decide_how_server_ended, judge_not_shut_down
+from dbcheck.judge.settings import collect_settings, collect_settings_at_depths
+from dbcheck.judge.watched import LATE_S, judge_looks_during_load, places
 from dbcheck.model.cut import Cut, Gone
 from dbcheck.model.depth import Depth
 from dbcheck.model.host import (
@@ -37,7 +37,7 @@ from dbcheck.model.watched import (
     Looked,
     Watched,
     WatchTally,
-    joined,
+    join_watched,
 )
 from tests.kit.cases import case, item, loaded
 from tests.kit.host_samples import BEFORE, VOLUME
@@ -78,17 +78,19 @@ def of_host(host: HostBefore, seen: Watched) -> Case:
 
 
 def flagged(load: LoadRecord) -> list[str]:
-    one = settings_at(MANIFEST, load, [Depth.DRIVE], MANIFEST.writer_name, None)
+    one = collect_settings_at_depths(
+        MANIFEST, load, [Depth.DRIVE], MANIFEST.writer_name, None
+    )
     return [str(finding) for finding in one.at_fault(lost=True)]
 
 
 def test_nothing_is_said_of_a_run_that_was_not_looked_at() -> None:
-    assert through_the_load(case(load=loaded())) is None
+    assert judge_looks_during_load(case(load=loaded())) is None
     assert flagged(loaded()) == []
 
 
 def test_what_never_changed_is_present() -> None:
-    found = item(through_the_load, of_looks(SAFE, SAFE, SAFE))
+    found = item(judge_looks_during_load, of_looks(SAFE, SAFE, SAFE))
     assert (found.id, found.standing) == (ItemId.THROUGH_LOAD, Standing.PRESENT)
     assert "3 times" in found.reason
     assert "0.1 s before the cut" in found.reason
@@ -100,8 +102,8 @@ def test_an_unsafe_value_of_a_moment_is_at_fault() -> None:
     one = of_looks(SAFE, off, off, SAFE)
     assert one.load is not None
     assert flagged(one.load) == ["fsync = off"]
-    assert item(same_settings, one).standing is Standing.CONTRADICTED
-    found = item(through_the_load, one)
+    assert item(judge_same_settings, one).standing is Standing.CONTRADICTED
+    found = item(judge_looks_during_load, one)
     assert found.standing is Standing.CONTRADICTED
     assert "from 1.1 s before the cut to 0.6 s before the cut" in found.reason
 
@@ -116,9 +118,9 @@ def test_an_unsafe_value_of_one_session_is_at_fault() -> None:
     one = replace(one, load=replace(one.load, sessions_watched=tally.watched()))
     assert one.load is not None
     assert flagged(one.load) == ["fsync = off"]
-    assert item(same_settings, one).standing is Standing.CONTRADICTED
-    assert item(through_the_load, one).standing is Standing.CONTRADICTED
-    assert settings_of(one).item(kept=True).standing is Standing.ABSENT
+    assert item(judge_same_settings, one).standing is Standing.CONTRADICTED
+    assert item(judge_looks_during_load, one).standing is Standing.CONTRADICTED
+    assert collect_settings(one).item(kept=True).standing is Standing.ABSENT
 
 
 def test_what_was_seen_otherwise_does_not_count_all_settings_as_compared() -> None:
@@ -127,9 +129,9 @@ def test_what_was_seen_otherwise_does_not_count_all_settings_as_compared() -> No
     tally.add(1_000_000, {fact: "off"}, 1_000_001)
     one = of_looks(SAFE)
     assert one.load is not None
-    compared = item(same_settings, one).reason
+    compared = item(judge_same_settings, one).reason
     one = replace(one, load=replace(one.load, sessions_watched=tally.watched()))
-    found = item(same_settings, one)
+    found = item(judge_same_settings, one)
     assert found.standing is Standing.ASSUMED
     assert found.reason == f"{compared}; not read each time: {fact.of}"
 
@@ -141,18 +143,18 @@ def test_sessions_that_commit_seldom_are_looked_at_whenever_they_do() -> None:
     one = of_looks(SAFE)
     assert one.load is not None
     one = replace(one, load=replace(one.load, sessions_watched=tally.watched()))
-    assert item(through_the_load, one).standing is _PRESENT
+    assert item(judge_looks_during_load, one).standing is _PRESENT
 
 
 def test_what_several_processes_saw_is_told_as_one() -> None:
     off, both = {**SAFE, FSYNC: "off"}, None
     for looks, until_us in (((SAFE, off), 5_000_000), ((off, SAFE, off), 9_000_000)):
-        both = joined(both, watched(*looks, until_us=until_us))
+        both = join_watched(both, watched(*looks, until_us=until_us))
     assert both is not None
     assert (both.looks, both.first_us, both.last_us) == (5, 4_500_000, 9_000_000)
     (seen,) = both.of(FactKind.SETTING)
     assert (seen.looks, seen.first_us, seen.last_us) == (3, 5_000_000, 9_000_000)
-    assert joined(both, None) == joined(None, both) == both
+    assert join_watched(both, None) == join_watched(None, both) == both
 
 
 def test_what_several_clients_saw_is_no_denser_than_it_was() -> None:
@@ -160,10 +162,10 @@ def test_what_several_clients_saw_is_no_denser_than_it_was() -> None:
     one, other = (
         watched(SAFE, SAFE, until_us=at_us) for at_us in (1_500_000, CUT_US - 100_000)
     )
-    for both in (joined(one, other), joined(other, one)):
+    for both in (join_watched(one, other), join_watched(other, one)):
         assert both is not None
-        assert both.gap_us == both.longest_us(CUT_US) == 7_900_000
-        assert both.last_before(2_000_000) <= 1_500_000
+        assert both.gap_us == both.find_longest_gap_us(CUT_US) == 7_900_000
+        assert both.find_last_look_before(2_000_000) <= 1_500_000
 
 
 def test_connections_of_several_clients_count_together() -> None:
@@ -172,7 +174,7 @@ def test_connections_of_several_clients_count_together() -> None:
         tally.connected(there_us)
         tally.add(asked_us, SAFE, asked_us + 1)
     undated = watched(SAFE, SAFE, until_us=5_000_000)
-    both = joined(tally.watched(), undated)
+    both = join_watched(tally.watched(), undated)
     assert both is not None
     assert both.connections == ((1, 2), (4_500_000, 5_000_000), (7_000_000, 8_000_000))
     assert [both.lived_us(at_us) for at_us in (3, 6_000_000, CUT_US)] == [
@@ -212,8 +214,8 @@ def test_no_look_before_a_moment_seems_later_than_it_was(
     assert found.gaps == ((0, 30), (66, 100))
     for until_us in range(120):
         last_us = max(at for at in LOOKS_US if at <= until_us)
-        assert found.last_before(until_us) <= last_us
-        assert until_us - found.last_before(until_us) <= 34
+        assert found.find_last_look_before(until_us) <= last_us
+        assert until_us - found.find_last_look_before(until_us) <= 34
 
 
 def test_a_connection_that_ended_shows_its_last_look() -> None:
@@ -222,7 +224,7 @@ def test_a_connection_that_ended_shows_its_last_look() -> None:
         tally.connected(there_us)
         for asked_us in asked:
             tally.add(asked_us, SAFE, asked_us + 1)
-    assert tally.watched().last_before(45) == 31
+    assert tally.watched().find_last_look_before(45) == 31
 
 
 def test_a_canary_may_have_gone_in_a_gap_that_is_not_kept() -> None:
@@ -231,9 +233,9 @@ def test_a_canary_may_have_gone_in_a_gap_that_is_not_kept() -> None:
         tally.add(at_us, SAFE, at_us + 1)
     load = loaded(watched=tally.watched(), settings=FACTS.settings)
     one = replace(case(load=load, after={"canary": False}), found=CLEAN)
-    assert not ended(one).crashed
+    assert not decide_how_server_ended(one).crashed
     dense = replace(load, watched=watched(*[SAFE] * 20, until_us=15_000_000))
-    assert ended(replace(one, load=dense)).crashed
+    assert decide_how_server_ended(replace(one, load=dense)).crashed
 
 
 @pytest.mark.parametrize(
@@ -256,19 +258,26 @@ def test_a_server_that_may_have_started_again_is_not_that_of_the_load(
     assert one.load is not None
     load = replace(one.load, watched=tally.watched(), cut_failed="interrupted")
     one = replace(one, load=load)
-    assert undated(one)
-    assert bool(settings_of(one).at_fault(lost=True)) is is_at_fault
-    found = [item(each, one).standing for each in (same_settings, through_the_load)]
+    assert explain_missing_date(one)
+    assert bool(collect_settings(one).at_fault(lost=True)) is is_at_fault
+    found = [
+        item(each, one).standing
+        for each in (judge_same_settings, judge_looks_during_load)
+    ]
     assert (Standing.CONTRADICTED in found) is is_at_fault
 
 
 @pytest.mark.parametrize(
     ("fact", "judged", "standing"),
     [
-        (CANARY, not_shut_down, Standing.NOT_OBSERVABLE),
-        (Fact(FactKind.TABLE, "ledger"), same_tables, Standing.CONTRADICTED),
-        (Fact(FactKind.TABLE_VERSION, "ledger"), same_tables, Standing.CONTRADICTED),
-        (LOADED, through_the_load, Standing.ASSUMED),
+        (CANARY, judge_not_shut_down, Standing.NOT_OBSERVABLE),
+        (Fact(FactKind.TABLE, "ledger"), judge_same_tables, Standing.CONTRADICTED),
+        (
+            Fact(FactKind.TABLE_VERSION, "ledger"),
+            judge_same_tables,
+            Standing.CONTRADICTED,
+        ),
+        (LOADED, judge_looks_during_load, Standing.ASSUMED),
     ],
     ids=lambda each: each.kind.value if isinstance(each, Fact) else "",
 )
@@ -287,7 +296,7 @@ def test_no_look_at_a_server_that_may_have_started_again_counts(
         assert one.load is not None
         load = replace(one.load, watched=tally.watched(), cut_failed="interrupted")
         one = replace(one, load=load)
-        assert undated(one)
+        assert explain_missing_date(one)
         assert (item(judged, one).standing is standing) is counts
 
 
@@ -314,8 +323,8 @@ def test_a_value_that_was_first_seen_after_the_cut_is_not_of_the_load() -> None:
     one = of_looks()
     assert one.load is not None
     one = replace(one, load=replace(one.load, watched=tally.watched()))
-    assert not settings_of(one).at_fault(lost=True)
-    assert item(same_settings, one).standing is _PRESENT
+    assert not collect_settings(one).at_fault(lost=True)
+    assert item(judge_same_settings, one).standing is _PRESENT
 
 
 def test_looks_that_all_came_after_the_cut_show_nothing_of_the_load() -> None:
@@ -325,14 +334,16 @@ def test_looks_that_all_came_after_the_cut_show_nothing_of_the_load() -> None:
     one = of_looks()
     assert one.load is not None
     one = replace(one, load=replace(one.load, watched=tally.watched()))
-    assert item(through_the_load, one).standing is Standing.ASSUMED
-    assert not ended(one).crashed, "its canary may have been gone before"
+    assert item(judge_looks_during_load, one).standing is Standing.ASSUMED
+    assert not decide_how_server_ended(one).crashed, (
+        "its canary may have been gone before"
+    )
 
 
 def test_a_control_changes_settings_itself() -> None:
     one = of_looks(SAFE, {**SAFE, FSYNC: "off"})
     one = replace(one, manifest=replace(one.manifest, control=True))
-    assert item(through_the_load, one).standing is not Standing.CONTRADICTED
+    assert item(judge_looks_during_load, one).standing is not Standing.CONTRADICTED
 
 
 @pytest.mark.parametrize(
@@ -346,7 +357,7 @@ def test_a_control_changes_settings_itself() -> None:
 def test_what_may_have_changed_unseen_is_assumed_not_to_have(
     looks: tuple[Looked, ...], until_us: int
 ) -> None:
-    found = item(through_the_load, of_looks(*looks, until_us=until_us))
+    found = item(judge_looks_during_load, of_looks(*looks, until_us=until_us))
     assert found.standing is Standing.ASSUMED
 
 
@@ -360,7 +371,7 @@ def test_a_load_that_began_before_the_first_look_was_not_looked_at_then(
     one = of_looks(SAFE)
     assert one.load is not None and one.load.watched is not None
     load = replace(one.load, began_us=one.load.watched.first_us - late_us)
-    assert item(through_the_load, replace(one, load=load)).standing is standing
+    assert item(judge_looks_during_load, replace(one, load=load)).standing is standing
 
 
 def test_a_client_that_stood_still_dates_no_look() -> None:
@@ -370,15 +381,15 @@ def test_a_client_that_stood_still_dates_no_look() -> None:
     assert one.load is not None
     load = replace(one.load, observed=(Observed(CUT_US, (gap,)),), last_ack_us=CUT_US)
     one = replace(one, load=load)
-    assert undated(one)
-    assert undated(one) in item(through_the_load, one).reason
+    assert explain_missing_date(one)
+    assert explain_missing_date(one) in item(judge_looks_during_load, one).reason
 
 
 def test_what_was_never_looked_at_is_assumed_and_says_why() -> None:
     one = of_looks()
     assert one.load is not None
     never = replace(one.load, watched=WatchTally({}).watched("too many connections"))
-    found = item(through_the_load, replace(one, load=never))
+    found = item(judge_looks_during_load, replace(one, load=never))
     assert found.standing is Standing.ASSUMED
     assert "too many connections" in found.reason
 
@@ -388,9 +399,9 @@ def test_a_mount_without_barriers_of_a_moment_is_at_fault() -> None:
     tally = WatchTally({barriers: "rw,relatime"})
     tally.add(1, {barriers: "rw,relatime,barrier=0"}, 1)
     one = of_host(BEFORE, tally.watched())
-    found = settings_of(one).at_fault(lost=True)
+    found = collect_settings(one).at_fault(lost=True)
     assert [finding.rule.id for finding in found] == ["fs-barrier"]
-    assert item(through_the_load, one).standing is Standing.CONTRADICTED
+    assert item(judge_looks_during_load, one).standing is Standing.CONTRADICTED
 
 
 @pytest.mark.parametrize("at", ["/dev/shm/w (tmpfs 0:25)", ""])
@@ -401,7 +412,7 @@ def test_a_place_that_lay_elsewhere_for_a_time_has_no_known_depth(at: str) -> No
         tally.add(at_us, {wal: where}, at_us)
     one = of_host(BEFORE, tally.watched())
     assert [(seen.of, seen.looks) for seen in one.strayed] == [("WAL", 2)]
-    assert item(through_the_load, one).standing is Standing.CONTRADICTED
+    assert item(judge_looks_during_load, one).standing is Standing.CONTRADICTED
     found = item(places, one)
     assert found.standing is Standing.CONTRADICTED
     assert at in found.reason and "2 looks" in found.reason
@@ -420,7 +431,7 @@ def test_what_the_cut_takes_off_a_host_that_runs_on_contradicts_nothing(
     tally = WatchTally({mount: "rw,relatime"})
     tally.add(8_000_000, {mount: "rw,relatime"}, 8_000_001)
     tally.add(9_400_000, {mount: ""}, answered_us)
-    found = item(through_the_load, of_host(BEFORE, tally.watched()))
+    found = item(judge_looks_during_load, of_host(BEFORE, tally.watched()))
     assert found.standing is standing
 
 
@@ -430,8 +441,8 @@ def test_the_drive_of_a_lab_is_gone_from_when_its_cut_is_asked_for() -> None:
     tally.add(8_900_000, {mount: ""}, 9_000_000)
     one = of_host(BEFORE, tally.watched())
     in_lab = replace(one, manifest=replace(one.manifest, lab={"rung": "drive"}))
-    assert item(through_the_load, one).standing is Standing.CONTRADICTED
-    assert item(through_the_load, in_lab).standing is Standing.PRESENT
+    assert item(judge_looks_during_load, one).standing is Standing.CONTRADICTED
+    assert item(judge_looks_during_load, in_lab).standing is Standing.PRESENT
 
 
 @pytest.mark.parametrize("back_us", [9_500_001, 18_500_000])
@@ -448,9 +459,9 @@ def test_a_host_that_is_up_again_shows_nothing_of_the_load(back_us: int) -> None
     booted = {cache: WRITE_THROUGH, mount: "rw,nobarrier"}
     tally.add(back_us, booted, back_us + 1)
     one = of_host(host, tally.watched())
-    assert item(through_the_load, one).standing is _PRESENT
-    assert item(write_cache, one).standing is _PRESENT
-    assert not settings_of(one).at_fault(lost=True)
+    assert item(judge_looks_during_load, one).standing is _PRESENT
+    assert item(judge_write_caches, one).standing is _PRESENT
+    assert not collect_settings(one).at_fault(lost=True)
 
 
 def test_a_server_that_is_up_again_was_looked_at_until_its_cut() -> None:
@@ -463,7 +474,7 @@ def test_a_server_that_is_up_again_was_looked_at_until_its_cut() -> None:
     one = of_looks()
     assert one.load is not None
     one = replace(one, load=replace(one.load, watched=tally.watched()))
-    assert item(through_the_load, one).standing is _PRESENT
+    assert item(judge_looks_during_load, one).standing is _PRESENT
 
 
 def test_a_long_time_without_a_look_before_the_last_ack_counts() -> None:
@@ -474,7 +485,7 @@ def test_a_long_time_without_a_look_before_the_last_ack_counts() -> None:
     one = of_looks()
     assert one.load is not None
     one = replace(one, load=replace(one.load, watched=tally.watched()))
-    assert item(through_the_load, one).standing is Standing.ASSUMED
+    assert item(judge_looks_during_load, one).standing is Standing.ASSUMED
 
 
 def test_a_volatile_drive_that_was_sent_no_flush_for_a_moment_counts() -> None:
@@ -483,10 +494,10 @@ def test_a_volatile_drive_that_was_sent_no_flush_for_a_moment_counts() -> None:
     host = replace(BEFORE, facts=replace(BEFORE.facts, volumes=(volume,)))
     tally, cache = WatchTally({}), Fact(FactKind.WRITE_CACHE, "sda")
     tally.add(1, {cache: WRITE_BACK}, 1)
-    assert item(write_cache, of_host(host, tally.watched())).standing is _PRESENT
+    assert item(judge_write_caches, of_host(host, tally.watched())).standing is _PRESENT
     tally.add(2, {cache: WRITE_THROUGH}, 2)
     tally.add(3, {cache: WRITE_BACK}, 3)
-    assert item(write_cache, of_host(host, tally.watched())).standing is _ABSENT
+    assert item(judge_write_caches, of_host(host, tally.watched())).standing is _ABSENT
 
 
 @pytest.mark.parametrize(
@@ -512,14 +523,14 @@ def test_a_canary_that_was_gone_before_the_cut_shows_nothing(
     looks: tuple[Looked, ...], until_us: int, shows: bool
 ) -> None:
     one = of_looks(*looks, until_us=until_us)
-    assert ended(one).crashed is shows
-    assert (not_shut_down(one).standing is Standing.PRESENT) is shows
+    assert decide_how_server_ended(one).crashed is shows
+    assert (judge_not_shut_down(one).standing is Standing.PRESENT) is shows
 
 
 def test_a_row_that_is_there_after_the_cut_shows_a_shutdown_all_the_same() -> None:
     one = of_looks(SAFE, {**SAFE, CANARY: GONE})
     one = replace(one, after=replace(one.after, canary=True))
-    assert ended(one).canary is True
+    assert decide_how_server_ended(one).canary is True
 
 
 def test_the_values_that_are_kept_have_a_bound() -> None:
@@ -544,5 +555,5 @@ def test_a_process_that_leaves_flushes_out_is_at_fault(
     process = replace(ServerProcess("", (), {}, ""), **changed)
     host = replace(BEFORE, facts=replace(BEFORE.facts, process=process))
     one = case(host, load=loaded())
-    found = settings_of(one).at_fault(lost=True)
+    found = collect_settings(one).at_fault(lost=True)
     assert [finding.rule.id for finding in found] == ([rule] if rule else [])

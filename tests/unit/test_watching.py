@@ -22,14 +22,14 @@ from dbcheck.cycle.watching import Watching, watch_hosts
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.places import DATA, Place
-from dbcheck.model.watched import FactKind, Looked, settings_looked
+from dbcheck.model.watched import FactKind, Looked, make_facts_of_settings
 from tests.kit.host_samples import BEFORE
 from tests.kit.nodes import having
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.samples import FACTS, MANIFEST
 from tests.kit.waiting import wait_until
 
-SETTINGS = settings_looked({"fsync": "on"})
+SETTINGS = make_facts_of_settings({"fsync": "on"})
 RED_S = 20.0  # after which a test that hangs fails
 
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from dbcheck.model.witness import Anchor, WitnessTime, anchor_of
+from dbcheck.model.witness import Anchor, WitnessTime, find_anchor
 from dbcheck.rows.acks import ACK_DTYPE, TIME_UNIT_US, AckArray
 
 HOURS_US = 5 * 3_600_000_000
@@ -82,7 +82,7 @@ NOTED = {"clock": 1_010_000, "cut asked": 61_009_000}
 
 
 def test_the_note_that_came_last_anchors_the_witness_s_clock() -> None:
-    assert anchor_of([BEGUN, CUT], NOTED) == Anchor(
+    assert find_anchor([BEGUN, CUT], NOTED) == Anchor(
         61_000_000 - WALL_US - 60_004_000, 61_009_000 - WALL_US - 60_004_000
     )
 
@@ -90,31 +90,31 @@ def test_the_note_that_came_last_anchors_the_witness_s_clock() -> None:
 @pytest.mark.parametrize("by_us", [-3_600_000_000, -90_000, 90_000, 3_600_000_000])
 def test_a_witness_whose_clock_was_set_shows_it(by_us: int) -> None:
     moved = CUT[0], CUT[1] + by_us
-    found = anchor_of([BEGUN, moved], NOTED)
+    found = find_anchor([BEGUN, moved], NOTED)
     assert found is not None
     assert found.was_set.startswith("the witness's clock was set by ")
 
 
 @pytest.mark.parametrize("drift_us", [-59_000, 59_000])
 def test_clocks_that_only_drift_were_not_set(drift_us: int) -> None:
-    found = anchor_of([BEGUN, (CUT[0], CUT[1] + drift_us)], NOTED)
+    found = find_anchor([BEGUN, (CUT[0], CUT[1] + drift_us)], NOTED)
     assert found is not None
     assert found.was_set == ""
 
 
 def test_a_note_that_was_never_confirmed_shows_nothing() -> None:
     late = CUT[0], CUT[1] + 30_000_000  # the witness took half a minute
-    found = anchor_of([BEGUN, late], {"clock": NOTED["clock"]})
+    found = find_anchor([BEGUN, late], {"clock": NOTED["clock"]})
     assert found == Anchor(1_000_000 - WALL_US, 1_010_000 - WALL_US)
 
 
 def test_without_the_client_s_record_the_notes_are_all_there_is() -> None:
-    assert anchor_of([BEGUN, CUT], {}) == Anchor(
+    assert find_anchor([BEGUN, CUT], {}) == Anchor(
         61_000_000 - WALL_US - 60_004_000, 61_000_000 - WALL_US - 60_004_000
     )
 
 
 @pytest.mark.parametrize("sent_us", [None, "5", 1.5])
 def test_what_a_witness_made_up_anchors_nothing(sent_us: object) -> None:
-    assert anchor_of([event("clock", sent_us, WALL_US)], NOTED) is None
-    assert anchor_of([({}, WALL_US)], NOTED) is None
+    assert find_anchor([event("clock", sent_us, WALL_US)], NOTED) is None
+    assert find_anchor([({}, WALL_US)], NOTED) is None

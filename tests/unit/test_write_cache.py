@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.judge.flushes import write_cache
+from dbcheck.judge.flushes import judge_write_caches
 from dbcheck.judge.item import Item, Standing
 from dbcheck.judge.volumes import VolumeDepth
 from dbcheck.model.depth import Depth, DepthFinding, Tally
@@ -38,7 +38,7 @@ def judged(*cuts: VolumeDepth) -> Item | None:
     others = (VolumeCanaries("/c", "n"),) * (len(cuts) - 1)
     of_host = case(replace(BEFORE, facts=facts, elsewhere=others))
     vars(of_host)["depths"] = list(cuts)  # in the place of what canaries would show
-    return write_cache(of_host)
+    return judge_write_caches(of_host)
 
 
 def item(depth: Depth | None, *layers: Layer) -> tuple[Standing, str]:
@@ -132,5 +132,5 @@ def test_each_volume_is_judged_by_its_own_depth() -> None:
 
 
 def test_where_no_layer_is_known_nothing_is_said() -> None:
-    assert write_cache(case()) is None
-    assert write_cache(case(BEFORE)) is None
+    assert judge_write_caches(case()) is None
+    assert judge_write_caches(case(BEFORE)) is None

@@ -19,16 +19,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dbcheck.campaign.compare import groups
+from dbcheck.campaign.compare import group_targets
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import result
+from dbcheck.campaign.totals import make_result
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.report.campaign import campaigns_report
-from dbcheck.report.fleet import fleet_view
+from dbcheck.report.campaign import draw_campaigns
+from dbcheck.report.fleet import make_fleet_view
 from dbcheck.rows.workload import Workload
 from dbcheck.runner.campaign_fleet import allow_open_files
 from tests.kit.dask_cluster import cluster
@@ -74,7 +74,7 @@ def measured(number: int, at_once: int, *, played: bool) -> list[str]:
             began_s, own_s, other_s = time.monotonic(), time.process_time(), cpu_s(pid)
             with open(os.devnull, "w") as screen:
                 drawn = Console(file=screen, force_terminal=True, width=120, height=50)
-                with fleet_view(drawn, live=True) as view:
+                with make_fleet_view(drawn, live=True) as view:
                     errors = Coordinator(client, campaigns, None, view).run()
                 ended_s, used_s = time.monotonic(), time.process_time() - own_s
                 done = _reported(place, campaigns, drawn)
@@ -103,9 +103,9 @@ def _reported(
     place: str, campaigns: Sequence[tuple[Entry, CampaignFolder]], drawn: Console
 ) -> int:
     """Print the report as the command does; return how many have a result."""
-    results = [result(folder) for _, folder in campaigns]
-    ended = CampaignsResult(place, tuple(results), groups(results))
-    drawn.print(campaigns_report(ended))
+    results = [make_result(folder) for _, folder in campaigns]
+    ended = CampaignsResult(place, tuple(results), group_targets(results))
+    drawn.print(draw_campaigns(ended))
     return sum(bool(each.cycles) for each in results)
 
 

@@ -15,7 +15,7 @@ from dbcheck.base.errors import LabError
 from dbcheck.hosts.host import LOG_BYTES_MAX
 from dbcheck.judge.absence import judge_absence
 from dbcheck.model.host import LogTail
-from dbcheck.server_log.startlog import lines_of
+from dbcheck.server_log.startlog import read_known_lines
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, after
 from tests.kit.lab_access import connect
@@ -121,7 +121,7 @@ def _trimmed(log: str) -> str:
     Of lines that differ in numbers alone, the first two; without this sweep's folder.
     """
     kept, seen = [], Counter[str]()
-    for line in lines_of(log):
+    for line in read_known_lines(log):
         alike = re.sub(r"[0-9]+", "", line.message)
         seen[alike] += 1
         matters = line.entry is not None or line.severity not in _NOT_TO_SHOW

@@ -29,7 +29,7 @@ from rich.text import Text
 from dbcheck.cli import FAIL, INCONCLUSIVE, PASS, demo
 from dbcheck.lab import syscalls
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.console import console
+from dbcheck.report.console import make_console
 
 DOCS = Path(__file__).parents[2] / "docs"
 FOLDER = DOCS / "examples"
@@ -264,11 +264,11 @@ def _run(line: str, code: int) -> None:
 def _picture() -> str:
     """Return what `make demo` prints in a real run, as an SVG."""
     sys.stderr.write("$ make demo\n")
-    screen = console(
+    screen = make_console(
         record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True
     )
     screen.print(Text("$ make demo", style="bold"))
-    with mock.patch.object(demo, "console", lambda: screen):
+    with mock.patch.object(demo, "make_console", lambda: screen):
         try:
             demo.command.main(["--seed", "1"], standalone_mode=False)
         except SystemExit as ended:

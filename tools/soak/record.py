@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from dbcheck.model.verdict import loss_ppm_max, percent_up
+from dbcheck.model.verdict import compute_loss_ppm_max, format_percent_up
 from tools.soak.items import Result, is_tests
 
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
@@ -48,7 +48,7 @@ def summary(results: Sequence[Result], machine: str) -> list[str]:
     wrong = sum(len(one.wrong) for one in results)
     first = f"{len(results)} items, {count} cuts, {wrong} unexpected, {machine}."
     if count and not wrong:
-        bound = percent_up(loss_ppm_max(0, count))
+        bound = format_percent_up(compute_loss_ppm_max(0, count))
         first += f" At most {bound} of such cuts are judged wrongly (95% confidence)."
     heads = ("storage", "server, filesystem", "cuts", *VERDICTS)
     lines = [first, "", *_table(heads, _cut_rows(cuts))]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
-from dbcheck.audit.rules import Located, count_safe, located
-from dbcheck.audit.servers import other_subjects, server_subject
-from dbcheck.audit.stack import subjects_of, unseen_host
+from dbcheck.audit.rules import Located, count_safe, find_located_findings
+from dbcheck.audit.servers import make_other_subjects, make_server_subject
+from dbcheck.audit.stack import make_subjects, make_unseen_subjects
 from dbcheck.audit.subject import Subject
 from dbcheck.base.errors import EngineError, HostError
 from dbcheck.cycle.host import (
@@ -16,7 +16,7 @@ from dbcheck.cycle.host import (
     require_data_directory,
     require_own_data,
 )
-from dbcheck.model.audited import Flag, RuleStanding, alarming, counted
+from dbcheck.model.audited import Flag, RuleStanding, format_alarm_counts, list_alarms
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import HostBefore, Readings, TargetFacts
 from dbcheck.model.server import ServerFacts
@@ -87,15 +87,15 @@ def audit_facts(
     Raise EngineError, HostError.
     """
     family = FAMILIES[engine.family]
-    readings, below = Readings(), unseen_host(unasked)
+    readings, below = Readings(), make_unseen_subjects(unasked)
     if host is not None and facts is not None:
         readings = host.readings(facts.volumes)
         guarded = family.restores_torn_pages(server.settings)
-        below = subjects_of(facts, readings, family.page_bytes, guarded=guarded)
-    itself = server_subject(family, server, facts, readings, unasked)
-    others = other_subjects(itself, engine.other_settings())
+        below = make_subjects(facts, readings, family.page_bytes, guarded=guarded)
+    itself = make_server_subject(family, server, facts, readings, unasked)
+    others = make_other_subjects(itself, engine.other_settings())
     subjects = [itself, *others, *below]
-    return AuditedServer(subjects, located(family.name, subjects))
+    return AuditedServer(subjects, find_located_findings(family.name, subjects))
 
 
 def audit_node_before_load(
@@ -117,11 +117,11 @@ def audit_node_before_load(
         listener.phase(Phase.AUDIT, f"the settings could not be audited: {error}")
         return None
     unknown = sum(flag.standing is RuleStanding.UNKNOWN for flag in flags)
-    summary = counted(flags) or "no unsafe setting found"
+    summary = format_alarm_counts(flags) or "no unsafe setting found"
     if unknown:
         summary += f"; {unknown} could not be read"
     lines = [f"{summary} (dbcheck audit explains each)" if flags else summary]
-    lines += map(str, alarming(flags))
+    lines += map(str, list_alarms(flags))
     for line in lines:
         if line not in shown:
             listener.phase(Phase.AUDIT, line)

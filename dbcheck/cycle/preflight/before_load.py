@@ -53,11 +53,11 @@ from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.rows.acks import PREFLIGHT_SESSION, Ack, Row
-from dbcheck.rows.chores import problem
+from dbcheck.rows.chores import find_problem_of_kinds
 from dbcheck.rows.operation import Operation
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.plans.registry import payload_bytes_max, statements_of, tables_of
-from dbcheck.rows.schedule import EPOCH_MAX, Schedule, epoch_of
+from dbcheck.rows.schedule import EPOCH_MAX, Schedule, draw_epoch
 from dbcheck.rows.table import SIDES
 from dbcheck.rows.workload import PlanKind, Workload
 from dbcheck.runs import stored
@@ -223,7 +223,11 @@ def _drop_impossible_chores(rig: Rig, workload: Workload) -> Workload:
     kinds = tuple(kind for kind in workload.housekeeping if kind not in lacking)
     for kind, why in lacking.items():
         rig.listener.phase(Phase.PREFLIGHT, f"no chore {kind.value}: {why}")
-    if why := problem(kinds) if kinds else "none of its chores can be done":
+    if (
+        why := find_problem_of_kinds(kinds)
+        if kinds
+        else "none of its chores can be done"
+    ):
         raise EngineError(
             f"the workload's housekeeping is not possible: {why}",
             id=ErrorId.HOUSEKEEPING_NOT_POSSIBLE,
@@ -357,7 +361,7 @@ def _choose_epoch(rig: Rig, seed: int, *, control: bool) -> int:
     """
     if rig.used_epochs is None:
         return secrets.randbelow(EPOCH_MAX) + 1
-    epoch = epoch_of(seed, control=control, used=rig.used_epochs)
+    epoch = draw_epoch(seed, control=control, used=rig.used_epochs)
     rig.used_epochs.add(epoch)
     return epoch
 

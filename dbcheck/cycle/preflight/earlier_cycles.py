@@ -18,9 +18,9 @@ from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.places import OF_TABLES
 from dbcheck.model.records import AfterRecord, Manifest, NodeBefore
-from dbcheck.model.server import ServerFacts, difference
+from dbcheck.model.server import ServerFacts, find_difference_of_servers
 from dbcheck.model.verdict import Verdict
-from dbcheck.rows.earlier import lost_by_epoch
+from dbcheck.rows.earlier import count_losses_by_epoch
 from dbcheck.rows.table import TableFacts
 from dbcheck.runs.folder import RunFolder
 
@@ -78,7 +78,7 @@ class Known:
         """Return the facts once the tables are dropped.
 
         Where they lay does not count then: before they are made anew they are expected
-        in a folder above, see model.places.moved().
+        in a folder above, see model.places.list_moved_places().
         """
         places = {n: path for n, path in self.places.items() if n not in OF_TABLES}
         return replace(self, run="", tables={}, different={}, places=places)
@@ -157,7 +157,7 @@ class Known:
 
     def require_same(self, target: str, facts: ServerFacts) -> None:
         """Raise TargetChanged if *target* leads to another server than before."""
-        if other := difference(self.identity, facts.identity):
+        if other := find_difference_of_servers(self.identity, facts.identity):
             raise TargetChanged(
                 f"{target} is not as it was in the earlier cycles: {other}",
                 id=ErrorId.TARGET_CHANGED,
@@ -197,7 +197,7 @@ class Known:
         left = self.tables.get(name)
         if left is None:
             return
-        lost = lost_by_epoch(
+        lost = count_losses_by_epoch(
             left.rows_by_epoch,
             left.weights_by_epoch,
             table.rows_by_epoch,
@@ -220,7 +220,7 @@ def _list_configuration(node: NodeBefore) -> dict[str, str]:
     """Return settings by name, those too that mounts imply, and what places lie on."""
     volumes = node.host.facts.volumes if node.host else ()
     options = [volume.mount_options for volume in volumes]
-    found = {**node.facts.settings, **storage.settings_of(options)}
+    found = {**node.facts.settings, **storage.parse_mount_settings(options)}
     found["version"] = f"{node.facts.product} {node.facts.version}"
     for volume in volumes:
         caches = {layer.write_cache for layer in volume.layers} - {""}

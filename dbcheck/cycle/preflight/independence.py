@@ -9,7 +9,7 @@ from dbcheck.agent.wire import read_boot_time_us
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.model.host import HostBefore
-from dbcheck.model.witness import Apart, same_host, same_start
+from dbcheck.model.witness import Apart, is_same_host, is_same_start
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.same_host import (
     TargetLocation,
@@ -105,7 +105,7 @@ def _is_on_this_host(witness: WitnessHostFacts) -> bool:
     than Linux.
     """
     theirs = (witness.machine_id, witness.boot_id)
-    same = same_host((read_machine_id(), read_boot_id()), theirs)
+    same = is_same_host((read_machine_id(), read_boot_id()), theirs)
     if not same:
         _require_another_start(read_boot_time_us(), witness)
     if same is None and not witness.addresses:
@@ -122,7 +122,7 @@ def _is_on_this_host(witness: WitnessHostFacts) -> bool:
 
 def _require_another_start(target_us: int | None, witness: WitnessHostFacts) -> None:
     """Raise UsageError if the witness may be on the kernel that started then."""
-    if same_start(target_us, witness.booted_us):
+    if is_same_start(target_us, witness.booted_us):
         raise UsageError(_SAME_START, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
 
 
@@ -135,7 +135,7 @@ def require_other_host(host: HostBefore | None, witness: WitnessHostFacts) -> Ap
     if host is None:
         return Apart.ADDRESSES
     target = (host.facts.machine_id, host.facts.boot_id)
-    same = same_host(target, (witness.machine_id, witness.boot_id))
+    same = is_same_host(target, (witness.machine_id, witness.boot_id))
     if same:
         raise UsageError(_ON_TARGET, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
     _require_another_start(host.facts.booted_us, witness)

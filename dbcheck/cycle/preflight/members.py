@@ -11,7 +11,7 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.rig import Rig
-from dbcheck.model.cluster import SiteKind, kept_by
+from dbcheck.model.cluster import SiteKind, judge_settings_for_promise
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.replication import ADDRESS, Follower, Membership, name_in_log
 from dbcheck.model.server import ServerFacts
@@ -156,7 +156,9 @@ def add_connections(
         if name == site.writer_name:
             continue
         of = f"the promise {site.promise.value}"
-        kept = kept_by(site.kind, site.promise, settings, node.facts.settings)
+        kept = judge_settings_for_promise(
+            site.kind, site.promise, settings, node.facts.settings
+        )
         if kept.contradiction:
             shown[f"cannot keep {of}: {kept.contradiction}"] = None
         shown |= {f"assumed for {of}: {doubt}": None for doubt in kept.doubts}

@@ -34,8 +34,8 @@ from dbcheck.cycle.recovery.waiting import POLL_S, await_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.stored_run import RowStore
 from dbcheck.cycle.tables import check_conditions, check_tables_read
-from dbcheck.judge.settings import hiding
-from dbcheck.model.cluster import lineage
+from dbcheck.judge.settings import find_hiding_settings
+from dbcheck.model.cluster import compare_lineage
 from dbcheck.model.managed import SERVICE
 from dbcheck.model.places import Place
 from dbcheck.model.records import (
@@ -51,13 +51,13 @@ from dbcheck.model.server import (
     ServerFacts,
     TableCheck,
     is_restarted,
-    of_both,
+    select_refill,
 )
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Site
 from dbcheck.rows.loss import ConditionCheck, IndexLoss
 from dbcheck.rows.plans.registry import tables_of
-from dbcheck.rows.prepared import Decisions, LeftOver, Name, largest
+from dbcheck.rows.prepared import Decisions, LeftOver, Name, find_largest_counts
 from dbcheck.rows.table import TableFacts
 
 READINGS_MAX = 2
@@ -116,8 +116,8 @@ class Reading:
         if earlier.reader_name != self._rig.site.reader_name:
             return
         self.canary = earlier.canary if self.canary is None else self.canary
-        self.decisions = largest(self.decisions, earlier.decisions)
-        self.refill = of_both(self.refill, earlier.refill)
+        self.decisions = find_largest_counts(self.decisions, earlier.decisions)
+        self.refill = select_refill(self.refill, earlier.refill)
         self.deleted = _max_count(self.deleted, earlier.deleted)
 
     @property
@@ -139,7 +139,7 @@ class Reading:
         broken: list[_Broken] = []
         now: ServerFacts | None = facts
         while now is not None:
-            self.unanswered = hiding(self._manifest, now.settings)
+            self.unanswered = find_hiding_settings(self._manifest, now.settings)
             if self.unanswered:
                 return
             detail = "every row, in a read-only transaction"
@@ -292,7 +292,7 @@ class Reading:
         if self._is_writer and not self._is_same_process(facts):
             with unless_refused():
                 found = self._rig.site.reader.engine.decisions(server=facts)
-                self.decisions = largest(self.decisions, found)
+                self.decisions = find_largest_counts(self.decisions, found)
 
     def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:
         """Store the rows; decide the prepared transactions, then read their rows again.
@@ -408,7 +408,7 @@ class Reading:
         engine, tables = self._rig.site.reader.engine, self._plan.tables
         asked = replace(facts, may_follow=True)  # or it would be another server
         found = engine.refill(tables, writer.clock_us, server=asked)
-        self.refill = of_both(self.refill, found)
+        self.refill = select_refill(self.refill, found)
 
     def _await_same_server(self, broke: _Broken) -> ServerFacts | None:
         """Return the facts of the same server once it is back, None if it is not."""
@@ -441,7 +441,7 @@ def describe_other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -
     itself = None
     if site.reader_name != manifest.writer_name:
         itself = manifest.nodes[site.reader_name].facts.identity
-    return lineage(site.kind, before, facts.identity, promoted=itself).other
+    return compare_lineage(site.kind, before, facts.identity, promoted=itself).other
 
 
 def _max_count(one: int | None, other: int | None) -> int | None:

@@ -21,12 +21,12 @@ from dbcheck.model.server import ServerFacts
 from dbcheck.ports.site import Site
 from dbcheck.rows.table import TableSpec
 from dbcheck.server_log.startlog import (
-    crash_of,
-    damage,
-    damage_that_ended,
-    other_server,
-    since_start,
-    stopped_before_start,
+    find_crash_of_session,
+    find_damage,
+    find_damage_that_ended_server,
+    find_other_server,
+    find_shutdown_before_start,
+    read_since_last_start,
 )
 
 LOG_WAIT_S = 10.0  # a server that dumps a page and a stack trace takes a second
@@ -78,8 +78,10 @@ class ReadingLog:
             if text is None:
                 return Cause()
             cause = Cause(
-                "; ".join(damage_that_ended(text)),
-                "; ".join(crash_of(text, session)) if session is not None else "",
+                "; ".join(find_damage_that_ended_server(text)),
+                "; ".join(find_crash_of_session(text, session))
+                if session is not None
+                else "",
             )
             if cause != Cause() or time.monotonic() >= ends_s:
                 shared = self._is_shared(text, self._read_since_preflight())
@@ -92,7 +94,7 @@ class ReadingLog:
         "" if it names none, or only that of others, which may be older than the cut.
         """
         names = self._node.engine.names_in_log(tables)
-        return "; ".join(damage(self._read_since_start(), names)) if names else ""
+        return "; ".join(find_damage(self._read_since_start(), names)) if names else ""
 
     def had_orderly_end(self) -> bool | None:
         """Return True if the server shut down in an orderly way and then started.
@@ -102,7 +104,7 @@ class ReadingLog:
         text = self._read_new_log()
         if not text or self._is_shared(text, self._read_since_preflight()):
             return None
-        return bool(stopped_before_start(text))
+        return bool(find_shutdown_before_start(text))
 
     def _read_since_start(self) -> str:
         """Return the server's log since its last start.
@@ -111,7 +113,11 @@ class ReadingLog:
         """
         log, facts = self._read_since_preflight(), self._facts
         if log is not None and not (log.rewound or log.truncated):
-            return "" if self._is_shared(log.text, log) else since_start(log.text)
+            return (
+                ""
+                if self._is_shared(log.text, log)
+                else read_since_last_start(log.text)
+            )
         with contextlib.suppress(EngineError):
             found = self._node.engine.logged(facts.started_us, server=facts)
             return found if found and not self._is_shared(found, log) else ""
@@ -125,7 +131,7 @@ class ReadingLog:
         """
         names = self._facts.log_names
         texts = [text] if log is None else [text, log.text]
-        return any(other_server(each, names) for each in texts)
+        return any(find_other_server(each, names) for each in texts)
 
     def _read_since_preflight(self) -> LogTail | None:
         """Return the host's log since the preflight, None if it has none."""

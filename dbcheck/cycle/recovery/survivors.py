@@ -23,7 +23,7 @@ from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Progress, Unit
 from dbcheck.ports.site import Node
 from dbcheck.rows.acks import Row
-from dbcheck.rows.differences import CHANGED_MAX, ChangedRow, Digest, only_in
+from dbcheck.rows.differences import CHANGED_MAX, ChangedRow, Digest, find_rows_only_in
 from dbcheck.rows.earlier import EpochTotals
 from dbcheck.rows.loss import IndexLoss
 from dbcheck.rows.survivors import RECORD, Records, RowBatch
@@ -72,9 +72,9 @@ class Comparison:
             self.rows += later.rows
             if earlier == later:
                 return
-            for part in only_in(first(), _read_spool(spool)):
+            for part in find_rows_only_in(first(), _read_spool(spool)):
                 self._note(table, part, was_there=True)
-            for part in only_in(_read_spool(spool), first()):
+            for part in find_rows_only_in(_read_spool(spool), first()):
                 self._note(table, part, was_there=False)
 
     def _note(self, table: TableSpec, records: Records, *, was_there: bool) -> None:

@@ -68,14 +68,14 @@ from dbcheck.engines.tables import parse_row, parse_table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.model.audited import OtherSettings
 from dbcheck.model.cut import OtherUsers
-from dbcheck.model.managed import SERVICE, of_hosts, of_mysql
-from dbcheck.model.places import Place, numbered
+from dbcheck.model.managed import SERVICE, find_service_of_hosts, find_service_of_mysql
+from dbcheck.model.places import Place, number_places
 from dbcheck.model.server import ServerFacts, TableCheck
 from dbcheck.rows.acks import Row
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.fill import Fill
 from dbcheck.rows.loss import Broken, ConditionCheck
-from dbcheck.rows.operation import StatementSpec, verbs_by_table
+from dbcheck.rows.operation import StatementSpec, list_verbs_by_table
 from dbcheck.rows.prepared import Decisions
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TABLES, Definition, TableFacts, TableSpec
@@ -143,8 +143,8 @@ class MysqlEngine(Replicating):
             self._arguments["password"] = password
 
     def _service(self, variables: Mapping[str, str], version: str, comment: str) -> str:
-        by_host = of_hosts(host for host, _ in self.endpoints())
-        return by_host or of_mysql(variables, version, comment)
+        by_host = find_service_of_hosts(host for host, _ in self.endpoints())
+        return by_host or find_service_of_mysql(variables, version, comment)
 
     def endpoints(self) -> list[tuple[str, int]]:
         return endpoints(self._arguments)
@@ -195,7 +195,7 @@ class MysqlEngine(Replicating):
             require_server(link, variables)
             require_packet(variables, payload_bytes)
             require_redo_log(link)
-            for table, verbs in verbs_by_table(statements).items():
+            for table, verbs in list_verbs_by_table(statements).items():
                 require_privileges(link, table, verbs, self._database)
                 require_table(link, table, self._database)
 
@@ -220,7 +220,7 @@ class MysqlEngine(Replicating):
                 statements = [statement for _, statement, *_ in created]
         lower = {name.lower(): value for name, value in variables.items()}
         database = self._database if known else ""
-        return numbered(
+        return number_places(
             place
             for statement in statements
             for place in places(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dbcheck.audit.mysql import BINLOG_STORAGE, UNSAFE_TABLES
 from dbcheck.audit.mysql import TABLES as TABLES_IN
-from dbcheck.audit.rules import facts_of
+from dbcheck.audit.rules import list_facts_of_family
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError
 from dbcheck.engines.link import SCAN_S, Watch
@@ -37,13 +37,18 @@ from dbcheck.model.audited import OtherSettings
 from dbcheck.model.cluster import IGNORE_MAJORITY
 from dbcheck.model.managed import SERVICE
 from dbcheck.model.server import DATA_NAME
-from dbcheck.model.watched import Fact, FactKind, settings_looked, tables_looked
+from dbcheck.model.watched import (
+    Fact,
+    FactKind,
+    make_facts_of_settings,
+    make_facts_of_tables,
+)
 from dbcheck.rows.table import Definition, TableSpec
 
 # All that decides whether, and how fast, a commit is on the drive: what the audit's
 # rules judge comes first.
 SETTINGS = (
-    *facts_of(FAMILY),
+    *list_facts_of_family(FAMILY),
     "version_compile_os",
     "innodb_use_native_aio",
     "innodb_use_fdatasync",
@@ -114,20 +119,22 @@ class Look(Watch):
         product = read_product(link)
         self._statement = f"look_settings_{product.lower()}"
         self._names = ",".join(set(settings) - SESSION[product].keys())
-        self._tables = {
+        self._format_only_table = {
             t.name: foreign_object_parameters(link, t, database) for t in tables
         }
 
     def read(self) -> dict[Fact, str]:
         rows = self._rows(self._statement, {"names": self._names})
-        looked = settings_looked({name: value for name, value, _ in rows})
+        looked = make_facts_of_settings({name: value for name, value, _ in rows})
         for name, _, set_time in rows:
             if set_time is not None and name not in _OF_SESSIONS:
                 looked[Fact(FactKind.CHANGE_TIME, name)] = set_time
         for name, count in self._rows("changes"):
             looked[Fact(FactKind.CHANGE_COUNT, name)] = count
-        found = {name: self._definition(w) for name, w in self._tables.items()}
-        return looked | tables_looked(found)
+        found = {
+            name: self._definition(w) for name, w in self._format_only_table.items()
+        }
+        return looked | make_facts_of_tables(found)
 
     def _definition(self, where: Mapping[str, object]) -> Definition:
         """Return it with a version, by which looks at one running server compare.

@@ -25,7 +25,7 @@ from dbcheck.model.replication import (
     Follower,
     Membership,
     Received,
-    gtid_counts,
+    count_gtids,
 )
 
 _ONLINE, _UNREACHABLE = "ONLINE", "UNREACHABLE"
@@ -128,8 +128,8 @@ def received(link: MysqlLink) -> Received:
     view, queue = read_view(link), link.rows("group_queue")
     executed, unapplied = link.row("group_received")
     group = read_group_name(link)
-    applied = gtid_counts(executed).get(group, 0)
-    position = applied + gtid_counts(unapplied).get(group, 0)
+    applied = count_gtids(executed).get(group, 0)
+    position = applied + count_gtids(unapplied).get(group, 0)
     if not view.joined:
         return Received(position, applied)
     came = position + int(queue[0][0]) if queue else None
@@ -156,7 +156,7 @@ def descent(link: MysqlLink) -> Descent:
     """Return the transactions of its group that this member has applied."""
     _, executed = link.row("executed_mysql")
     group = read_group_name(link)
-    return Descent({group: gtid_counts(executed).get(group, 0)})
+    return Descent({group: count_gtids(executed).get(group, 0)})
 
 
 def read_view(link: MysqlLink) -> View:

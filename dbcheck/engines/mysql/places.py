@@ -24,7 +24,7 @@ from dbcheck.model.places import (
     ROCKSDB_LOG,
     TABLE,
     Place,
-    numbered,
+    number_places,
 )
 from dbcheck.model.server import LogPosition
 
@@ -172,7 +172,7 @@ def places(
         for name, path, files in named
     ]
     found += (Place(f"tablespace {name}", "") for name in _parse_tablespaces(statement))
-    return numbered(found)
+    return number_places(found)
 
 
 def _file_place(name: str, file: str, suffix: str = "") -> tuple[str, str, tuple[str]]:

@@ -14,8 +14,8 @@ from dbcheck.model.replication import (
     Follower,
     Membership,
     Received,
-    gtid_counts,
-    newest_gtids,
+    count_gtids,
+    find_newest_gtids,
 )
 
 _STREAMING, _SYNC, _ASYNC = "streaming", "sync", "async"
@@ -95,15 +95,15 @@ def received(link: MysqlLink) -> Received:
         if not found or not found[0][0]:
             return Received(None, None)
         source, executed, unapplied, state = map(str, found[0])
-        applied = gtid_counts(executed).get(source, 0)
-        position = applied + gtid_counts(unapplied).get(source, 0)
+        applied = count_gtids(executed).get(source, 0)
+        position = applied + count_gtids(unapplied).get(source, 0)
         return Received(position, applied, state == "ON")
     if not (status := _read_status(link)):
         return Received(None, None)
     source = str(status["master_server_id"])
     _, states = link.row("executed_mariadb")
-    applied = _pick_position(source, newest_gtids(states))
-    came = _pick_position(source, newest_gtids(str(status["gtid_io_pos"])))
+    applied = _pick_position(source, find_newest_gtids(states))
+    came = _pick_position(source, find_newest_gtids(str(status["gtid_io_pos"])))
     connected = status["slave_io_running"] == "Yes"
     return Received(max(applied, came), applied, connected)
 
@@ -150,7 +150,9 @@ def descent(link: MysqlLink) -> Descent:
     """Return the positions in each other server's log that were applied here."""
     product = read_product(link)
     own, executed = link.row(f"executed_{product.lower()}")
-    applied = gtid_counts(executed) if product == "MySQL" else newest_gtids(executed)
+    applied = (
+        count_gtids(executed) if product == "MySQL" else find_newest_gtids(executed)
+    )
     applied.pop(str(own), None)
     return Descent(applied)
 

@@ -16,7 +16,7 @@ from mysql.connector.errors import get_exception
 
 from dbcheck.engines.link import BATCH_BYTES_MAX, ProtocolViolation
 from dbcheck.engines.mysql.wire import HEADER_BYTES, Ended
-from dbcheck.rows.survivors import INTACT, RECORD, RowBatch, items_at
+from dbcheck.rows.survivors import INTACT, RECORD, RowBatch, take_items_at
 
 BATCH_BYTES = 1 << 20
 
@@ -77,13 +77,13 @@ class Layout:
         least = self._head.itemsize + self._tail.itemsize
         if (ends - starts).min() < least:
             raise ProtocolViolation("a packet is too short for a row")
-        heads = items_at(packets, starts, self._head)
+        heads = take_items_at(packets, starts, self._head)
         lengths = heads["length"].astype(np.int64)
         payloads = starts + self._head.itemsize
         wrong = np.isin(lengths, _NO_LENGTHS) | (heads["nulls"] != 0)
         for first, (more, kind, mask) in _LENGTHS.items():
             wide = np.flatnonzero(heads["length"] == first)
-            found = items_at(packets, payloads[wide], np.dtype([("length", kind)]))
+            found = take_items_at(packets, payloads[wide], np.dtype([("length", kind)]))
             lengths[wide] = found["length"] & mask
             payloads[wide] += more
         wrong |= lengths < 0  # those 8 bytes were the checksum, and not a length
@@ -93,7 +93,7 @@ class Layout:
         records = np.empty(len(starts), RECORD)
         for name in _COLUMNS[:5]:
             records[name] = heads[name]
-        records["checksum"] = items_at(packets, checksums, self._tail)["checksum"]
+        records["checksum"] = take_items_at(packets, checksums, self._tail)["checksum"]
         records["content"] = INTACT
         return RowBatch(records, packets, payloads, lengths)
 

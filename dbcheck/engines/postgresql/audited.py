@@ -20,8 +20,8 @@ from dbcheck.model.watched import (
     THERE,
     Fact,
     FactKind,
-    settings_looked,
-    tables_looked,
+    make_facts_of_settings,
+    make_facts_of_tables,
 )
 from dbcheck.rows.table import TableSpec
 
@@ -46,15 +46,19 @@ class Look(Watch):
     ) -> None:
         """Take over *link*."""
         super().__init__(link)
-        self._names, self._epoch, self._tables = list(settings), epoch, tables
+        self._names, self._epoch, self._format_only_table = (
+            list(settings),
+            epoch,
+            tables,
+        )
 
     def read(self) -> dict[Fact, str]:
         found = dict(self._rows("look_settings", {"names": self._names}))
-        looked = settings_looked(found)
+        looked = make_facts_of_settings(found)
         ((looked[_LOADED],),) = self._rows("loaded")
         ((looked[_CHANGES],),) = self._rows("changes")
-        looked |= tables_looked(
-            {t.name: parse_definition(self._rows, t) for t in self._tables}
+        looked |= make_facts_of_tables(
+            {t.name: parse_definition(self._rows, t) for t in self._format_only_table}
         )
         if self._epoch is not None:
             there = self._rows("canary", {"epoch": self._epoch})

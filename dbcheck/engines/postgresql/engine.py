@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from dbcheck.audit.rules import facts_of
+from dbcheck.audit.rules import list_facts_of_family
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, OtherProduct, TableLost, TableRefused
 from dbcheck.engines.link import (
@@ -46,8 +46,13 @@ from dbcheck.engines.tables import parse_row, parse_table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.model.audited import OtherSettings
 from dbcheck.model.cut import OtherUsers
-from dbcheck.model.managed import OWN_DATABASES, SERVICE, of_hosts, of_postgresql
-from dbcheck.model.places import Place, numbered
+from dbcheck.model.managed import (
+    OWN_DATABASES,
+    SERVICE,
+    find_service_of_hosts,
+    find_service_of_postgresql,
+)
+from dbcheck.model.places import Place, number_places
 from dbcheck.model.replication import Descent, Membership, Received
 from dbcheck.model.server import LogPosition, Refill, ServerFacts, TableCheck
 from dbcheck.ports.engine import Engine
@@ -55,7 +60,7 @@ from dbcheck.rows.acks import Row
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.fill import Fill
 from dbcheck.rows.loss import Broken, ConditionCheck
-from dbcheck.rows.operation import StatementSpec, verbs_by_table
+from dbcheck.rows.operation import StatementSpec, list_verbs_by_table
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import Definition, TableFacts, TableSpec
 
@@ -70,7 +75,7 @@ _LOCK_NOT_AVAILABLE, _NOT_PERMITTED = "55P03", "42501"
 # All that decides whether, and how fast, a commit is on the drive: what the audit's
 # rules judge comes first.
 SETTINGS = (
-    *facts_of(FAMILY),
+    *list_facts_of_family(FAMILY),
     "commit_delay",
     "commit_siblings",
     "wal_writer_delay",
@@ -111,7 +116,9 @@ class PostgresqlEngine(Engine):
             require_postgresql(self.target, platform)
             seen = dict(link.rows("settings"))
             require_own_storage(self.target, seen)
-            service = of_hosts(self._hosts()) or of_postgresql(seen)
+            service = find_service_of_hosts(
+                self._hosts()
+            ) or find_service_of_postgresql(seen)
             identity = {"server_version_num": version_num, "database": database}
             try:
                 identity |= _read_cluster_id(link, service)
@@ -152,10 +159,10 @@ class PostgresqlEngine(Engine):
         """Raise EngineError (with the fix as hint) if this server is not fit."""
         with self._open() as link:
             require_server(link, self.target)
-            for table, verbs in verbs_by_table(statements).items():
+            for table, verbs in list_verbs_by_table(statements).items():
                 require_table(link, table)
                 require_privileges(link, table, verbs)
-            require_no_subscription(link, [*verbs_by_table(statements)])
+            require_no_subscription(link, [*list_verbs_by_table(statements)])
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
         """Return the directories that an ack depends on."""
@@ -166,7 +173,7 @@ class PostgresqlEngine(Engine):
                 rows = link.rows("places", {"name": table.name})
                 lying = {what: (space, file) for what, space, file in rows}
                 found += places(data, lying)
-        return numbered(found)
+        return number_places(found)
 
     def other_users(self) -> OtherUsers:
         """Return the other users of this server; every account may see them."""

@@ -18,7 +18,7 @@ from dbcheck.model.replication import (
     Follower,
     Membership,
     Received,
-    position_of,
+    parse_position,
 )
 from dbcheck.model.server import Refill
 from dbcheck.rows.table import TableSpec
@@ -107,7 +107,7 @@ def descent(link: PostgresqlLink) -> Descent:
     if not parents:
         return Descent(own=timeline, unread=f"timeline {timeline} has no history file")
     parent, switch, *_ = parents[-1]
-    return Descent({f"{int(parent):08X}": position_of(switch)}, timeline)
+    return Descent({f"{int(parent):08X}": parse_position(switch)}, timeline)
 
 
 def find_subscriptions(

@@ -19,7 +19,7 @@ import numpy as np
 import psycopg2.extensions
 
 from dbcheck.engines.link import ProtocolViolation
-from dbcheck.rows.survivors import INTACT, RECORD, RowBatch, items_at
+from dbcheck.rows.survivors import INTACT, RECORD, RowBatch, take_items_at
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(4)  # no flags
 _HEADER = _SIGNATURE + bytes(4)  # no extension
@@ -90,9 +90,9 @@ def _batch_of(messages: Sequence[bytes]) -> RowBatch:
         raise ProtocolViolation("a COPY message is too short for a row")
     content = np.frombuffer(b"".join(messages), np.uint8)
     begins = np.cumsum(sizes) - sizes
-    heads = items_at(content, begins, _HEAD)
+    heads = take_items_at(content, begins, _HEAD)
     payloads = sizes - (_HEAD.itemsize + _TAIL.itemsize)
-    tails = items_at(content, begins + _HEAD.itemsize + payloads, _TAIL)
+    tails = take_items_at(content, begins + _HEAD.itemsize + payloads, _TAIL)
     right = (heads["payload_bytes"] == payloads) & (tails["checksum_bytes"] == 8)
     for name, value in _FIXED.items():
         right &= heads[name] == value

@@ -30,7 +30,7 @@ from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import kill_group
 from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers.tree import ServerTree
-from dbcheck.server_log.startlog import StartOutcome, decisive, starts_in
+from dbcheck.server_log.startlog import StartOutcome, find_decisive_errors, find_starts
 
 # A program's option may begin with one (MySQL 8.4 manual, 6.2.2.4).
 _MODIFIERS = ("skip_", "disable_", "enable_", "maximum_", "loose_")
@@ -318,7 +318,7 @@ class DatabaseServer(abc.ABC):
                         id=ErrorId.LAB_SERVER_NOT_STARTED,
                     )
                 if time.monotonic() >= deadline:
-                    if starts_in(self._logged()).outcome is StartOutcome.DESTROYED:
+                    if find_starts(self._logged()).outcome is StartOutcome.DESTROYED:
                         raise Unrecoverable(
                             f"{self._late(timeout_s)}\n{self._why()}",
                             id=ErrorId.LAB_SERVER_NOT_STARTED,
@@ -527,7 +527,7 @@ class DatabaseServer(abc.ABC):
 
     def _why(self) -> str:
         """Return the decisive lines of its log, or its end if none is decisive."""
-        return "\n".join(decisive(self._logged())) or self._log_end()
+        return "\n".join(find_decisive_errors(self._logged())) or self._log_end()
 
     def _logged(self) -> str:
         """Read its log since its last start."""

@@ -14,10 +14,10 @@ from dbcheck.model.verdict import (
     CONFIDENCE,
     PPM,
     CycleVerdict,
-    count_of,
-    loss_ppm_max,
-    loss_ppm_min,
-    percent_up,
+    compute_loss_ppm_max,
+    compute_loss_ppm_min,
+    format_count,
+    format_percent_up,
 )
 from dbcheck.report.html.runcharts import Figure
 from dbcheck.report.html.svg import Axis, Plot, linear, logarithmic, number
@@ -145,7 +145,7 @@ def _count_axis(last: int, name: str) -> Axis:
 
 def _over_time(cycles: Sequence[CycleResult]) -> Figure:
     rates = [cycle.acks_per_s or 0.0 for cycle in cycles]
-    held = count_of(len(cycles), "cycle")
+    held = format_count(len(cycles), "cycle")
     about = f"{held}, with up to {max(rates):,.0f} commits per second."
     axis = _count_axis(cycles[-1].number, "cycle")
     plot = Plot("Cuts", about, axis, linear(max(rates), "commits/s"), _HEIGHT)
@@ -174,11 +174,11 @@ def _bound(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
     for cuts, cycle in enumerate(counted, 1):
         losses += cycle.verdict is CycleVerdict.FAIL
         if cuts % every == 0 or cuts in (1, len(counted)):
-            bounds.append((float(cuts), loss_ppm_max(losses, cuts) * 100 / PPM))
-            least.append((float(cuts), loss_ppm_min(losses, cuts) * 100 / PPM))
+            bounds.append((float(cuts), compute_loss_ppm_max(losses, cuts) * 100 / PPM))
+            least.append((float(cuts), compute_loss_ppm_min(losses, cuts) * 100 / PPM))
     last = bounds[-1][1]
-    most = percent_up(loss_ppm_max(losses, len(counted)))
-    after = count_of(len(counted), "cut")
+    most = format_percent_up(compute_loss_ppm_max(losses, len(counted)))
+    after = format_count(len(counted), "cut")
     about = f"After {after} at most {most} of cuts lose, {CONFIDENCE}."
     low = min(last, goal_ppm * 100 / PPM) if goal_ppm else last
     name = "% of cuts"
@@ -186,7 +186,7 @@ def _bound(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
     x = _count_axis(len(counted), "cuts that count")
     plot = Plot("Bound", about, x, y, _HEIGHT)
     if goal_ppm is not None:
-        plot.level(goal_ppm * 100 / PPM, f"asked for: {percent_up(goal_ppm)}")
+        plot.level(goal_ppm * 100 / PPM, f"asked for: {format_percent_up(goal_ppm)}")
     plot.line(bounds, "first")
     legend = {"line first": f"at most so many cuts lose, {CONFIDENCE}"}
     if losses:
@@ -216,7 +216,7 @@ def _bars(bars: Sequence[tuple[str, int, int]]) -> Markup:
         top = 6 + place * height
         wide = (right - left) * cuts / most
         gone = (right - left) * lost / most
-        bound = percent_up(loss_ppm_max(lost, cuts))
+        bound = format_percent_up(compute_loss_ppm_max(lost, cuts))
         parts.append(
             Markup(
                 '<text class="tick y" x="{}" y="{}">{}</text>'

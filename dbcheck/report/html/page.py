@@ -15,13 +15,13 @@ from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 from dbcheck.report.html.campaignpage import campaign_values
 from dbcheck.report.html.matrixpage import matrix_values
 from dbcheck.report.html.runpage import run_values
-from dbcheck.report.subject import RunSubject, Subject, harmless
+from dbcheck.report.subject import RunSubject, Subject, quote_all_texts
 from dbcheck.report.words import compare as words
 
 
 def as_html(subject: Subject) -> str:
     """Return the report as the text of an HTML file."""
-    subject = harmless(subject)
+    subject = quote_all_texts(subject)
     if isinstance(subject, RunSubject):
         return _page("run", run_values(subject))
     if isinstance(subject, CampaignsResult):

@@ -9,7 +9,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from dbcheck.judge.result import DriveSeries, RunDetail
-from dbcheck.model.verdict import count_of
+from dbcheck.model.verdict import format_count
 from dbcheck.report.html.svg import (
     WIDTH,
     Axis,
@@ -142,7 +142,7 @@ _FATES = {
 
 
 def _lost(commits: int) -> str:
-    return f"{count_of(commits, 'commit')} {'was' if commits == 1 else 'were'} lost"
+    return f"{format_count(commits, 'commit')} {'was' if commits == 1 else 'were'} lost"
 
 
 def _map(keys: KeyMap) -> Figure:
@@ -150,7 +150,7 @@ def _map(keys: KeyMap) -> Figure:
     longest = max(len(lane.fates) for lane in keys.lanes)
     height = len(keys.lanes) * _LANE + 30
     lost = sum(lane.lost for lane in keys.lanes)
-    of = count_of(len(keys.lanes), "session")
+    of = format_count(len(keys.lanes), "session")
     about = f"The last commits of {of}; {_lost(lost)}."
     parts: list[Markup] = []
     for number, lane in enumerate(keys.lanes):

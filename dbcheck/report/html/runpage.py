@@ -13,9 +13,9 @@ from dbcheck.judge.result import RunDetail
 from dbcheck.model.host import Drive, Layer, Volume
 from dbcheck.model.layers import kind_of
 from dbcheck.model.records import Manifest
-from dbcheck.model.verdict import count_of
+from dbcheck.model.verdict import format_count
 from dbcheck.report.html.runcharts import figures
-from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, axes
+from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, list_axes
 from dbcheck.report.subject import RunSubject
 from dbcheck.report.words import run as words
 
@@ -126,7 +126,7 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
         "ranges_note": words.ranges_note(result) if result.ranges else "",
         "shape_title": SHAPE_TITLE,
         "diagnosis_title": DIAGNOSIS_TITLE,
-        "axes": list(axes(result.shape)) if result.shape else [],
+        "axes": list(list_axes(result.shape)) if result.shape else [],
         "sections": list(words.sections(result)),
         "run": list(words.facts(result)),
         "stacks": list(stacks(detail.manifest)) if detail else [],
@@ -182,7 +182,7 @@ def _recipe(detail: RunDetail) -> Iterator[tuple[str, str]]:
     yield "dbcheck", manifest.dbcheck
     yield "seed, epoch", f"{manifest.seed}, {manifest.epoch}"
     workload = manifest.workload
-    yield "workload", f"{workload.name}, {count_of(workload.sessions, 'session')}"
+    yield "workload", f"{workload.name}, {format_count(workload.sessions, 'session')}"
     if workload.payload_bytes:
         sizes = ", ".join(f"{size:,}" for size in workload.payload_bytes)
         yield "bytes of payload", sizes

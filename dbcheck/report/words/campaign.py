@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
-from dbcheck.model.cut import CutClass, shown
+from dbcheck.model.cut import CutClass, describe_cuts
 from dbcheck.model.verdict import (
     CONFIDENCE,
     CycleVerdict,
-    count_of,
-    percent_up,
-    unseen_sentence,
+    describe_unseen_losses,
+    format_count,
+    format_percent_up,
 )
 from dbcheck.report.words.run import (
     HOLDS_FOR,
@@ -93,7 +93,7 @@ def lines(result: CampaignResult) -> Iterator[str]:
     proven = result.statistics
     yield proven.sentence
     if proven.cuts and not proven.losses:
-        yield unseen_sentence(proven.cuts)
+        yield describe_unseen_losses(proven.cuts)
     if proven.cuts:
         known = {
             **result.strata,
@@ -103,7 +103,8 @@ def lines(result: CampaignResult) -> Iterator[str]:
         yield f"activity at the cuts: {counts}"
     if result.windows:
         counts = ", ".join(
-            f"{one.cuts} {name} (at most {percent_up(one.loss_ppm_max)} of them lose)"
+            f"{one.cuts} {name}"
+            f" (at most {format_percent_up(one.loss_ppm_max)} of them lose)"
             for name, one in result.windows.items()
         )
         yield f"cuts during housekeeping, {CONFIDENCE}: {counts}"
@@ -117,7 +118,7 @@ def lines(result: CampaignResult) -> Iterator[str]:
         what = "cuts that may have missed their planned moment"
         yield f"{what}: {len(missed)}, the first: {missed[0].missed}"
     cuts = ((cycle.cut_class, cycle.depth) for cycle in result.cycles)
-    if classes := shown(cuts):
+    if classes := describe_cuts(cuts):
         yield f"what was cut: {classes}"
     if result.cuts_still_needed:
         yield f"cuts still needed: {result.cuts_still_needed}"
@@ -156,8 +157,10 @@ def limits(result: CampaignResult) -> Iterator[str]:
     """Yield what the verdict does not cover."""
     proven = result.statistics
     if proven.cuts and not proven.losses:
-        yield sentence(unseen_sentence(proven.cuts))
-    if classes := shown((cycle.cut_class, cycle.depth) for cycle in result.cycles):
+        yield sentence(describe_unseen_losses(proven.cuts))
+    if classes := describe_cuts(
+        (cycle.cut_class, cycle.depth) for cycle in result.cycles
+    ):
         yield sentence(f"what was cut: {classes}")
     if any(one.cut_class == CutClass.LAB_DRIVE.value for one in result.cycles):
         yield NOT_A_DRIVE
@@ -165,7 +168,7 @@ def limits(result: CampaignResult) -> Iterator[str]:
     if proven.inconclusive:
         one = proven.inconclusive == 1
         words = "was inconclusive and counts" if one else "were inconclusive and count"
-        yield f"{count_of(proven.inconclusive, 'cycle')} {words} as nothing."
+        yield f"{format_count(proven.inconclusive, 'cycle')} {words} as nothing."
     yield HOLDS_FOR
 
 

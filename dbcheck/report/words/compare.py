@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dbcheck.judge.results import ComparedResult, SideResult
-from dbcheck.model.verdict import percent_down, percent_up
+from dbcheck.model.verdict import format_percent_down, format_percent_up
 from dbcheck.report.words.run import number, sentence
 
 COLUMNS = ("", "A", "B")
@@ -37,7 +37,8 @@ def _bounds(side: SideResult) -> str:
     found = side.statistics
     if not found.cuts:
         return "-"
-    return f"{percent_down(found.loss_ppm_min)} to {percent_up(found.loss_ppm_max)}"
+    least = format_percent_down(found.loss_ppm_min)
+    return f"{least} to {format_percent_up(found.loss_ppm_max)}"
 
 
 def _depths(side: SideResult) -> str:

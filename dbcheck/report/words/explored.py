@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dbcheck.judge.results import ExploreResult, Finding, LostBlock, StateJudgement
-from dbcheck.model.verdict import Verdict, count_of
+from dbcheck.model.verdict import Verdict, format_count
 from dbcheck.report.words.run import NOT_A_DRIVE, number
 from dbcheck.rows.loss import LossKind
 
@@ -83,10 +83,10 @@ def how_it_fails(finding: Finding) -> str:
     """Return what goes wrong in the states of a finding."""
     losses, states = finding.smallest.judgement.losses, len(finding.states)
     kinds = ", ".join(losses)
-    text = f"{count_of(sum(losses.values()), 'row')} lost or damaged"
+    text = f"{format_count(sum(losses.values()), 'row')} lost or damaged"
     if LossKind.UNRECOVERABLE.value in losses:
         text = "the server or a table did not come back"
-    text += f" ({kinds}; {count_of(states, 'state')})"
+    text += f" ({kinds}; {format_count(states, 'state')})"
     if not finding.again:
         text += "; it did not fail again when it was judged once more"
     elif not finding.complete:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dbcheck.judge.results import MatrixResult, RowResult
-from dbcheck.model.cut import shown
+from dbcheck.model.cut import describe_cuts
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.words.run import depth_of, headline, lab_scope, sentence, with_id
 
@@ -84,7 +84,9 @@ def doubts(result: MatrixResult) -> Iterator[str]:
 def scopes(result: MatrixResult) -> Iterator[str]:
     """Yield what the cuts were, and what they leave open."""
     cycles = [cycle for row in result.rows for cycle in row.cycles]
-    if classes := shown((cycle.cut_class.value, depth_of(cycle)) for cycle in cycles):
+    if classes := describe_cuts(
+        (cycle.cut_class.value, depth_of(cycle)) for cycle in cycles
+    ):
         yield sentence(f"what was cut: {classes}")
     labs = (cycle.lab for cycle in cycles if cycle.lab)
     yield from dict.fromkeys(map(lab_scope, labs))

@@ -14,14 +14,14 @@ from dbcheck.judge.result import (
     RangeResult,
     RunResult,
 )
-from dbcheck.model.audited import alarming
+from dbcheck.model.audited import list_alarms
 from dbcheck.model.cut import Gone, PowerScope, Rung
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import PromotedBy
-from dbcheck.model.verdict import Tally, Verdict, count_of, one_cut
+from dbcheck.model.verdict import Tally, Verdict, format_count, one_cut
 from dbcheck.model.witness import Json
-from dbcheck.report.drives import drive_rates, faults
+from dbcheck.report.drives import describe_faults, list_drive_rates
 from dbcheck.report.words.unexplained import where_to_look
 from dbcheck.rows.differences import OtherNode
 from dbcheck.rows.loss import LossKind
@@ -140,9 +140,11 @@ def _meanings(result: RunResult) -> Iterator[str]:
     """Yield each kind of loss that the run has, with its number of rows and meaning."""
     own, earlier = result.losses or {}, result.earlier_losses or {}
     for kind in LossKind:
-        counts = [count_of(own[kind.value], "row")] if kind.value in own else []
+        counts = [format_count(own[kind.value], "row")] if kind.value in own else []
         if kind.value in earlier:
-            counts.append(f"{count_of(earlier[kind.value], 'row')} of earlier cycles")
+            counts.append(
+                f"{format_count(earlier[kind.value], 'row')} of earlier cycles"
+            )
         if counts:
             named = f"{kind.value}, {' and '.join(counts)}"
             yield f"{named}: {kind.means}".replace("`", "")
@@ -187,7 +189,7 @@ def _seen(result: RunResult) -> Iterator[Section]:
 def _audit(result: RunResult) -> Iterator[Section]:
     """Yield what the audit before the cut found, notes and unread facts as counts."""
     flags = result.audit or ()
-    alarms = alarming(flags)
+    alarms = list_alarms(flags)
     if not alarms:
         return
     rest = len(flags) - len(alarms)
@@ -208,7 +210,7 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
         yield "image", f"{result.image}, the drive as the cut left it"
     yield (
         "workload",
-        f"{result.workload}, {count_of(result.sessions, 'session')},"
+        f"{result.workload}, {format_count(result.sessions, 'session')},"
         f" seed {result.seed}",
     )
     if result.housekeeping:
@@ -230,7 +232,10 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
         yield from _drives(load)
         if ended := len(load.lost_early):
             why = load.refusals[0] if load.refusals else "their connections broke"
-            yield "ended early", f"{count_of(ended, 'session')}, not replaced: {why}"
+            yield (
+                "ended early",
+                f"{format_count(ended, 'session')}, not replaced: {why}",
+            )
         yield from _replaced(load)
         if load.warned:
             yield (
@@ -295,7 +300,7 @@ def _rejoined(cluster: ClusterResult, found: OtherNode) -> str:
 def _drives(load: LoadRecord) -> Iterator[tuple[str, str]]:
     """Yield what the drives did; of several nodes, with the name of each."""
     for name, node in load.nodes.items():
-        for rate in drive_rates(node.drives) if node.drives else ():
+        for rate in list_drive_rates(node.drives) if node.drives else ():
             yield "drive", f"{name}, {rate}" if len(load.nodes) > 1 else str(rate)
 
 
@@ -389,7 +394,7 @@ def lab_scope(lab: Json) -> str:
     if lab.get("cluster"):
         what = "virtual drives of the nodes that were cut"
     parts = [f"Scope: a power loss of the lab's {what} {above}."]
-    wrong = "; ".join(faults(drive))
+    wrong = "; ".join(describe_faults(drive))
     if wrong:
         parts.append(f"That drive breaks its promise: {wrong}.")
     if (kind := str(drive.get("survivors"))) in SURVIVORS:
@@ -463,7 +468,8 @@ def limits(result: RunResult) -> Iterator[str]:
             yield sentence(means) if means else f"{one.reason}."
     if result.unconfirmed:
         yield (
-            f"{count_of(result.unconfirmed, 'more row')} survived whose acknowledgement"
+            f"{format_count(result.unconfirmed, 'more row')} survived whose"
+            " acknowledgement"
             " the witness had not confirmed at the cut. They count neither way."
         )
     yield HOLDS_FOR

@@ -16,7 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dbcheck.rows.acks import SESSION_MAX, AckArray, Ints
-from dbcheck.rows.loss import CODES, LossArray, Losses, LossKind, of_acks, without_key
+from dbcheck.rows.loss import (
+    CODES,
+    LossArray,
+    Losses,
+    LossKind,
+    make_losses_of_acks,
+    make_losses_without_key,
+)
 from dbcheck.rows.operation import Operation, Statement, StatementSpec, Verb
 from dbcheck.rows.reconcile import (
     AckStream,
@@ -24,7 +31,7 @@ from dbcheck.rows.reconcile import (
     Reconciliation,
     SurvivorStream,
     count_acks,
-    missing_kinds,
+    find_kinds_of_missing,
     require_claimed,
 )
 from dbcheck.rows.schedule import Schedule
@@ -48,8 +55,8 @@ def reconcile_ids(seen: Observed, table: TableSpec) -> Reconciliation:
     marks = _Marks(acks, survivors, before.row_id_max)
     kept = sum(int((~marks.bad(batch["row_id"])).sum()) for batch in acks())
     confirmed = int(per_session.sum())
-    copies = marks.unacked_copies()
-    losses = _losses(seen, table, marks, confirmed - kept, copies)
+    copies = marks.list_unacked_copies()
+    losses = _find_losses(seen, table, marks, confirmed - kept, copies)
     old = int(np.count_nonzero(copies <= before.row_id_max))
     earlier, surplus = marks.count_found()
     if claim is not None:
@@ -86,7 +93,7 @@ class _Ids:
     def __init__(self, acks: AckStream, survivors: SurvivorStream) -> None:
         """Know every id that was acked or found."""
         count, low, high = 0, 0, -1
-        for ids in _all_ids(acks, survivors):
+        for ids in _list_all_ids(acks, survivors):
             if ids.size:
                 least, most = int(ids.min()), int(ids.max())
                 low = min(low, least) if count else least
@@ -96,16 +103,16 @@ class _Ids:
         self._ids: Ints | None = None
         self.places = high - low + 1
         if self.places > _ID_BYTES * count:
-            self._ids = _distinct(_all_ids(acks, survivors), count)
+            self._ids = _find_distinct_ids(_list_all_ids(acks, survivors), count)
             self.places = len(self._ids)
 
-    def places_of(self, ids: Ints) -> Ints:
+    def find_places(self, ids: Ints) -> Ints:
         """Return the places of ids that were acked or found."""
         if self._ids is None:
             return ids - self._low
         return np.searchsorted(self._ids, ids)
 
-    def place_after(self, row_id: int) -> int:
+    def find_place_after(self, row_id: int) -> int:
         """Return the place from which on the ids are larger than *row_id*."""
         if self._ids is None:
             return min(max(0, row_id - self._low + 1), self.places)
@@ -116,12 +123,12 @@ class _Ids:
         return places + self._low if self._ids is None else self._ids[places]
 
 
-def _all_ids(acks: AckStream, survivors: SurvivorStream) -> Iterator[Ints]:
+def _list_all_ids(acks: AckStream, survivors: SurvivorStream) -> Iterator[Ints]:
     for batch in chain(acks(), survivors()):
         yield batch["row_id"].astype(np.int64)
 
 
-def _distinct(parts: Iterable[Ints], count: int) -> Ints:
+def _find_distinct_ids(parts: Iterable[Ints], count: int) -> Ints:
     """Return the ids in *parts*, which are *count*, in their order, each once."""
     ids, at = np.empty(count, np.int64), 0
     for part in parts:
@@ -141,7 +148,7 @@ class _Marks:
         self, acks: AckStream, survivors: SurvivorStream, row_id_max: int
     ) -> None:
         self._ids = _Ids(acks, survivors)
-        self._fresh = self._ids.place_after(row_id_max)
+        self._fresh = self._ids.find_place_after(row_id_max)
         self._marks = np.zeros(self._ids.places, np.uint8)
         for batch in acks():
             self._add(batch["row_id"], _ACKED, _ACKED_AGAIN)
@@ -149,7 +156,7 @@ class _Marks:
             self._add(records["row_id"], _FOUND, _FOUND_AGAIN)
 
     def _add(self, ids: Ints, once: int, again: int) -> None:
-        places = self._ids.places_of(ids)
+        places = self._ids.find_places(ids)
         twice = places[self._marks[places] & once > 0]
         ordered = np.sort(places)
         self._marks[places] |= once
@@ -158,13 +165,13 @@ class _Marks:
 
     def gone(self, ids: Ints) -> Flags:
         """Say which acked ids no row of the run has."""
-        places = self._ids.places_of(ids)
+        places = self._ids.find_places(ids)
         gone: Flags = (self._marks[places] & _FOUND == 0) | (places < self._fresh)
         return gone
 
     def bad(self, ids: Ints) -> Flags:
         """Say which acked ids are gone, or were acked or found twice."""
-        again: Flags = self._marks[self._ids.places_of(ids)] & _AGAIN > 0
+        again: Flags = self._marks[self._ids.find_places(ids)] & _AGAIN > 0
         return again | self.gone(ids)
 
     def count_found(self) -> tuple[int, int]:
@@ -177,7 +184,7 @@ class _Marks:
             surplus += int((found[fresh:] & (marks[fresh:] & _ACKED == 0)).sum())
         return earlier, surplus
 
-    def unacked_copies(self) -> Ints:
+    def list_unacked_copies(self) -> Ints:
         """Return the ids that were found twice and never acked."""
         wanted = _FOUND_AGAIN | _ACKED
         parts = [
@@ -192,7 +199,7 @@ class _Marks:
             yield at, self._marks[at : at + _PLACES_AT_ONCE]
 
 
-def _losses(
+def _find_losses(
     seen: Observed, table: TableSpec, marks: _Marks, bad: int, copies: Ints
 ) -> Losses:
     """Return the acked ids that are gone, and those that were acked or found twice.
@@ -200,25 +207,25 @@ def _losses(
     bad: how many acks those are.  copies: ids found twice that were never acked.
     """
     kinds = np.full(len(copies), CODES[LossKind.DUPLICATE], np.uint8)
-    parts: Iterable[LossArray] = [without_key(kinds, copies, table)]
+    parts: Iterable[LossArray] = [make_losses_without_key(kinds, copies, table)]
     if bad:
-        parts = chain(parts, _acked_losses(seen.acks, marks, table))
+        parts = chain(parts, _list_acked_losses(seen.acks, marks, table))
     return Losses.gathered(len(copies) + bad, parts)
 
 
-def _acked_losses(
+def _list_acked_losses(
     acks: AckStream, marks: _Marks, table: TableSpec
 ) -> Iterator[LossArray]:
-    tail = _missing_after(acks, marks)
+    tail = _find_last_present(acks, marks)
     for batch in acks():
         batch = batch[marks.bad(batch["row_id"])]
         gone = marks.gone(batch["row_id"])
         kinds = np.full(len(batch), CODES[LossKind.DUPLICATE], np.uint8)
-        kinds[gone] = missing_kinds(batch[gone], tail)
-        yield of_acks(kinds, batch, table)
+        kinds[gone] = find_kinds_of_missing(batch[gone], tail)
+        yield make_losses_of_acks(kinds, batch, table)
 
 
-def _missing_after(acks: AckStream, marks: _Marks) -> Ints:
+def _find_last_present(acks: AckStream, marks: _Marks) -> Ints:
     """Return, by session, the last seq whose row is present."""
     last = np.zeros(SESSION_MAX + 1, np.int64)
     for batch in acks():

@@ -22,10 +22,10 @@ from dbcheck.rows.chores import (
     Chores,
     Side,
     State,
-    halfway,
+    apply_chore_without_inserts,
 )
 from dbcheck.rows.earlier import Earlier
-from dbcheck.rows.effects import Effects, Markers, with_effects
+from dbcheck.rows.effects import Effects, Markers, add_effects
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.mix import BATCH_ROWS
 from dbcheck.rows.operation import Operation, Statement, StatementSpec, Verb
@@ -60,16 +60,16 @@ def judge_sides(
         if table.name in seen.survivors
     }
     acked = int(markers.acked[HOUSEKEEPING_SESSION])
-    states = _legal(chores, last, max(last, acked), top, seen.is_ddl_atomic)
+    states = _list_legal_states(chores, last, max(last, acked), top, seen.is_ddl_atomic)
     differences = min(
-        (list(_differences(state, found, chores, last, top)) for state in states),
+        (list(_find_differences(state, found, chores, last, top)) for state in states),
         key=len,
     )
-    losses = [*differences, *_strange(found, chores, top)]
+    losses = [*differences, *_find_strange_rows(found, chores, top)]
     return Effects(Losses.of(losses).columns, Earlier(SIDES[0], TableFacts({}, 0)))
 
 
-def _legal(
+def _list_legal_states(
     chores: Chores, last: int, acked: int, top: int, is_ddl_atomic: bool
 ) -> Iterator[State]:
     """Yield what the side tables may be; what they should be first.
@@ -80,7 +80,9 @@ def _legal(
     for number in range(last, acked + 1):
         yield chores.state(number)
         if not is_ddl_atomic and number < top:
-            yield halfway(chores.state(number), chores.chore(number + 1))
+            yield apply_chore_without_inserts(
+                chores.state(number), chores.chore(number + 1)
+            )
 
 
 class _Found:
@@ -104,7 +106,7 @@ class _Found:
         self.again = {seq for (seq, _), count in rows.items() if count > 1}
 
 
-def _differences(
+def _find_differences(
     state: State,
     found: Mapping[str, _Found],
     chores: Chores,
@@ -115,54 +117,58 @@ def _differences(
     for table in SIDES:
         side, there = state.get(table.name), found.get(table.name)
         if side is None and there is not None:
-            yield _not_gone(table.name, there, chores, last, top)
+            yield _make_loss_of_leftover_table(table.name, there, chores, last, top)
         elif side is not None and there is None:
-            yield _loss(_TORN, table.name, side.created)
+            yield _make_loss(_TORN, table.name, side.created)
         elif side is not None and there is not None:
-            yield from _other_rows(table.name, side, there, chores, last, top)
+            yield from _find_wrong_rows(table.name, side, there, chores, last, top)
 
 
-def _not_gone(name: str, there: _Found, chores: Chores, last: int, top: int) -> Loss:
+def _make_loss_of_leftover_table(
+    name: str, there: _Found, chores: Chores, last: int, top: int
+) -> Loss:
     """Return the loss of a table that is there although it should not be."""
     row_id = max(there.ids.values(), default=_NO_ID)
     if last < top and name in chores.state(last + 1):
-        return _loss(_TORN, name, last + 1, row_id)
+        return _make_loss(_TORN, name, last + 1, row_id)
     dropped = (n for n in range(last, 0, -1) if name in chores.state(n - 1))
     number = next(dropped, -1)
     kind = LossKind.UNEXPECTED if number < 0 else _RESURRECTED
-    return _loss(kind, name, number, row_id)
+    return _make_loss(kind, name, number, row_id)
 
 
-def _other_rows(
+def _find_wrong_rows(
     name: str, side: Side, there: _Found, chores: Chores, last: int, top: int
 ) -> Iterator[Loss]:
     for number in side.filled:
         if there.parts[number] < INSERTING[chores.chore(number).kind]:
-            yield _loss(_TORN, name, number)
+            yield _make_loss(_TORN, name, number)
     for number in sorted(there.parts.keys() - set(side.filled)):
         if number <= last:
-            yield _loss(_RESURRECTED, name, number, there.ids[number])
+            yield _make_loss(_RESURRECTED, name, number, there.ids[number])
         elif number <= top:
-            yield _loss(_TORN, name, number, there.ids[number])
+            yield _make_loss(_TORN, name, number, there.ids[number])
 
 
-def _strange(found: Mapping[str, _Found], chores: Chores, top: int) -> Iterator[Loss]:
+def _find_strange_rows(
+    found: Mapping[str, _Found], chores: Chores, top: int
+) -> Iterator[Loss]:
     """Yield the rows that are wrong whatever the chores did."""
     for name, there in found.items():
         for number in sorted(there.again):
-            yield _loss(LossKind.DUPLICATE, name, number, there.ids[number])
+            yield _make_loss(LossKind.DUPLICATE, name, number, there.ids[number])
         for number in sorted(n for n in there.parts if not 1 <= n <= top):
-            yield _loss(LossKind.UNEXPECTED, name, number, there.ids[number])
+            yield _make_loss(LossKind.UNEXPECTED, name, number, there.ids[number])
         for row in there.strange[["session", "seq", "row_id", "content"]].tolist():
             session, seq, row_id, content = row
             own = session == HOUSEKEEPING_SESSION and 1 <= seq <= top
             if content == DIFFERENT and own:
-                yield _loss(LossKind.CORRUPT, name, seq, row_id)
+                yield _make_loss(LossKind.CORRUPT, name, seq, row_id)
             else:
                 yield Loss(LossKind.UNEXPECTED, session, seq, row_id, -1, name)
 
 
-def _loss(kind: LossKind, name: str, number: int, row_id: int = _NO_ID) -> Loss:
+def _make_loss(kind: LossKind, name: str, number: int, row_id: int = _NO_ID) -> Loss:
     return Loss(kind, HOUSEKEEPING_SESSION, number, row_id, -1, name)
 
 
@@ -201,7 +207,7 @@ class HousekeepingPlan:
             base.prepares_in,
         )
         self.conditions = base.conditions
-        chores = _chores(kinds, base.tables)
+        chores = _list_statements_of_chores(kinds, base.tables)
         self.chore_statements: tuple[StatementSpec, ...] = (INSERT, *chores)
 
     def operation(self, session: int, seq: int) -> Operation:
@@ -209,12 +215,19 @@ class HousekeepingPlan:
         if session != HOUSEKEEPING_SESSION:
             return self._base.operation(session, seq)
         chore = self.chores.chore(seq)
-        changed = self._vacuumed(chore, seq) if chore.kind is _VACUUM else chore.table
-        statements = [*_changes(chore.kind, changed), *self._inserts(chore, seq)]
+        changed = (
+            self._choose_table_to_vacuum(chore, seq)
+            if chore.kind is _VACUUM
+            else chore.table
+        )
+        statements = [
+            *_list_statements(chore.kind, changed),
+            *self._insert_rows(chore, seq),
+        ]
         marker = Statement(INSERT.name, self._schedule.values(session, seq))
         return Operation(session, seq, (*statements, marker))
 
-    def _vacuumed(self, chore: Chore, seq: int) -> TableSpec | None:
+    def _choose_table_to_vacuum(self, chore: Chore, seq: int) -> TableSpec | None:
         """Return the table to vacuum: that of the chore, or one of the load's.
 
         Those have rows that transactions deleted, updated or rolled back.
@@ -222,7 +235,7 @@ class HousekeepingPlan:
         tables = (chore.table, *self.tables)
         return tables[seq % len(tables)]
 
-    def _inserts(self, chore: Chore, seq: int) -> Iterator[Statement]:
+    def _insert_rows(self, chore: Chore, seq: int) -> Iterator[Statement]:
         rows = INSERTING.get(chore.kind, 0)
         if chore.table is None or not rows:
             return
@@ -243,20 +256,20 @@ class HousekeepingPlan:
         found = self._base.judge(seen)
         markers = Markers(seen, LEDGER, self._schedule.epoch)
         effects = judge_sides(seen, self._schedule.epoch, markers, self.chores)
-        return with_effects(found, [effects], seen.acks, markers)
+        return add_effects(found, [effects], seen.acks, markers)
 
 
-def _changes(kind: ChoreKind, table: TableSpec | None) -> list[Statement]:
+def _list_statements(kind: ChoreKind, table: TableSpec | None) -> list[Statement]:
     """Return the statement by which a chore changes that table, or the server."""
     verb = _VERBS.get(kind)
-    return [] if verb is None else [Statement(_spec(verb, table).name, ())]
+    return [] if verb is None else [Statement(_make_spec(verb, table).name, ())]
 
 
-def _spec(verb: Verb, table: TableSpec | None) -> StatementSpec:
+def _make_spec(verb: Verb, table: TableSpec | None) -> StatementSpec:
     return StatementSpec(verb, table or LEDGER, is_late=True)
 
 
-def _chores(
+def _list_statements_of_chores(
     kinds: Sequence[ChoreKind], tables: tuple[TableSpec, ...]
 ) -> Iterator[StatementSpec]:
     """Yield the statements of chores of these kinds, beside a load of *tables*."""
@@ -265,7 +278,7 @@ def _chores(
     for kind in kinds:
         if (verb := _VERBS.get(kind)) is not None:
             if kind in OF_THE_SERVER:
-                yield _spec(verb, None)
+                yield _make_spec(verb, None)
             else:
                 changed = (*SIDES, *tables) if kind is _VACUUM else SIDES
-                yield from (_spec(verb, table) for table in changed)
+                yield from (_make_spec(verb, table) for table in changed)

@@ -24,9 +24,9 @@ from dbcheck.rows.decks import (
     Deck,
     Decks,
     is_first_write,
-    slots_of,
+    list_written_slots,
 )
-from dbcheck.rows.effects import Markers, with_effects
+from dbcheck.rows.effects import Markers, add_effects
 from dbcheck.rows.items import Items, judge_items
 from dbcheck.rows.mix import BATCH_ROWS, Action, Mix
 from dbcheck.rows.operation import (
@@ -46,21 +46,21 @@ from dbcheck.rows.survivors import Inspector
 from dbcheck.rows.table import ITEM, LEDGER, REGISTER, TableSpec
 
 
-def items_dealt(decks: Decks, session: int, top: int) -> Iterator[Items]:
+def list_dealt_items(decks: Decks, session: int, top: int) -> Iterator[Items]:
     """Yield the items of a session; see rows.items.Written."""
     for dealt in decks.dealt(session, top, more=1):
-        yield from _items(dealt, decks)
+        yield from _list_items_of_decks(dealt, decks)
 
 
-def registers_dealt(
+def list_dealt_registers(
     decks: Decks, session: int, top: int
 ) -> Iterator[tuple[Ints, Ints]]:
     """Yield which registers of a session are written; see rows.registers.Written."""
     for dealt in decks.dealt(session, top):
-        yield from _registers(dealt, decks)
+        yield from _list_registers_of_decks(dealt, decks)
 
 
-def _items(dealt: Dealt, decks: Decks) -> Iterator[Items]:
+def _list_items_of_decks(dealt: Dealt, decks: Decks) -> Iterator[Items]:
     """Yield the items of all decks of *dealt* but the last, which only writes to them.
 
     What a rollback or a rollback to a savepoint took back was inserted by none.
@@ -87,7 +87,7 @@ def _items(dealt: Dealt, decks: Decks) -> Iterator[Items]:
         yield Items.undone(np.full_like(undone, ROLLED_BACK_PART), undone)
 
 
-def _registers(dealt: Dealt, decks: Decks) -> Iterator[tuple[Ints, Ints]]:
+def _list_registers_of_decks(dealt: Dealt, decks: Decks) -> Iterator[tuple[Ints, Ints]]:
     seq = dealt.numbers(Action.REGISTERS).ravel()
     before = dealt.first * decks.weights[Action.REGISTERS]
     yield (before + np.arange(seq.size)) % SLOTS + 1, seq
@@ -177,7 +177,11 @@ class MixedPlan:
         card = dealt.deck.cards[at]
         marker = Statement(INSERT.name, self._schedule.values(session, seq))
         if card.action is Action.ROLLBACK:
-            statements = [*self._rolled_back(session, seq, card), ROLLBACK, marker]
+            statements = [
+                *self._insert_and_roll_back(session, seq, card),
+                ROLLBACK,
+                marker,
+            ]
         elif card.action is Action.SAVEPOINT:
             statements = [*self._savepoint(session, seq), marker]
         else:
@@ -201,15 +205,15 @@ class MixedPlan:
         markers = Markers(seen, LEDGER, epoch)
         effects = []
         if ITEM in self.tables:
-            items = partial(items_dealt, self._decks)
+            items = partial(list_dealt_items, self._decks)
             effects.append(judge_items(seen, ITEM, epoch, markers, items))
         if REGISTER in self.tables:
-            registers = partial(registers_dealt, self._decks)
+            registers = partial(list_dealt_registers, self._decks)
             parts = self._decks.registers
             effects.append(
                 judge_registers(seen, REGISTER, epoch, markers, registers, parts)
             )
-        return with_effects(inserted, effects, seen.acks, markers)
+        return add_effects(inserted, effects, seen.acks, markers)
 
     def _deal(self, session: int, number: int) -> _Dealt:
         """Return deck *number* of a session, which is its newest from now on."""
@@ -218,7 +222,7 @@ class MixedPlan:
             before = latest.deck
         else:
             before = self._decks.deck(session, max(0, number - 1))
-        targets = items_of(before) if number else ()
+        targets = list_batch_items(before) if number else ()
         found = _Dealt(self._decks.deck(session, number), targets)
         self._dealt[session] = found
         return found
@@ -247,7 +251,7 @@ class MixedPlan:
         if target is None:
             return []
         old, part = target
-        new = _written(self._schedule.values(session, seq, part))
+        new = _select_written_values(self._schedule.values(session, seq, part))
         values = (*new, self._schedule.epoch, session, old, part)
         return [Statement(UPDATE_ITEM.name, values)]
 
@@ -257,7 +261,9 @@ class MixedPlan:
             return []
         return [Statement(DELETE_ITEM.name, (self._schedule.epoch, session, *target))]
 
-    def _rolled_back(self, session: int, seq: int, card: Card) -> list[Statement]:
+    def _insert_and_roll_back(
+        self, session: int, seq: int, card: Card
+    ) -> list[Statement]:
         inserted = self._insert(session, seq, ROLLED_BACK_PART)
         return [inserted, *self._update(session, seq, card)]
 
@@ -273,13 +279,13 @@ class MixedPlan:
 
     def _write_registers(self, session: int, seq: int, card: Card) -> list[Statement]:
         statements = []
-        for slot in slots_of(card):
+        for slot in list_written_slots(card):
             values = self._registers.values(session, seq, slot)
             if is_first_write(card):
                 statements.append(Statement(INSERT_REGISTER.name, values))
             else:
                 where = (self._schedule.epoch, session, slot)
-                written = (*_written(values), *where)
+                written = (*_select_written_values(values), *where)
                 statements.append(Statement(UPDATE_REGISTER.name, written))
         return statements
 
@@ -290,13 +296,13 @@ def statements_of_mix(mix: Mix) -> tuple[StatementSpec, ...]:
     return tuple(dict.fromkeys((INSERT, *used)))
 
 
-def items_of(deck: Deck) -> list[Target]:
+def list_batch_items(deck: Deck) -> list[Target]:
     """Return the items that the batches of *deck* insert, in their order."""
     parts = range(1, BATCH_ROWS + 1)
     return [(seq, part) for seq in deck.numbers(Action.BATCH) for part in parts]
 
 
-def _written(values: RowValues) -> tuple[int, bytes, int]:
+def _select_written_values(values: RowValues) -> tuple[int, bytes, int]:
     """Return what an update writes of a row: its seq, payload and checksum."""
     _, _, seq, _, payload, check = values
     return seq, payload, check

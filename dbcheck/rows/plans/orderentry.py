@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dbcheck.rows.acks import Ints
-from dbcheck.rows.effects import Markers, with_effects
+from dbcheck.rows.effects import Markers, add_effects
 from dbcheck.rows.items import Items, judge_items
 from dbcheck.rows.items import Written as ItemsWritten
 from dbcheck.rows.loss import CONDITIONS_OF_ORDERS
@@ -29,7 +29,7 @@ from dbcheck.rows.operation import ROLLBACK, Operation, Statement, StatementSpec
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.reconcile import Observed, Reconciliation, reconcile
 from dbcheck.rows.registers import judge_registers
-from dbcheck.rows.schedule import Schedule, crc32_of_words
+from dbcheck.rows.schedule import Schedule, compute_crc32_of_words
 from dbcheck.rows.survivors import Inspector
 from dbcheck.rows.table import (
     DISTRICT,
@@ -82,7 +82,7 @@ class OrderDraw(NamedTuple):
     amount: int
 
 
-def drawn(seed: int, session: int, seq: int) -> OrderDraw:
+def draw_operation(seed: int, session: int, seq: int) -> OrderDraw:
     """Return what operation (session, seq) does."""
     draw = zlib.crc32(_DRAW.pack(seed, session, seq, _PURPOSE))
     draw, action = divmod(draw, _PER_CENT)
@@ -146,19 +146,19 @@ class Orders:
 
     def orders(self, session: int, top: int) -> Iterator[Items]:
         """Yield the rows of the orders; see rows.items.Written."""
-        return self._single(session, top, ORDER_PART)
+        return self._list_single_rows(session, top, ORDER_PART)
 
     def new_orders(self, session: int, top: int) -> Iterator[Items]:
         """Yield the rows of the orders that are not delivered."""
-        return self._single(session, top, NEW_ORDER_PART)
+        return self._list_single_rows(session, top, NEW_ORDER_PART)
 
     def lines(self, session: int, top: int) -> Iterator[Items]:
         """Yield the rows of the orders' lines."""
         for some in self._drawn(session, top):
-            yield Items.inserts(*_lines(*some.orders))
-            yield Items.undone(*_lines(*some.undone))
+            yield Items.inserts(*_number_lines(*some.orders))
+            yield Items.undone(*_number_lines(*some.undone))
 
-    def _single(self, session: int, top: int, part: int) -> Iterator[Items]:
+    def _list_single_rows(self, session: int, top: int, part: int) -> Iterator[Items]:
         for some in self._drawn(session, top):
             (kept, _), (undone, _) = some.orders, some.undone
             yield Items.inserts(np.full_like(kept, part), kept)
@@ -167,11 +167,13 @@ class Orders:
     def _drawn(self, session: int, top: int) -> Iterator[_Drawn]:
         """Yield what the operations of a session behind its first one do, up to *top*.
 
-        Equals drawn() to the bit; the tests compare the two.
+        Equals draw_operation() to the bit; the tests compare the two.
         """
         for begin in range(2, top + 1, _AT_ONCE):
             seq = np.arange(begin, min(begin + _AT_ONCE, top + 1))
-            draw = crc32_of_words(self._seed, session, seq, _PURPOSE).astype(np.int64)
+            draw = compute_crc32_of_words(self._seed, session, seq, _PURPOSE).astype(
+                np.int64
+            )
             draw, action = np.divmod(draw, _PER_CENT)
             draw, undone = np.divmod(draw, _PER_CENT)
             draw, district = np.divmod(draw, DISTRICTS)
@@ -185,7 +187,7 @@ class Orders:
             )
 
 
-def _lines(seq: Ints, lines: Ints) -> tuple[Ints, Ints]:
+def _number_lines(seq: Ints, lines: Ints) -> tuple[Ints, Ints]:
     """Return the part and the seq of each line of the orders."""
     ends = np.cumsum(lines)
     places = np.arange(lines.sum()) - np.repeat(ends - lines, lines)
@@ -266,12 +268,12 @@ class OrderEntryPlan:
             OrderAction.OPEN: self._open,
             OrderAction.ORDER: self._order,
             OrderAction.UNDONE: self._order,
-            OrderAction.PAYMENT: self._pay,
+            OrderAction.PAYMENT: self._make_payment,
         }
 
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation (session, seq)."""
-        draw = drawn(self._schedule.seed, session, seq)
+        draw = draw_operation(self._schedule.seed, session, seq)
         statements = self._make[draw.action](session, seq, draw)
         if draw.action is OrderAction.UNDONE:
             statements.append(ROLLBACK)
@@ -301,7 +303,7 @@ class OrderEntryPlan:
             judge_items(seen, table, epoch, markers, written)
             for table, written in rows.items()
         ]
-        return with_effects(inserted, effects, seen.acks, markers)
+        return add_effects(inserted, effects, seen.acks, markers)
 
     def _open(self, session: int, seq: int, draw: OrderDraw) -> list[Statement]:
         return [
@@ -316,7 +318,7 @@ class OrderEntryPlan:
         order = (*values(session, seq, ORDER_PART), draw.district, draw.lines)
         new_order = (*values(session, seq, NEW_ORDER_PART), draw.district)
         statements = [
-            self._in_district(session, seq, draw.district, orders=1),
+            self._update_district(session, seq, draw.district, orders=1),
             Statement(INSERT_ORDER.name, (*order, *district)),
             Statement(INSERT_NEW_ORDER.name, (*new_order, *district)),
         ]
@@ -327,20 +329,20 @@ class OrderEntryPlan:
             statements.append(Statement(INSERT_LINES.name, lines))
         return statements
 
-    def _pay(self, session: int, seq: int, draw: OrderDraw) -> list[Statement]:
-        written = self._overwritten(WAREHOUSE, session, seq, WAREHOUSE_PART)
+    def _make_payment(self, session: int, seq: int, draw: OrderDraw) -> list[Statement]:
+        written = self._make_update_values(WAREHOUSE, session, seq, WAREHOUSE_PART)
         return [
             Statement(UPDATE_WAREHOUSE.name, (draw.amount, *written)),
-            self._in_district(session, seq, draw.district, amount=draw.amount),
+            self._update_district(session, seq, draw.district, amount=draw.amount),
         ]
 
-    def _in_district(
+    def _update_district(
         self, session: int, seq: int, district: int, *, orders: int = 0, amount: int = 0
     ) -> Statement:
-        written = self._overwritten(DISTRICT, session, seq, district)
+        written = self._make_update_values(DISTRICT, session, seq, district)
         return Statement(UPDATE_DISTRICT.name, (orders, amount, *written))
 
-    def _overwritten(
+    def _make_update_values(
         self, table: TableSpec, session: int, seq: int, part: int
     ) -> tuple[int | bytes, ...]:
         """Return what an update writes to a row, and where the row is."""

@@ -43,7 +43,7 @@ def statements_of(workload: Workload) -> tuple[StatementSpec, ...]:
         case PlanKind.CLASSIC:
             return (INSERT_ID,)
         case PlanKind.MIXED | PlanKind.REGISTERS:
-            return statements_of_mix(_mix(workload))
+            return statements_of_mix(_choose_mix(workload))
         case PlanKind.TWO_PHASE:
             return TwoPhasePlan.statements
         case PlanKind.ORDER_ENTRY:
@@ -52,25 +52,25 @@ def statements_of(workload: Workload) -> tuple[StatementSpec, ...]:
 
 def plan_of(workload: Workload, schedule: Schedule) -> Plan:
     """Return the plan of one run, whose rows *schedule* decides."""
-    base = _base(workload, schedule)
+    base = _make_plan(workload, schedule)
     if not workload.housekeeping:
         return base
     return HousekeepingPlan(base, schedule, workload.housekeeping)
 
 
-def _base(workload: Workload, schedule: Schedule) -> Plan:
+def _make_plan(workload: Workload, schedule: Schedule) -> Plan:
     match workload.plan:
         case PlanKind.INSERT:
             return InsertPlan(schedule)
         case PlanKind.CLASSIC:
             return ClassicPlan(schedule)
         case PlanKind.MIXED | PlanKind.REGISTERS:
-            return MixedPlan(schedule, _mix(workload))
+            return MixedPlan(schedule, _choose_mix(workload))
         case PlanKind.TWO_PHASE:
             return TwoPhasePlan(schedule)
         case PlanKind.ORDER_ENTRY:
             return OrderEntryPlan(schedule)
 
 
-def _mix(workload: Workload) -> Mix:
+def _choose_mix(workload: Workload) -> Mix:
     return workload.operations or _REGISTERS

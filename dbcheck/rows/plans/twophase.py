@@ -12,8 +12,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dbcheck.rows.acks import Ints
-from dbcheck.rows.effects import Effects, Markers, sorted_out, with_effects
-from dbcheck.rows.loss import CODES, Codes, LossArray, LossKind, none_of, of_rows
+from dbcheck.rows.effects import Effects, Markers, add_effects, split_by_epoch
+from dbcheck.rows.loss import (
+    CODES,
+    Codes,
+    LossArray,
+    LossKind,
+    make_losses_of_rows,
+    make_unnamed_losses,
+)
 from dbcheck.rows.operation import Operation, Statement, StatementSpec, TwoPhase
 from dbcheck.rows.plans.mixed import INSERT_ITEM
 from dbcheck.rows.plans.plan import INSERT
@@ -46,21 +53,21 @@ def judge_two_phase(
 
     table: read before any transaction of that list was decided.
     """
-    own, earlier = sorted_out(seen, table, epoch)
+    own, earlier = split_by_epoch(seen, table, epoch)
     rows = _Rows(table, own, markers)
-    left = _by_session(seen.left_over)
+    left = _group_by_session(seen.left_over)
     losses, undecided = [rows.others()], Undecided()
     for session in markers.sessions():
         listed = left.pop(session, {})
-        lost, unsure = _losses_of(session, markers, rows, listed)
+        lost, unsure = _judge_session(session, markers, rows, listed)
         losses.append(lost)
         undecided += unsure
     for session, listed in left.items():
-        losses.append(_strangers(session, listed, table))
+        losses.append(_find_foreign_transactions(session, listed, table))
     return Effects(np.concatenate(losses), earlier, undecided)
 
 
-def _losses_of(
+def _judge_session(
     session: int, markers: Markers, rows: _Rows, listed: Mapping[int, LeftOver]
 ) -> tuple[LossArray, Undecided]:
     """Return the losses among the transactions of one session, and those undecided."""
@@ -69,13 +76,13 @@ def _losses_of(
     row_ids, damaged = rows.of(session, top)
     is_listed = np.zeros(top, np.bool_)
     is_listed[[one - 1 for one in listed if one <= top]] = True
-    kinds = _judged(session, seq, markers, row_ids > 0, is_listed)
+    kinds = _judge_transactions(session, seq, markers, row_ids > 0, is_listed)
     kinds[damaged] = _NO_LOSS  # that row is a loss already
     # Without its row in the ledger it is half of an operation: nobody decided that.
     is_open = (kinds != _NO_LOSS) & markers.perhaps(session, seq)
     is_open &= (seq == top) | ~markers.present(session, seq + 1)
     # One that is listed was not decided, unless another client did that afterwards.
-    is_open &= ~is_listed | is_among(seq, _gone(listed))
+    is_open &= ~is_listed | is_among(seq, _find_decided_by_others(listed))
     for one, over in listed.items():
         if one <= top and kinds[one - 1] == _NO_LOSS:
             kinds[one - 1] = _KINDS.get(over.fate, _NO_LOSS)
@@ -87,14 +94,16 @@ def _losses_of(
         gone=int(np.count_nonzero(is_gone)),
     )
     at = np.flatnonzero(kinds != _NO_LOSS)
-    found = _losses(session, seq[at], kinds[at], rows.table)
+    found = _make_losses(session, seq[at], kinds[at], rows.table)
     found["row_id"] = np.where(row_ids[at] > 0, row_ids[at], -1)
     strangers = {one: over for one, over in listed.items() if one > top}
-    losses = np.concatenate([found, _strangers(session, strangers, rows.table)])
+    losses = np.concatenate(
+        [found, _find_foreign_transactions(session, strangers, rows.table)]
+    )
     return losses, undecided
 
 
-def _gone(listed: Mapping[int, LeftOver]) -> Ints:
+def _find_decided_by_others(listed: Mapping[int, LeftOver]) -> Ints:
     """Return which another client decided, or may have, once they were listed."""
     gone = [
         one
@@ -104,7 +113,7 @@ def _gone(listed: Mapping[int, LeftOver]) -> Ints:
     return np.array(gone, np.int64)
 
 
-def _judged(
+def _judge_transactions(
     session: int, seq: Ints, markers: Markers, is_visible: Flags, is_listed: Flags
 ) -> Codes:
     """Return what kind of loss each transaction of a session is.
@@ -163,39 +172,43 @@ class _Rows:
         )
 
     def _of(self, kind: int, records: Records) -> LossArray:
-        return of_rows(np.full(len(records), kind, np.uint8), records, self.table)
+        return make_losses_of_rows(
+            np.full(len(records), kind, np.uint8), records, self.table
+        )
 
     def of(self, session: int, top: int) -> tuple[Ints, Flags]:
         """Return the id of each transaction's row, 0 if none, and which are damaged."""
         ids, damaged = np.zeros(top, np.int64), np.zeros(top, np.bool_)
-        own = self._own[slice(*np.searchsorted(self._own["session"], _span(session)))]
+        own = self._own[
+            slice(*np.searchsorted(self._own["session"], _select_session(session)))
+        ]
         ids[own["seq"] - 1] = own["row_id"]
         harmed = self._damaged[self._damaged["session"] == session]
         damaged[harmed["seq"] - 1] = True
         return ids, damaged
 
 
-def _span(session: int) -> tuple[int, int]:
+def _select_session(session: int) -> tuple[int, int]:
     return session, session + 1
 
 
-def _by_session(left: Sequence[LeftOver]) -> dict[int, dict[int, LeftOver]]:
+def _group_by_session(left: Sequence[LeftOver]) -> dict[int, dict[int, LeftOver]]:
     found: dict[int, dict[int, LeftOver]] = {}
     for over in left:
         found.setdefault(over.session, {})[over.seq] = over
     return found
 
 
-def _strangers(
+def _find_foreign_transactions(
     session: int, listed: Mapping[int, LeftOver], table: TableSpec
 ) -> LossArray:
     """Return the losses of transactions that no operation can have prepared."""
     seq = np.array(sorted(listed), np.int64)
-    return _losses(session, seq, np.full(seq.size, _UNEXPECTED, np.uint8), table)
+    return _make_losses(session, seq, np.full(seq.size, _UNEXPECTED, np.uint8), table)
 
 
-def _losses(session: int, seq: Ints, kinds: Codes, table: TableSpec) -> LossArray:
-    losses = none_of(kinds, table)
+def _make_losses(session: int, seq: Ints, kinds: Codes, table: TableSpec) -> LossArray:
+    losses = make_unnamed_losses(kinds, table)
     losses["session"], losses["seq"] = session, seq
     return losses
 
@@ -241,4 +254,4 @@ class TwoPhasePlan:
         inserted = reconcile(seen, LEDGER, epoch)
         markers = Markers(seen, LEDGER, epoch)
         effects = judge_two_phase(seen, ITEM, epoch, markers)
-        return with_effects(inserted, [effects], seen.acks, markers)
+        return add_effects(inserted, [effects], seen.acks, markers)
