@@ -17,6 +17,7 @@ from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import format_count
 from dbcheck.rows.loss import CODES, MISSING, LossKind, number_operations
 from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.survivors import find_distinct
 
 # Of a commit that is gone, at least in part; the others are there and damaged.
 _GONE = (*MISSING, LossKind.STALE, LossKind.TORN, LossKind.PREPARED)
@@ -109,8 +110,8 @@ def _hit(found: Reconciliation) -> tuple[int, str]:
     columns = found.losses.columns
     acked = columns[columns["acked_us"] >= 0]
     is_gone = np.isin(acked["kind"], [CODES[kind] for kind in _GONE])
-    every = len(np.unique(number_operations(acked)))
-    gone = len(np.unique(number_operations(acked[is_gone])))
+    every = len(find_distinct(number_operations(acked)))
+    gone = len(find_distinct(number_operations(acked[is_gone])))
     how = ("lost" if gone == every else "lost or damaged") if gone else "damaged"
     return every, how
 
