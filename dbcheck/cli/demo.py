@@ -27,7 +27,7 @@ from dbcheck.report.live import make_progress
 from dbcheck.report.matrix import draw_demo, list_demo_bounds
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.terminal import WRONG
-from dbcheck.report.words.run import with_bound
+from dbcheck.report.words.run import headline
 from dbcheck.runner.lab_cycles import (
     adapt_workload_to_lab,
     run_lab_cycles,
@@ -177,7 +177,7 @@ def _run(row: Row, seed: int, view: PlainProgress, runs: Path) -> Outcome:
     load = adapt_workload_to_lab(workload_file.load("insert"))
     cycles = run_lab_cycles(row.spec, load, seed, CUTS_MAX, view, runs)
     for outcome in stop_at_first_loss(cycles, 1):
-        view.line(outcome.verdict.value, with_bound(outcome.result))
+        view.line(outcome.verdict.value, headline(outcome.result))
     return outcome
 
 

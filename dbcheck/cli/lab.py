@@ -52,7 +52,7 @@ from dbcheck.report.console import make_console, make_progress_console
 from dbcheck.report.live import make_progress
 from dbcheck.report.matrix import draw_cycles
 from dbcheck.report.verdict import verdict_report
-from dbcheck.report.words.run import tally, with_bound
+from dbcheck.report.words.run import headline, tally
 from dbcheck.runner.lab_clusters import run_cluster_cycles
 from dbcheck.runner.lab_cycles import (
     adapt_workload_to_lab,
@@ -289,7 +289,7 @@ def run(
             outcomes.append(outcome)
             if outcome.manifest.control:
                 continue  # reported when it ended
-            view.line(outcome.verdict.value, with_bound(outcome.result))
+            view.line(outcome.verdict.value, headline(outcome.result))
     controls = [outcome.result for outcome in outcomes if outcome.manifest.control]
     real = [outcome for outcome in outcomes if not outcome.manifest.control]
     results = [outcome.result for outcome in real]

@@ -25,7 +25,7 @@ from dbcheck.model.family import FAMILIES, Family
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
-from dbcheck.report.words.run import with_bound
+from dbcheck.report.words.run import headline
 from dbcheck.runner import assemble
 from dbcheck.runner.lab_clusters import run_cluster_cycles
 from dbcheck.runner.lab_cycles import adapt_workload_to_lab, run_lab_cycles
@@ -48,7 +48,7 @@ class RowResults:
     def note(self, outcome: Outcome, view: PlainProgress) -> None:
         """Add the outcome of a cycle, and print its verdict."""
         self.outcomes.append(outcome)
-        view.line(outcome.verdict.value, with_bound(outcome.result))
+        view.line(outcome.verdict.value, headline(outcome.result))
 
     @property
     def is_over(self) -> bool:

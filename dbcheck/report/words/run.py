@@ -440,14 +440,6 @@ _AGAIN = {
 }
 
 
-def with_bound(result: RunResult) -> str:
-    """Return in one line why a run was judged so; of a PASS also what it proves."""
-    text = headline(result).partition("\n")[0]
-    if result.verdict is not Verdict.PASS or result.control:
-        return text
-    return f"{text}. {one_cut(result.verdict)}"
-
-
 _SHORTFALLS = {
     Standing.ASSUMED: "Assumed, not seen",
     Standing.NOT_OBSERVABLE: "Could not be checked",
