@@ -36,7 +36,7 @@ _AFTERWARDS = """
 import sys
 sys.stdin.read()
 from dbcheck.lab import lab
-for name in lab.persistent_labs():
+for name in lab.list_persistent_labs():
     lab.down(name)
 """
 

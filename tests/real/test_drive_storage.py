@@ -131,7 +131,7 @@ from pathlib import Path
 from dbcheck.lab import namespace, syscalls
 
 folder = Path(sys.argv[1])
-namespace.mask(folder)
+namespace.mask_system_folders(folder)
 syscalls.mount("inner", str(folder / "inner"), "tmpfs", 0)
 print(Path("/proc/self/mountinfo").read_text().count(sys.argv[1]), flush=True)
 sys.stdin.readline()

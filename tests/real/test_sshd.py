@@ -114,7 +114,7 @@ import sys, time
 from pathlib import Path
 from dbcheck.lab.ssh import sshd
 if sys.argv[2] == "asyncssh":
-    sshd._openssh = lambda: None
+    sshd._find_openssh = lambda: None
 server = sshd.Sshd(Path(sys.argv[1]))
 server.start()
 sys.stdout.write(f"{server._child.pid}\\n")
