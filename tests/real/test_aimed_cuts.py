@@ -112,4 +112,4 @@ def test_chores_that_ended_before_the_cut_are_none_that_it_met(tmp_path: Path) -
     assert outcome.verdict is Verdict.PASS, outcome.judgement
     text = printed(verdict_report(outcome.result))
     assert "the cut came after the session of the chores had ended" in text
-    assert "1 of the sessions, not replaced: their connections broke" in text
+    assert "1 session, not replaced: their connections broke" in text

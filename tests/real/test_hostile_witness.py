@@ -186,7 +186,7 @@ def test_without_a_key_the_report_says_on_what_it_rests(site: Site) -> None:
     result = to_values(outcome.result)
     assert result["witness_alone"] is True
     shown = printed(verdict_report(run_result(result))).splitlines()
-    rests = "rests only on what the witness says"
+    rests = "rests on the witness alone"
     (line,) = (n for n, text in enumerate(shown) if rests in text)
     assert line == 3  # an empty line, the frame, the verdict, and then this
     again = RunFolder.open(run.path)
