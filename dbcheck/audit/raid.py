@@ -121,7 +121,7 @@ class _Reader:
 
 
 def shows_no_controller(text: str) -> bool:
-    """Say whether a tool shows that it found no controller of its kind."""
+    """Return True if a tool shows that it found no controller of its kind."""
     return bool(_NONE_THERE.search(text)) or any(
         data.get("Number of Controllers") == 0 for _, data in _parse_responses(text)
     )

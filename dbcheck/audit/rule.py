@@ -137,7 +137,7 @@ class Rule:
             raise ValueError(f"{self.id}: a fix that differs by subject is a Fix")
 
     def is_safe(self, value: str) -> bool:
-        """Say whether an ack is durable under *value*."""
+        """Return True if an ack is durable under *value*."""
         if self.unsafe:
             return value.lower() not in self.unsafe
         return value.lower() in self.safe

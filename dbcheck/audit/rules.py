@@ -43,13 +43,13 @@ class Finding:
         return self.rule.harm_of(self.value)
 
     def loses_at(self, depth: Depth) -> bool:
-        """Say whether commits are lost under it by a cut of *depth*."""
+        """Return True if commits are lost under it by a cut of *depth*."""
         least = self.harm.depth
         return least is not None and least.rank <= depth.rank
 
     @property
     def hides(self) -> bool:
-        """Say whether what is read while it is in effect proves nothing."""
+        """True if what is read while it is in effect proves nothing."""
         return self.standing is RuleStanding.UNSAFE and self.harm.hides
 
     @property

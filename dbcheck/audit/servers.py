@@ -124,7 +124,7 @@ def _make_yes_or_no_fact(value: bool) -> Fact:
 def _writes_whole_pages(
     host: TargetFacts | None, readings: Readings, page_bytes: int
 ) -> bool:
-    """Say whether all lies on ZFS, with records that are known to hold a page.
+    """Return True if all lies on ZFS, with records that are known to hold a page.
 
     ZFS never commits a part of a record (OpenZFS documentation, Workload Tuning).
     """
@@ -185,7 +185,7 @@ def _list_drives(host: TargetFacts, places: Iterable[str]) -> frozenset[str]:
 
 
 def _has_volatile_drive(volumes: Sequence[Volume], readings: Readings) -> bool | None:
-    """Say whether a drive of the volumes has a volatile cache, None if unknown."""
+    """Return True if a drive of the volumes has a volatile cache, None if unknown."""
     states = [
         is_drive_volatile(
             drive,

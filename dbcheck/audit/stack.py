@@ -119,7 +119,7 @@ def parse_kernel_release(readings: Readings) -> tuple[int, ...]:
 def is_drive_volatile(
     drive: Drive, layer: Layer | None, readings: Readings
 ) -> bool | None:
-    """Say whether a drive has a volatile cache in use, None if that is not known."""
+    """Return True if a drive has a volatile cache in use, None if that is not known."""
     own = _make_own_cache_fact(drive, layer, readings).value
     if own is None:
         return True if drive.write_cache == "write back" else None

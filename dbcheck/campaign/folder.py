@@ -219,7 +219,7 @@ class CampaignFolder:
         stored.note_made_here(_SUBJECT, self._content)
 
     def is_own(self) -> bool:
-        """Say whether this user's client made the campaign, by this very plan.
+        """Return True if this user's client made the campaign, by this very plan.
 
         Another's plan may not choose the inventory: it names programs that are run.
         """

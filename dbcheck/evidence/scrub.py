@@ -108,7 +108,7 @@ _HARMLESS = re.compile(rf"{_NO_SECRET}$|$", re.IGNORECASE)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Say whether a *value* that has this *name* is a secret."""
+    """Return True if a *value* that has this *name* is a secret."""
     return bool(_NAMED.search(name)) and not _HARMLESS.match(value)
 
 
@@ -254,7 +254,7 @@ class Scrub:
         return line if found == value else json.dumps(found).encode() + b"\n"
 
     def changes(self, value: Any) -> bool:
-        """Say whether plain values hold a text that is to be changed."""
+        """Return True if plain values hold a text that is to be changed."""
         before = self.removed
         changed: bool = self._value(value) != value
         self.removed = before

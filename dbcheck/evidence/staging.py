@@ -100,7 +100,7 @@ def list_data_files(run: RunFolder, records: StoredRun) -> Iterator[str]:
 
 
 def is_plain_file(path: Path) -> bool:
-    """Say whether a file is there; raise UsageError if it is a link or no file.
+    """Return True if a file is there; raise UsageError if it is a link or no file.
 
     A run folder may be another user's, whose links could name files of this one.
     """
@@ -144,7 +144,7 @@ def find_too_large_file(folder: Path) -> str:
 
 
 def _has_long_line(path: Path) -> bool:
-    """Say whether a file of lines of JSON has one that is too long."""
+    """Return True if a file of lines of JSON has one that is too long."""
     if path.suffix != ".jsonl":
         return False
     with path.open("rb") as file:

@@ -106,7 +106,7 @@ class Exploration:
         stored.note_made_here(_SUBJECT, self._recorded())
 
     def is_own(self) -> bool:
-        """Say whether this user's client made the recording, to the last byte.
+        """Return True if this user's client made the recording, to the last byte.
 
         Another's holds the settings and the data of a server that would be started.
         """

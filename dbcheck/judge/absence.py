@@ -129,7 +129,7 @@ def _find_fault_of_host(before: HostBefore | None, after: HostAfter | None) -> s
 
 
 def _is_separate_directory(facts: TargetFacts) -> bool:
-    """Return whether a directory is on another volume, or outside of the data's."""
+    """Return True if a directory is on another volume, or outside of the data's."""
     paths = [path for volume in facts.volumes for path in volume.places.values()]
     data = PurePosixPath(facts.data_directory)
     inside = all(PurePosixPath(path).is_relative_to(data) for path in paths)

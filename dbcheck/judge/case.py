@@ -148,7 +148,7 @@ def find_flush_times(
 
 
 def _may_answer_before_flush(manifest: Manifest, load: LoadRecord, name: str) -> bool:
-    """Say whether commits may have been answered before they were flushed.
+    """Return True if commits may have been answered before they were flushed.
 
     A setting that could not be read may allow that.
     """
@@ -217,7 +217,7 @@ class Case:
 
     @property
     def none_there(self) -> bool:
-        """Whether no row of this run was read, not even one from before the load.
+        """True if no row of this run was read, not even one from before the load.
 
         A copy of the data from before the run has none.
         """
@@ -225,7 +225,7 @@ class Case:
 
     @property
     def promoted(self) -> bool:
-        """Whether another node was read than the one that took the load."""
+        """True if another node was read than the one that took the load."""
         return self.after.reader_name != self.manifest.writer_name
 
     @property
@@ -245,7 +245,7 @@ class Case:
 
     @property
     def spared(self) -> bool:
-        """Whether the node that was read kept its power, so that nothing of it was cut.
+        """True if the node that was read kept its power, so that nothing of it was cut.
 
         What its host and its drives show of a cut then says nothing of its rows.
         """
@@ -253,7 +253,7 @@ class Case:
 
     @property
     def whole_group(self) -> bool:
-        """Whether all nodes of a group were to lose their power.
+        """True if all nodes of a group were to lose their power.
 
         Each gives the others what they lost, so what is read has survived a cut no
         deeper than the least of them all.
@@ -302,7 +302,7 @@ class Case:
 
     @property
     def drive_only(self) -> bool:
-        """Whether the drives alone were to lose their power, and the host to go on."""
+        """True if the drives alone were to lose their power, and the host to go on."""
         return self.tested.scope is PowerScope.DRIVE
 
     @property
@@ -420,6 +420,6 @@ class Case:
 
     @property
     def page_cache_kept(self) -> bool:
-        """Whether the cut is known to have destroyed the server's memory alone."""
+        """True if the cut is known to have destroyed the server's memory alone."""
         process = self.manifest.rung is Rung.PROCESS
         return was_page_cache_kept(self.depths) or (process and not self.spared)

@@ -88,7 +88,7 @@ class Elapsed:
 
     @property
     def known(self) -> bool:
-        """Whether anything is known of it."""
+        """True if anything is known of it."""
         return math.isfinite(self.least_s)
 
     @property

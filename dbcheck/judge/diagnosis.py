@@ -382,7 +382,7 @@ def _split_spared_from_hit(
 
 
 def _is_hardly_chance(spared: Sequence[Share], hit: Sequence[Share]) -> bool:
-    """Say whether losses that fall anywhere would hardly spare the first classes."""
+    """Return True if losses that fall anywhere would hardly spare the first classes."""
     share = _count_acked(hit) / (_count_acked(hit) + _count_acked(spared))
     return share ** sum(each.lost for each in hit) <= CHANCE_MAX
 

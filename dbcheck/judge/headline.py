@@ -195,7 +195,7 @@ def kept(
 
 
 def leaves_open(item: Item) -> bool:
-    """Say whether a PASS has to name *item*, which it does not require."""
+    """Return True if a PASS has to name *item*, which it does not require."""
     return item.standing in _LEAVES_OPEN.get(item.id, ())
 
 

@@ -57,7 +57,7 @@ def judge_readings_after_cut(case: Case) -> Item | None:
 
 
 def _are_all_canaries_read(before: HostBefore, after: HostAfter) -> bool:
-    """Say whether all canaries that were started could be read."""
+    """Return True if all canaries that were started could be read."""
     found = [one for one in _list_remains(after) if one is not None and not one.missing]
     return len(found) == len(before.canary_folders)
 
@@ -309,7 +309,7 @@ def judge_fall_of_host(
 
 
 def _have_sessions_fallen_silent(case: Case) -> bool | None:
-    """Return whether the sessions fell silent, None if nothing recorded their end.
+    """Return True if the sessions fell silent, None if nothing recorded their end.
 
     They do so when their peer has no power, and also when the network between fails.
     """

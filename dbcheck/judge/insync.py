@@ -135,7 +135,7 @@ def _find_assumption_about_name(node: NodeBefore) -> str:
 
 
 def _may_be_connection_of(node: NodeBefore, found: Sequence[str]) -> bool:
-    """Return whether a connection may be the node's.
+    """Return True if a connection may be the node's.
 
     found: what was seen of it; () if nothing was noted.
     """
@@ -143,7 +143,7 @@ def _may_be_connection_of(node: NodeBefore, found: Sequence[str]) -> bool:
 
 
 def _waits_without_timeout(case: Case) -> bool:
-    """Return whether a writer goes on to wait for the one standby that it waits for.
+    """Return True if a writer goes on to wait for the one standby that it waits for.
 
     Then a sample shows what held at a cut a little later as well, unless somebody set
     the server otherwise or another standby came in between.  A commit of PostgreSQL

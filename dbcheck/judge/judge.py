@@ -159,7 +159,7 @@ def judge(case: Case) -> Judgement:
 
 
 def has_other_data(case: Case) -> bool:
-    """Say whether other data answered than those that took the load."""
+    """Return True if other data answered than those that took the load."""
     items = [judge_same_server(case), judge_not_refilled(case)]
     items += [judge_not_restored(case), judge_same_tables(case)]
     return (
@@ -211,7 +211,7 @@ def _judge_ordinary_cycle(case: Case, items: Sequence[Item]) -> Judgement:
 
 
 def _is_uncut(case: Case) -> bool:
-    """Say whether the server's power was surely not cut.
+    """Return True if the server's power was surely not cut.
 
     A record that was lost with the client may have shown a cut, and a switch that was
     asked may have cut without a report.

@@ -256,7 +256,7 @@ class ReceiptResult:
 
     @property
     def shown(self) -> bool:
-        """Whether the audit named it without a cut, and a cut confirmed it."""
+        """True if the audit named it without a cut, and a cut confirmed it."""
         return self.named and bool(self.lost) and not self.error
 
 

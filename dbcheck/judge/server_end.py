@@ -237,17 +237,17 @@ class Ended:
 
     @property
     def crashed(self) -> bool:
-        """Whether the server itself shows that it recovered from a crash."""
+        """True if the server itself shows that it recovered from a crash."""
         return self.canary is False or (self.logged and not self.innodb)
 
     @property
     def seems_crashed(self) -> bool:
-        """Whether its log shows recovery, and innodb_fast_shutdown was never 2."""
+        """True if its log shows recovery, and innodb_fast_shutdown was never 2."""
         return self.logged and not self.fast_seen
 
     @property
     def outlived_crash(self) -> bool:
-        """Whether its main process ran on while the others crashed, and recovered."""
+        """True if its main process ran on while the others crashed, and recovered."""
         return self.restarted is False and self.crashed and not self.innodb
 
 
@@ -285,7 +285,7 @@ def decide_how_server_ended(case: Case) -> Ended:
 
 
 def _has_restarted(case: Case) -> bool | None:
-    """Return whether the server has another start time than before the cut.
+    """Return True if the server has another start time than before the cut.
 
     None if none answered, or if the node that was read kept its power.
     """
@@ -294,7 +294,7 @@ def _has_restarted(case: Case) -> bool | None:
 
 
 def _read_canary(case: Case, *, held: bool, of_a_copy: bool) -> bool | None:
-    """Return whether the canary's row is there, None if that shows nothing.
+    """Return True if the canary's row is there, None if that shows nothing.
 
     A promotion empties its table as well.  of_a_copy: the data may be from before it.
     """
@@ -324,7 +324,7 @@ def _find_fast_shutdown_setting(case: Case) -> str:
 
 
 def _stayed_off(case: Case) -> bool:
-    """Say whether the power was off until it was restored, or is off for good."""
+    """Return True if the power was off until it was restored, or is off for good."""
     if case.off_s is not None:
         return True
     promotion = case.after.promotion

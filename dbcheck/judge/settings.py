@@ -54,7 +54,7 @@ class Settings:
 
     @property
     def explains_everything(self) -> bool:
-        """Say whether one of them can have lost all rows, the oldest too."""
+        """True if one of them can have lost all rows, the oldest too."""
         return any(finding.harm.everything for finding in self._losing)
 
     def item(self, *, kept: bool) -> Item:
@@ -233,7 +233,7 @@ def _matters(finding: Finding) -> bool:
 
 
 def _writes_whole_pages(tested: NodeBefore) -> bool:
-    """Say whether all that the host showed lies on a filesystem that tears no page.
+    """Return True if all that the host showed lies on a filesystem that tears no page.
 
     ZFS never commits a part of a write (OpenZFS documentation, Workload Tuning), as
     long as its records are no smaller than a page; they are 128 KiB by default.

@@ -50,7 +50,7 @@ class TimeOff:
 
     @property
     def unbounded(self) -> bool:
-        """Whether nothing bounds it from above, as the client's clocks do not."""
+        """True if nothing bounds it from above, as the client's clocks do not."""
         bounds = [one for one in (self.kernel, self.answered) if one is not None]
         return bool(bounds) and not any(one.known for one in bounds)
 

@@ -315,7 +315,7 @@ def _add_tallies(tallies: Sequence[Tally]) -> Tally:
 
 
 def was_page_cache_kept(depths: Sequence[VolumeDepth]) -> bool:
-    """Say whether the page cache survived, as every volume's canaries show."""
+    """Return True if the page cache survived, as every volume's canaries show."""
     return bool(depths) and all(each.depth is Depth.PROCESS for each in depths)
 
 

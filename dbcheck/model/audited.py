@@ -51,7 +51,7 @@ class Flag:
 
     @property
     def is_alarm(self) -> bool:
-        """Whether it is unsafe, and more than a note."""
+        """True if it is unsafe, and more than a note."""
         unsafe = self.standing is RuleStanding.UNSAFE
         return unsafe and self.severity is not Severity.NOTE
 

@@ -39,12 +39,12 @@ class Promise(enum.Enum):
 
     @property
     def writer_returns(self) -> bool:
-        """Whether the writer gets its power back and is read."""
+        """True if the writer gets its power back and is read."""
         return self in (Promise.WRITER, Promise.ALL)
 
     @property
     def cuts_all(self) -> bool:
-        """Whether every node loses its power."""
+        """True if every node loses its power."""
         return self in (Promise.ALL, Promise.ALL_WRITER_GONE)
 
     def describe(self, stagger_s: float) -> str:
@@ -118,12 +118,12 @@ class SiteKind(enum.Enum):
 
     @property
     def is_cluster(self) -> bool:
-        """Whether it has several nodes."""
+        """True if it has several nodes."""
         return self is not SiteKind.SINGLE
 
     @property
     def is_group(self) -> bool:
-        """Whether the nodes decide by majority which of them are the cluster.
+        """True if the nodes decide by majority which of them are the cluster.
 
         They also decide who takes writes, so dbcheck promotes none.
         """
@@ -131,7 +131,7 @@ class SiteKind(enum.Enum):
 
     @property
     def forms_by_itself(self) -> bool:
-        """Whether the nodes of a group form it again after a cut of them all.
+        """True if the nodes of a group form it again after a cut of them all.
 
         Group Replication does not: an operator or dbcheck must bootstrap it (MySQL 9.7
         manual, 20.5.2 Restarting a Group).

@@ -59,12 +59,12 @@ class Cut:
 
     @property
     def off_seen(self) -> bool:
-        """Whether the switch reads from its device that the power is off."""
+        """True if the switch reads from its device that the power is off."""
         return self.report.get("off_seen") is True
 
     @property
     def by_hand(self) -> bool:
-        """Whether a human made the cut, at a moment of theirs."""
+        """True if a human made the cut, at a moment of theirs."""
         return self.asked_us is None and self.exact_us is None
 
 
@@ -94,12 +94,12 @@ class CutClass(enum.Enum):
 
     @property
     def reaches_drives(self) -> bool:
-        """Say whether a cut reaches the drives' power, as assumed and not measured."""
+        """True if a cut reaches the drives' power, as assumed and not measured."""
         return self in (CutClass.AC, CutClass.DC_RAIL, CutClass.LAB_DRIVE)
 
     @property
     def keeps_power(self) -> bool:
-        """Say whether nothing is ever without power, not even for a moment."""
+        """True if nothing is ever without power, not even for a moment."""
         return self in (
             CutClass.HYPERVISOR_KILL,
             CutClass.RESET,

@@ -198,12 +198,12 @@ class Ground:
 
     @property
     def may_be_remote(self) -> bool:
-        """Say whether the filesystem may be another host's, for all that is known."""
+        """True if the filesystem may be another host's, for all that is known."""
         return self.filesystem not in _CACHING | IN_PLACE
 
     @property
     def flushes_direct(self) -> bool:
-        """Say whether each O_DIRECT write is flushed as well, by the mount (sync)."""
+        """True if each O_DIRECT write is flushed as well, by the mount (sync)."""
         return "sync" in self._options
 
 
@@ -221,7 +221,7 @@ class Tally:
 
     @property
     def kept_all(self) -> bool:
-        """Say whether it wrote, and nothing of it is gone."""
+        """True if it wrote, and nothing of it is gone."""
         return self.checked > 0 and not self.lost
 
     def __str__(self) -> str:

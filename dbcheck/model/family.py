@@ -43,7 +43,7 @@ class Family:
     has_session_canary: bool = False
 
     def restores_torn_pages(self, settings: Mapping[str, str]) -> bool:
-        """Return whether a server with these settings repairs pages that a cut tore."""
+        """Return True if a server with these settings repairs pages that a cut tore."""
         name, values = self.page_guard
         return settings.get(name, "").lower() in values
 

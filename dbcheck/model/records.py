@@ -338,7 +338,7 @@ class LoadRecord:
 
     @property
     def may_be_cut(self) -> bool:
-        """Whether the power was cut, or may have been."""
+        """True if the power was cut, or may have been."""
         was_cut = any(seen.cut for seen in self.nodes.values())
         return was_cut or bool(self.cut_failed) or self.gone is not Gone.NEVER
 

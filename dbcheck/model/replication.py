@@ -57,7 +57,7 @@ class Follower:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a commit may be answered on the word of this standby."""
+        """True if a commit may be answered on the word of this standby."""
         return self.state == "streaming" and self.sync in ("sync", "quorum")
 
 
@@ -122,7 +122,7 @@ class ReplicationSeen:
         return found
 
     def is_unbroken(self, before_us: int | None = None) -> bool:
-        """Return whether the standbys were awaited from the first sample to the last.
+        """Return True if the standbys were awaited from the first sample to the last.
 
         Also between the samples, however far apart they are: the server's own marks
         of an interruption stayed the same.  before_us: see awaited().
@@ -282,7 +282,7 @@ class WriterOff:
 
     @property
     def is_back(self) -> bool:
-        """Whether it may serve clients again."""
+        """True if it may serve clients again."""
         return self.answers or self.state is PowerState.ON
 
 

@@ -65,7 +65,7 @@ class ServerFacts:
 
 
 def is_restarted(before: ServerFacts, after: ServerFacts) -> bool:
-    """Say whether the server process surely started anew, by its start time."""
+    """Return True if the server process surely started anew, by its start time."""
     apart_us = after.started_us - before.started_us
     return abs(apart_us) > before.started_error_us + after.started_error_us
 
@@ -112,7 +112,7 @@ _NOT_OF_DATA = {"version", "server_version_num", "timeline", "database"}
 
 
 def is_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Say whether two identities name the same data, however they were reached.
+    """Return True if two identities name the same data, however they were reached.
 
     A copy on another host that names itself alike counts as the same.
     """

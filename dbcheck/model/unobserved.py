@@ -201,7 +201,7 @@ class Rounds:
         self.is_open = any(gap.answered_us is None for gap in self.gaps)
 
     def _is_over(self, gap: Gap, sent_us: int) -> bool:
-        """Return whether an ack that is read now came after *gap*."""
+        """Return True if an ack that is read now came after *gap*."""
         is_short = gap.lasted_us < SHORT_US
         return gap.to_us <= sent_us or (is_short and gap.to_us < self._emptied_us)
 

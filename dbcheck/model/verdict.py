@@ -116,7 +116,7 @@ def compute_loss_ppm_min(losses: int, cuts: int) -> int:
 
 
 def _is_rare(least: int, most: int, cuts: int, ppm: int) -> bool:
-    """Say whether *least* to *most* losses have a probability of 5% or less."""
+    """Return True if *least* to *most* losses have a probability of 5% or less."""
     whole = PPM**cuts
     if most == cuts and least:  # nearly all of many terms: the others are fewer
         return bool(

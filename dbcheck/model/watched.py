@@ -113,7 +113,7 @@ class Watched:
         return self.connections or ((self.first_us, self.last_us),) * bool(self.looks)
 
     def has_look_by(self, until_us: int | None) -> bool:
-        """Return whether a look came by *until_us*; None: at any time."""
+        """Return True if a look came by *until_us*; None: at any time."""
         return bool(self.looks) and (until_us is None or self.first_us <= until_us)
 
     def moved(self, by_us: int) -> Watched:

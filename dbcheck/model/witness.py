@@ -71,7 +71,7 @@ class LogFacts:
 
     @property
     def cut_announced(self) -> bool:
-        """Whether the client noted that it was about to have the power cut."""
+        """True if the client noted that it was about to have the power cut."""
         return any(
             str(event.get("event")).startswith(CUT_EVENT) for event in self.events
         )
@@ -172,7 +172,7 @@ class Apart(enum.Enum):
 
 
 def is_same_host(ours: tuple[str, str], theirs: tuple[str, str]) -> bool | None:
-    """Return whether two (machine id, boot id) are of one host, None if unknown.
+    """Return True if two (machine id, boot id) are of one host, None if unknown.
 
     The boot id decides where both are known: it is drawn at each boot, and one for all
     containers of a kernel (random(4)) but those of systemd-nspawn and LXC, see
@@ -187,7 +187,7 @@ def is_same_host(ours: tuple[str, str], theirs: tuple[str, str]) -> bool | None:
 
 
 def is_same_start(ours_us: int | None, theirs_us: int | None) -> bool:
-    """Return whether two kernels started at the same moment, so that they may be one.
+    """Return True if two kernels started at the same moment, so that they may be one.
 
     In microseconds, by a clock of each; None where that is not known.
     """

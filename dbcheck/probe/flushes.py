@@ -47,7 +47,7 @@ class Windows:
         return cls(between[::2], between[1::2])
 
     def counts_flushes(self, device: str) -> bool:
-        """Whether each window has this device's number of flushes."""
+        """Return True if each window has this device's number of flushes."""
         found = [window.get(device) for window in (*self.busy, *self.idle)]
         return bool(found) and all(
             e is not None and e.flushes is not None for e in found
@@ -73,12 +73,12 @@ class Windows:
 
 
 def has_flush(window: Window, devices: Sequence[str]) -> bool:
-    """Whether one of *devices* ended a flush in *window*."""
+    """Return True if one of *devices* ended a flush in *window*."""
     return any(window[name].flushes for name in devices if name in window)
 
 
 def has_write(window: Window, devices: Sequence[str]) -> bool:
-    """Whether one of *devices* ended a write in *window*."""
+    """Return True if one of *devices* ended a write in *window*."""
     return any(window[name].writes for name in devices if name in window)
 
 

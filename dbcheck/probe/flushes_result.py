@@ -101,7 +101,7 @@ class VolumeResult:
 
     @property
     def server_does_not_ask(self) -> bool:
-        """Whether flushes get through, and the server's commits do without."""
+        """True if flushes get through, and the server's commits do without."""
         return (self.outcome, self.file_outcome) == (Outcome.MISSING, Outcome.FLUSHED)
 
 

@@ -128,7 +128,7 @@ def _run_fio(host: TargetHost, folder: str) -> tuple[FileioResult, ...]:
 
 
 def _are_all_rotational(volume: Volume, readings: Readings) -> bool | None:
-    """Whether all drives rotate, None if that is not known.
+    """Return True if all drives rotate, None if that is not known.
 
     What the kernel says of a disk that a hypervisor or a network provides, or of a loop
     device, is a default of its driver.

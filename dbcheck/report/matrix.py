@@ -98,7 +98,7 @@ def draw_demo(rows: Sequence[DemoRow]) -> Table:
 
 
 def _is_kill(result: RunResult) -> bool:
-    """Say whether a PASS is that of a killed process, which shows no more."""
+    """Return True if a PASS is that of a killed process, which shows no more."""
     return result.verdict is Verdict.PASS and result.cut_class is CutClass.PROCESS
 
 

@@ -47,7 +47,7 @@ class Line:
 
     @property
     def as_expected(self) -> bool:
-        """Whether it ran to its end, with the expected verdict, or a PASS or FAIL."""
+        """True if it ran to its end, with the expected verdict, or a PASS or FAIL."""
         good = (self.expect,) if self.expect else (Verdict.PASS, Verdict.FAIL)
         return not self.error and self.verdict in good
 

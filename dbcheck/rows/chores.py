@@ -111,7 +111,7 @@ class Chores:
 
 
 def _is_allowed(kind: ChoreKind, side: Side | None) -> bool:
-    """Return whether a chore can change a table that is so; None: there is none."""
+    """Return True if a chore can change a table that is so; None: there is none."""
     if kind in OF_THE_SERVER:
         return False
     if side is None or kind is ChoreKind.CREATE:

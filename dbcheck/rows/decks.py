@@ -159,5 +159,5 @@ def list_written_slots(card: Card) -> Iterator[int]:
 
 
 def is_first_write(card: Card) -> bool:
-    """Return whether nothing wrote the registers before that *card* writes."""
+    """Return True if nothing wrote the registers before that *card* writes."""
     return card.rank < (SLOTS if card.action is Action.REGISTERS else PAIRS)

@@ -70,7 +70,7 @@ class Digest:
         ) % 2**64
 
     def __eq__(self, other: object) -> bool:
-        """Whether the rows are the same."""
+        """Return True if the rows are the same."""
         if not isinstance(other, Digest):
             return NotImplemented
         return (self.rows, self.total) == (other.rows, other.total)

@@ -137,7 +137,7 @@ class Reconciliation:
 
     @property
     def all_gone(self) -> bool:
-        """Whether no row of this run survived, not even those from before the load."""
+        """True if no row of this run survived, not even those from before the load."""
         some = self.kept or self.recovered or self.unconfirmed
         return not some and self.losses.counts.keys() <= MISSING
 
@@ -437,7 +437,7 @@ def _sort_surplus(
 
 
 def _was_acked(session: int, seq: int, claim: Claim | None) -> bool:
-    """Say whether the client got an ack, which the witness then does not hold."""
+    """Return True if the client got an ack, which the witness then does not hold."""
     return claim is not None and seq <= claim.acked.get(session, 0)
 
 

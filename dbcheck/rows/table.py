@@ -43,7 +43,7 @@ class TableSpec:
 
     @property
     def has_key(self) -> bool:
-        """Whether each row names the operation that wrote it."""
+        """True if each row names the operation that wrote it."""
         return len(self.columns) > 1
 
     @property

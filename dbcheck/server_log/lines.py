@@ -175,7 +175,7 @@ class Line:
 
     @property
     def is_error(self) -> bool:
-        """Return whether it may be why a start failed.
+        """True if it may be why a start failed.
 
         A statement of PostgreSQL's fails with ERROR; FATAL and PANIC end a process.
         """
@@ -188,7 +188,7 @@ class Line:
 
     @property
     def is_severe(self) -> bool:
-        """Return whether the server gives it a severity that may end a start."""
+        """True if the server gives it a severity that may end a start."""
         least = _ENDS if self.product is Product.POSTGRESQL else _ERRORS
         return self.severity in least
 
@@ -206,7 +206,7 @@ _COMPLAINS = _ERRORS | {"WARNING"}
 
 
 def is_complaint(line: Line) -> bool:
-    """Return whether the server itself calls *line* at least a warning."""
+    """Return True if the server itself calls *line* at least a warning."""
     return line.severity in _COMPLAINS
 
 

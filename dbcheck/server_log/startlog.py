@@ -76,7 +76,7 @@ class _Run:
         return found[-1] if found else None
 
     def shows(self, *what: Shows) -> bool:
-        """Return whether a line shows one of these."""
+        """Return True if a line shows one of these."""
         return any(line.shows in what for line in self.lines)
 
     @property
@@ -129,7 +129,7 @@ def find_last_complaints(text: str) -> tuple[str, ...]:
 
 
 def is_in_other_language(text: str) -> bool:
-    """Return whether PostgreSQL logs in a language that is not English.
+    """Return True if PostgreSQL logs in a language that is not English.
 
     In any language it begins with its version, which is not translated (postmaster.c;
     version.c, PG_VERSION_STR).
@@ -222,7 +222,7 @@ def find_damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def names_damage(answer: str, *, missing: bool = True) -> bool:
-    """Return whether what a server answered a client names damaged data.
+    """Return True if what a server answered a client names damaged data.
 
     It is looked for wherever a message may begin, as drivers put words before it.
     missing: a file that is not there counts, too.
@@ -372,7 +372,7 @@ def _find_cause_of_failed_start(
 
 
 def _accuses_data(line: Line, *, outside: bool) -> bool:
-    """Return whether the data are to blame for a start whose first error is *line*.
+    """Return True if the data are to blame for a start whose first error is *line*.
 
     Of PostgreSQL's processes only the one that recovers reads the data in a start.
     """
@@ -389,7 +389,7 @@ def _is_servers_complaint(line: Line) -> bool:
 
 
 def _has_ended(lines: Sequence[Line]) -> bool:
-    """Return whether a server that logged *lines* last has ended.
+    """Return True if a server that logged *lines* last has ended.
 
     PostgreSQL's startup process decides alone: a FATAL of any other process, and there
     are many of them, ends only that one (postmaster.c, process_pm_child_exit); but one
@@ -410,7 +410,7 @@ def _has_ended_itself(lines: Sequence[Line]) -> bool:
 
 
 def _gives_up(line: Line) -> bool:
-    """Return whether a program ends itself, with SIGABRT, after it logged *line*."""
+    """Return True if a program ends itself, with SIGABRT, after it logged *line*."""
     return (
         line.severity == "PANIC"
         or line.message.startswith("Assertion failure")
