@@ -40,7 +40,7 @@ def parse_chosen_word(text: str) -> str | None:
 
 
 def parse_zfs_properties(text: str) -> Mapping[str, str]:
-    """Return what `zfs get -Hp -o property,value` shows."""
+    """Parse the output of `zfs get -Hp -o property,value`."""
     return dict(row.split("\t", 1) for row in text.splitlines() if "\t" in row)
 
 
@@ -48,7 +48,7 @@ def parse_zfs_properties(text: str) -> Mapping[str, str]:
 
 
 def parse_hdparm_cache(text: str) -> str | None:
-    """Return what `hdparm -W` shows of an ATA drive's write cache.
+    """Parse the output of `hdparm -W`: an ATA drive's write cache.
 
     It prints "not supported" also of drives that are no ATA drives and have one.
     """
@@ -57,13 +57,13 @@ def parse_hdparm_cache(text: str) -> str | None:
 
 
 def parse_sdparm_cache(text: str) -> str | None:
-    """Return what `sdparm --get=WCE` shows of a SCSI drive's write cache."""
+    """Parse the output of `sdparm --get=WCE`: a SCSI drive's write cache."""
     found = _SDPARM.search(text)
     return None if found is None else ENABLED if found[1] == "1" else DISABLED
 
 
 def parse_scsi_cache(text: str) -> str | None:
-    """Return what the kernel read of a drive's mode page, its file cache_type.
+    """Parse the kernel's reading of a drive's mode page, its file cache_type.
 
     Without such a page, as behind many USB bridges, it assumes "write through", which
     therefore shows nothing (Linux, drivers/scsi/sd.c, sd_read_cache_type).
@@ -81,7 +81,7 @@ def parse_virtio_cache(text: str) -> str | None:
 
 
 def parse_nvme_cache(id_ctrl: str, feature: str) -> str | None:
-    """Return what nvme-cli shows of the volatile write cache.
+    """Parse nvme-cli's output on the volatile write cache.
 
     id_ctrl: of `nvme id-ctrl -o json`, bit 0 of vwc: there is one; feature: of
     `nvme get-feature -f 6`, bit 0: it is enabled.
@@ -99,7 +99,7 @@ def parse_nvme_cache(id_ctrl: str, feature: str) -> str | None:
 
 
 def parse_smart_health(text: str) -> str | None:
-    """Return what `smartctl -j -H` shows: the drive's own assessment."""
+    """Parse the output of `smartctl -j -H`: the drive's own assessment."""
     status = parse_json_object(text).get("smart_status")
     passed = status.get("passed") if isinstance(status, dict) else None
     return {True: PASSED, False: FAILED}.get(passed) if type(passed) is bool else None
@@ -137,14 +137,14 @@ def judge_cache_backup(warning: int | None) -> str | None:
 
 
 def judge_nvme_health(warning: int | None) -> str | None:
-    """Return whether an NVMe drive reports that it fails."""
+    """Judge whether an NVMe drive reports that it fails."""
     if warning is None:
         return None
     return FAILED if warning & (_RELIABILITY_DEGRADED | _READ_ONLY) else PASSED
 
 
 def parse_capacitor_test(text: str) -> str | None:
-    """Return how an ATA drive's test of its power-loss capacitor went."""
+    """Parse the outcome of an ATA drive's test of its power-loss capacitor."""
     table = parse_json_object(text).get("ata_smart_attributes")
     rows = table.get("table") if isinstance(table, dict) else None
     for row in rows if isinstance(rows, list) else ():
@@ -167,7 +167,7 @@ def parse_model_and_firmware(text: str) -> tuple[str, str]:
 
 
 def parse_atomic_bytes(id_ctrl: str, id_ns: str) -> int | None:
-    """Return how many bytes an NVMe drive writes whole or not at all at a power loss.
+    """Return the bytes that an NVMe drive writes whole or not at all at a power loss.
 
     The namespace's NAWUPF counts if it has one, else the controller's AWUPF; both are
     blocks less one.
@@ -213,7 +213,7 @@ def parse_mapper_targets(table: str) -> list[tuple[str, str]]:
 
 
 def parse_cache_mode(table: Sequence[tuple[str, str]]) -> str | None:
-    """Return how a cache of device-mapper writes, None if there is none.
+    """Return the mode of a device-mapper cache, None if there is none.
 
     dm-cache names its mode among its features (cache.rst); dm-writecache has no other
     (writecache.rst); flashcache prints it.

@@ -17,7 +17,7 @@ from dbcheck.model.audited import RuleStanding, Severity
 
 @dataclass(frozen=True, slots=True)
 class FindingResult:
-    """What a rule says of one subject.
+    """Result of a rule for one subject.
 
     value:  of the fact that it judges, null if that could not be read.
     safe:   the safe values; unsafe: the others, where a rule names those.
@@ -77,7 +77,7 @@ class FactResult:
 
 @dataclass(frozen=True, slots=True)
 class SubjectResult:
-    """What was looked at, and its facts by name."""
+    """One subject of the audit, and its facts by name."""
 
     kind: SubjectKind
     name: str
@@ -125,7 +125,7 @@ class AuditResult:
         return cls(name, target, "", "", (), 0, (), error.with_hint, error.id)
 
     def count(self, severity: Severity) -> int:
-        """Return how many findings of that severity are unsafe."""
+        """Count the unsafe findings of that severity."""
         return sum(
             each.standing is RuleStanding.UNSAFE and each.severity is severity
             for each in self.findings
@@ -133,13 +133,13 @@ class AuditResult:
 
     @property
     def unknown(self) -> int:
-        """How many facts could not be read."""
+        """The number of facts that could not be read."""
         return sum(each.standing is RuleStanding.UNKNOWN for each in self.findings)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditsResult:
-    """What dbcheck audit --json prints."""
+    """Output of dbcheck audit --json."""
 
     dbcheck: str
     created: str

@@ -14,7 +14,7 @@ Condition = tuple[str, frozenset[str]]  # a fact, and values of it in lower case
 
 
 class SubjectKind(enum.Enum):
-    """What a rule is about."""
+    """Kind of subject that a rule is about."""
 
     SERVER = "server"
     HOST = "host"
@@ -26,7 +26,7 @@ class SubjectKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """What an unsafe value of a setting can do.
+    """Harm that an unsafe value of a setting can do.
 
     depth:      the shallowest cut that loses commits under it; None if no cut does so
                 by this setting alone.
@@ -61,7 +61,7 @@ _ANY = {
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What makes a subject safe, with words such as $DEVICE that differ by subject.
+    """Remedy that makes a subject safe; words such as $DEVICE differ by subject.
 
     Its text has none of these words: it is meant for any subject.
     """
@@ -147,7 +147,7 @@ class Rule:
         return self.fix if isinstance(self.fix, str) else self.fix.on(words)
 
     def harm_of(self, value: str | None) -> Harm:
-        """Return what an unsafe *value* can do; None: it could not be read."""
+        """Return the harm of an unsafe *value*; None: it could not be read."""
         return self.harms.get((value or "").lower(), self.harm or Harm())
 
     @property

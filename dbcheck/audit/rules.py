@@ -39,7 +39,7 @@ class Finding:
 
     @property
     def harm(self) -> Harm:
-        """What the setting can do as it stands."""
+        """The harm that the setting can do as it stands."""
         return self.rule.harm_of(self.value)
 
     def loses_at(self, depth: Depth) -> bool:
@@ -54,7 +54,7 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """What it is and what to do about it, for a person."""
+        """The finding and its remedy in one sentence, for a person."""
         return f"{self}: {self.rule.why} Fix: {self.rule.fix}"
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Located:
 
     @property
     def severity(self) -> Severity:
-        """How bad it is, or would be."""
+        """The severity of the finding, or what it would be."""
         return self.finding.rule.severity
 
     @property
@@ -94,7 +94,7 @@ class Located:
 
     @property
     def fix(self) -> str:
-        """What makes it safe on this subject."""
+        """The remedy on this subject."""
         return self.finding.rule.fix_on(self.subject.words)
 
 
@@ -117,7 +117,7 @@ def find_rule(rule: str) -> Rule | None:
 def judge_rule(
     rule: Rule, settings: Mapping[str, str], unread: frozenset[str] = frozenset()
 ) -> RuleStanding:
-    """Return where *settings* stand under *rule*; an unread one is never SAFE.
+    """Judge *settings* under *rule*; an unread one is never SAFE.
 
     unread: facts that are there and could not be read.
     """
@@ -157,7 +157,7 @@ def find_flagged_settings(family: str, settings: Mapping[str, str]) -> list[Find
 
 
 def find_located_findings(family: str, subjects: Iterable[Subject]) -> list[Located]:
-    """Return what the rules say of *subjects*, but for what is safe.
+    """Return the findings of the rules on *subjects*, but for what is safe.
 
     The worst first, what is unknown last; a fact that could not be read is shown once,
     under the worst of its rules.
@@ -179,7 +179,7 @@ def find_located_findings(family: str, subjects: Iterable[Subject]) -> list[Loca
 
 
 def count_safe(family: str, subjects: Iterable[Subject]) -> int:
-    """Return how many facts of *subjects* are safe under a rule."""
+    """Count the facts of *subjects* that are safe under a rule."""
     return sum(
         judge_rule(rule, subject.values, _list_unread_facts(subject))
         is RuleStanding.SAFE

@@ -138,7 +138,7 @@ def _writes_whole_pages(
 
 
 def _make_syncfs_fact(kernel: tuple[int, ...], unasked: str) -> Fact:
-    """Return whether syncfs(2) reports errors of writing, as since Linux 5.8."""
+    """Make the fact whether syncfs(2) reports errors of writing, as since Linux 5.8."""
     if not kernel:
         return make_unseen_fact(unasked)
     reports = kernel >= _SYNCFS_REPORTS_SINCE
@@ -148,7 +148,7 @@ def _make_syncfs_fact(kernel: tuple[int, ...], unasked: str) -> Fact:
 def _make_facts_of_places(
     host: TargetFacts | None, readings: Readings, unasked: str
 ) -> Mapping[str, Fact]:
-    """Return which drives the places share, and whether those have volatile caches."""
+    """Make facts of the drives that the places share, and of their volatile caches."""
     names = (storage.SHARED_DRIVE, storage.VOLATILE_DOUBLEWRITE)
     if host is None:
         return dict.fromkeys(names, make_unseen_fact(unasked))

@@ -310,7 +310,7 @@ def _make_layer_subject(layer: Layer, volume: Volume, readings: Readings) -> Sub
 
 
 def _judge_passing_of_flushes(layer: Layer, volume: Volume) -> str:
-    """Say whether flushes that reach a layer reach what is below it that needs them."""
+    """Judge whether a layer passes flushes on to what is below it and needs them."""
     if layer.write_cache != "write through":
         return "yes"
     below = {each.name: each for each in volume.layers}
@@ -350,7 +350,7 @@ def _make_array_facts(layer: Layer, readings: Readings) -> Mapping[str, Fact]:
 def _make_mapper_facts(
     layer: Layer, volume: Volume, readings: Readings
 ) -> Mapping[str, Fact]:
-    """Return what the table of a device-mapper device shows, or why it is not known.
+    """Make facts of a device-mapper device's table, or of why it is not known.
 
     Only root may read it; LVM's volumes that are made with a cache are recognised by
     the names of those below.
@@ -482,7 +482,7 @@ def _make_identity_facts(drive: Drive, readings: Readings) -> Mapping[str, Fact]
 
 
 def _make_condition_facts(name: str, readings: Readings) -> Mapping[str, Fact]:
-    """Return what the drive says of itself, as far as its tools show it."""
+    """Make facts of the drive's own assessment, as far as its tools show it."""
     found: dict[str, Fact] = {}
     smart = readings.get(name, "smartctl")
     log = readings.get(name, "nvme smart-log")

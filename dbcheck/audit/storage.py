@@ -224,7 +224,7 @@ RULES = (
 
 
 def kind_of(filesystem: str) -> str:
-    """Return what kind of filesystem it is, by its name in /proc/mounts."""
+    """Return the kind of a filesystem, by its name in /proc/mounts."""
     if filesystem in _KIND_OF:
         return _KIND_OF[filesystem]
     return FUSE if filesystem.startswith("fuse") else OTHER

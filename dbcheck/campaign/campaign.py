@@ -144,7 +144,7 @@ def _run_controls(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
 
 
 def _list_controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:
-    """Return what the controls showed, in the order in which they ran.
+    """Return the results of the controls, in the order in which they ran.
 
     None runs after one that lost.  The cycles alone do not show that: their order is
     that of the client's clock, which may have been set back.
@@ -218,7 +218,7 @@ def _draw_next_moment(rig: Rig, plan: Plan, cycles: Sequence[Cycle]) -> Moment:
 def _find_lag_range_s(
     writer: Node, cycles: Sequence[Cycle]
 ) -> tuple[float, float] | None:
-    """Return when the power goes once the switch is asked, None if not known."""
+    """Return the range of a switch's lag in seconds, None if it is not known."""
     if writer.power.kind is SwitchKind.LAB:
         return AT_ONCE
     reached = writer.reached
@@ -247,7 +247,7 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
 
 
 def _may_have_begun(rig: Rig, run: RunFolder) -> bool:
-    """Say whether the load of a run may have begun, so that there is more to judge."""
+    """Return True if the load of a run may have begun: there is more to judge."""
     known = run.was_read() or run.load() is not None
     return known or run.path.name in rig.witness.runs()
 
@@ -314,7 +314,7 @@ def add_outcome(
 
 
 def _list_audit_alarms(outcome: Outcome) -> tuple[str, ...]:
-    """Return what the audit found before the load, and what is assumed of it."""
+    """Return the alarms of the audit before the load, and its assumptions."""
     assumed = [
         f"assumed, not seen: {item.reason}"
         for item in outcome.judgement.items

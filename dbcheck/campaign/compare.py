@@ -33,7 +33,7 @@ _OF_EACH_LAB = ("seed",)
 
 
 def compare_folders(a: Path, b: Path, reader: LogReader) -> ComparedResult:
-    """Return how two folders compare; raise UsageError if one holds neither.
+    """Compare two folders; raise UsageError if one holds neither.
 
     Each is a run's or a campaign's of one target.  Touches no server.
     """
@@ -68,7 +68,7 @@ def _make_tally(found: Statistics) -> Tally:
 
 
 def _read_side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]:
-    """Return what a folder shows, and how what it is about was configured."""
+    """Return the result in a folder, and the configuration of its subject."""
     if (path / "manifest.json").is_file():
         return _read_run(RunFolder.open(path), reader)
     if (path / "campaign.json").is_file():
@@ -233,7 +233,7 @@ def group_targets(results: Sequence[CampaignResult]) -> tuple[GroupResult, ...]:
 
 
 def _read_configuration(result: CampaignResult) -> Mapping[str, str]:
-    """Return how a target was configured in its newest stored run, {} without one."""
+    """Return a target's configuration in its newest stored run, {} without one."""
     folder = CampaignFolder.open(Path(result.folder))
     runs = [cycle.run for cycle in result.cycles if cycle.run]
     for run in reversed(runs):
@@ -245,7 +245,7 @@ def _read_configuration(result: CampaignResult) -> Mapping[str, str]:
 def _find_differences(
     found: Mapping[str, str], others: Sequence[Mapping[str, str]]
 ) -> dict[str, str]:
-    """Return what differs from another group that has a value for it, too."""
+    """Return the values that differ from another group's, if it has one."""
     return {
         name: value
         for name, value in sorted(found.items())

@@ -56,7 +56,7 @@ def read_matrix(path: Path) -> MatrixResult:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a campaign is to do.
+    """Plan of a campaign.
 
     name:     of the target, as the user calls it.
     target:   URL without a password.
@@ -203,7 +203,7 @@ class CampaignFolder:
 
     @cached_property
     def _content(self) -> bytes:
-        """What the plan's file holds; read once, so what was checked is used."""
+        """The content of the plan's file; read once, so what was checked is used."""
         return stored.read_content(self._plan)
 
     def locked(self) -> contextlib.AbstractContextManager[None]:

@@ -39,7 +39,7 @@ def tally_cycles(cycles: Sequence[Cycle]) -> Tally:
 
 
 def is_finished(plan: Plan, cycles: Sequence[Cycle]) -> bool:
-    """Say whether a campaign is over: enough cuts, a loss, or nothing left to cut."""
+    """Return True if a campaign is over: enough cuts, a loss, or no cut left."""
     counted = tally_cycles(cycles)
     return (
         counted.cuts >= plan.cuts
@@ -56,7 +56,7 @@ def find_last_number(cycles: Sequence[Cycle]) -> int:
 
 
 def make_result(folder: CampaignFolder) -> CampaignResult:
-    """Return what a campaign shows."""
+    """Make the result of a campaign."""
     plan, cycles = folder.plan(), folder.cycles()
     shown = tally_cycles(cycles)
     over = is_finished(plan, cycles)
@@ -94,7 +94,7 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
 
 
 def read_ending(folder: CampaignFolder) -> tuple[str, str]:
-    """Return why a campaign ended early, and the id of that; "" each if it did not.
+    """Return the reason of a campaign's early end, and its id; "" each if it had none.
 
     An interrupt has no id.
     """
@@ -107,7 +107,7 @@ def read_ending(folder: CampaignFolder) -> tuple[str, str]:
 
 
 def format_ending(error: str, error_id: str) -> str:
-    """Return what the file of that holds."""
+    """Return the content of that file."""
     return "".join(f"{line}\n" for line in (error, error_id) if line)
 
 
@@ -140,13 +140,13 @@ def _make_cycle_result(cycle: Cycle) -> CycleResult:
 
 
 def count_strata(cycles: Sequence[Cycle]) -> dict[str, int]:
-    """Return how many of the cuts that count came in each stratum, as far as known."""
+    """Count the cuts that count in each stratum, as far as known."""
     counted = (c.stratum for c in cycles if c.number and c.verdict in COUNTS)
     return dict(Counter(filter(None, counted)))
 
 
 def _count_windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
-    """Return what the cuts that count show of each kind of chore."""
+    """Count, for each kind of chore, the cuts during it that count."""
     counted = [c for c in cycles if c.number and c.verdict in COUNTS and c.window]
     cuts = Counter(cycle.window for cycle in counted)
     lost = Counter(c.window for c in counted if c.verdict is CycleVerdict.FAIL)
@@ -159,7 +159,7 @@ def _count_windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
 
 
 def _count_seen_rows(cycles: Sequence[Cycle]) -> SeenTotal | None:
-    """Return what became of the rows that readers saw, None without readers."""
+    """Sum up the fates of the rows that readers saw, None without readers."""
     read = [cycle for cycle in cycles if cycle.number and cycle.seen is not None]
     if not read:
         return None
@@ -171,7 +171,7 @@ def _count_seen_rows(cycles: Sequence[Cycle]) -> SeenTotal | None:
 def _compute_cuts_remaining(
     bound_ppm: int | None, cuts: int, losses: int, more: int
 ) -> int | None:
-    """Return how many more cuts, without a loss, the requested bound needs."""
+    """Return the number of cuts without a loss that the requested bound still needs."""
     if losses:
         return None
     return more if bound_ppm is None else max(0, compute_cuts_needed(bound_ppm) - cuts)

@@ -81,7 +81,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What a bundle holds.
+    """Table of contents of a bundle.
 
     kind: "run" or "campaign".  name: the run's id, or the campaign's name.
     dbcheck: the version that made the bundle.
@@ -259,7 +259,7 @@ class _Reader:
         )
 
     def length(self, index: Index) -> int:
-        """Return how long a bundle with that index is, which was just read."""
+        """Return the length of a bundle with that index, which was just read."""
         sizes = (member.size for member in index.members)
         whole = sum(_BLOCK + size + -size % _BLOCK for size in sizes)
         return self._file.tell() + whole + len(_END)

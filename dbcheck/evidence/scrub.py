@@ -113,7 +113,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def describe_removed_secrets(count: int) -> str:
-    """Return how many secrets were removed, in words."""
+    """Return the number of removed secrets, in words."""
     if count == 1:
         return "1 text that looks like a secret was removed"
     return f"{count} texts that look like secrets were removed"
@@ -151,7 +151,7 @@ def list_forms(secrets: Iterable[str]) -> list[str]:
 
 
 def _list_base64_forms(secret: bytes) -> Iterable[str]:
-    """Yield what base64 has of a secret, wherever in a longer text it begins."""
+    """Yield the base64 of a secret, wherever in a longer text it begins."""
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + secret).decode()
         # The first and the last characters depend on what is beside the secret.
@@ -310,7 +310,7 @@ def _format_ipv4(number: int) -> str:
 
 
 def _compile_host_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
-    """Return what finds *names*, the hosts in their domains, and longer forms of them.
+    """Return a pattern of *names*, the hosts in their domains, and longer forms.
 
     db1.corp.example stands for web7.corp.example too, and db1 for db1.corp.example.
     """

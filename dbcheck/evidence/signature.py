@@ -41,7 +41,7 @@ class Signature:
 
 
 def file_of(bundle: Path) -> Path:
-    """Return where the signature of a bundle lies."""
+    """Return the path of a bundle's signature."""
     return bundle.with_name(f"{bundle.name}.sig")
 
 

@@ -195,7 +195,7 @@ def _remove_abandoned_folders(parent: Path) -> None:
 
 
 def _is_free(folder: Path) -> bool:
-    """Say whether no process holds the folder; one that is just being made is held."""
+    """Return True if no process holds the folder, as one does that makes it."""
     lock = folder / _LOCK
     if folder.is_symlink() or not lock.is_file():
         return False
@@ -265,7 +265,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_server_log(after: AfterRecord) -> str:
-    """Return what server.log holds, "" if no record holds it."""
+    """Return the content of server.log, "" if no record holds it."""
     host = after.nodes[after.reader_name].host
     return host.log.text if host and host.log else ""
 
@@ -307,7 +307,7 @@ def _require_same(original: RunResult, copy: RunResult) -> None:
 
 
 def _list_judged_values(result: RunResult) -> tuple[object, ...]:
-    """Return what a changed text must not change."""
+    """Return the values that a changed text must not change."""
     load = result.load
     return (
         *(getattr(result, name) for name in _SAME),

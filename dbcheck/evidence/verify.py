@@ -46,7 +46,7 @@ from dbcheck.runs.stored import to_bytes
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a run of the bundle shows."""
+    """Result of a run of the bundle."""
 
     run: RunFolder
     result: RunResult
@@ -55,7 +55,7 @@ class Shown:
 def find_differences_in_campaign(
     folder: CampaignFolder, shown: Mapping[str, Shown], *, words: bool
 ) -> Iterator[str]:
-    """Yield what is not as it must be in a campaign whose runs were judged again.
+    """Yield the faults of a campaign whose runs were judged again.
 
     shown: by the run's id.  words: sentences are compared as well.
     """
@@ -97,7 +97,7 @@ def _check_numbers(cycles: Sequence[Cycle]) -> Iterator[str]:
 
 
 def _compare_cycle(cycle: Cycle, shown: Shown, *, words: bool) -> Iterator[str]:
-    """Yield how the record of a cycle differs from its run."""
+    """Yield the differences of a cycle's record from its run."""
     for name, was, found in _list_pairs(cycle, shown, words=words):
         if was != found:
             yield f"{_name_cycle(cycle)}: {name} {was}, and its run shows {found}"
@@ -132,7 +132,7 @@ def _list_pairs(
 def _check_same_target(
     folder: CampaignFolder, shown: Mapping[str, Shown]
 ) -> Iterator[str]:
-    """Yield which runs are not of the campaign's target, or of other servers."""
+    """Yield the runs that are not of the campaign's target, or of other servers."""
     plan, known = folder.plan(), folder.known()
     if known.run and known.run not in shown:
         yield f"run {known.run}, the last whose rows were read, is not in the bundle"
@@ -162,7 +162,7 @@ _UNFORESEEN = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What dbcheck verify --json prints.
+    """Output of dbcheck verify --json.
 
     kind, name: of what the bundle is, see evidence.archive.Index.
     verdict:    as the bundle says.  made_by: the version of dbcheck that made it.
@@ -237,7 +237,7 @@ def verify(
 def _make_refusal(
     path: Path, folder: Path, index: archive.Index, why: str
 ) -> BundleRefused:
-    """Return why a bundle cannot be judged, without the folder that is gone then."""
+    """Return the error of a bundle that cannot be judged; omit the removed folder."""
     hint = ""
     if index.dbcheck != dbcheck.__version__:
         hint = (
@@ -263,7 +263,7 @@ class _Check:
         self.judged = self.left = 0
 
     def differences(self) -> Iterator[str]:
-        """Yield what differs."""
+        """Yield the differences."""
         if name := find_too_large_file(self._folder):
             raise BundleRefused(
                 f"{name} is too large for a record of dbcheck",
@@ -301,7 +301,7 @@ class _Check:
         return RunFolder.open(self._folder / RUNS / name).manifest().writer.target
 
     def _check_attestation(self, test: str) -> Iterator[str]:
-        """Yield whether the attestation is not the one of this evidence."""
+        """Yield a difference if the attestation is not the one of this evidence."""
         path = self._folder / FILE
         content = path.read_bytes() if path.is_file() else None
         path.unlink(missing_ok=True)
@@ -344,7 +344,7 @@ class _Check:
     def _check_only_run(
         self, subjects: Mapping[str, RunSubject]
     ) -> Generator[str, None, str | None]:
-        """Yield what differs; return the report on the run."""
+        """Yield the differences; return the report on the run."""
         found = subjects.get(self._index.name)
         if found is None or len(subjects) > 1:
             yield f"the bundle does not hold run {self._index.name} alone"
@@ -359,7 +359,7 @@ class _Check:
     def _campaign(
         self, subjects: Mapping[str, RunSubject]
     ) -> Generator[str, None, str | None]:
-        """Yield what differs; return the report on the campaign."""
+        """Yield the differences; return the report on the campaign."""
         folder = CampaignFolder.open(self._folder)
         shown = {
             name: Shown(RunFolder.open(folder.runs / name), subject.result)

@@ -77,7 +77,7 @@ class Explorer:
         return draw_states(self._timeline, stakes, edges, self._seed)
 
     def _find_first_risk_us(self, number: int) -> int:
-        """Return when the first write came that may be lost at a moment."""
+        """Return the time of the first write that may be lost at a moment."""
         moment = self._timeline.moments[number]
         times = [
             recording.times_us[held.stable]

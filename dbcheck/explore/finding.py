@@ -27,7 +27,7 @@ from dbcheck.model.verdict import Verdict
 
 
 class Places:
-    """Which file each byte of some drives belongs to."""
+    """Map from bytes of some drives to the files that they belong to."""
 
     def __init__(self, files: Sequence[FileBlocks] | None) -> None:
         """files: as a lab lists them; None: their filesystem cannot be mounted."""
@@ -47,7 +47,7 @@ class Places:
     def blocks(
         self, drive: int, recording: Recording, part: Part, cut_us: int
     ) -> list[LostBlock]:
-        """Return what a lost *part* of a write was of, a block for each file.
+        """Return the lost blocks of a *part* of a write, one for each file.
 
         cut_us: when the cut comes, on the recording's clock.
         """

@@ -37,7 +37,7 @@ _SUBJECT = "explorations"  # in the state folder
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is explored.
+    """Plan of an exploration.
 
     seed: decides which states are judged, in which order.
     run:  the name of the recorded cycle's folder.
@@ -124,7 +124,7 @@ class Exploration:
             )
 
     def _files(self) -> list[Path]:
-        """Return what a lab is built from."""
+        """Return the files that a lab is built from."""
         return sorted(path for path in self.recording.glob("*") if not path.is_dir())
 
     def _recorded(self) -> bytes:

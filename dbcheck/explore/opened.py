@@ -31,7 +31,7 @@ from dbcheck.witness.log import FrameLogReader
 
 
 def compute_coverage(timeline: Timeline, states: Iterable[CrashState]) -> Coverage:
-    """Return what *states*, which were judged, cover of *timeline*."""
+    """Return the coverage of *timeline* by the judged *states*."""
     visited: set[int] = set()
     lost: set[tuple[int, int]] = set()
     whole = 0
@@ -55,7 +55,7 @@ def compute_coverage(timeline: Timeline, states: Iterable[CrashState]) -> Covera
 
 
 def _count_writes(timeline: Timeline, drive: int) -> int:
-    """Return how many writes of a drive could be lost at any moment."""
+    """Count the writes of a drive that could be lost at any moment."""
     found: set[int] = set()
     for moment in timeline.moments:
         held = moment.drives[drive]
@@ -105,7 +105,7 @@ def make_result(
     finished: bool,
     per_s: float | None,
 ) -> ExploreResult:
-    """Return what *lines*, the states that were judged, show together."""
+    """Make the result of *lines*, the states that were judged."""
     failed = [each for each in lines if each.judgement.verdict is Verdict.FAIL]
     unclear = [each for each in lines if each.judgement.verdict is Verdict.INCONCLUSIVE]
     kinds: dict[str, int] = {}
@@ -141,7 +141,7 @@ def make_result(
 
 
 def choose_lab_folder() -> Path:
-    """Return where a lab may make its folder: it removes it as well."""
+    """Return a folder that a lab may make: it removes it as well."""
     return Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
 
 
@@ -205,14 +205,14 @@ class Opened:
 
     @property
     def summary(self) -> str:
-        """What was recorded, in a few words."""
+        """A summary of the recording, in a few words."""
         moments = self.timeline.moments
         acks = self.acked.count(moments[-1].time_us)
         count = f"{len(moments):,} moments" if len(moments) > 1 else "one moment"
         return f"{acks:,} acks; states are judged at {count}"
 
     def explorer(self, listener: Listener) -> Explorer:
-        """Return what explores it."""
+        """Return its explorer."""
         seed = self.plan.seed
         return Explorer(self.folder, self.timeline, self.acked, seed, listener)
 

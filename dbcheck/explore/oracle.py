@@ -80,17 +80,17 @@ class Acked:
         self._total = _count_by_session(self._acks)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of acks."""
         return len(self._acks)
 
     @property
     def first_us(self) -> int:
-        """When the first session of the load had its first ack."""
+        """The time at which the first session of the load had its first ack."""
         of_load = self._acks["session"] != PREFLIGHT_SESSION
         return int(self._times_us[of_load].min(initial=self._times_us[-1]))
 
     def count(self, time_us: int) -> int:
-        """Return how many came before that time."""
+        """Count the acks before that time."""
         return int(np.searchsorted(self._times_us, time_us))
 
     def before(self, time_us: int) -> AckArray:
@@ -102,7 +102,7 @@ class Acked:
         yield from self._acks.tolist()
 
     def claim(self, time_us: int) -> Claim:
-        """Return what each session may have sent, and had acked, by that time.
+        """Return the operations that each session may have sent, and had acked, then.
 
         It sends an operation once the one before is acked.  The log dates an ack up to
         TIME_UNIT_US too late; at the end it may lack acks that were not confirmed.
@@ -118,7 +118,7 @@ class Acked:
         return Claim(sent, acked)
 
     def chore_times_us(self) -> list[int]:
-        """Return when each chore of the housekeeping session was acked."""
+        """Return the times of the acks of the housekeeping session's chores."""
         chores = self._acks["session"] == HOUSEKEEPING_SESSION
         times: list[int] = self._times_us[chores].tolist()
         return times
@@ -219,7 +219,7 @@ class Oracle:
             return self._judge_doubtful(acks, str(error))
 
     def blocks(self, state: CrashState) -> list[FileBlocks] | None:
-        """Return where each file's blocks are in *state*, before any server recovers.
+        """Return the blocks of each file in *state*, before any server recovers.
 
         None if its filesystem cannot be mounted.
         """

@@ -23,7 +23,7 @@ from dbcheck.model.cut import CrashState, Part
 
 @dataclass(frozen=True, slots=True)
 class AtRisk:
-    """What a drive held at one moment.
+    """Contents of a drive at one moment.
 
     stable:  the first so many writes: a completed flush covered them.
     arrived: so many had come; those after the stable ones may be lost.
@@ -136,7 +136,7 @@ class Timeline:
         )
 
     def lost(self, state: CrashState) -> list[list[Part]]:
-        """Return what each drive lacks of what had arrived when *state* is judged."""
+        """Return the writes that each drive lacks of those before *state* is judged."""
         return [
             self._lacking(number, whole, parts, state.moment)
             for number, (whole, parts) in enumerate(state.drives)
@@ -230,11 +230,11 @@ class _Drive:
             self._stable.append(max(self._stable[-1], covered if honest else 0))
 
     def before(self, flush: int) -> AtRisk:
-        """Return what the drive held just before the end of a flush of its own."""
+        """Return the drive's contents just before the end of a flush of its own."""
         return AtRisk(self._stable[flush], self._written[flush])
 
     def at(self, time_us: int) -> AtRisk:
-        """Return what it held at that time, as far as times show.
+        """Return its contents at that time, as far as times show.
 
         Of a flush that ended in the same microsecond the writes count as stable: they
         had arrived before the cut, if they count as arrived, and so may be there.

@@ -39,7 +39,7 @@ _NO_DRIVE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Why the server is absent; one of the two is "".
+    """Reason why the server is absent; one of the two is "".
 
     failure: how its data keep it from starting, as its log shows.
     doubt:   why that is not known.
@@ -50,7 +50,7 @@ class Absence:
 
 
 def judge_absence(case: Case, answer: str = "") -> Absence:
-    """Return whether the data of a server that takes no queries are to blame.
+    """Judge whether the data of a server that takes no queries are to blame.
 
     case:   with what its host reported after the cut.
     answer: what the client was last answered, "" if nothing.  A server may start, and
@@ -94,7 +94,7 @@ def judge_absence(case: Case, answer: str = "") -> Absence:
 
 
 def _find_doubt_about_cut(case: Case) -> str:
-    """Return why it is not shown that the power was cut, "" if it is."""
+    """Return the doubt that the power was cut, "" if it is shown."""
     load, after = case.load, case.host
     if load is not None and load.farewells and not case.drive_only:
         return f"it notified a session: {load.farewells[0]!r}; it was not cut"
@@ -120,7 +120,7 @@ def _find_doubt_about_cut(case: Case) -> str:
 
 
 def _find_fault_of_host(before: HostBefore | None, after: HostAfter | None) -> str:
-    """Return why the host may be to blame, "" if it is up again."""
+    """Return the reason why the host may be to blame, "" if it is up again."""
     if before is None or after is None:
         return "its host was not checked (add --target-host)"
     if after.facts is None:
@@ -137,7 +137,7 @@ def _is_separate_directory(facts: TargetFacts) -> bool:
 
 
 def _judge_absence_by_log(log: LogTail | None, answer: str, *, apart: bool) -> Absence:
-    """Return what the log shows of the server's starts since the preflight.
+    """Judge by what the log shows of the server's starts since the preflight.
 
     apart: its directories are not all in its data directory.  What is not there may
            then be on a volume that was mounted too late, or where a setting names
@@ -167,7 +167,7 @@ def _judge_absence_by_log(log: LogTail | None, answer: str, *, apart: bool) -> A
 
 
 def _find_doubt_in_starts(starts: Starts, text: str) -> str:
-    """Return why the log does not show that the data are to blame."""
+    """Return the reason why the log does not blame the data."""
     said = _join_lines(starts)
     if starts.outcome is StartOutcome.NEVER_STARTED:
         return _explain_missing_start(text)

@@ -40,7 +40,7 @@ def judge_second_reading(case: Case) -> Item | None:
 
 
 def judge_prepared_transactions(case: Case) -> Item | None:
-    """Say what became of them; None if there were none.
+    """Judge the prepared transactions; None if there were none.
 
     What is wrong with one is a loss, so this item decides nothing.
     """
@@ -61,7 +61,7 @@ def judge_prepared_transactions(case: Case) -> Item | None:
 
 
 def judge_conditions_among_rows(case: Case) -> Item | None:
-    """Say whether the plan's conditions hold; None if it has none."""
+    """Judge the plan's conditions among rows; None if it has none."""
     check = case.after.conditions
     if check is None:
         return None
@@ -75,7 +75,7 @@ def judge_conditions_among_rows(case: Case) -> Item | None:
 
 
 def judge_table_check(case: Case) -> Item | None:
-    """Say what the check showed; None of a run in which there was none."""
+    """Judge the check of the tables; None of a run in which there was none."""
     check = case.after.check
     if check is None:
         return None

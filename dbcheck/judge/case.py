@@ -98,7 +98,7 @@ def _add_findings_that_became_unsafe(
 def _list_mount_settings(
     manifest: Manifest, load: LoadRecord | None, name: str
 ) -> Mapping[str, str]:
-    """Return what the mounts' options imply, those too that a mount had for a time."""
+    """List the settings that mounts imply, those too that a mount had for a time."""
     host = manifest.nodes[name].host
     if host is not None:
         options = [volume.mount_options for volume in host.facts.volumes]
@@ -205,7 +205,7 @@ class Case:
 
     @property
     def lost(self) -> str:
-        """Return when the client was lost; of a case without its record of the load."""
+        """Return when the client was lost; of a case without a load record."""
         if self.cut_asked is not None:
             return "the client was lost once the cut had been asked for"
         if any(log.cut_announced for log in self.logs):
@@ -283,7 +283,7 @@ class Case:
 
     @property
     def cut_class(self) -> CutClass:
-        """What lost its power; of a managed service nothing is known to, ever."""
+        """The class of the cut; nothing is known to cut a managed service, ever."""
         if SERVICE in self.writer.facts.settings:
             return CutClass.FAILOVER
         classes = {self.manifest.nodes[name].cut_class for name in self.cut_names}
@@ -291,13 +291,13 @@ class Case:
 
     @cached_property
     def at_the_cut(self) -> NodeAtTheCut:
-        """What was seen of the tested node, nothing if that is not known."""
+        """The observations of the tested node, nothing if they are not known."""
         seen = self.load.nodes if self.load else {}
         return seen.get(self.tested_name, NodeAtTheCut(cut=None))
 
     @property
     def cut(self) -> Cut | None:
-        """What its switch reported of its cut, None if it is not known to have cut."""
+        """The switch's report of its cut, None if it is not known to have cut."""
         return self.at_the_cut.cut
 
     @property
@@ -307,13 +307,13 @@ class Case:
 
     @property
     def drive_cut(self) -> DriveCut | None:
-        """What the host showed of such a cut, None if that is not on record."""
+        """The host's record of such a cut, None if there is none."""
         restored = self.restore.drives if self.restore else {}
         return restored.get(self.tested_name)
 
     @property
     def drives_gone_us(self) -> int | None:
-        """When its host saw its drives gone, None if it did not; see DriveCut."""
+        """The time at which its host saw its drives gone, or None; see DriveCut."""
         return self.drive_cut.gone_us if self.drive_cut else None
 
     @property
@@ -324,18 +324,18 @@ class Case:
 
     @property
     def before(self) -> HostBefore | None:
-        """What its host reported before the load, None if it was not asked."""
+        """The host's report before the load, None if it was not asked."""
         return self.tested.host
 
     @property
     def host(self) -> HostAfter | None:
-        """What its host reported after recovery, None if it was not asked."""
+        """The host's report after recovery, None if it was not asked."""
         found = self.after.nodes.get(self.tested_name)
         return found.host if found else None
 
     @cached_property
     def depths(self) -> list[VolumeDepth]:
-        """How deep the cut went on each volume; [] if that was not measured.
+        """The depth of the cut on each volume; [] if that was not measured.
 
         A failover may leave the host that was asked alone, and lead to another.  Where
         the node that was read kept its power, no depth bears on its rows.
@@ -356,7 +356,7 @@ class Case:
 
     @cached_property
     def depth(self) -> DepthFinding | None:
-        """How deep the cut went for all places, None if that was not measured."""
+        """The depth of the cut for all places, None if that was not measured."""
         found = [self.as_tested(name).own_depth for name in self.cut_names]
         known = [each for each in found if each is not None]
         if len(known) < len(found):
@@ -375,7 +375,7 @@ class Case:
 
     @cached_property
     def strayed(self) -> Sequence[Seen]:
-        """Where places of the tested node lay for a time while the load ran.
+        """The other locations that places of the tested node had while the load ran.
 
         Otherwise than before it, so no canaries were there.
         """
@@ -398,7 +398,7 @@ class Case:
 
     @property
     def own_depth(self) -> DepthFinding | None:
-        """The same of the tested node alone."""
+        """The depth for the places of the tested node alone."""
         if self.before is None:
             return None
         facts = self.before.facts

@@ -47,7 +47,7 @@ def describe_what_was_survived(case: Case) -> Survived | None:
 
 
 def describe_commits_on_old_primary(case: Case) -> tuple[str, ...]:
-    """Say how many of the lost commits another node still has; () if none was read."""
+    """Count the lost commits that another node has, in words; () if none was read."""
     return tuple(
         f"left-behind: {name} still has {left.behind:,} of the commits that"
         f" {case.after.reader_name} lacks"
@@ -57,7 +57,7 @@ def describe_commits_on_old_primary(case: Case) -> tuple[str, ...]:
 
 
 def explain_missing_commits(case: Case) -> str:
-    """Return why a standby that took over lacks commits, "" if none took over.
+    """Explain the commits that a standby lacks that took over, "" if none took over.
 
     It is what explains the losses best, and no part of the verdict.
     """
@@ -78,7 +78,7 @@ def explain_missing_commits(case: Case) -> str:
 
 
 def _explain_missing_commits_of_group(case: Case) -> str:
-    """Return why a group whose nodes were all cut lacks commits, "" of another site."""
+    """Explain the commits that a group lacks whose nodes were all cut, else ""."""
     settings = judge_promised_settings(case)
     if settings is None or not case.manifest.site.is_group:
         return ""
@@ -179,7 +179,7 @@ def _judge_promotion(case: Case, found: Promotion) -> tuple[Standing, str]:
 
 
 def _find_received_from_writer_alone(case: Case, name: str, found: Promotion) -> str:
-    """Return why a node of a group may lack what the writer sent last, or "".
+    """Return the reason why a group's node may lack the writer's last commits, or "".
 
     See site.group.
     """
@@ -200,7 +200,7 @@ def _format_position(case: Case, position: int) -> str:
 
 
 def _find_more_advanced_node(case: Case, name: str, found: Promotion) -> str:
-    """Return why dbcheck had another node promoted than it should, "" if it did not.
+    """Return the node that should have been promoted instead, in words, or "".
 
     What promotes by itself is a part of the cluster, and so is its choice.
     """
@@ -338,7 +338,7 @@ def _judge_spread_of_cuts(case: Case, names: Sequence[str]) -> tuple[Standing, s
 
 
 def _find_power_loss_us(case: Case, name: str) -> tuple[int | None, bool]:
-    """Return when a node lost its power, and whether that was seen and not inferred."""
+    """Return the time of a node's power loss, and True if it was seen, not inferred."""
     one = case.as_tested(name)
     seen = one.at_the_cut
     if seen.cut is not None and seen.cut.exact_us is not None:
@@ -414,7 +414,7 @@ def judge_nodes_agree(case: Case) -> Item | None:
 
 
 def describe_extra_rows_of_rejoined(case: Case) -> str:
-    """Return what nodes that rejoined have and the one that was read lacks, or "".
+    """Describe the rows that only nodes that rejoined have, or "".
 
     They break no promise: what was acknowledged among them is lost in any case.
     """
@@ -426,7 +426,7 @@ def describe_extra_rows_of_rejoined(case: Case) -> str:
 
 
 def describe_divergence(case: Case) -> str:
-    """Return what nodes lack, or have otherwise, of the one that was read, or ""."""
+    """Describe the rows that nodes lack or have otherwise than the node read, or ""."""
     reasons = (
         one.reason(name, case.after.reader_name)
         for name, one in case.after.others.items()

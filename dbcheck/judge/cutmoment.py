@@ -93,7 +93,7 @@ class Elapsed:
 
     @property
     def doubt(self) -> str:
-        """Why it is not known better."""
+        """The reason why it is not known better."""
         return _UNSURE if self.known else _UNKNOWN
 
     def less(self, seconds: float) -> Elapsed:
@@ -112,7 +112,7 @@ UNKNOWN = Elapsed()
 def measure_elapsed(
     load: LoadRecord, moment_us: int, now: ClientClocks | None
 ) -> Elapsed:
-    """Return how long after a moment of *load* the client's clocks showed *now*.
+    """Measure the time from a moment of *load* to *now* on the client's clocks.
 
     moment_us: on the clock of the load, and not after its end.  The machine may have
     been suspended before or after it while the load ran: the first is no part of the
@@ -130,7 +130,7 @@ def measure_elapsed(
 
 
 def find_newest_observation(load: LoadRecord) -> Observed:
-    """Return what was observed of the newest ack, as far as that is on record."""
+    """Return the observation of the newest ack, as far as that is on record."""
     return find_newest(load.observed or ()) or Observed(load.last_ack_us)
 
 
@@ -144,7 +144,7 @@ def find_newest_ack_us(load: LoadRecord) -> int | None:
 
 
 def measure_longest_passed_s(seen: Observed, from_us: int, to_us: int) -> float:
-    """Return how long passed between two moments, by the clock that shows most."""
+    """Measure the time between two moments, by the clock that shows most."""
     return (to_us - from_us + seen.hidden_us(from_us, to_us)) / 1e6
 
 
@@ -174,7 +174,7 @@ def find_cut_us(case: Case) -> int | None:
 
 
 def find_last_life_of_server_us(case: Case) -> int | None:
-    """Return when the tested node surely lived last, by what it answered.
+    """Return the last moment at which the tested server surely lived, by its answers.
 
     In microseconds of the client's clock: each answer is dated by its question, each
     report of the canaries by when it was sent.  None if nothing shows it, if a lab
@@ -197,7 +197,7 @@ def find_last_life_of_server_us(case: Case) -> int | None:
 
 
 def _find_last_life_of_host_us(seen: NodeAtTheCut, before_us: int) -> int | None:
-    """Return when the host of a node surely lived last, by what it answered, or None.
+    """Return the last moment at which a node's host surely lived, or None.
 
     before_us: see Watched.find_last_life_of_server_us().
     """
@@ -209,7 +209,7 @@ def _find_last_life_of_host_us(seen: NodeAtTheCut, before_us: int) -> int | None
 
 
 def _find_last_word_of_server_us(case: Case, load: LoadRecord) -> int:
-    """Return when the server was last heard, as far as that dates a switch's cut.
+    """Return the server's last sign of life, as far as it dates a switch's cut.
 
     Drives that lost their power alone answer nothing at first, and the server's
     connections break only once the kernel gives them up.
@@ -221,7 +221,7 @@ def _find_last_word_of_server_us(case: Case, load: LoadRecord) -> int:
 
 
 def find_last_canary_write_us(case: Case) -> int | None:
-    """Return when the host surely still wrote its canaries; None if a cut is dated."""
+    """Return the last moment of a canary's write; None if a cut is dated."""
     cut, canaries, after = case.cut, case.at_the_cut.canaries, case.host
     dated = cut is None or cut.exact_us is not None
     if dated or canaries is None or after is None or after.remains is None:
@@ -230,7 +230,7 @@ def find_last_canary_write_us(case: Case) -> int | None:
 
 
 def find_last_sign_of_power_us(case: Case) -> int | None:
-    """Return when the host was known to have its power last, None if that is not known.
+    """Return the last moment at which the host was known to have power, or None.
 
     The moment of the cut, where a lab knows it, or where the host keeps running.
     """
@@ -242,7 +242,7 @@ def find_last_sign_of_power_us(case: Case) -> int | None:
 
 
 def measure_switch_lag_s(case: Case) -> float | None:
-    """Return how long after its switch was asked the power went, None if not known.
+    """Measure the time from asking the switch to the loss of power, None if unknown.
 
     That is when the host was last heard, or when it saw its drives gone.
     """
@@ -258,7 +258,7 @@ def measure_switch_lag_s(case: Case) -> float | None:
 
 
 def find_latest_cut_us(case: Case) -> int | None:
-    """Return when a switch had surely cut; None if its cut is dated, or by hand."""
+    """Return the latest moment of a switch's cut; None if it is dated, or by hand."""
     load, cut, drives_us = case.load, case.cut, case.drives_gone_us
     if load is None or cut is None or cut.by_hand or cut.exact_us is not None:
         return None
@@ -268,7 +268,7 @@ def find_latest_cut_us(case: Case) -> int | None:
 
 
 def explain_missing_date(case: Case) -> str:
-    """Return why nothing dates a cut, "" if something does, or no load is on record."""
+    """Explain why nothing dates a cut; "" if something does, or no load is stored."""
     load, cut = case.load, case.cut
     if load is None:
         return ""
@@ -293,7 +293,7 @@ def explain_missing_date(case: Case) -> str:
 
 
 def _explain_unobserved_end(load: LoadRecord) -> str:
-    """Return why the end of the server was not observed, "" if it was."""
+    """Explain why the end of the server was not observed, "" if it was."""
     seen = find_newest_observation(load)
     if seen.last_ack_us is None:
         return ""

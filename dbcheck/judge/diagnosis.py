@@ -35,7 +35,7 @@ _WRONG = (
 
 @dataclass(frozen=True, slots=True)
 class ByClients:
-    """How many losses clients caused, and what shows it, a sentence each."""
+    """Number of losses that clients caused, and the evidence, a sentence each."""
 
     losses: int = 0
     reasons: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ NOTHING = ByClients()
 def count_losses_by_clients(
     found: Reconciliation | None, decisions: Decisions | None
 ) -> ByClients:
-    """Return which losses are not held against the server.
+    """Count the losses that are not held against the server.
 
     decisions: see AfterRecord.
     """
@@ -63,7 +63,7 @@ def count_losses_by_clients(
 
 
 def count_foreign_decisions(undecided: Undecided, decisions: Decisions | None) -> int:
-    """Return how many losses are of transactions that another client decided.
+    """Count the losses of transactions that another client decided.
 
     Where the server counts decisions, no more than it counted are held to be such; one
     that was decided before the server restarted once more is in no count, so a FAIL
@@ -79,7 +79,7 @@ def count_foreign_decisions(undecided: Undecided, decisions: Decisions | None) -
 def count_unexplained_decisions(
     undecided: Undecided, decisions: Decisions | None
 ) -> int:
-    """Return how many of these losses no decision that the server counted explains.
+    """Count the losses that no decision counted by the server explains.
 
     0 where it counts none.
     """
@@ -121,7 +121,7 @@ def _explain_repeats(rows: int) -> str:
 
 
 class Cause(enum.Enum):
-    """What can cause losses; of two that explain as many, the first comes first."""
+    """Cause of losses; of two that explain as many, the first comes first."""
 
     DELETES = "deletes"  # that the server counted after the cut, and dbcheck made none
     DECISIONS = "decisions"  # of prepared transactions, by another client
@@ -164,7 +164,7 @@ def diagnose_losses(
     uncounted: int = 0,
     repeats: int = 0,
 ) -> tuple[Explanation, ...]:
-    """Return what can have caused the losses, what explains most of them first.
+    """Return the possible causes of the losses, that which explains most first.
 
     counts:   of the losses of this run.
     settings: those under which such a cut loses commits.  layers: see Cause.LAYER.
@@ -331,7 +331,7 @@ class _Diagnosis:
         yield Explanation(Cause.WINDOW, self.total, reason)
 
     def explain_by_order(self) -> Iterator[Explanation]:
-        """Yield what the order of the missing operations shows."""
+        """Yield the cause that the order of the missing operations shows."""
         missing, reordered = self._shape.missing, self._shape.reordered
         if not missing:
             return

@@ -193,7 +193,7 @@ def judge_places_cut(case: Case) -> Item | None:
 
 
 def explain_unproven_drive_cut(case: Case) -> str:
-    """Return why it is not shown that the drives alone were cut, "" if it is."""
+    """Return the reason why a cut of drives alone is not shown, "" if it is."""
     for item in (judge_drives_gone(case), judge_server_killed(case)):
         if item is not None and item.standing is not _PRESENT:
             return item.reason

@@ -78,7 +78,7 @@ def _find_flushed_drives(before: HostBefore) -> Mapping[str, Layer]:
 def _compare_commits_with_flushes(
     manifest: Manifest, done: UnderLoad, layers: Mapping[str, Layer]
 ) -> tuple[Standing, str]:
-    """Return how the flushes stand, and the figures.
+    """Judge the flushes; return the standing and the figures.
 
     Of several drives the one that was flushed most counts: of a mirror each leg is, of
     two logs each has its own, and a commit needs the flush of at least one.
@@ -114,7 +114,7 @@ def _compare_commits_with_flushes(
 
 
 def judge_write_caches(case: Case) -> Item | None:
-    """Say which drives are flushed, and whether one that is not lost writes.
+    """Judge the write caches: which drives are flushed, and did others lose writes?
 
     None if no layer of any volume is known.
     """
@@ -144,7 +144,7 @@ def judge_write_caches(case: Case) -> Item | None:
 def _judge_volume(
     volume: Volume, depth: Depth | None, for_a_time: Collection[str]
 ) -> tuple[Standing, str]:
-    """Return how one volume stands, and why.
+    """Judge one volume; return its standing and the reason.
 
     for_a_time: layers that were seen to be "write through" while the load ran.
     """

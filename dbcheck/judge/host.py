@@ -116,7 +116,7 @@ def _format_of_place(place: str) -> str:
 
 
 def _list_storage_identities(facts: TargetFacts) -> dict[tuple[str, str], str]:
-    """Return what identifies hosts and drives: (what, place) -> its value.
+    """List the identities of hosts and drives: (what, place) -> its value.
 
     The place is "" for what is the host's.
     """
@@ -147,7 +147,7 @@ def _may_be_same(
     unknown_then: Mapping[str, set[str]],
     unknown_now: Mapping[str, set[str]],
 ) -> bool:
-    """Say whether the drives of a place may be the same: an unknown one may be any."""
+    """Return True if the drives of a place may be the same: an unknown one may."""
     then, now = set(was.split(", ")), set(is_now.split(", "))
     return len(then - now) <= len(unknown_now[place]) and len(now - then) <= len(
         unknown_then[place]
@@ -268,7 +268,7 @@ def judge_host_went_down(case: Case) -> Item | None:
 def judge_fall_of_host(
     case: Case, end: Ended, depth: DepthFinding | None
 ) -> tuple[Standing, str]:
-    """Return whether a host whose server ended so, at such a depth, went down."""
+    """Judge whether a host whose server ended so, at such a depth, went down."""
     measured = depth.depth if depth else None
     reason = depth.reasons[0] if depth and measured else ""
     if measured is Depth.PROCESS:
@@ -319,7 +319,7 @@ def _have_sessions_fallen_silent(case: Case) -> bool | None:
 
 
 def measure_darkness(case: Case) -> Elapsed | None:
-    """Return how long after it was last heard the host's kernel started.
+    """Measure the time from the host's last sign of life to its kernel's start.
 
     None if it did not start anew, as far as is known.  The power was off for no longer.
     """
@@ -337,7 +337,7 @@ def measure_darkness(case: Case) -> Elapsed | None:
 def _find_evidence_against_power_loss(
     booted: str, end: Ended, started: Elapsed | None
 ) -> str:
-    """Return what the host shows against a loss of its power, "" if nothing.
+    """Return the host's evidence against a loss of its power, "" if there is none.
 
     started: see measure_darkness().
 
@@ -379,7 +379,7 @@ def _judge_from_client(end: Ended, *, silent: bool | None) -> tuple[Standing, st
 
 
 def compare_boots(before: HostBefore | None, after: HostAfter | None) -> str:
-    """Return whether the host was booted since: "new", "same", "" if unknown."""
+    """Return "new" if the host was booted since, "same" if not, "" if unknown."""
     if before is None or after is None or after.facts is None:
         return ""
     then, now = before.facts.boot_id, after.facts.boot_id

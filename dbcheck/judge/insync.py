@@ -103,7 +103,7 @@ def _judge_age_of_last_sample(
 
 
 def _find_ambiguous_name(case: Case, seen: ReplicationSeen) -> str:
-    """Return why a name does not show which node it is, "" if nothing shows that.
+    """Return the reason why a name may be another node's, "" if nothing shows that.
 
     A standby that is gone may be shown without its slot for a moment; one that uses
     another slot, or comes from another address, is another.
@@ -128,7 +128,7 @@ def _find_ambiguous_name(case: Case, seen: ReplicationSeen) -> str:
 
 
 def _find_assumption_about_name(node: NodeBefore) -> str:
-    """Return what is assumed of which connection is the node's, "" if nothing is."""
+    """Return the assumption about the node's connection, "" if there is none."""
     if node.connection is None:
         return "whose connection that is was not checked"
     return node.member_doubt
@@ -163,7 +163,7 @@ def _waits_without_timeout(case: Case) -> bool:
 
 
 def _find_first_standby_cut_us(case: Case) -> int | None:
-    """Return when the first of the other nodes was cut, None if that is not known.
+    """Return the time of the first cut of another node, None if not known.
 
     Where all are cut at one moment the writer may live for some milliseconds longer,
     and no longer list a standby that is gone by then.  Only a switch that knows the

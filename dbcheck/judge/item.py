@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class ItemId(enum.Enum):
-    """Which item it is; the value names it in reports and in JSON."""
+    """Id of an item; the value names it in reports and in JSON."""
 
     LOAD = "load at the cut"
     NOT_SHUT_DOWN = "not shut down"
@@ -61,7 +61,7 @@ class ItemId(enum.Enum):
 
 
 class Standing(enum.Enum):
-    """How an item of evidence stands.
+    """Standing of an item of evidence.
 
     ASSUMED: it rests on what a human was asked to do or declared, or on what something
     else would explain as well but nothing contradicts; a PASS names it.

@@ -123,7 +123,7 @@ def _judge_age_of_commits(
 def _explain_missing_risk(
     case: Case, load: LoadRecord, age_s: float, sent_s: float
 ) -> str:
-    """Return why the drives may have had time to write all that was acked, or "".
+    """Return the reason why the drives may have had time to write all acks, or "".
 
     age_s: of the last ack at the cut.  sent_s: since the newest operation that was
     acked was sent.
@@ -245,7 +245,7 @@ def _judge_newest_witnessed_ack(
 
 
 def judge_witness_host(case: Case) -> Item | None:
-    """Say what showed that the witness is not on the target's host; None in a lab."""
+    """Judge whether the witness is on another host than the target; None in a lab."""
     if case.writer.apart is None:
         return None
     standing = Standing.NOT_OBSERVABLE

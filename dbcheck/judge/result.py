@@ -31,7 +31,7 @@ from dbcheck.rows.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class DrivePoint:
-    """What one drive did between two samples.
+    """Work of one drive between two samples.
 
     before_end_s: when the later one was taken, in seconds before the timeline's end.
     flushes_per_s: None where the kernel does not count them.
@@ -53,7 +53,7 @@ class DriveSeries:
 
 @dataclass(frozen=True, slots=True)
 class RunDetail:
-    """What is drawn beside a RunResult.
+    """Charts beside a RunResult.
 
     timeline, keys: None where the witness's log proves nothing, or is not here; keys
                     also where no rows were compared.
@@ -78,7 +78,7 @@ def to_values(result: object) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WitnessResult:
-    """Where the acks were logged; kind: "ssh" or "file"."""
+    """Location of the acks' log; kind: "ssh" or "file"."""
 
     url: str
     kind: str
@@ -86,7 +86,7 @@ class WitnessResult:
 
 @dataclass(frozen=True, slots=True)
 class DepthResult:
-    """How deep a cut was seen to go, None if the canaries do not show it, and why."""
+    """Depth of a cut and the reason; None if the canaries do not show it."""
 
     depth: Depth | None
     reasons: tuple[str, ...]
@@ -133,7 +133,7 @@ class SeenRow:
 
 @dataclass(frozen=True, slots=True)
 class SeenResult:
-    """What became of the rows that readers saw; beside the verdict.
+    """Fate of the rows that readers saw; beside the verdict.
 
     rows: how many were seen, and confirmed by the witness.
     lost: how many of them are gone, without a confirmed ack: no promise is broken.
@@ -280,12 +280,12 @@ class RunResult:
 
     @property
     def shown_depth(self) -> Depth | None:
-        """How deep the cut was seen to go, None if it is not known."""
+        """The depth that the cut was seen to reach, None if it is not known."""
         return self.depth.depth if self.depth else None
 
     @property
     def rows_lost(self) -> tuple[int, int] | None:
-        """How many rows of this cycle and of earlier ones were lost.
+        """The number of lost rows of this cycle and of earlier ones.
 
         None if they were not compared.
         """

@@ -83,7 +83,7 @@ class WindowResult:
 
 @dataclass(frozen=True, slots=True)
 class SeenTotal:
-    """What became of the rows that readers saw in all cycles; beside the verdict.
+    """Fate of the rows that readers saw in all cycles; beside the verdict.
 
     cuts: of the cycles with readers; lossy: after how many of them a row was missing.
     rows, lost: see SeenResult.
@@ -97,7 +97,7 @@ class SeenTotal:
 
 @dataclass(frozen=True, slots=True)
 class CampaignResult:
-    """What the cuts of one target show together.
+    """Result of a campaign: what the cuts of one target show together.
 
     finished:   there is nothing more to do.
     commits_per_s: the median of the cycles; null without any.
@@ -135,7 +135,7 @@ class CampaignResult:
 
     @property
     def rows_lost(self) -> tuple[int, int] | None:
-        """How many rows of its cycles, and of earlier ones in each, were lost.
+        """The number of lost rows of its cycles, and of earlier ones in each.
 
         None if no rows were compared, also if that was after a cut that failed: the
         server or the table did not come back.
@@ -152,7 +152,7 @@ class CampaignResult:
 
     @property
     def confirmed(self) -> int | None:
-        """How many commits of its cycles the witness holds, None if none is known."""
+        """The number of commits that the witness holds, None if none is known."""
         known = [c.confirmed for c in self.cycles if c.number]
         counts = [count for count in known if count is not None]
         return sum(counts) if counts else None
@@ -179,7 +179,7 @@ class GroupResult:
 
 @dataclass(frozen=True, slots=True)
 class CampaignsResult:
-    """What dbcheck campaign --json prints.
+    """Output of dbcheck campaign --json.
 
     folder: where all of it is.  groups: of targets that are configured alike, those
     with losses first; empty with fewer than two targets.
@@ -225,7 +225,7 @@ class RowResult:
 
 @dataclass(frozen=True, slots=True)
 class MatrixResult:
-    """What dbcheck matrix --json prints; comparison: null unless there are two rows."""
+    """Output of dbcheck matrix --json; comparison: null unless there are two rows."""
 
     seed: int
     as_expected: bool
@@ -237,7 +237,7 @@ class MatrixResult:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptResult:
-    """What one configuration showed of a rule of the audit.
+    """Result of one configuration for a rule of the audit.
 
     named: the audit before the cut named the rule.
     cuts:  how many were made.
@@ -262,7 +262,7 @@ class ReceiptResult:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptsResult:
-    """What dbcheck audit --receipt RULE --json prints."""
+    """Output of dbcheck audit --receipt RULE --json."""
 
     rows: tuple[ReceiptResult, ...]
 
@@ -292,7 +292,7 @@ class SideResult:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceResult:
-    """What differs in how two were configured; null where it is not known of one."""
+    """One difference of two configurations; null where it is not known of one."""
 
     name: str
     a: str | None
@@ -301,7 +301,7 @@ class DifferenceResult:
 
 @dataclass(frozen=True, slots=True)
 class ComparedResult:
-    """What dbcheck report --compare A B shows.
+    """Output of dbcheck report --compare A B.
 
     rate_ratio: B's median of commits per second, divided by A's; null without both.
     comparison: of how many cuts lost something, with a test of the difference.
@@ -318,7 +318,7 @@ class ComparedResult:
 
 @dataclass(frozen=True, slots=True)
 class LabResult:
-    """What dbcheck lab run --json prints; verdict: the worst, lab: its spec."""
+    """Output of dbcheck lab run --json; verdict: the worst, lab: its spec."""
 
     verdict: Verdict
     lab: Mapping[str, Any]
@@ -338,7 +338,7 @@ class DemoRow:
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What dbcheck demo --json prints."""
+    """Output of dbcheck demo --json."""
 
     seed: int
     as_expected: bool
@@ -358,7 +358,7 @@ class LostRow:
 
 @dataclass(frozen=True, slots=True)
 class StateJudgement:
-    """What became of one crash state.
+    """Judgement on one crash state.
 
     acks:   how many were in force.
     losses: kind of loss -> rows; of "unrecoverable" always 1.
@@ -439,7 +439,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the judged states are of all states of a recording.
+    """Share of all states of a recording that was judged.
 
     moments:  just before a flush ended, where the crash states lie.
     visited:  of these, how many have a state that was judged there.

@@ -58,7 +58,7 @@ def judge_restarted(case: Case) -> Item | None:
 
 
 def _explain_outliving_process(case: Case, end: Ended) -> str:
-    """Return what a server lost in a cut that its main process outlived, "" if nothing.
+    """Describe the loss in a cut that the main process outlived, "" if nothing.
 
     A postmaster of PostgreSQL starts its processes anew after a crash, with the start
     time that it had (restart_after_crash).
@@ -177,7 +177,7 @@ def _list_later_settings(
 
 
 def _format_age_of_settings(case: Case) -> str:
-    """Return when the settings before the cut were read, with their age if it is high.
+    """Return the time of reading the settings, with their age if it is high.
 
     What changed since is seen by the looks through the load, see judge.watched.
     """
@@ -196,7 +196,7 @@ def _select_own_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
 def _compare_settings(
     readings: Sequence[tuple[str, Mapping[str, str], Mapping[str, str]]],
 ) -> tuple[Standing, str]:
-    """Return whether the settings that were read both times are the same, and which.
+    """Compare the settings that were read both times; name those that differ.
 
     One that was read at one of two times alone neither changed nor stayed the same.
     """
@@ -263,7 +263,7 @@ def judge_same_tables(case: Case) -> Item | None:
 def _compare_tables(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> tuple[Standing, str]:
-    """Return whether the tables are the same; an identity that is not known is ""."""
+    """Compare the tables; an identity that is not known is ""."""
     known = [name for name in before if before[name]]
     others = [n for n in known if after.get(n) and after[n] != before[n]]
     gone = [n for n in known if not after.get(n)]
@@ -285,7 +285,7 @@ def _compare_tables(
 
 
 def _find_added_objects(case: Case) -> str:
-    """Return what the tables have, once read, that dbcheck did not create, or ""."""
+    """Return the objects at the tables that dbcheck did not create, in words, or ""."""
     return "; ".join(
         f"the table {name} has {found} since the load began"
         for name, table in case.after.tables.items()
@@ -294,7 +294,7 @@ def _find_added_objects(case: Case) -> str:
 
 
 def _find_altered_tables(case: Case, *, rewritten: bool) -> str:
-    """Return which tables somebody altered, by the server's catalogs, "" if none.
+    """Return the tables that somebody altered, by the server's catalogs, "" if none.
 
     rewritten: one was rewritten, which gives it another version in any case.
     """

@@ -75,7 +75,7 @@ def make_crash_item(which: ItemId, log: LogTail, names: Mapping[str, str]) -> It
 
 
 def judge_crash_in_log(log: LogTail) -> tuple[Standing, str]:
-    """Return whether *log* shows a crash, and what in it shows that, or a shutdown."""
+    """Judge whether *log* shows a crash, or a shutdown; name the line that does."""
     text = log.text
     if log.rewound:
         return Standing.NOT_OBSERVABLE, (
@@ -198,7 +198,7 @@ _NO_ROW = (
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What is known of the end of the server.
+    """Facts about the end of the server.
 
     restarted:  another server process answers; None if that is not known.  PostgreSQL's
                 main process may outlive a crash of the others, and recover from it.
@@ -252,7 +252,7 @@ class Ended:
 
 
 def decide_how_server_ended(case: Case) -> Ended:
-    """Return what the records of a cycle show of the end of the server."""
+    """Collect the facts about the end of the server from the records of a cycle."""
     manifest, load = case.manifest, case.load
     family = FAMILIES[manifest.family]
     held = load.canary_held if load else True
@@ -307,7 +307,7 @@ def _read_canary(case: Case, *, held: bool, of_a_copy: bool) -> bool | None:
 
 
 def _find_fast_shutdown_setting(case: Case) -> str:
-    """Return when innodb_fast_shutdown was seen to be 2, "" if it never was.
+    """Return the time at which innodb_fast_shutdown was 2, "" if it never was.
 
     While the load ran, and just before the cut, only the writer was asked.
     """
@@ -346,7 +346,7 @@ def judge_not_shut_down(case: Case) -> Item:
 
 
 def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Standing, str]:
-    """Return whether a server that *ended* so was not shut down, and why.
+    """Judge whether a server that *ended* so was not shut down; return the reason too.
 
     Silence alone proves nothing: where the network fails first, a server shuts down
     unseen.
@@ -366,7 +366,7 @@ def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Standing, str]:
 
 
 def _find_evidence_against_cut(load: LoadRecord | None, ended: Ended) -> str:
-    """Return what shows that the power of this server was not cut, "" if nothing."""
+    """Return the evidence that this server's power was not cut, "" if none."""
     if ended.outlived_crash:
         return ""
     if ended.restarted is False:
@@ -403,7 +403,7 @@ def _find_evidence_against_cut(load: LoadRecord | None, ended: Ended) -> str:
 
 
 def _find_evidence_of_crash(ended: Ended, *, silent: bool) -> str:
-    """Return what shows that it was not shut down, "" if nothing does."""
+    """Return the evidence that it was not shut down, "" if there is none."""
     if ended.outlived_crash:
         return "it recovered from a crash under the main process that it had before"
     if ended.canary is False and (silent or not ended.unflushed):
@@ -416,7 +416,7 @@ def _find_evidence_of_crash(ended: Ended, *, silent: bool) -> str:
 
 
 def _find_evidence_of_power_loss(ended: Ended) -> str:
-    """Return what shows that the host lost its power, if not when; "" if nothing."""
+    """Return the evidence that the host lost its power at any time, "" if none."""
     if ended.cache_lost:
         return "its host lost data that an orderly shutdown would have written"
     if ended.seen_off:
@@ -425,7 +425,7 @@ def _find_evidence_of_power_loss(ended: Ended) -> str:
 
 
 def _explain_unknown_end(load: LoadRecord | None, ended: Ended) -> str:
-    """Return why it is not known how the server ended."""
+    """Explain why it is not known how the server ended."""
     why = ended.no_canary or "no crash canary and no log shows how it ended"
     if ended.logged:
         why = (

@@ -58,7 +58,7 @@ class Settings:
         return any(finding.harm.everything for finding in self._losing)
 
     def item(self, *, kept: bool) -> Item:
-        """Return what they mean for the verdict; kept: the cut lost nothing."""
+        """Return the item on their meaning for the verdict; kept: nothing was lost."""
         standing, detail = self._meaning("; this cut happened to lose none" * kept)
         return Item(ItemId.SETTINGS, standing, detail, required=True)
 
@@ -93,7 +93,7 @@ class Settings:
         return Standing.PRESENT, "no setting of the server is known to lose commits"
 
     def _harmless(self, finding: Finding) -> str:
-        """Return why an unsafe setting loses no commit in such a cut."""
+        """Return the reason why an unsafe setting loses no commit in such a cut."""
         if self.depth is None:
             why = "on a node that kept its power"
         elif finding.loses_at(self.depth):
@@ -129,7 +129,7 @@ class Settings:
 
 
 def judge_durable_settings(case: Case) -> Item | None:
-    """Say what the settings mean for the verdict; None of a control.
+    """Judge the meaning of the settings for the verdict; None of a control.
 
     A control is to lose by one.
     """
@@ -170,13 +170,13 @@ def collect_settings_at_depths(
 
 
 def _tears_writes(manifest: Manifest) -> bool:
-    """Say whether the drive is a lab's that tears the writes that were not flushed."""
+    """Return True if the drive is a lab's that tears the writes not flushed."""
     drive = manifest.lab.get("drive")
     return isinstance(drive, Mapping) and drive.get("survivors") in _TEARING
 
 
 def find_hiding_settings(manifest: Manifest, settings: Mapping[str, str]) -> str:
-    """Return why nothing may be read under *settings*, "" if they hide nothing.
+    """Return the reason why nothing may be read under *settings*, "" if there is none.
 
     settings: those in effect as the rows are to be read.  What the peers of a single
     server gave it back does not go with another restart, see AfterRecord.refill.
@@ -203,7 +203,7 @@ _RELAXED_BINLOG = "sync_binlog"
 
 
 def explain_durable_commits(manifest: Manifest, load: LoadRecord | None) -> str:
-    """Return what kept the commits of a control durable just before the cut, or "".
+    """Return the setting that kept a control's commits durable before the cut, or "".
 
     With a binary log that is flushed at each commit, its flush reaches the redo log's
     drive too, so both must be weak.

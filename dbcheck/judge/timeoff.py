@@ -23,7 +23,7 @@ _UNBOUNDED = (
 
 @dataclass(frozen=True, slots=True)
 class TimeOff:
-    """What is known of the time without power of one cut, in seconds.
+    """Bounds of the time without power of one cut, in seconds.
 
     meant_s:   for how long the switch was to keep it off, or a human was asked to;
                None if it comes back by itself.
@@ -116,7 +116,7 @@ def _measure_acks_after_switch_s(load: LoadRecord) -> float:
 
 
 def _measure_time_until_answer(load: LoadRecord, after: AfterRecord) -> Elapsed | None:
-    """Return how long after the last ack the server answered again, None if never.
+    """Measure the time from the last ack to the server's next answer, None if none.
 
     The power was off for no longer than that.
     """
@@ -196,7 +196,7 @@ def _compare_with_intended_time(time: TimeOff, meant_s: float) -> tuple[Standing
 
 
 def _find_early_return(time: TimeOff, meant_s: float) -> str:
-    """Return what shows that the power was back before *meant_s*, "" if nothing does.
+    """Return the evidence that the power was back before *meant_s*, "" if none.
 
     Or that it may have been.  Of two such bounds the one that is sure, else the smaller
     one.  A kernel that had started long before its host was last heard is left out: the
@@ -225,7 +225,7 @@ def _find_early_return(time: TimeOff, meant_s: float) -> str:
 
 
 def _describe_short_bound(bound: Elapsed, reason: str, enough_s: float) -> str:
-    """Return what a bound shows that is not known to be as long as *enough_s*."""
+    """Describe a bound that is not known to be as long as *enough_s*."""
     if bound.most_s < enough_s:
         return f"{reason}, so the power was off for less than the"
     return f"{reason} ({bound.doubt}), so the power may have been off for less than the"

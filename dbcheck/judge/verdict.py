@@ -71,7 +71,7 @@ def find_item_of_other_data(items: Sequence[Item]) -> Item | None:
 
 
 def explain_blameless_node(items: Sequence[Item], lost: str) -> str:
-    """Return why a node that took over cannot be blamed for what is *lost*, or "".
+    """Explain why a node that took over cannot be blamed for what is *lost*, or "".
 
     Another node may serve it, this one may be of another cluster, or may have it and
     not have applied it.
@@ -94,7 +94,7 @@ def _find_reason(items: Sequence[Item], which: ItemId, standing: Standing) -> st
 
 
 def find_evidence_against_cut(items: Sequence[Item]) -> str:
-    """Return what of the server itself shows that it was not cut, "" if nothing does.
+    """Return the server's own evidence that it was not cut, "" if there is none.
 
     A record that is absent contradicts no cut.
     """
@@ -102,7 +102,7 @@ def find_evidence_against_cut(items: Sequence[Item]) -> str:
 
 
 def explain_replaced_table(found: Reconciliation, items: Sequence[Item]) -> str:
-    """Return why missing rows prove nothing if the table was replaced, else "".
+    """Explain why missing rows prove nothing if the table was replaced, else "".
 
     After such a statement nothing shows which rows were there before it.  A cut takes
     the table's own creation back only with all that was committed since.
@@ -120,7 +120,7 @@ def explain_replaced_table(found: Reconciliation, items: Sequence[Item]) -> str:
 
 
 def _count_missing_rows(found: Reconciliation) -> int:
-    """Return how many rows are missing, those of earlier runs among them."""
+    """Count the missing rows, those of earlier runs among them."""
     return sum(found.counts.get(kind.value, 0) for kind in MISSING)
 
 
@@ -136,13 +136,13 @@ def _refilled(found: Reconciliation, items: Sequence[Item]) -> str:
 
 
 def _find_writes_by_other_servers(items: Sequence[Item]) -> str:
-    """Return why other servers may have written to this one, "" if nothing shows it."""
+    """Return the sign that other servers may have written to this one, "" if none."""
     item = _find_item(items, ItemId.NOT_REFILLED)
     return "" if item is None or item.standing in _ENOUGH else item.reason
 
 
 def _explain_total_loss(items: Sequence[Item], explained: bool) -> str:
-    """Return why the loss of all that a run wrote proves nothing, "" if it does.
+    """Explain why the loss of all that a run wrote proves nothing, "" if it does.
 
     Its first rows are committed, and checkpointed, before the load begins.
     """
@@ -159,7 +159,7 @@ def _explain_total_loss(items: Sequence[Item], explained: bool) -> str:
 
 
 def _find_restored_copy(items: Sequence[Item]) -> str:
-    """Return what shows that a copy may have been written over the data, or ""."""
+    """Return the sign that a copy may have been written over the data, or ""."""
     return _find_reason(items, ItemId.NOT_RESTORED, Standing.ABSENT)
 
 
@@ -227,7 +227,7 @@ def judge_rows(
 def _find_excuse_for_losses(
     found: Reconciliation, items: Sequence[Item], clients: ByClients
 ) -> str:
-    """Return why the losses are not held against the server, "" if they are.
+    """Return the excuse of the server for the losses, "" if it has none.
 
     - Another node took over, which may not have had to have them:
       explain_blameless_node().
@@ -250,7 +250,7 @@ def _find_excuse_for_losses(
 def _find_evidence_of_other_data(
     found: Reconciliation | None, items: Sequence[Item], explained: bool
 ) -> str:
-    """Return why other data may have been read than the load's, "" if they were not."""
+    """Return the sign that other data than the load's may have been read, or ""."""
     if other := find_item_of_other_data(items):
         return other.reason
     if found is None:

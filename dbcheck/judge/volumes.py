@@ -47,7 +47,7 @@ _NEVER: Mapping[str, int] = {}
 
 
 def find_host_cache(stack: Sequence[Layer]) -> str:
-    """Return which layer may lose completed writes though no drive did, "" if none.
+    """Return the layer that may lose writes though no drive did, in words, "" if none.
 
     A block that is lost there proves nothing about a drive's own cache.
     """
@@ -80,7 +80,7 @@ def _explain_losing_layer(layer: Layer) -> str:
 
 
 def _explain_losing_array(layer: Layer) -> str:
-    """Return what makes an md array lose a block by itself (Linux, admin-guide/md)."""
+    """Explain a loss of a block by an md array itself (Linux, admin-guide/md)."""
     if layer.md.get("policy") == "journal":
         return f"{layer.name} has a journal of its own, whose drive may have lost this"
     if layer.md.get("level") in _PARITY and layer.md.get("degraded") != "0":
@@ -95,7 +95,7 @@ def _explain_losing_array(layer: Layer) -> str:
 
 @dataclass(frozen=True, slots=True)
 class VolumeDepth:
-    """How deep the cut went on one volume.
+    """Depth of the cut on one volume.
 
     finding:    None if it could not be measured; unmeasured: why.
     were_running: there were canaries on it.
@@ -117,7 +117,7 @@ class VolumeDepth:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why, in sentences that name the places."""
+        """The reasons, in sentences that name the places."""
         found = self.finding.reasons if self.finding else (self.unmeasured,)
         return tuple(f"{', '.join(self.volume.places)}: {reason}" for reason in found)
 
@@ -125,7 +125,7 @@ class VolumeDepth:
 def list_changes_of_storage(
     manifest: Manifest, load: LoadRecord, name: str, *kinds: FactKind
 ) -> list[Seen]:
-    """Return what a node's mounts, devices and places were for a time before its cut.
+    """List changes of a node's mounts, devices and places before its cut.
 
     kinds: all if none is named.
     A host that is up again shows others, and so does one that loses its drives and
@@ -154,7 +154,7 @@ def find_volume_depths(
     cut: CutClass = CutClass.UNKNOWN,
     flushed: Mapping[str, int] = _NEVER,
 ) -> list[VolumeDepth]:
-    """Return how deep the cut went on each volume, that of the data directory first.
+    """Find the depth of the cut on each volume, that of the data directory first.
 
     cut: its declared class; one that keeps the drives' power reaches OS depth at most.
     flushed: see judge.case.find_flush_times().
@@ -205,7 +205,7 @@ def _take_depth_of_shared_drive(
 
 
 def _find_loss_above_drives(volume: Volume, after: HostAfter, cut: CutClass) -> str:
-    """Return why a lost block may have been lost above the drives, "" if nothing shows.
+    """Return the reason why a block may have been lost above the drives, "" if none.
 
     The layers count as they were before and after the cut, in which an array may have
     lost a drive.
@@ -255,7 +255,7 @@ def _measure_depth(
 def find_least_depth(
     depths: Sequence[VolumeDepth], facts: TargetFacts | None
 ) -> DepthFinding | None:
-    """Return how deep the cut went for all places together, None if unknown.
+    """Find the depth of the cut for all places together, None if unknown.
 
     That is the least depth of all.  It is unknown if it is unknown of a place, unless
     another shows a cut that reached the server's process alone.  A journal on a drive
@@ -288,7 +288,7 @@ def find_least_depth(
 def list_hidden_drives(
     volumes: Sequence[Volume], depths: Sequence[VolumeDepth] = ()
 ) -> list[str]:
-    """Return what no canary can show: journals on drives that no file lies on.
+    """List what no canary can show: journals on drives that no file lies on.
 
     Unless another volume, whose files lie on the very same drive, shows DRIVE depth.
     """

@@ -41,7 +41,7 @@ _BETWEEN_LOOKS = {
 
 
 def judge_looks_during_load(case: Case) -> Item | None:
-    """Say what was looked at while the load ran, and when; None if nothing was.
+    """Report the looks while the load ran, and their times; None if there was none.
 
     What changed for a time is held against the server as if it had been so all the
     time.  That it stays unseen between two looks is assumed only where the server, or
@@ -77,7 +77,7 @@ def judge_looks_during_load(case: Case) -> Item | None:
 
 
 def describe_changes_of_tables(case: Case, kind: FactKind) -> str:
-    """Return how dbcheck's tables were defined otherwise before the cut, and when.
+    """Describe changes of dbcheck's tables before the cut, and their times.
 
     "" if no look shows that.  kind: of what to name.
     """
@@ -89,7 +89,7 @@ def describe_changes_of_tables(case: Case, kind: FactKind) -> str:
 
 
 def explain_lost_crash_canary(case: Case) -> str:
-    """Return why the crash canary shows nothing of the cut, "" if it may.
+    """Explain why the crash canary shows nothing of the cut, "" if it may.
 
     A server that crashes and recovers by itself empties its table before the cut.
     """
@@ -121,7 +121,7 @@ def explain_lost_crash_canary(case: Case) -> str:
 
 
 def _list_watched(case: Case) -> Iterator[tuple[Watched, Mapping[FactKind, str]]]:
-    """Yield what was looked at, and how its facts are called."""
+    """Yield each record of looks, with the names of its facts."""
     if case.load is not None and case.load.watched is not None:
         yield case.load.watched, _OF_THE_SERVER
     if case.load is not None and case.load.sessions_watched is not None:
@@ -133,7 +133,7 @@ def _list_watched(case: Case) -> Iterator[tuple[Watched, Mapping[FactKind, str]]
 def _describe_looks(
     watched: Watched, words: Mapping[FactKind, str], went_us: int | None
 ) -> str:
-    """Return what was looked at, how often, and when for the last time."""
+    """Describe the looks: their subjects, their number and the last one's time."""
     if not watched.has_look_by(went_us):
         return _describe_missing_facts(watched, words)
     what = " and ".join(
@@ -152,7 +152,7 @@ def _describe_looks(
 def describe_change(
     seen: Seen, went_us: int | None, *, of_sessions: bool = False
 ) -> str:
-    """Return what a fact was for a time, and when.
+    """Return the value that a fact had for a time, and when.
 
     of_sessions: in some of the load's own.
     """
@@ -176,7 +176,7 @@ def describe_change(
 
 
 def _describe_missing_facts(watched: Watched, words: Mapping[FactKind, str]) -> str:
-    """Return what was not looked at at all, and why."""
+    """Return the facts that were never looked at, and the reason."""
     what = " and ".join(words.values())
     return (
         f"{what} were not looked at before the cut ({_explain_missing_looks(watched)})"
@@ -184,7 +184,7 @@ def _describe_missing_facts(watched: Watched, words: Mapping[FactKind, str]) -> 
 
 
 def _explain_missing_looks(watched: Watched) -> str:
-    """Return why nothing was looked at."""
+    """Explain why nothing was looked at."""
     return watched.ended or "no answer came before the load was over"
 
 
@@ -194,7 +194,7 @@ def _explain_gaps_between_looks(
     went_us: int | None,
     load: LoadRecord,
 ) -> str:
-    """Return why something may have been otherwise between two looks, or ""."""
+    """Explain what may have changed between two looks, or ""."""
     if not watched.has_look_by(went_us):
         return _describe_missing_facts(watched, words)
     for kind, (what, unseen) in _BETWEEN_LOOKS.items():
@@ -267,7 +267,7 @@ def places(case: Case) -> Item | None:
 
 
 def _explain_unread_view(case: Case) -> str:
-    """Return why it is not known what the server finds at its paths, "" if it is.
+    """Explain why the server's own view of its paths is not known, "" if it is.
 
     A lab starts its server and its host's sshd with one set of mounts.
     """
@@ -278,7 +278,7 @@ def _explain_unread_view(case: Case) -> str:
 
 
 def _describe_layers_and_places(volume: Volume) -> str:
-    """Return what a place lies on, e.g. "xfs on dm-crypt, LVM: data (sda)"."""
+    """Describe the layers of a place, e.g. "xfs on dm-crypt, LVM: data (sda)"."""
     between = ", ".join(list_kinds(volume.layers))
     on = f" on {between}" if between else ""
     return f"{volume.filesystem}{on}: {volume.named}"
@@ -297,7 +297,7 @@ def _judge_uninspected_places(named_by_server: Sequence[Place]) -> Item | None:
 
 
 def judge_depth_of_switch(case: Case) -> Item | None:
-    """Say how deep the same switch was seen to go on each place of this run.
+    """Report the depth that the same switch reached on each place of this run.
 
     None if nothing is known of this very host.  It does not show the depth of this
     run's own cut, so nothing rests on it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class Severity(enum.Enum):
-    """How bad an unsafe value is, the worst first.
+    """Severity of an unsafe value, the worst first.
 
     ERROR:   a cut or a crash loses acknowledged commits, or damages data.
     WARNING: it does so under conditions that dbcheck cannot exclude, or hides it.
@@ -26,7 +26,7 @@ class Severity(enum.Enum):
 
 
 class RuleStanding(enum.Enum):
-    """Where a fact stands under a rule."""
+    """Standing of a fact under a rule."""
 
     SAFE = "safe"
     UNSAFE = "unsafe"
@@ -82,7 +82,7 @@ def list_alarms(flags: Sequence[Flag]) -> list[Flag]:
 
 
 def format_alarm_counts(flags: Sequence[Flag]) -> str:
-    """Return how many of *flags* are errors and how many warnings, "" if none is."""
+    """Return the numbers of errors and warnings among *flags*, "" if there is none."""
     counts = []
     for severity in (Severity.ERROR, Severity.WARNING):
         number = sum(flag.severity is severity for flag in list_alarms(flags))

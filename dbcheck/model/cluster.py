@@ -27,7 +27,7 @@ STAGGER_S_MAX = 60.0
 
 
 class Promise(enum.Enum):
-    """Which nodes lose their power, and whether the writer comes back.
+    """Promise that a test checks: the nodes that lose power, and the writer's return.
 
     The value is its name in inventories, flags and runs.
     """
@@ -48,7 +48,7 @@ class Promise(enum.Enum):
         return self in (Promise.ALL, Promise.ALL_WRITER_GONE)
 
     def describe(self, stagger_s: float) -> str:
-        """Return what the commits must survive, to come after "survived".
+        """Return the event that the commits must survive, to come after "survived".
 
         stagger_s: see model.records.Manifest.
         """
@@ -56,11 +56,11 @@ class Promise(enum.Enum):
         return _DESCRIPTIONS[self] + order
 
     def cut(self, names: Iterable[str], writer: str) -> tuple[str, ...]:
-        """Return which of the nodes *names* lose their power."""
+        """Return those of the nodes *names* that lose their power."""
         return tuple(name for name in names if self.cuts_all or name == writer)
 
     def returning(self, names: Iterable[str], writer: str) -> tuple[str, ...]:
-        """Return which of them get it back before anything is read."""
+        """Return those of them that get it back before anything is read."""
         cut = self.cut(names, writer)
         return tuple(name for name in cut if self.writer_returns or name != writer)
 
@@ -140,7 +140,7 @@ class SiteKind(enum.Enum):
 
     @property
     def named_by(self) -> str:
-        """Which part of a server's identity names its group, "" unless it is of one."""
+        """The part of a server's identity that names its group, "" if it has none."""
         match self:
             case SiteKind.GALERA:
                 return GALERA_CLUSTER
@@ -206,7 +206,7 @@ def require_nodes(kind: SiteKind, names: Collection[str], writer_name: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Whether the data that are read continue those that took the load.
+    """Comparison of the data that are read with those that took the load.
 
     other:   why they are other data, "" if nothing shows that.
     unknown: why it is not shown whose data they are, "" if it is.
@@ -321,7 +321,7 @@ PATIENT_MS = 3_600_000  # a source that waits so long is taken to wait for ever
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Whether settings keep a promise.
+    """Judgement on whether settings keep a promise.
 
     contradiction: why they do not, "" if nothing shows that.
     doubts:        what a PASS has to assume.
@@ -337,7 +337,7 @@ def judge_settings_for_promise(
     writer: Mapping[str, str],
     standby: Mapping[str, str],
 ) -> Kept:
-    """Return whether the settings of *writer* and *standby* keep the promise.
+    """Judge whether the settings of *writer* and *standby* keep the promise.
 
     writer: as its sessions have them.  standby: {} if they are not known.
     """
@@ -465,7 +465,7 @@ def _judge_semi_sync(
 
 
 def read_replica_timeout_ms(writer: Mapping[str, str]) -> int:
-    """Return how long a source waits for a replica, in ms; 0 if that is not known."""
+    """Return the time that a source waits for a replica, in ms; 0 if not known."""
     for source, _ in _WORDS:
         if f"rpl_semi_sync_{source}_timeout" in writer:
             return int(writer[f"rpl_semi_sync_{source}_timeout"])
@@ -473,7 +473,7 @@ def read_replica_timeout_ms(writer: Mapping[str, str]) -> int:
 
 
 def _find_fault_of_relay_log(standby: Mapping[str, str]) -> str:
-    """Return why a replica that loses its power may lose what it has acknowledged.
+    """Return the reason why a cut may take what a replica acknowledged, "" if none.
 
     It acknowledges what is in its relay log (MySQL 9.7 manual, 19.4.10).
     """

@@ -29,14 +29,14 @@ class SwitchKind(enum.Enum):
 
 
 class PowerScope(enum.Enum):
-    """What a switch takes the power from; the value is its name in inventories."""
+    """Scope of a switch: what it cuts; the value is its name in inventories."""
 
     HOST = "host"  # the host, with all that is in it
     DRIVE = "drive"  # its drives alone: the host keeps running
 
 
 class Rung(enum.Enum):
-    """What a lab's cut takes; the value is its name in specs and runs."""
+    """Target of a lab's cut; the value is its name in specs and runs."""
 
     DRIVE = "drive"  # the power of its virtual drive, and all above it
     PROCESS = "process"  # the server's process alone
@@ -44,7 +44,7 @@ class Rung(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """When the power went, on the client's monotonic clock in microseconds.
+    """One cut of the power, in microseconds of the client's monotonic clock.
 
     asked_us: when the switch was asked to cut; None if a person cuts, at any time.
     exact_us: when the power was gone, if the switch knows.
@@ -89,7 +89,7 @@ class CutClass(enum.Enum):
 
     @property
     def description(self) -> str:
-        """Return what the cut was, to come after "this"."""
+        """Return a description of the cut, to come after "this"."""
         return _DESCRIPTIONS[self]
 
     @property
@@ -144,7 +144,7 @@ class CutClass(enum.Enum):
 
 
 def describe_cuts(cuts: Iterable[tuple[str, str]]) -> str:
-    """Return what the cuts of several cycles were, and what each class leaves open.
+    """Return a description of several cuts, with what each class leaves open.
 
     cuts: of each cycle the CutClass.value, "" where it is not known, and the
     Depth.value that was seen, "" where none was measured.
@@ -233,7 +233,7 @@ class Remounted:
 
 @dataclass(frozen=True, slots=True)
 class DriveCut:
-    """What the host's agent saw, from the cut until the server was started again.
+    """Observations of the host's agent, from the cut until the server's new start.
 
     drives:  by serial.
     gone_us: when the host was first seen without any of them, on the client's clock in
@@ -254,7 +254,7 @@ class DriveCut:
 
 
 class Gone(enum.Enum):
-    """What a load saw of the end of its server; the value is what is stored."""
+    """Way in which a load saw its server end; the value is what is stored."""
 
     NEVER = ""  # it kept answering
     BROKEN = "broken"  # every connection broke
@@ -310,7 +310,7 @@ class CrashState:
 
 @dataclass(frozen=True, slots=True)
 class OtherUsers:
-    """Who else would be hit if this server's power were cut.
+    """Other users who would be hit if this server's power were cut.
 
     databases:   names of databases, schemas or tables that are not dbcheck's.
     connections: of other clients, at this moment.

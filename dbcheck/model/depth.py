@@ -58,7 +58,7 @@ _ATTRIBUTES = {
 
 
 class Depth(enum.Enum):
-    """What a cut destroyed; each includes those before it."""
+    """Depth of a cut: what it destroyed; each includes those before it."""
 
     PROCESS = "PROCESS"  # the server's memory
     OS = "OS"  # and the page cache
@@ -66,13 +66,13 @@ class Depth(enum.Enum):
 
     @property
     def rank(self) -> int:
-        """How deep it is, from 0 on."""
+        """Place in the order of depths, from 0 on."""
         return list(Depth).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How far one canary surely came: later writes may have been completed too.
+    """Least progress of one canary: later writes may have been completed too.
 
     last:   the highest number known to be completed; 0 if none is.
     before: the highest RECENT_S earlier.  The kernel writes the page cache back in
@@ -90,7 +90,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What the canaries had completed at the cut.
+    """Writes that the canaries had completed at the cut.
 
     direct:      by ring.
     as_of_us:    when the host read these numbers, on the client's monotonic clock,
@@ -109,7 +109,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """What was read of one ring of blocks.
+    """Blocks that were read of one ring.
 
     found: numbers that are whole, as rising pairs of first and last.
     torn:  slots, from 0, that hold parts of two blocks.
@@ -121,7 +121,7 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What was read of the canaries afterwards.
+    """Contents of the canaries as they were read afterwards.
 
     missing:     why there is nothing to read, "" if there is.
     buffered:    numbers that are whole, as rising pairs of first and last.
@@ -151,7 +151,7 @@ class Remains:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What the canaries wrote on; "" where it is not known.
+    """Filesystem that the canaries wrote on; "" where it is not known.
 
     attributes: see Remains.
     above:      why a lost block was lost above the drives, "" if nothing shows that.
@@ -178,7 +178,7 @@ class Ground:
         return self.filesystem or "an unknown filesystem"
 
     def objection(self) -> str:
-        """Return why a lost block is no proof against the drive here, "" if it is."""
+        """Return the reason why a lost block is no proof against the drive, or ""."""
         if self.filesystem not in IN_PLACE:
             return f"{self._kind} does not overwrite in place"
         for option in filter(None, map(self._options.get, _NOT_DIRECT)):
@@ -186,7 +186,7 @@ class Ground:
         return self.above
 
     def written_at_once(self) -> str:
-        """Return why records may survive the loss of the page cache here, "" if not."""
+        """Return the reason why records may outlive the page cache here, or ""."""
         if self.filesystem not in _CACHING:
             return f"{self._kind} may write buffered data out before a sync asks for it"
         for option, when in _AT_ONCE.items():
@@ -244,7 +244,7 @@ class DepthFinding:
 
 
 def find_depth(completed: Completed, remains: Remains, ground: Ground) -> DepthFinding:
-    """Return how deep a cut went, given what was completed and what is left."""
+    """Find the depth of a cut, given what was completed and what is left."""
     missing = remains.missing
     if not missing and len(remains.rings) != len(completed.direct):
         missing = f"{len(remains.rings)} rings were found, not {len(completed.direct)}"
@@ -407,7 +407,7 @@ class ReachedVolume:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What dbcheck power test measured on an idle host.
+    """Result of dbcheck power test on an idle host.
 
     at: when, UTC, ISO 8601.  machine_id: of that host.
     lag_s: how long after its switch was asked the host was last heard, None if that is
@@ -424,7 +424,7 @@ class HeldCanary(Protocol):
     """A session whose orderly end commits the canary that it planted."""
 
     def is_held(self) -> bool:
-        """Say whether the session is still open, as far as is known without a query."""
+        """Return True if the session is still open, as far as known without a query."""
 
     def close(self) -> None:
         """End the session; never raises."""

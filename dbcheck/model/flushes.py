@@ -20,7 +20,7 @@ _WRITES, _SECTORS, _WRITE_MS, _FLUSHES, _FLUSH_MS = 4, 6, 7, 15, 16
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What one device did: since its kernel found it, or between two moments.
+    """Counts of one device: since its kernel found it, or between two moments.
 
     bytes_written: what the writes held.  write_ms, flush_ms: how long all of them took,
     in milliseconds.  flushes, flush_ms: None where this device does not count them.
@@ -51,7 +51,7 @@ class Counts:
         )
 
     def since(self, earlier: Counts) -> Counts:
-        """Return what was done since *earlier*."""
+        """Return the difference to *earlier*."""
         return Counts(
             self.writes - earlier.writes,
             self.bytes_written - earlier.bytes_written,
@@ -75,7 +75,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class UnderLoad:
-    """What drives did while a load ran, from before its first commit on.
+    """Work of the drives during a load, from before its first commit on.
 
     seconds: from the first sample to the last one.
     acked:   commits that were answered meanwhile, at least.
@@ -92,7 +92,7 @@ def _subtract(now: int | None, earlier: int | None) -> int | None:
 
 
 class Method(enum.StrEnum):
-    """How a write is made durable, as a server can do it (open(2), pwritev2(2))."""
+    """Method to make a write durable, as a server can do it (open(2), pwritev2(2))."""
 
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"

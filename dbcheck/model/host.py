@@ -13,7 +13,7 @@ from dbcheck.model.depth import Remains
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a host reports of itself; "" where it cannot.
+    """Identity that a host reports; "" where it cannot.
 
     serial:  of the machine (DMI), which only root may read.
     boot_id: another one after each boot (random(4)).
@@ -28,7 +28,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the right host reports of itself; "" where nothing is expected."""
+    """Identity that the right host reports; "" where nothing is expected."""
 
     hostname: Annotated[
         str,
@@ -44,7 +44,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class ClientClocks:
-    """What the clocks of a client show at one moment, in microseconds.
+    """Clocks of a client at one moment, in microseconds.
 
     boot: names the machine's boot; clocks of two boots cannot be compared.
     clock_us: CLOCK_MONOTONIC, which stands still while the machine is suspended.
@@ -284,7 +284,7 @@ class TargetFacts:
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """What a server logged since a mark.
+    """Lines that a server logged since a mark.
 
     truncated: there was more.  rewound: a log does not continue what it was at the
     mark, so the text may begin with older lines.
@@ -319,7 +319,7 @@ class VolumeCanaries:
 
 @dataclass(frozen=True, slots=True)
 class HostBefore:
-    """What the target's host reported before the load.
+    """Report of the target's host before the load.
 
     canary_folder, canary_nonce: where the canaries write, and what names them.
     log_path: of the server's log, "" if none was named; log_marks: where it ended.
@@ -347,7 +347,7 @@ class HostBefore:
 
 @dataclass(frozen=True, slots=True)
 class HostAfter:
-    """What the target's host reported after recovery; None where it could not.
+    """Report of the target's host after recovery; None where it could not.
 
     failure: why the first thing that failed did so, "" if nothing did.
     remains_elsewhere: of HostBefore.elsewhere, each; () if they could not be read.

@@ -55,7 +55,7 @@ _PREFIXES = {
 
 
 def kind_of(layer: Layer) -> str:
-    """Return what it is, for reports; "" for a drive or a partition of one."""
+    """Return the kind of a layer, for reports; "" for a drive or a partition of one."""
     if layer.kind == "dm":
         return _find_kind_of_mapper_device(layer)
     if layer.kind == "md":
@@ -68,7 +68,7 @@ def kind_of(layer: Layer) -> str:
 
 
 def list_kinds(layers: Sequence[Layer]) -> list[str]:
-    """Return what lies between a filesystem and its drives, from the top down."""
+    """Return the kinds of layers from a filesystem down to its drives."""
     return [kind for kind in dict.fromkeys(map(kind_of, layers)) if kind]
 
 

@@ -12,7 +12,7 @@ from dbcheck.rows.chores import ChoreKind
 
 
 class Stratum(enum.Enum):
-    """What the server does when the power is cut."""
+    """Activity of the server at the moment of a cut."""
 
     RAMP_UP = "ramp-up"  # the sessions have just begun
     STEADY = "steady"
@@ -156,7 +156,7 @@ class AtTheCut:
 
 
 class Met(NamedTuple):
-    """What went on when a cut came.
+    """Activity during which a cut came.
 
     stratum: None if that is not known.  missed: why it is not known to be the one that
     was drawn, "" if it is that one.
@@ -187,7 +187,7 @@ def find_stratum_of_cut(drawn: Moment, seen: AtTheCut) -> Met:
 
 
 def _judge_checkpoint(went_us: int, asked: tuple[int, int | None] | None) -> Met:
-    """Return whether a checkpoint was under way when the power went."""
+    """Judge whether a checkpoint was under way when the power went."""
     if asked is None:
         why = "whether the checkpoint was under way at the cut is not known"
         return Met(None, why)
@@ -205,7 +205,7 @@ def _judge_checkpoint(went_us: int, asked: tuple[int, int | None] | None) -> Met
 def _judge_hold(
     went_us: int, latest_us: int | None, quiet_us: Sequence[tuple[int, int]] | None
 ) -> Met:
-    """Return whether the sessions were held when the power went.
+    """Judge whether the sessions were held when the power went.
 
     At whatever moment from *went_us* to *latest_us* that was; some switches report a
     cut that comes later.

@@ -114,7 +114,7 @@ _EARLIER_MAX_S, _LATER_MAX_S = 5, 300
 
 @dataclass(frozen=True, slots=True)
 class DataNames:
-    """What the files in a directory show of whose data it holds.
+    """Marks in a directory that show whose data it holds.
 
     empty:             nothing is in it.
     system_identifier: PostgreSQL's, of global/pg_control, in decimal.
@@ -136,7 +136,7 @@ class DataNames:
 def find_sign_of_other_data(
     identity: Mapping[str, str], started_us: int, found: DataNames
 ) -> str:
-    """Return why a directory is not the server's, "" if nothing speaks against it.
+    """Return the sign that a directory is not the server's, "" if there is none.
 
     identity, started_us: what the server reports over SQL, as model.server.ServerFacts.
     """
@@ -155,7 +155,7 @@ def find_sign_of_other_data(
 
 
 def find_missing_mark(mark: str, found: DataNames) -> str:
-    """Return why a directory is not that of the server that just wrote *mark* into it.
+    """Return the sign that a directory lacks the *mark* that its server wrote, or "".
 
     "" if it is.
     """

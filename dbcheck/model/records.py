@@ -45,7 +45,7 @@ LOGS_MAX = 1 + PROCESSES_MAX + 1  # of the client, of each process, of the reade
 
 @dataclass(frozen=True, slots=True)
 class NodeBefore:
-    """What was known of one node of the site before the first commit of the load.
+    """Facts about one node of the site before the first commit of the load.
 
     target:        URL without a password.
     facts:         what its server reported.
@@ -85,7 +85,7 @@ class NodeBefore:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What was known before the first commit of the load.
+    """Facts that were known before the first commit of the load.
 
     created:       UTC, ISO 8601.
     seed, epoch:   see rows.schedule; they decide every row.
@@ -162,7 +162,7 @@ class Manifest:
 
     @property
     def ack_logs(self) -> int:
-        """How many of the logs hold acks; they come first."""
+        """The number of the logs that hold acks; they come first."""
         return self.logs - self.seen_log
 
     @property
@@ -172,7 +172,7 @@ class Manifest:
 
     @property
     def rung(self) -> Rung | None:
-        """What the lab cuts; None on real hardware."""
+        """The target of the lab's cut; None on real hardware."""
         return Rung(self.lab["rung"]) if self.lab else None
 
     def plan(self) -> Plan:
@@ -180,14 +180,14 @@ class Manifest:
         return plan_of(self.workload, self.schedule())
 
     def schedule(self) -> Schedule:
-        """Return what decides the rows of the run."""
+        """Return the schedule that decides the rows of the run."""
         sizes = self.workload.payload_bytes
         return Schedule(self.seed, self.epoch, sizes)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAtTheCut:
-    """What was seen of one node during the load; times as in LoadRecord.
+    """Observations of one node during the load; times as in LoadRecord.
 
     cut:         what its switch reported, None if it is not known to have cut.
     canaries:    how far those on its host came, None if there were none.
@@ -210,7 +210,7 @@ class NodeAtTheCut:
 
 @dataclass(frozen=True, slots=True)
 class LoadRecord:
-    """What the client saw of one load; times on its monotonic clock, microseconds.
+    """The client's record of one load; times in microseconds of its monotonic clock.
 
     sent, acked: session -> operations sent, acks received.
     gone_us:     when the sessions broke, or the silence began.
@@ -314,7 +314,7 @@ class LoadRecord:
     def seen_of(
         self, watched: Watched, until_us: int | None, *kinds: FactKind
     ) -> list[Seen]:
-        """Return what *watched* showed of the server that took the load.
+        """Return the changes in *watched* of the server that took the load.
 
         until_us: when the cut came; it may be the moment of the last look.  If that is
         not known (None), what counts was asked over a connection from before the last
@@ -328,7 +328,7 @@ class LoadRecord:
 
     @property
     def sent_us(self) -> int | None:
-        """When the newest operation that was acked was sent, None if not known.
+        """The time at which the newest acked operation was sent, None if not known.
 
         Its commit may have been flushed at once: a reply may wait, for a standby or in
         a proxy, for longer than a drive needs to write.
@@ -384,7 +384,7 @@ class StoredRows:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecord:
-    """What was read before dbcheck decided the first prepared transaction.
+    """Facts that were read before dbcheck decided the first prepared transaction.
 
     names:  the transactions that the server listed as prepared.
     log_bytes: how long each of the witness's logs was by then.
@@ -410,7 +410,7 @@ class PreparedRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeAfter:
-    """What was found of one node after the power came back.
+    """Findings about one node after the power came back.
 
     facts: its server's, None if it did not come back.
     host:  what its host reported, None without --target-host.
@@ -434,7 +434,7 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True)
 class AfterRecord:
-    """What was found after the power came back.
+    """Findings after the power came back.
 
     nodes:  what was found of each, by its name.
     reader_name: the node whose rows were read, and of which all else here is.
@@ -519,9 +519,9 @@ class AfterRecord:
 
     @property
     def facts(self) -> ServerFacts | None:
-        """What the server reports whose rows were read, None if it is not back."""
+        """The facts of the server whose rows were read, None if it is not back."""
         return self.nodes[self.reader_name].facts
 
     def stored_rows(self, table: str) -> StoredRows:
-        """Return what was stored of *table*; of one that was not read, no rows."""
+        """Return the stored rows of *table*; of one that was not read, no rows."""
         return self.survivors.get(table, StoredRows(0, ""))

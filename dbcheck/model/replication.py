@@ -23,7 +23,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class PromotedBy(enum.Enum):
-    """What promotes a node once the writer is gone; the value names it in inventories.
+    """Promoter of a node once the writer is gone; the value names it in inventories.
 
     AUTO: something else than dbcheck, such as Patroni.
     """
@@ -79,7 +79,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSeen:
-    """What the writer showed of its standbys during the load.
+    """The writer's standbys, as it showed them during the load.
 
     Times are on the client's monotonic clock, in microseconds.
 
@@ -106,11 +106,11 @@ class ReplicationSeen:
     shared: tuple[str, ...] = ()
 
     def awaited(self, before_us: int | None = None) -> tuple[str, ...]:
-        """Return which standbys commits waited for at the last sample; see last()."""
+        """Return the standbys that commits awaited at the last sample; see last()."""
         return self.last(before_us).names
 
     def last(self, before_us: int | None = None) -> Change:
-        """Return which standbys were awaited at the last sample.
+        """Return the last sample's change of awaited standbys.
 
         before_us: of those samples that were answered before that; None: of all.
         """
@@ -173,7 +173,7 @@ class ReplicationTally:
             self._changes = [*self._changes, change][-CHANGES_MAX:]
 
     def seen(self, ended: str = "") -> ReplicationSeen | None:
-        """Return what was seen, None if there was no answer."""
+        """Return the sum of all samples, None if there was no answer."""
         if not self._samples:
             return None
         return ReplicationSeen(
@@ -200,7 +200,7 @@ def _is_same_change(one: Change, other: Change) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """How a node that follows another is known.
+    """Identity of a node that follows another.
 
     name:   by which the writer lists it.
     source: the name in its log of the node that this one follows, or of its group (see
@@ -235,7 +235,7 @@ class Detached:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """How far a node that follows has come.
+    """Progress of a node that follows.
 
     position: the end of what it has received, None if it does not show that.
     applied:  the end of what it has applied.
@@ -253,7 +253,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """Whose log a node continues that took over, and how far it has applied it.
+    """Origin of the log of a node that took over, and the node's progress in it.
 
     parents: by the name of a writer in such logs (PostgreSQL: its timeline, in
              hexadecimal; MySQL: its server_uuid; MariaDB: its server_id; a group: what
@@ -269,7 +269,7 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class WriterOff:
-    """What showed, at one moment, that the old writer is off.
+    """Signs, at one moment, that the old writer is off.
 
     state:   of its power, as its switch reads it; UNKNOWN also if that failed.
     answers: something accepts connections at the address of its server.
@@ -288,7 +288,7 @@ class WriterOff:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """How another node took over from the writer.
+    """Record of the promotion of another node.
 
     by:       what promoted it.
     received: by the node's name, how far each node was that could be promoted.
@@ -312,7 +312,7 @@ _NAMES_IN_LOG = (
 
 
 def name_in_log(identity: Mapping[str, str]) -> tuple[str, str]:
-    """Return what names a server in its own log, and that name; "" if not known.
+    """Return the kind and the value of a server's name in its own log; "" if not known.
 
     identity: see model.server.ServerFacts.
     """
@@ -340,7 +340,7 @@ def format_position(position: int) -> str:
 
 
 def count_gtids(text: str) -> dict[str, int]:
-    """Return how many transactions of each UUID a set has (MySQL 9.7 manual, 19.1.3.1).
+    """Count the transactions of each UUID in a set (MySQL 9.7 manual, 19.1.3.1).
 
     E.g. "UUID:1-5:7, UUID:tag:1-2" has eight of that UUID.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """How far the server's write-ahead log (PostgreSQL) or redo log (InnoDB) is.
+    """Position of the server's WAL (PostgreSQL) or redo log (InnoDB).
 
     written, checkpoint: bytes from the log's beginning: the newest, and where recovery
     would begin to replay now.
@@ -21,7 +21,7 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server reports of itself, read over an ordinary connection.
+    """Facts that a server reports of itself, over an ordinary connection.
 
     product:    "PostgreSQL", "MariaDB" or "MySQL".
     version:    as the server spells it, e.g. "15.18".
@@ -85,7 +85,7 @@ _NAMES_OF_DATA = {
 def find_difference_of_servers(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> str:
-    """Return why another server answers, "" if nothing shows that.
+    """Return the sign that another server answers, "" if nothing shows that.
 
     before, after: see ServerFacts.identity.
     """
@@ -124,7 +124,7 @@ def is_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 def explain_unknown_identity(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> str:
-    """Return why two identities do not show whose data were read, "" if they do."""
+    """Return the reason why it is unknown whose data were read, "" if it is known."""
     named = before.keys() & _NAMES_OF_DATA.keys()
     if unread := sorted(named - after.keys()):
         text = f"{unread[0]} was read before the cut and could not be read after it"
@@ -137,7 +137,7 @@ def explain_unknown_identity(
 
 @dataclass(frozen=True, slots=True)
 class Refill:
-    """What a server that is tested alone took from other servers since its start.
+    """Data that a server tested alone took from other servers since its start.
 
     how:      a sentence's beginning, without its subject: "is a member of ...".
     advice:   what to do for a verdict next time; a sentence without its full stop.
@@ -155,7 +155,7 @@ class Refill:
 
 
 def select_refill(earlier: Refill | None, later: Refill | None) -> Refill | None:
-    """Return which of two looks at a server counts; None if neither showed any.
+    """Select the look at a server that counts; None if neither showed any.
 
     What a server showed counts more than what it did not show, and a copy of another
     server's data more than other rows; of two alike the earlier counts.
@@ -170,7 +170,7 @@ def _rank_refill(refill: Refill | None) -> tuple[bool, bool, bool]:
 
 
 class CheckOutcome(enum.Enum):
-    """How it ended."""
+    """Outcome of a check."""
 
     SOUND = "sound"
     INDEX = "index"  # an index disagrees with its table, or its pages with each other

@@ -71,7 +71,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the sessions of one log observed of its acks.
+    """Observations of one log's sessions about its acks.
 
     last_ack_us: when the newest was read, None if none was.
     gaps:        in which they observed nothing, GAPS_MAX at most: see Rounds.add().
@@ -234,7 +234,7 @@ class OtherClock:
 
 
 def find_newest(observed: Sequence[Observed]) -> Observed | None:
-    """Return what the log observed whose last ack surely is newest; None without acks.
+    """Return the log whose last ack surely is newest; None without acks.
 
     Of several the one that observed most of the end.
     """

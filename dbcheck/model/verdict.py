@@ -67,7 +67,7 @@ def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 class ControlOutcome(enum.Enum):
-    """What a control showed; the value is what is stored."""
+    """Outcome of a control; the value is what is stored."""
 
     LOST = "lost"  # a tail, as expected
     BLIND = "blind"  # it was weak and a fair test, and lost nothing
@@ -77,7 +77,7 @@ class ControlOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ControlFacts:
-    """What a control showed, for the cycles after it; none comes after one that failed.
+    """Result of a control for the cycles after it; none comes after one that failed.
 
     reason: the first of its reasons.
     """
@@ -167,7 +167,7 @@ def compute_unseen_ppm(loss_ppm: int, cuts: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What a tally proves, for --json; see Tally for the counts.
+    """Statistics of a tally, for --json; see Tally for the counts.
 
     loss_ppm_max, loss_ppm_min: bounds of how many cuts lose, in parts per million,
     each at 95% confidence.
@@ -184,7 +184,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
-    """How two configurations compare, for --json; see Comparison."""
+    """Comparison of two configurations, for --json; see Comparison."""
 
     difference_ppm: int | None
     p_ppm: int
@@ -280,7 +280,7 @@ class Tally:
 
     @property
     def statistics(self) -> Statistics:
-        """What it proves."""
+        """Statistics of the tally."""
         return Statistics(
             self.losses,
             self.cuts,
@@ -350,7 +350,7 @@ class Comparison:
 
     @property
     def difference_ppm(self) -> int | None:
-        """How much larger B's share of lossy cuts was than A's; None without cuts."""
+        """B's share of lossy cuts less that of A; None without cuts."""
         if not (self.a.cuts and self.b.cuts):
             return None
         shares = [Fraction(one.losses, one.cuts) for one in (self.a, self.b)]
@@ -378,7 +378,7 @@ class Comparison:
 
     @property
     def result(self) -> ComparisonResult:
-        """Return how the two compare, for --json."""
+        """Return the comparison, for --json."""
         return ComparisonResult(self.difference_ppm, self.p_ppm, self.sentence)
 
 
@@ -397,7 +397,7 @@ def format_percent_down(ppm: int) -> str:
 
 
 def _find_step_of_last_digit(ppm: int) -> int:
-    """Return what the last digit that is printed counts, in ppm."""
+    """Return the value of the last digit that is printed, in ppm."""
     if ppm >= PPM // 10:
         return 10_000
     return int(10 ** max(0, len(str(ppm)) - 2))

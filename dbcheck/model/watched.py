@@ -15,7 +15,7 @@ SEEN_MAX = 100  # values that are kept; one who toggles a setting shows two
 
 
 class FactKind(enum.Enum):
-    """What a fact is about; the value names it in records.
+    """Subject of a fact; the value names it in records.
 
     PLACE: where a place lies, see describe_location().
     CHANGE_TIME: when the server last loaded or set something, by its own clock.
@@ -70,7 +70,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What one server, or one host, showed while the load ran.
+    """Facts that one server, or one host, showed while the load ran.
 
     Times are on the client's monotonic clock, in microseconds; each look is dated by
     its question, so that none looks newer than it is.
@@ -138,7 +138,7 @@ class Watched:
         )
 
     def of(self, *kinds: FactKind) -> list[Seen]:
-        """Return what was unlike before, of the facts of these kinds."""
+        """Return the changes of the facts of these kinds."""
         return [each for each in self.seen if each.kind in kinds]
 
     def find_longest_gap_us(self, until_us: int) -> int:
@@ -170,7 +170,7 @@ class Watched:
 
 
 def join_watched(one: Watched | None, other: Watched | None) -> Watched | None:
-    """Return what two showed that were looked at for the same facts, as if one had.
+    """Join two records of looks at the same facts, as if one had looked.
 
     When nothing was looked at is then not known, but for how long at most.
     """
@@ -261,7 +261,7 @@ class WatchTally:
             self._seen[fact, value] = seen
 
     def watched(self, ended: str = "") -> Watched:
-        """Return what was seen."""
+        """Return all that was seen."""
         return Watched(
             dict(self._counts),
             self._looks,
@@ -281,7 +281,7 @@ def make_facts_of_settings(settings: Mapping[str, str]) -> dict[Fact, str]:
 
 
 def make_facts_of_tables(tables: Mapping[str, Definition]) -> dict[Fact, str]:
-    """Return what is known of how *tables*, by name, are defined."""
+    """Make facts of the definitions of *tables*, which are by name."""
     found: dict[Fact, str] = {}
     for name, (besides, columns, version) in tables.items():
         found[Fact(FactKind.TABLE, name)] = besides
@@ -290,7 +290,7 @@ def make_facts_of_tables(tables: Mapping[str, Definition]) -> dict[Fact, str]:
 
 
 def make_facts_of_volumes(volumes: Iterable[Volume]) -> dict[Fact, str]:
-    """Return how *volumes* are mounted, and what the kernel assumes of their caches."""
+    """Make facts of the mounts of *volumes*, and of the caches the kernel assumes."""
     found: dict[Fact, str] = {}
     for volume in volumes:
         found[Fact(FactKind.MOUNT, volume.mount_point)] = volume.mount_options
@@ -301,7 +301,7 @@ def make_facts_of_volumes(volumes: Iterable[Volume]) -> dict[Fact, str]:
 
 
 def describe_location(folders: Folders, before: Folders = ()) -> str:
-    """Return where a place lies, "" if nowhere.
+    """Return the location of a place, "" if it is nowhere.
 
     before: the same when it was measured.  Devices that files of it lay on then are
     named still: a file that cannot be seen now may be there, and one that is gone from
@@ -319,7 +319,7 @@ def describe_location(folders: Folders, before: Folders = ()) -> str:
 def list_folders_of_places(
     facts: TargetFacts, names: Iterable[str]
 ) -> dict[str, Folders]:
-    """Return where those of the places *names* lie of which all could be seen."""
+    """List the folders of those of the places *names* of which all could be seen."""
     on = {
         label: (path, volume.filesystem, volume.device)
         for volume in facts.volumes
@@ -335,7 +335,7 @@ def list_folders_of_places(
 
 
 def make_facts_of_places(facts: TargetFacts, names: Iterable[str]) -> dict[Fact, str]:
-    """Return where the places *names* lie, as far as *facts* show that."""
+    """Make facts of the locations of the places *names*, as far as *facts* show."""
     found = list_folders_of_places(facts, names).items()
     return {
         Fact(FactKind.PLACE, name): describe_location(folders)

@@ -29,7 +29,7 @@ LOAD_EVENT = "load"  # with what the client saw of the load
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How much of a log the witness holds durably.
+    """Part of a log that the witness holds durably.
 
     frames, acks: how many, from the start of the log.
     digest:       the hash chain after that many frames, in hex.
@@ -53,7 +53,7 @@ class WindowFacts:
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What a stored log holds.
+    """Contents of a stored log.
 
     torn_bytes: length of an incomplete last frame, 0 if there is none.
     newest_us:  when the newest ack of the load came, on the clock that was asked for,
@@ -119,7 +119,7 @@ class WitnessTime:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """How to have a moment of the witness's clock on the client's.
+    """Pair of moments that maps the witness's clock to the client's.
 
     least_us, most_us: what must be added, at least and at most: the client noted
              something, and its clock is known before that and after.
@@ -165,7 +165,7 @@ _START_US = 1000  # what one kernel shows twice differs by some microseconds
 
 
 class Apart(enum.Enum):
-    """What was compared before the load; on one host the run is refused."""
+    """Comparison of hosts before the load; on one host the run is refused."""
 
     IDS = "ids"  # machine and boot ids that both hosts reported
     ADDRESSES = "addresses"

@@ -58,7 +58,7 @@ class Windows:
         return [each for each in self.busy if not has_flush(each, devices)]
 
     def unseen_ppm(self, devices: Sequence[str]) -> int:
-        """Return how many commits may lack a flush if each busy window has one, in ppm.
+        """Return the share of commits that may lack a flush unseen, in ppm.
 
         Rounded up.  A commit without a flush goes unnoticed where a flush of others
         falls into its window.  How often one does is bounded by the idle windows, and
@@ -96,7 +96,7 @@ _REACHED = 0.5  # of the writes of a file; what lets them through does so each t
 
 
 class Outcome(enum.StrEnum):
-    """What the windows show, the worst first."""
+    """Outcome of the windows, the worst first."""
 
     MISSING = "commits without a flush"
     UNCLEAR = "not known"
@@ -110,7 +110,7 @@ class Outcome(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What windows show, in one sentence."""
+    """Judgement on windows, in one sentence."""
 
     outcome: Outcome
     sentence: str
@@ -133,12 +133,12 @@ class Path:
         return self.volume.file_drives
 
     def layer(self, name: str) -> Layer | None:
-        """Return what is known of a device of that name."""
+        """Return the device of that name, None if it is not known."""
         return next((each for each in self.volume.layers if each.name == name), None)
 
 
 def judge_windows(path: Path, windows: Windows, *, what: str = "commit") -> Judged:
-    """Return what *windows* show of the drives below one filesystem.
+    """Judge the drives below one filesystem by *windows*.
 
     what: happened in each busy window, for the sentence.
     """
@@ -276,7 +276,7 @@ def explain_by_settings(
 
 
 def find_layer_that_stops_flushes(path: Path, control: Windows) -> str:
-    """Return where flushes of a file of our own stop, "" if they reach the drives.
+    """Return the layer that stops flushes of our own file, in words, "" if none does.
 
     control: its busy windows each hold a write and an fdatasync(2) of that file.
     """

@@ -21,7 +21,7 @@ from dbcheck.probe.flushes import (
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """What one block device did.
+    """Work of one block device.
 
     layer: e.g. "disk", "loop", "dm".  is_drive: it is one of the drives below all.
     write_cache: what the kernel assumes.  has_cache: whether it has a volatile cache in
@@ -74,7 +74,7 @@ class VolumeResult:
         logs: Sequence[str],
         settings: Mapping[str, str],
     ) -> VolumeResult:
-        """Return what the windows of commits and of a file show of one filesystem.
+        """Judge one filesystem by the windows of commits and of a file.
 
         settings: of the server.
         """
@@ -107,7 +107,7 @@ class VolumeResult:
 
 @dataclass(frozen=True, slots=True)
 class FlushesResult:
-    """What the commits of one server did to its drives.
+    """Flushes of one server's drives by its commits.
 
     name: of the host in the inventory, "" if flags described it.
     commits, idle: how many windows there were with a commit, and without.
@@ -142,7 +142,7 @@ class FlushesResult:
 
 @dataclass(frozen=True, slots=True)
 class FlushesResults:
-    """What dbcheck probe flushes --json prints."""
+    """Output of dbcheck probe flushes --json."""
 
     dbcheck: str
     created: str

@@ -65,7 +65,7 @@ def cut_idle_host_and_measure_depth(
 
 
 def _measure_lag_s(cut: Cut, heard_us: int | None) -> float | None:
-    """Return how long after its switch was asked the host was last heard."""
+    """Measure the time from asking the switch to the host's last sign of life."""
     went_us = heard_us if cut.exact_us is None else cut.exact_us
     if went_us is None or cut.asked_us is None:
         return None

@@ -75,7 +75,7 @@ def list_usual_shapes() -> list[Shape]:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How long writes took, in microseconds; the percentiles are those of a list."""
+    """Spread of the times of writes, in microseconds; percentiles are from a list."""
 
     writes: int
     p50_us: float
@@ -98,7 +98,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """How many writes took from *from_us* to less than *to_us* microseconds."""
+    """Number of writes that took from *from_us* to less than *to_us* microseconds."""
 
     from_us: float
     to_us: float
@@ -118,7 +118,7 @@ def make_histogram(took_ns: Sequence[int]) -> list[Bucket]:
 
 
 def compute_device_share(timed: Timed, device: str) -> float | None:
-    """Return which share of the time a device was writing or flushing, 0 to 1.
+    """Return the share of the time in which a device wrote or flushed, 0 to 1.
 
     None if it does not count its flushes, or was not read.
     """
@@ -132,7 +132,7 @@ def compute_device_share(timed: Timed, device: str) -> float | None:
 
 
 def give_advice(p50_us: float, rotational: bool | None) -> str:
-    """Return what such a latency of fdatasync may mean; it decides nothing.
+    """Return the possible meaning of such a latency of fdatasync; it decides nothing.
 
     rotational: what the kernel says of the drive, None if it is not known.
     """
@@ -215,7 +215,7 @@ class FolderResult:
 
     @property
     def main(self) -> Spread | None:
-        """How long write + fdatasync of 8192 bytes took, None if that is not known."""
+        """The times of write + fdatasync of 8192 bytes, None if they are not known."""
         found = (
             each.spread
             for each in self.timings
@@ -225,7 +225,7 @@ class FolderResult:
 
     @property
     def drift(self) -> float | None:
-        """How many times as long as in the last probe it takes, None if unknown."""
+        """The factor to the last probe's time, None if it is unknown."""
         if self.main is None or not self.earlier or not self.earlier[-1].p50_us:
             return None
         return self.main.p50_us / self.earlier[-1].p50_us
@@ -250,7 +250,7 @@ class LatencyResult:
 
 @dataclass(frozen=True, slots=True)
 class LatencyResults:
-    """What dbcheck probe latency --json prints."""
+    """Output of dbcheck probe latency --json."""
 
     dbcheck: str
     created: str

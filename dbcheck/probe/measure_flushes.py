@@ -81,7 +81,7 @@ def probe_flushes(
 def read_server_facts(
     engine: Engine, host: TargetHost, server: ServerFacts | None = None
 ) -> TargetFacts:
-    """Return what a server's directories lie on; raise EngineError, HostError."""
+    """Read the storage of a server's directories; raise EngineError, HostError."""
     server = server or engine.facts()
     directory = require_data_directory(server)
     require_own_data(host, directory, server, lambda: "")

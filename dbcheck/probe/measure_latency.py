@@ -40,7 +40,7 @@ KEPT = 50  # probes of one filesystem that are remembered
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Which writes are timed, and how many of each at most.
+    """Kinds of writes to time, and the largest number of each.
 
     has_fileio: random writes of several threads are timed too.
     created: now, ISO 8601.
@@ -174,7 +174,7 @@ def _identify_filesystem(volume: Volume) -> tuple[str, str]:
 
 
 def _read_earlier(path: Path) -> tuple[Earlier, ...]:
-    """Return what is remembered, () if there is nothing that can be read."""
+    """Return the earlier probes, () if there is nothing that can be read."""
     try:
         with stored.open_private(path, "rb") as file:
             return stored.from_bytes(file.read(), _History, str(path)).probes

@@ -91,7 +91,7 @@ def draw_audits(results: Sequence[AuditResult]) -> RenderableType:
 
 
 def summarize_findings(result: AuditResult) -> str:
-    """Return how many findings there are of each kind."""
+    """Return the number of findings of each kind, in words."""
     counts = [
         f"{number} {severity.value}{'s' if number != 1 else ''}"
         for severity in Severity

@@ -48,7 +48,7 @@ def draw_exploration(result: ExploreResult) -> RenderableType:
 
 
 def draw_state(result: StateResult) -> RenderableType:
-    """Return what became of one state."""
+    """Draw the judgement on one state."""
     verdict = result.judgement.verdict
     head = Text.assemble((f" {verdict.value} ", BADGES[verdict]), f"  {result.name}")
     return Group(head, *_draw_judged_state(result))
@@ -66,7 +66,7 @@ def _draw_finding(finding: Finding) -> Iterator[RenderableType]:
 
 
 def _draw_judged_state(result: StateResult) -> Iterator[RenderableType]:
-    """Yield when the cut comes, what is lost, and what the drive lacks."""
+    """Yield the time of the cut, the losses, and what the drive lacks."""
     found = result.judgement
     lines = [
         f"A cut {result.load_s:.3f} s into the load, with {number(found.acks)} acks"

@@ -17,7 +17,7 @@ from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD, MINOR, InPlace
 
 
 class State(enum.Enum):
-    """How far a campaign of a fleet is; the value is what tables show."""
+    """State of a campaign of a fleet; the value is what tables show."""
 
     WAITING = "waiting"  # for a worker
     RUNNING = "running"
@@ -107,7 +107,7 @@ def _draw_cells(rig: RigStatus) -> tuple[Text, ...]:
 
 
 def _draw_status(rig: RigStatus) -> Text:
-    """Return what a target is at, or how it ended."""
+    """Draw the current phase of a target, or its end."""
     if rig.error:
         return Text(rig.error, DOUBTFUL)
     if rig.silent_s is not None and rig.silent_s > _SILENT_S:

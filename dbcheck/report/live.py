@@ -103,7 +103,7 @@ class LiveProgress(InPlace):
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """How far something is; began_s: when this view began, with *first* of it done."""
+    """Progress with times; began_s: when this view began, with *first* of it done."""
 
     began_s: float
     first: float
@@ -111,7 +111,7 @@ class _Timed:
 
     @property
     def left(self) -> str:
-        """How long the rest may take, ", about 2 min left"; "" if it is not known."""
+        """The time that the rest may take, ", about 2 min left"; "" if not known."""
         at, new = self.at, self.at.done - self.first
         if new <= 0 or at.total is None or at.done >= at.total:
             return ""
@@ -127,7 +127,7 @@ def _update_timed(before: _Timed | None, at: Progress) -> _Timed:
 
 
 def _draw_campaign(campaign: _Timed) -> Table:
-    """Return how many cuts of a campaign are over, and how long the others may take."""
+    """Draw the number of cuts that are over, and the time that the others may take."""
     at = campaign.at
     text = f"{at.done:,.0f} of {at.total:,.0f} cuts{campaign.left}"
     bar = ProgressBar(at.total, at.done, _BAR, complete_style=GOOD)
@@ -154,7 +154,7 @@ def _draw_bar(title: str, bar: ProgressBar | None, text: str) -> Table:
 
 
 def _draw_time_until_cut(status: LoadStatus) -> RenderableType:
-    """Return how long it is until the cut."""
+    """Draw the time until the cut."""
     left_s = status.cut_in_s
     if left_s is None:
         return _draw_bar(Phase.LOAD.value, None, "")
@@ -186,7 +186,7 @@ def _draw_load(status: LoadStatus) -> Table:
 
 
 def _draw_sparklines(rates: tuple[float, ...], p99s_ms: tuple[float, ...]) -> Table:
-    """Return how the rate and the latency of the last second went."""
+    """Draw the rate and the latency of the last second, as sparklines."""
     table = Table.grid(padding=(0, 2))
     for name, values, form in (("acks/s", rates, ",.0f"), ("p99 ms", p99s_ms, ",.2f")):
         line = Sparkline(values, _LINE, GOOD)
@@ -197,7 +197,7 @@ def _draw_sparklines(rates: tuple[float, ...], p99s_ms: tuple[float, ...]) -> Ta
 
 
 def _draw_drives(done: UnderLoad) -> Table:
-    """Return what the drives did a moment ago, those that were flushed most first."""
+    """Draw the work of the drives a moment ago, the most flushed first."""
     table = Table.grid(padding=(0, 2))
     names = ("drive", "flushes/s", "ms each", "commits per flush", "writes/s", "MB/s")
     for _ in names:

@@ -40,7 +40,7 @@ def draw_cycles(
 
 
 def draw_proof(proven: Tally) -> list[Text]:
-    """Return what a tally proves, and how likely a worse rig is to pass the same."""
+    """Draw the proof of a tally, and the chance of a worse rig to pass the same."""
     lines = [proven.sentence]
     if proven.cuts and not proven.losses:
         lines.append(describe_unseen_losses(proven.cuts))
@@ -103,7 +103,7 @@ def _is_kill(result: RunResult) -> bool:
 
 
 def list_demo_bounds(rows: Sequence[DemoRow]) -> list[str]:
-    """Return what the cuts of the lines that passed prove, in a sentence."""
+    """Return the proofs of the lines that passed, each sentence once."""
     passed = any(row.result.verdict is Verdict.PASS for row in rows)
     return [one_cut(Verdict.PASS)] if passed else []
 
@@ -119,7 +119,7 @@ def format_rate(result: RunResult) -> str:
 
 
 def format_lost(result: RunResult) -> str:
-    """Return how many rows were lost in a result."""
+    """Return the number of lost rows in a result, in words."""
     return "all" if result.rows_lost is None else rows_lost(*result.rows_lost)
 
 

@@ -94,7 +94,7 @@ class PlainProgress:
 
 
 def format_progress(progress: Progress) -> str:
-    """Return how far a phase is, for one line."""
+    """Return the progress of a phase, for one line."""
     done = f"{progress.done:,.0f}"
     if progress.total is not None and progress.done <= progress.total:
         done = f"{done} of {progress.total:,.0f}"

@@ -165,7 +165,7 @@ def _list_latencies_s(load: LoadRecord | None) -> dict[str, float]:
 
 
 def _parse_start_s(run: str) -> float | None:
-    """Return when a run began, by its id; None if it is no id of a run."""
+    """Return the start of a run, by its id; None if it is no id of a run."""
     try:
         moment = datetime.strptime(run[:15], "%Y%m%d-%H%M%S")
     except ValueError:

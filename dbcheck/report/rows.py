@@ -34,7 +34,7 @@ class Line:
 
     @property
     def tally(self) -> Tally:
-        """What its cycles prove together."""
+        """The tally of its cycles."""
         return Tally.of(
             (_find_verdict(cycle), depth_of(cycle)) for cycle in self.cycles
         )
@@ -105,14 +105,14 @@ def _find_verdict(cycle: RunResult) -> Verdict:
 
 
 def compare_lines(lines: Sequence[Line]) -> Comparison | None:
-    """Return how two configurations compare, None unless there are two."""
+    """Compare two configurations, None unless there are two."""
     return Comparison(*(line.tally for line in lines)) if len(lines) == 2 else None
 
 
 def make_matrix_result(
     lines: Sequence[Line], seed: int = 0, description: str = "", reference: str = ""
 ) -> MatrixResult:
-    """Return what --json prints of these rows."""
+    """Make the result that --json prints of these rows."""
     compared = compare_lines(lines)
     return MatrixResult(
         seed,

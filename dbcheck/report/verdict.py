@@ -102,7 +102,7 @@ def _draw_evidence(result: RunResult) -> Iterator[RenderableType]:
 
 
 def _seen(item: EvidenceResult) -> Text:
-    """Return how an item was seen; why a PASS needs more than was, if it does."""
+    """Return the mark of an item; add the reason if a PASS needs more."""
     reason = Text(words.explained(item), overflow="fold")
     if item.required and item.standing not in (Standing.PRESENT, Standing.ASSUMED):
         reason.append(" (a PASS needs this)", "bold")

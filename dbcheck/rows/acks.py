@@ -120,7 +120,7 @@ def pack(acks: Sequence[AckValues]) -> list[bytes]:
 
 
 def count(body: bytes) -> int:
-    """Return how many acks *body* holds; raise ValueError if no body is that long."""
+    """Count the acks that *body* holds; raise ValueError if no body is that long."""
     acks, rest = divmod(len(body) - _BASE.size, _ENTRY.itemsize)
     if rest or not 1 <= acks <= ACKS_PER_BODY_MAX:
         raise ValueError(f"{len(body)} bytes cannot be a body of acks")

@@ -23,7 +23,7 @@ _DRAW = struct.Struct("<QQ")
 
 
 class ChoreKind(Explained):
-    """What a chore does before it leaves its row in the ledger."""
+    """Statement of the housekeeping session before its row in the ledger."""
 
     CREATE = "create", "Creates a side table and inserts rows into it."
     FILL = "fill", "Inserts many rows into a side table, so that its file is extended."
@@ -156,7 +156,7 @@ def apply_chore_without_inserts(state: State, chore: Chore) -> State:
 
 
 def find_problem_of_kinds(kinds: Sequence[ChoreKind]) -> str:
-    """Return why there can be no chores of these kinds, "" if there can."""
+    """Return the reason why there can be no chores of these kinds, "" if there can."""
     if len(set(kinds)) < len(kinds):
         return "a kind is named twice"
     if ChoreKind.CREATE not in kinds and not set(kinds) <= set(OF_THE_SERVER):

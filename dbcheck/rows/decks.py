@@ -117,7 +117,7 @@ class Decks:
         return Deck(number, tuple(cards))
 
     def target(self, card: Card, number: int) -> int:
-        """Return which item of the deck before *card*, of deck *number*, writes to.
+        """Return the item of the deck before *card*, of deck *number*, that it changes.
 
         Items are counted from 0 on, as the batches of that deck insert them; there may
         be fewer.  No two cards of a deck have the same.

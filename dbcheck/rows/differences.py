@@ -90,7 +90,7 @@ def find_rows_only_in(
 
 @dataclass(frozen=True, slots=True)
 class SecondReading:
-    """What became of the second reading.
+    """Outcome of the second reading.
 
     rows:     how many it found, in all tables.
     changed:  how many rows only one of the two readings found.  first: the first ones.
@@ -111,7 +111,7 @@ class SecondReading:
 
     @property
     def reason(self) -> str:
-        """What is otherwise than in the first reading, "" if nothing is."""
+        """Describe the difference, for a person; "" if there is none."""
         parts = [self.index] if self.index else []
         if self.changed:
             rows = (
@@ -131,7 +131,7 @@ class SecondReading:
 
 @dataclass(frozen=True, slots=True)
 class OtherNode:
-    """What one of the other nodes holds, compared with the node that was read.
+    """Comparison of another node's rows with those of the node that was read.
 
     rows:     how many of the run it has, in the tables of the plan.
     unlike:   how many rows only one of the two nodes has.  first: the first ones;
@@ -153,7 +153,7 @@ class OtherNode:
     first_extra: tuple[ChangedRow, ...] = ()
 
     def extra_reason(self, name: str, reader: str) -> str:
-        """Return what this node alone has, for a person; "" if nothing."""
+        """Describe the rows that this node alone has, for a person; "" if none."""
         if not self.extra:
             return ""
         rows = "1 row" if self.extra == 1 else f"{self.extra:,} rows"
@@ -164,7 +164,7 @@ class OtherNode:
         )
 
     def reason(self, name: str, reader: str) -> str:
-        """Return what differs, for a person; "" if nothing does.
+        """Describe the difference, for a person; "" if there is none.
 
         name: of this node.  reader: of the one that was read.
         """
@@ -192,7 +192,7 @@ _GONE = [CODES[kind] for kind in MISSING]
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is on one node that was brought back by itself.
+    """Rows on one node that was brought back by itself.
 
     behind: acknowledged commits that the node which took over lacks, and this one has.
     extra:  other commits of the run that only this one has: without an ack that is
@@ -206,7 +206,7 @@ class Left:
 def find_rows_left_on_node(
     rows: Iterable[Records], survivors: Iterable[Records], losses: Losses, epoch: int
 ) -> Left:
-    """Return what is in *rows* alone.
+    """Find the rows that only *rows* has.
 
     rows: the markers on that node.  survivors: those on the node that took over.
     losses: of the latter.  Only those of *epoch* are compared.

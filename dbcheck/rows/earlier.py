@@ -88,7 +88,7 @@ class Earlier:
 
     @property
     def rows(self) -> int:
-        """How many are still there, of all epochs."""
+        """The number of rows that are still there, of all epochs."""
         return self._totals.rows.total()
 
     def add(self, records: Records) -> None:

@@ -76,11 +76,11 @@ class Markers:
         return found
 
     def present(self, session: int, seq: Ints) -> Flags:
-        """Say of each operation whether its row is there and intact; of 0, no."""
+        """Return the operations whose row is there and intact, as flags; of 0, no."""
         return self._has_mark(session, seq, _INTACT)
 
     def perhaps(self, session: int, seq: Ints) -> Flags:
-        """Say whether it is there, intact or not; if not, its key may be wrong."""
+        """Flag operations whose row is there; if not intact, its key may be wrong."""
         return self._has_mark(session, seq, _INTACT | _OTHER)
 
     def _has_mark(self, session: int, seq: Ints, wanted: int) -> Flags:
@@ -129,7 +129,7 @@ _BROKEN = np.array(
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What was found in one table that operations write to beside the ledger.
+    """Findings in one table that operations write to beside the ledger.
 
     losses:  of this run; when each was acked is not filled in yet.
     earlier: the rows of earlier runs.

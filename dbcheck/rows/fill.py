@@ -48,7 +48,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What is inserted into one table.
+    """Rows that are inserted into one table.
 
     schedule: decides the bytes; without payloads the rows are ids alone.
     rows:     how many.

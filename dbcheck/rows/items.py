@@ -68,7 +68,7 @@ Written = Callable[[int, int], Iterable[Items]]
 def judge_items(
     seen: Observed, table: TableSpec, epoch: int, markers: Markers, written: Written
 ) -> Effects:
-    """Return what *table* shows of the operations that wrote items to it.
+    """Judge the operations that wrote items to *table*, by its rows.
 
     table:   read in one transaction with the rows of *markers*.
     written: yields the items of a session, of its first so many operations at least.
@@ -184,7 +184,7 @@ def _find_losses(
 def _judge_items(
     items: Items, found: _Found, took_place: list[Flags], top: int
 ) -> tuple[Codes, Ints]:
-    """Return what kind of loss each item is, and of which operation.
+    """Return the kind of loss of each item, and its operation.
 
     took_place: whether the insert, the update and the delete did.
     top: the last operation of the session that can have been sent.

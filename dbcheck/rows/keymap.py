@@ -24,7 +24,7 @@ _SEQ_MASK = (1 << _SEQ_BITS) - 1
 
 
 class Fate(enum.Enum):
-    """What became of the commits of one cell of the map, the worst first.
+    """Fate of the commits of one cell of the map, the worst first.
 
     The value is the letter that stands for it in Lane.fates.
     """
@@ -121,7 +121,7 @@ def _select_session(names: Ints, session: int) -> Ints:
 
 
 def _choose_commits_per_cell(acked: Ints, beyond: Ints, lost: Ints, shown: Ints) -> int:
-    """Return how many commits a cell must hold, so that the losses of a lane fit."""
+    """Return the number of commits in a cell with which a lane's losses fit."""
     longest = CELLS_MAX
     for session in shown.tolist():
         gone = _select_session(lost, session)

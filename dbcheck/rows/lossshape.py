@@ -89,7 +89,7 @@ class Windows:
 
 
 def _find_ends_of_chores(batch: AckArray) -> Ints:
-    """Return when the chores among *batch* were acked."""
+    """Return the times at which the chores among *batch* were acked."""
     found: Ints = batch["acked_us"][batch["session"] == HOUSEKEEPING_SESSION]
     return found
 
@@ -114,7 +114,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class LossShape:
-    """What is known of the operations of this run that lost something.
+    """Shape of the losses among the operations of this run.
 
     Only operations that were acked count; each counts once, whatever it lost.
 
@@ -194,13 +194,13 @@ def _measure_oldest_loss_s(acked_us: Ints, cut_us: int | None) -> float | None:
 
 
 def _is_missing(losses: LossArray) -> Flags:
-    """Say of which losses the row that bears the ack is gone."""
+    """Return a flag for each loss: True if the row that bears the ack is gone."""
     found: Flags = (losses["kind"] == _TAIL) | (losses["kind"] == _HOLE)
     return found & (losses["acked_us"] >= 0)
 
 
 def _is_reordered(losses: LossArray, latest_us: int) -> Flags:
-    """Say which of the missing were acked before a survivor was sent.
+    """Return a flag for each loss: True if it was acked before a survivor was sent.
 
     latest_us: the latest moment before which a survivor was surely not sent.  A time in
     the log is rounded up by less than its unit (rows.acks.pack), so a whole unit must

@@ -16,7 +16,7 @@ Weight = Annotated[int, Meta(ge=0, le=_WEIGHT_MAX)]
 
 
 class Action(Explained):
-    """What one operation does beside the row that it inserts into the ledger."""
+    """Part of an operation beside the row that it inserts into the ledger."""
 
     INSERT = "insert", "Does nothing else."
     BATCH = "batch", f"Inserts {BATCH_ROWS} items by one statement."
@@ -40,7 +40,7 @@ NEED_ITEMS = (Action.UPDATE, Action.DELETE)  # which a batch inserted
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """How often each kind of operation comes, beside the others.
+    """Weight of each kind of operation, beside the others.
 
     The fields have the names of the actions.
     """
@@ -55,7 +55,7 @@ class Mix:
     savepoint: Weight = 0
 
     def weight(self, action: Action) -> int:
-        """Return how many operations of a deck are of that kind."""
+        """Return the number of operations of that kind in a deck."""
         return int(getattr(self, action.value))
 
     @property
@@ -64,7 +64,7 @@ class Mix:
         return tuple(action for action in ACTIONS if self.weight(action))
 
     def problem(self) -> str:
-        """Return why no deck can have these weights, "" if one can."""
+        """Return the reason why no deck can have these weights, "" if one can."""
         if not self.actions:
             return "no operation has a weight"
         wanted = sum(self.weight(action) for action in NEED_ITEMS)

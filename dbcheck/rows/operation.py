@@ -14,7 +14,7 @@ Value = int | bytes
 
 
 class Verb(enum.Enum):
-    """What a statement does."""
+    """Verb of a statement."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -59,7 +59,7 @@ class StatementSpec:
 def list_verbs_by_table(
     statements: Iterable[StatementSpec],
 ) -> dict[TableSpec, tuple[Verb, ...]]:
-    """Return which tables *statements* write to, and how, each once."""
+    """Return the tables that *statements* write to, with the verbs, each once."""
     found: dict[TableSpec, dict[Verb, None]] = {}
     for spec in statements:
         found.setdefault(spec.table, {})[spec.verb] = None
@@ -104,7 +104,7 @@ DECISIONS = (TwoPhase.COMMIT, TwoPhase.ROLLBACK)
 
 
 class Operation(msgspec.Struct, frozen=True, gc=False):
-    """What a session has acked at once: number *seq*, from 1 on, of a session.
+    """Statements that are acked at once: number *seq*, from 1 on, of a session.
 
     Its statements, and CONTROLS among them, run in their order; a commit follows.  It
     is one transaction, or several where it has steps of a TwoPhase commit.

@@ -37,7 +37,7 @@ def is_committed(seq: int) -> bool: ...
 @overload
 def is_committed(seq: Ints) -> Flags: ...
 def is_committed(seq: int | Ints) -> bool | Flags:
-    """Return whether the transaction of operation *seq* is committed by the next one.
+    """Return True if the operation after *seq* commits the transaction of *seq*.
 
     Else it rolls it back.
     """
@@ -45,7 +45,7 @@ def is_committed(seq: int | Ints) -> bool | Flags:
 
 
 class LeftFate(enum.Enum):
-    """What became of a prepared transaction that the server listed after recovery."""
+    """Fate of a prepared transaction that the server listed after recovery."""
 
     KEPT = "kept"  # it was decided, and its row is there as it was sent, or gone
     REFUSED = "refused"  # the server refused to commit it or to roll it back
@@ -58,7 +58,7 @@ class LeftFate(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """How often the server was asked to decide a prepared transaction since it started.
+    """Number of decisions on prepared transactions since the server started.
 
     Of all databases, by whomever, and also where it refused; until dbcheck had listed
     those that were prepared, and before it decided any.
@@ -95,7 +95,7 @@ class Undecided:
 
     @property
     def losses(self) -> int:
-        """How many there are."""
+        """The number of losses."""
         return self.rolled_back + self.committed + self.gone
 
     def __add__(self, other: Undecided) -> Undecided:

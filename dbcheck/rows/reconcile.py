@@ -39,7 +39,7 @@ SurvivorStream = Callable[[], Iterable[Records]]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the client recorded of its sessions.
+    """The client's record of its sessions.
 
     sent, acked: session -> operations sent, acks received.
     """
@@ -50,7 +50,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was observed of one run; each stream can be read again from its beginning.
+    """Observations of one run; each stream can be read again from its beginning.
 
     survivors:   by the table's name, every row, read before anything wrote again.  A
                  side table that is not there has none.
@@ -143,7 +143,7 @@ class Reconciliation:
 
     @property
     def repeats(self) -> int:
-        """How many losses are rows of an operation that is there already, acked or not.
+        """The number of losses that repeat an operation's row, acked or not.
 
         Of the tables with a key, only the ledger takes one key under two ids.
         """
@@ -259,7 +259,7 @@ class _Marks:
 
     @property
     def kept(self) -> int:
-        """How many acked rows are present once and intact."""
+        """The number of acked rows that are present once and intact."""
         return sum(
             int(np.count_nonzero(marks == _SEEN)) for _, marks in self._in_parts()
         )
@@ -278,7 +278,7 @@ class _Marks:
         return records[~known]
 
     def _were_seen_before(self, places: Ints) -> npt.NDArray[np.bool_]:
-        """Say of which places a row was seen already, here or in an earlier batch."""
+        """Return a flag for each place: True if its row was seen, in this batch too."""
         seen: npt.NDArray[np.bool_] = self.marks[places] & _SEEN > 0
         ordered = np.sort(places)
         if (ordered[1:] == ordered[:-1]).any():
@@ -294,7 +294,7 @@ class _Marks:
             yield at, self.marks[at : at + _PLACES_AT_ONCE]
 
     def _known(self, records: Records) -> npt.NDArray[np.bool_]:
-        """Say which records are of acked operations."""
+        """Return a flag for each record: True if it is of an acked operation."""
         session, seq = records["session"], records["seq"]
         known: npt.NDArray[np.bool_] = (session >= 0) & (session <= SESSION_MAX)
         known &= (seq >= 1) & (records["part"] == 0)
@@ -302,7 +302,7 @@ class _Marks:
         return known
 
     def places(self, named: Records) -> Ints:
-        """Return where the marks of these acks, or of these rows, are."""
+        """Return the places of the marks of these acks, or of these rows."""
         found: Ints = self.offset[named["session"]] + named["seq"]
         return found
 
@@ -380,7 +380,7 @@ def _list_acked_losses(
 
 
 def find_kinds_of_missing(gone: AckArray, tail: Ints) -> Codes:
-    """Return what kind of loss each ack is whose row is *gone*.
+    """Return the kind of loss of each ack whose row is *gone*.
 
     tail: by session, the seq after which every acked row is missing.
     """
@@ -390,7 +390,7 @@ def find_kinds_of_missing(gone: AckArray, tail: Ints) -> Codes:
 
 
 class _Surplus(NamedTuple):
-    """What rows beyond the acks are; see Reconciliation.  losses: of these alone."""
+    """Kinds of rows beyond the acks; see Reconciliation.  losses: of these alone."""
 
     recovered: int
     unconfirmed: int
@@ -401,7 +401,7 @@ class _Surplus(NamedTuple):
 def _sort_surplus(
     beyond: Records, acked: Ints, seen: Observed, table: TableSpec
 ) -> _Surplus:
-    """Return what the rows beyond the acks are.
+    """Sort the rows beyond the acks by their kind.
 
     A row whose content is what the schedule computes for its key was sent by the
     run: no one else has the seed.  It is legal as far as the client can have sent

@@ -31,7 +31,7 @@ def judge_registers(
     written: Written,
     parts: Collection[int],
 ) -> Effects:
-    """Return what *table* shows of the operations that wrote its registers.
+    """Judge the operations that wrote registers to *table*, by its rows.
 
     table: read in one transaction with the rows of *markers*.
     parts: of the registers that a session has.
@@ -94,7 +94,7 @@ class _Found:
         return Losses.of(found).columns
 
     def _held(self) -> tuple[_Held, list[Loss]]:
-        """Return what each register holds, and the rows that cannot be registers."""
+        """Return the value of each register, and the rows that cannot be registers."""
         held, bad = _Held(), list[Loss]()
         for record in self._registers:
             session, seq, part = (int(record[n]) for n in ("session", "seq", "part"))

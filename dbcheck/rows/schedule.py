@@ -156,7 +156,7 @@ def compute_crc32_of_words(*words: Ints | int) -> Sums:
 
 @functools.cache
 def _compute_changes_of_crc(behind: int) -> Sums:
-    """Return what each pattern of bits changes, *behind* bytes before the end."""
+    """Return the change by each pattern of bits, *behind* bytes before the end."""
     zeros = bytes(behind)
     none = zlib.crc32(bytes(1) + zeros)
     changes = [zlib.crc32(bytes((bits,)) + zeros) ^ none for bits in range(256)]
@@ -164,7 +164,7 @@ def _compute_changes_of_crc(behind: int) -> Sums:
 
 
 class Sizes:
-    """How many bytes the payloads of one schedule have."""
+    """Sizes of the payloads of one schedule, in bytes."""
 
     def __init__(self, schedule: Schedule) -> None:
         """Compute for *schedule*, which has payloads."""
@@ -210,5 +210,5 @@ class Payloads:
 
 
 def count_rows_at_once(size: int) -> int:
-    """Return how many rows with payloads of *size* bytes a core's own cache holds."""
+    """Count the rows with payloads of *size* bytes that fit a core's own cache."""
     return max(1, _CHUNK_BYTES // max(1, size))

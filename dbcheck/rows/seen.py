@@ -19,7 +19,7 @@ from dbcheck.rows.survivors import Records, is_among
 
 @dataclass(frozen=True, slots=True)
 class SeenRows:
-    """What became of the rows that readers saw and the witness confirmed.
+    """Fate of the rows that readers saw and the witness confirmed.
 
     rows: how many were seen.
     lost: those that no confirmed ack names and that did not survive; acked_us is when
@@ -37,7 +37,7 @@ def judge_seen_rows(
     epoch: int,
     claim: Claim,
 ) -> SeenRows:
-    """Return what became of the rows in the log of what was *seen*.
+    """Judge the rows in the log of what readers have *seen*.
 
     survivors: the ledger's.  A row that an ack names is left to Plan.judge(): if it is
     gone it is missing, and not counted here too.  A row that the client never sent is
@@ -63,7 +63,7 @@ def judge_seen_rows(
 
 
 def _count_sent_by_session(claim: Claim) -> Ints:
-    """Return how many operations each session sent, by its number."""
+    """Return the number of operations that each session sent, by its number."""
     sessions = range(SESSION_MAX + 1)
     return np.array([claim.sent.get(number, 0) for number in sessions], np.int64)
 

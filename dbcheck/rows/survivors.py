@@ -34,7 +34,7 @@ def find_distinct(values: Ints) -> Ints:
 
 
 def is_among(values: Ints, others: Ints) -> npt.NDArray[np.bool_]:
-    """Say of each of *values* whether it is one of *others*; as np.isin() does.
+    """Return a flag for each of *values*: True if it is in *others*; as np.isin().
 
     That one calls np.unique() where there are many.
     """
@@ -189,7 +189,7 @@ def _compute_crc32(contents: Records, keys: npt.NDArray[np.uint32]) -> Ints:
 
 
 def _compare_contents(contents: Records, lines: Bytes) -> Flags:
-    """Say which of *contents* are equal to their lines."""
+    """Return a flag for each of *contents*: True if it equals its line."""
     same = contents.view(np.uint8).reshape(lines.shape) == lines
     if same.all():
         return np.ones(len(same), np.bool_)

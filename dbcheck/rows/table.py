@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Kind(enum.Enum):
-    """What a column holds."""
+    """Kind of value that a column holds."""
 
     BIGINT = "bigint"
     INTEGER = "integer"
@@ -48,7 +48,7 @@ class TableSpec:
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """Which statements of sql/ are for it: the first *_LAYOUT.sql that is there."""
+        """Names of statements in sql/ for it: the first *_LAYOUT.sql that is there."""
         if not self.has_key:
             return ("ids",)
         return ("overwritten", "keyed") if self.is_overwritten else ("keyed",)
@@ -112,7 +112,7 @@ PLAIN = "nothing"
 
 
 class Definition(NamedTuple):
-    """How a table is defined, beside the columns that its TableSpec names.
+    """Definition of a table, beside the columns that its TableSpec names.
 
     besides: what it has that dbcheck did not create, such as a trigger, in words; PLAIN
              if there is nothing, "" if that is not known.

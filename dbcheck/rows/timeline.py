@@ -168,7 +168,7 @@ def _choose_width_us(span_us: int, most: int) -> int:
 
 
 class _Spacing:
-    """How far each ack of a session lies after the one before it, by bin."""
+    """Time between an ack and the one before it in its session, by bin."""
 
     def __init__(self, bins: int) -> None:
         self._sessions = SessionTimes()

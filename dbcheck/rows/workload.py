@@ -27,7 +27,7 @@ from dbcheck.rows.mix import Mix
 
 
 class PlanKind(Explained):
-    """Which plan a workload follows; rows.plans.registry has the plans."""
+    """Kind of plan that a workload follows; rows.plans.registry has the plans."""
 
     INSERT = "insert", "One row for each commit."
     MIXED = "mixed", "Kinds of operations, by weight."
@@ -54,7 +54,7 @@ _Moment = Annotated[float, Meta(gt=0, le=CUT_AFTER_S_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What the sessions do and when the cut comes.
+    """Settings of the sessions, and the time of the cut.
 
     A field with a description is a key of a workload file; one with a Setting can be
     set elsewhere, too, see base.setting. payload_bytes is empty if the plan is classic,

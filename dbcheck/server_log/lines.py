@@ -170,7 +170,7 @@ class Line:
 
     @property
     def shows(self) -> Shows | None:
-        """Return what it shows, None if that is not known."""
+        """Return the meaning, None if it is not known."""
         return self.entry.shows if self.entry else None
 
     @property
@@ -357,7 +357,7 @@ def _drop_quoted_lines(raws: Iterable[str]) -> Iterator[str]:
 
 
 def _strip_prefix_of_journal(raw: str) -> str:
-    """Return what the server wrote of a line that the journal or syslog keeps."""
+    """Return the server's own part of a line that the journal or syslog keeps."""
     if raw.startswith('{"') and '"MESSAGE"' in raw:  # journalctl --output=json
         with contextlib.suppress(ValueError, RecursionError):
             found = json.loads(raw)

@@ -35,7 +35,7 @@ TABLES = {
 
 
 class StartOutcome(enum.Enum):
-    """How a server's attempts to start ended."""
+    """Outcome of a server's attempts to start."""
 
     NEVER_STARTED = "never started"
     RUNNING = "running"  # recovering, or ready
@@ -45,7 +45,7 @@ class StartOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """What a log shows since a mark.
+    """Attempts to start that a log shows since a mark.
 
     lines:   the decisive ones, in the log's order; () if there are none.
     missing: of DESTROYED, they name only files that are not there, which a volume that
@@ -61,7 +61,7 @@ class Starts:
 
 @dataclass
 class _Run:
-    """What a server logged from one start to the next.
+    """Lines of a server from one start to the next.
 
     tried: it began to start here; else it took queries as the log begins.
     """
@@ -71,7 +71,7 @@ class _Run:
 
     @property
     def ready_at(self) -> int | None:
-        """Where in the lines it last took queries, None if it never did."""
+        """The index of the line at which it last took queries, None if it never did."""
         found = [at for at, line in enumerate(self.lines) if line.shows is Shows.READY]
         return found[-1] if found else None
 
@@ -97,7 +97,7 @@ def read_known_lines(text: str) -> tuple[Line, ...]:
 
 
 def find_starts(text: str) -> Starts:
-    """Return how the attempts to start in *text* ended.
+    """Find the outcome of the attempts to start in *text*.
 
     One attempt that its data ended means DESTROYED only if the server did not begin
     another since; of several, two do, unless the last one took queries.
@@ -155,7 +155,7 @@ NAMES = {
 
 
 def find_other_server(text: str, names: Mapping[str, str]) -> str:
-    """Return what shows that starts in *text* are of more than one server, or another.
+    """Return the sign that starts in *text* are of several servers, or another.
 
     "" if nothing does.  names: of the server in question, what is known of NAMES.
     Several servers may be set to write to one log.
@@ -197,7 +197,7 @@ def find_shutdown(text: str) -> str:
 
 
 def find_shutdown_before_start(text: str) -> str:
-    """Return how a server that took queries as *text* begins was shut down.
+    """Return the shutdown of a server that took queries as *text* begins.
 
     The message that shows it, before any start; "" if none does.
     """
@@ -265,7 +265,7 @@ def find_damage_that_ended_server(text: str) -> tuple[str, ...]:
 
 
 def find_crash_of_session(text: str, session: int) -> tuple[str, ...]:
-    """Return what *text* shows of a crash of what served that session, () if nothing.
+    """Return the lines of *text* on a crash of what served that session, () if none.
 
     session: PostgreSQL's process or, for the others, the connection's number.  A signal
     that no fault of a program raises, as SIGKILL and SIGTERM, is no crash, nor is
@@ -288,7 +288,7 @@ def find_crash_of_session(text: str, session: int) -> tuple[str, ...]:
 
 
 def _split_into_runs(lines: Iterable[Line]) -> list[_Run]:
-    """Return what was logged from one start to the next; the first may have no line.
+    """Split lines into runs, start by start; the first may have no line.
 
     A server may fail before the line that starts it: then its early lines begin an
     attempt, each error of them another one.
@@ -335,7 +335,7 @@ def _judge_attempt(run: _Run, *, last: bool) -> Starts:
 
 
 def _judge_end_of_service(lines: Sequence[Line], *, last: bool) -> Starts:
-    """Return what became of a server that took queries before it logged *lines*."""
+    """Judge the fate of a server that took queries before it logged *lines*."""
     lost = _find_damage_lines(lines)
     if last and not _has_ended(lines):
         # Every login reads what all databases share.
@@ -355,7 +355,7 @@ def _judge_end_of_service(lines: Sequence[Line], *, last: bool) -> Starts:
 def _find_cause_of_failed_start(
     lines: Sequence[Line], errors: Sequence[Line]
 ) -> Starts:
-    """Return what ended a start that took no queries."""
+    """Find the cause that ended a start that took no queries."""
     innocent = [line for line in errors if line.shows is Shows.INNOCENT]
     if innocent:
         return Starts(StartOutcome.FAILED, _shorten_lines(innocent), known=True)

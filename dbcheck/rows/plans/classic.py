@@ -164,18 +164,18 @@ class _Marks:
         self._marks[ordered[1:][ordered[1:] == ordered[:-1]]] |= again
 
     def gone(self, ids: Ints) -> Flags:
-        """Say which acked ids no row of the run has."""
+        """Return a flag for each acked id: True if no row of the run has it."""
         places = self._ids.find_places(ids)
         gone: Flags = (self._marks[places] & _FOUND == 0) | (places < self._fresh)
         return gone
 
     def bad(self, ids: Ints) -> Flags:
-        """Say which acked ids are gone, or were acked or found twice."""
+        """Return a flag for each acked id: True if gone, or acked or found twice."""
         again: Flags = self._marks[self._ids.find_places(ids)] & _AGAIN > 0
         return again | self.gone(ids)
 
     def count_found(self) -> tuple[int, int]:
-        """Return how many ids of before the run were found, and never acked of it."""
+        """Count the ids of before the run that were found, and never acked of it."""
         earlier = surplus = 0
         for at, marks in self._in_parts():
             found = marks & _FOUND > 0
@@ -261,7 +261,7 @@ class ClassicPlan:
         return Operation(session, seq, _STATEMENTS)
 
     def inspector(self, table: TableSpec) -> Inspector:
-        """Return what takes every row as it is: an id has no content."""
+        """Return an inspector that takes every row: an id has no content."""
         return Inspector(self._schedule)
 
     def judge(self, seen: Observed) -> Reconciliation:

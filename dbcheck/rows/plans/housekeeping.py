@@ -42,7 +42,7 @@ _NO_ID = -1
 def judge_sides(
     seen: Observed, epoch: int, markers: Markers, chores: Chores
 ) -> Effects:
-    """Return what the side tables show of the chores.
+    """Judge the chores by the side tables.
 
     A table that was dropped and cannot be opened is gone with its rows; what is left is
     its name (docs/findings.md), which evidence shows and which is no loss.
@@ -72,7 +72,7 @@ def judge_sides(
 def _list_legal_states(
     chores: Chores, last: int, acked: int, top: int, is_ddl_atomic: bool
 ) -> Iterator[State]:
-    """Yield what the side tables may be; what they should be first.
+    """Yield the legal states of the side tables; the expected one first.
 
     last:  the last chore that left its row.  acked: the last that was confirmed; if its
            row is gone, that is a loss already, and its change may be there or not.
@@ -113,7 +113,7 @@ def _find_differences(
     last: int,
     top: int,
 ) -> Iterator[Loss]:
-    """Yield what is not so in the tables that were *found*, one loss for each chore."""
+    """Yield the differences of the tables that were *found*, one loss for each."""
     for table in SIDES:
         side, there = state.get(table.name), found.get(table.name)
         if side is None and there is not None:
@@ -246,7 +246,7 @@ class HousekeepingPlan:
             yield Statement(name, tuple(value for row in batch for value in row))
 
     def inspector(self, table: TableSpec) -> Inspector:
-        """Return what judges the content of each row of *table*."""
+        """Return the judge of the content of each row of *table*."""
         if table in self.sides:
             return Inspector(self._rows, range(1, max(INSERTING.values()) + 1))
         return self._base.inspector(table)

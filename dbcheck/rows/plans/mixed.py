@@ -55,7 +55,7 @@ def list_dealt_items(decks: Decks, session: int, top: int) -> Iterator[Items]:
 def list_dealt_registers(
     decks: Decks, session: int, top: int
 ) -> Iterator[tuple[Ints, Ints]]:
-    """Yield which registers of a session are written; see rows.registers.Written."""
+    """Yield the registers that a session writes; see rows.registers.Written."""
     for dealt in decks.dealt(session, top):
         yield from _list_registers_of_decks(dealt, decks)
 
@@ -189,7 +189,7 @@ class MixedPlan:
         return Operation(session, seq, tuple(statements))
 
     def inspector(self, table: TableSpec) -> Inspector:
-        """Return what judges the content of each row of *table*."""
+        """Return the judge of the content of each row of *table*."""
         if table == LEDGER:
             return Inspector(self._schedule)
         if table == ITEM:
@@ -268,7 +268,7 @@ class MixedPlan:
         return [inserted, *self._update(session, seq, card)]
 
     def _savepoint(self, session: int, seq: int) -> list[Statement]:
-        """Return what comes before the row of the ledger.
+        """Return the statements before the row of the ledger.
 
         No item is inserted behind the rollback: InnoDB keeps the gap of a row that is
         rolled back locked, and two sessions that insert into one gap would deadlock.
@@ -303,6 +303,6 @@ def list_batch_items(deck: Deck) -> list[Target]:
 
 
 def _select_written_values(values: RowValues) -> tuple[int, bytes, int]:
-    """Return what an update writes of a row: its seq, payload and checksum."""
+    """Return the values that an update writes: seq, payload and checksum of a row."""
     _, _, seq, _, payload, check = values
     return seq, payload, check

@@ -62,7 +62,7 @@ _PURPOSE = 0x6F72646572  # tells this draw from others by the same key
 
 
 class OrderAction(enum.Enum):
-    """What one operation does beside the row that it inserts into the ledger."""
+    """Part of an operation beside the row that it inserts into the ledger."""
 
     OPEN = "open"  # inserts the warehouse and its districts; the first of a session
     ORDER = "order"  # takes the district's next number, inserts an order and its lines
@@ -71,7 +71,7 @@ class OrderAction(enum.Enum):
 
 
 class OrderDraw(NamedTuple):
-    """What one operation does.
+    """Draw of one operation.
 
     district: 1..DISTRICTS.  lines: of an order.  amount: of a payment.
     """
@@ -83,7 +83,7 @@ class OrderDraw(NamedTuple):
 
 
 def draw_operation(seed: int, session: int, seq: int) -> OrderDraw:
-    """Return what operation (session, seq) does."""
+    """Draw operation (session, seq)."""
     draw = zlib.crc32(_DRAW.pack(seed, session, seq, _PURPOSE))
     draw, action = divmod(draw, _PER_CENT)
     draw, undone = divmod(draw, _PER_CENT)
@@ -101,7 +101,7 @@ def draw_operation(seed: int, session: int, seq: int) -> OrderDraw:
 
 
 class _Drawn(NamedTuple):
-    """What some operations do, in columns; seq has each once."""
+    """Draws of some operations, in columns; seq has each once."""
 
     seq: Ints
     is_payment: np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -123,7 +123,7 @@ class _Drawn(NamedTuple):
 
 
 class Orders:
-    """What all operations of a run do, as rows.items and rows.registers take it."""
+    """Effects of a run's operations, as rows.items and rows.registers take them."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -165,7 +165,7 @@ class Orders:
             yield Items.undone(np.full_like(undone, part), undone)
 
     def _drawn(self, session: int, top: int) -> Iterator[_Drawn]:
-        """Yield what the operations of a session behind its first one do, up to *top*.
+        """Yield the draws of a session's operations behind its first, up to *top*.
 
         Equals draw_operation() to the bit; the tests compare the two.
         """
@@ -281,7 +281,7 @@ class OrderEntryPlan:
         return Operation(session, seq, (*statements, marker))
 
     def inspector(self, table: TableSpec) -> Inspector:
-        """Return what judges the content of each row of *table*."""
+        """Return the judge of the content of each row of *table*."""
         return Inspector(self._schedules[table], _PARTS[table])
 
     def judge(self, seen: Observed) -> Reconciliation:
@@ -345,7 +345,7 @@ class OrderEntryPlan:
     def _make_update_values(
         self, table: TableSpec, session: int, seq: int, part: int
     ) -> tuple[int | bytes, ...]:
-        """Return what an update writes to a row, and where the row is."""
+        """Return the values that an update writes to a row, and the row's key."""
         values = self._schedules[table].values(session, seq, part)
         epoch, _, _, _, payload, check = values
         return seq, payload, check, epoch, session, part

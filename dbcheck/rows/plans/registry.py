@@ -24,7 +24,7 @@ def tables_of(workload: Workload) -> tuple[TableSpec, ...]:
 
 
 def payload_bytes_max(workload: Workload) -> int:
-    """Return how many bytes of payloads one operation sends, at most.
+    """Return the largest number of bytes of payloads that one operation sends.
 
     An operation inserts its row into the ledger and the rows of one more statement.
     The rows of order entry, which has more of them, are a few bytes each.

@@ -49,7 +49,7 @@ _KINDS = {
 def judge_two_phase(
     seen: Observed, table: TableSpec, epoch: int, markers: Markers
 ) -> Effects:
-    """Return what *table* and the list of prepared transactions show.
+    """Judge the transactions by *table* and the list of prepared ones.
 
     table: read before any transaction of that list was decided.
     """
@@ -104,7 +104,7 @@ def _judge_session(
 
 
 def _find_decided_by_others(listed: Mapping[int, LeftOver]) -> Ints:
-    """Return which another client decided, or may have, once they were listed."""
+    """Return those that another client decided, or may have, once they were listed."""
     gone = [
         one
         for one, over in listed.items()
@@ -116,7 +116,7 @@ def _find_decided_by_others(listed: Mapping[int, LeftOver]) -> Ints:
 def _judge_transactions(
     session: int, seq: Ints, markers: Markers, is_visible: Flags, is_listed: Flags
 ) -> Codes:
-    """Return what kind of loss each transaction of a session is.
+    """Return the kind of loss of each transaction of a session.
 
     is_visible: its row is in the table.  is_listed: the server lists it as prepared.
     An operation first decides the transaction of the one before, then leaves its row in
@@ -243,7 +243,7 @@ class TwoPhasePlan:
         return Operation(session, seq, tuple(statements))
 
     def inspector(self, table: TableSpec) -> Inspector:
-        """Return what judges the content of each row of *table*."""
+        """Return the judge of the content of each row of *table*."""
         if table == LEDGER:
             return Inspector(self._schedule)
         return Inspector(self._schedule, range(PART, PART + 1))
