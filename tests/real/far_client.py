@@ -12,7 +12,9 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from dbcheck.cli import main
 from dbcheck.cycle import host as cycle_host
@@ -22,6 +24,11 @@ from dbcheck.inventory import reaching
 from dbcheck.model.host import TargetFacts
 from dbcheck.remote.address import SshOptions
 from dbcheck.runner import assemble, campaign_run
+
+
+def replaced(module: ModuleType, **names: Any) -> None:
+    """Replace names of a module for good; raise AttributeError if it has none such."""
+    patch.multiple(module, **names).start()
 
 
 def play(folder: Path) -> None:
@@ -38,12 +45,13 @@ def play(folder: Path) -> None:
 
     TargetHost.facts = facts  # type: ignore[method-assign, assignment]
     known = partial(SshOptions, known_hosts=folder / "known_hosts")
-    vars(assemble).update(SshOptions=known)  # of the witness
-    vars(reaching).update(SshOptions=known)  # of the target's host
-    vars(before_load).update(require_other_host=lambda *_: None)
-    vars(before_load).update(require_independent=lambda *_: "the test says so")
-    vars(campaign_run).update(guard=lambda *_, **__: "", require_sole=lambda *_: None)
-    vars(cycle_host).update(BOOT_S=0.5)
+    replaced(assemble, SshOptions=known)  # of the witness
+    replaced(reaching, SshOptions=known)  # of the target's host
+    replaced(before_load, require_other_host=lambda *_: None)
+    replaced(before_load, require_independent=lambda *_: "the test says so")
+    replaced(campaign_run, check_interlocks=lambda *_, **__: "")
+    replaced(campaign_run, require_unshared_switch=lambda *_: None)
+    replaced(cycle_host, BOOT_S=0.5)
 
 
 if __name__ == "__main__":
