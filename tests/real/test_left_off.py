@@ -70,4 +70,5 @@ def test_reconcile_says_how_to_give_the_power_back(user: User) -> None:
     subprocess.run(shlex.split(found[1]), check=True, env=os.environ)
     result = user.json(*words, code=INCONCLUSIVE)
     assert result["losses"] == {}
-    assert any("time without power" in reason for reason in result["reasons"])
+    standings = {each["item"]: each["standing"] for each in result["evidence"]}
+    assert standings["time without power"] != "present"
