@@ -19,7 +19,7 @@ def _shifted():
         return _time_ns() + int(float(file.read()) * 1e9)
 time.time_ns = _shifted
 """
-_BEFORE = "\ndef frame("
+_BEFORE = "\ndef make_frame("
 _WRITES = "                self._send(MARK, self._log.commit())\n"
 _SYNCS = "            sync_data(self._fd)\n"
 _CONFIRMS_ALONE = """\
