@@ -58,7 +58,7 @@ class Hold:
         self._load, self._reported_us = load, reported_us
         self._after_ack_us = int(moment.into_s * 1e6)
         self._earliest_us, self._latest_us = int(earliest_s * 1e6), int(latest_s * 1e6)
-        self._find_first_risk_us, self._usual_us = began_us, commits_us[0]
+        self._began_us, self._usual_us = began_us, commits_us[0]
         # Of several commits that are in flight, the last is over after about so long.
         self._drain_us = sum(commits_us) // 2
         # The last ack is best so old at the earliest cut: then both ends are met.
@@ -76,7 +76,7 @@ class Hold:
         So that at the cut the canaries were heard after the last ack, and it is old
         enough; sooner if it would be too old then; at the latest after some time.
         """
-        since_us = moment_us - self._find_first_risk_us
+        since_us = moment_us - self._began_us
         if self._later_us >= 0 or since_us > _FIRST_S * 1e6:
             return True
         if self._state is not _State.QUIET:

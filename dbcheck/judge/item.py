@@ -105,7 +105,6 @@ class _Doubt:
     advice: str = ""
 
 
-_HOST = "Add --target-host, so that the host itself is asked"
 _HARD = "Use a hard power cut, not one that shuts the server or its host down first"
 _SWITCH = "Test the switch on the idle host: dbcheck power test"
 _ALONE = "Keep others away from dbcheck's tables, and cut again"

@@ -141,7 +141,7 @@ class ReplicationTally:
         self._samples = self._first_us = self._last_us = self._gap_us = 0
         self._changes: list[Change] = []
         self._first: Sequence[Follower] = ()  # that were awaited at the first sample
-        self._has_mark = True
+        self._marked = True
         self._broken_us: int | None = None
         self._shared: set[str] = set()
 
@@ -161,7 +161,7 @@ class ReplicationTally:
             self._broken_us = answered_us
         self._samples += 1
         self._last_us = clock_us
-        self._has_mark = self._has_mark and all(one.since for one in awaited)
+        self._marked = self._marked and all(one.since for one in awaited)
         self._shared |= find_repeated_names([one.name for one in followers])
         change = Change(
             clock_us,
@@ -183,7 +183,7 @@ class ReplicationTally:
             self._gap_us,
             tuple(self._changes),
             ended,
-            self._has_mark,
+            self._marked,
             self._broken_us,
             tuple(sorted(self._shared)),
         )

@@ -94,8 +94,8 @@ class _Rows:
         self._damaged = records[(records["content"] == DIFFERENT) | ~named]
         intact = records[(records["content"] != DIFFERENT) & named]
         order = np.argsort(_number_records(intact), kind="stable")
-        self._find_intact_rows = intact[order]
-        self._named = _number_records(self._find_intact_rows)
+        self._intact = intact[order]
+        self._named = _number_records(self._intact)
         self._taken = np.zeros(self._named.size, np.bool_)
         self._names_damaged = _number_records(self._damaged)
 
@@ -112,7 +112,7 @@ class _Rows:
         again = np.zeros(self._named.size, np.bool_)
         again[1:] = self._named[1:] == self._named[:-1]
         self._taken |= again
-        rows = self._find_intact_rows[again]
+        rows = self._intact[again]
         return make_losses_of_rows(
             np.full(len(rows), _DUPLICATE, np.uint8), rows, self.table
         )
@@ -128,13 +128,13 @@ class _Rows:
             places = np.searchsorted(self._named, wanted).clip(max=self._named.size - 1)
             there = (self._named[places] == wanted) & (seq > 0)
             self._taken[places[there]] = True
-            found[there] = self._find_intact_rows["row_id"][places[there]]
+            found[there] = self._intact["row_id"][places[there]]
         found[(found == 0) & (seq > 0) & is_among(wanted, self._names_damaged)] = -1
         return found
 
     def left(self) -> LossArray:
         """Return the losses of the rows that no operation wrote."""
-        rows = self._find_intact_rows[~self._taken]
+        rows = self._intact[~self._taken]
         kinds = np.full(len(rows), CODES[LossKind.UNEXPECTED], np.uint8)
         return make_losses_of_rows(kinds, rows, self.table)
 

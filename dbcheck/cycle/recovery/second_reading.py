@@ -98,7 +98,7 @@ class _Second:
         plan, engine = manifest.plan(), rig.site.reader.engine
         present = engine.present(plan.sides, server=facts) if plan.sides else ()
         stored = [one for one in plan.sides if one.name in after.survivors]
-        self._format_only_table = (*plan.tables, *dict.fromkeys((*stored, *present)))
+        self._tables = (*plan.tables, *dict.fromkeys((*stored, *present)))
         self._absent = {one for one in plan.sides if one not in present}
         # The first reading came before they were decided.
         self._decided = {(one.session, one.seq) for one in after.left_over}
@@ -106,7 +106,7 @@ class _Second:
     def compare(self, *, orderly: bool | None) -> SecondReading:
         """Read, and compare table by table."""
         found = Comparison(self._run.path)
-        for table in self._format_only_table:
+        for table in self._tables:
             found.add(
                 table, partial(self._read_stored, table), partial(self._now, table)
             )

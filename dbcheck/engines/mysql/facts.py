@@ -119,7 +119,7 @@ class Look(Watch):
         product = read_product(link)
         self._statement = f"look_settings_{product.lower()}"
         self._names = ",".join(set(settings) - SESSION[product].keys())
-        self._format_only_table = {
+        self._tables = {
             t.name: foreign_object_parameters(link, t, database) for t in tables
         }
 
@@ -131,9 +131,7 @@ class Look(Watch):
                 looked[Fact(FactKind.CHANGE_TIME, name)] = set_time
         for name, count in self._rows("changes"):
             looked[Fact(FactKind.CHANGE_COUNT, name)] = count
-        found = {
-            name: self._definition(w) for name, w in self._format_only_table.items()
-        }
+        found = {name: self._definition(w) for name, w in self._tables.items()}
         return looked | make_facts_of_tables(found)
 
     def _definition(self, where: Mapping[str, object]) -> Definition:

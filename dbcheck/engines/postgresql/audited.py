@@ -46,7 +46,7 @@ class Look(Watch):
     ) -> None:
         """Take over *link*."""
         super().__init__(link)
-        self._names, self._epoch, self._format_only_table = (
+        self._names, self._epoch, self._tables = (
             list(settings),
             epoch,
             tables,
@@ -58,7 +58,7 @@ class Look(Watch):
         ((looked[_LOADED],),) = self._rows("loaded")
         ((looked[_CHANGES],),) = self._rows("changes")
         looked |= make_facts_of_tables(
-            {t.name: parse_definition(self._rows, t) for t in self._format_only_table}
+            {t.name: parse_definition(self._rows, t) for t in self._tables}
         )
         if self._epoch is not None:
             there = self._rows("canary", {"epoch": self._epoch})

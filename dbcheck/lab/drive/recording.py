@@ -89,7 +89,7 @@ class Recorder:
     def __init__(self, content: memoryview, now: float) -> None:
         """Begin with what *content*, the whole drive, holds at *now*, in seconds."""
         self._size = len(content)
-        self._find_first_risk_us = _to_microseconds(now)
+        self._began_us = _to_microseconds(now)
         self._ended_us: int | None = None
         # As bytes: a view of them is compared one by one.
         pieces = (
@@ -139,7 +139,7 @@ class Recorder:
             "format": _FORMAT,
             "byteorder": sys.byteorder,
             "size_bytes": self._size,
-            "began_us": self._find_first_risk_us,
+            "began_us": self._began_us,
             "ended_us": self._ended_us,
         }
         base = _numbers()
