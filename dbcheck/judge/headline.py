@@ -146,7 +146,7 @@ def not_back(reason: str, where: str, acks: int, *, answers: bool) -> str:
     acked = format_count(acks, "acknowledged commit")
     why = _shortened(" ".join(line.strip(" |") for line in reason.split("\n")))
     if answers:
-        return f"a table of this run, which has {acked}, did not survive {where}: {why}"
+        return f"a table of this run ({acked}) is gone or damaged after {where}: {why}"
     return f"the server did not come back after {where}, nor did its {acked}: {why}"
 
 
