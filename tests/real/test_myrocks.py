@@ -69,7 +69,10 @@ def test_a_bulk_load_is_refused_before_any_row_is_written(tmp_path: Path) -> Non
 
 
 def test_a_bulk_load_that_begins_under_load_is_named(tmp_path: Path) -> None:
-    """Only sessions that begin under it write past the log."""
+    """Only sessions that begin under it write past the log.
+
+    One session: MariaDB 10.11 may crash (signal 11) if several load one table in bulk.
+    """
 
     def killed() -> bool:
         at_work = here.execute(
@@ -90,7 +93,7 @@ def test_a_bulk_load_that_begins_under_load_is_named(tmp_path: Path) -> None:
         )
 
     with bench(spec("process"), tmp_path) as here:
-        outcome = cut_beside(here, act, quick())
+        outcome = cut_beside(here, act, quick(sessions=1))
     assert outcome.verdict is Verdict.FAIL, outcome.judgement
     assert outcome.result.diagnosis[0].cause is Cause.SETTING
     (finding,) = outcome.settings.at_fault(lost=True)
