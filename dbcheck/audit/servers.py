@@ -83,7 +83,10 @@ def make_server_subject(
 def make_other_subjects(
     server: Subject, found: Iterable[OtherSettings]
 ) -> list[Subject]:
-    """Return whose settings differ from those of the sessions of *server*."""
+    """Return a subject for each account or database with settings of its own.
+
+    Those settings differ from the ones of dbcheck's own sessions on *server*.
+    """
     return [
         replace(
             server,

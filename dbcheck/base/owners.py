@@ -65,10 +65,11 @@ def others_write(found: os.stat_result, place: int | str | Path) -> int:
 
 
 def is_group_of(gid: int, allowed: AbstractSet[int]) -> bool:
-    """Return True if a group has a name and members, all of whom are *allowed*.
+    """Return True if all members of a group are *allowed*, and it has some, and a name.
 
-    One without members is what programs get by its set-group-ID bit, or its members
-    are in a directory that lists none (getpwent(3), sssd.conf(5), "enumerate").
+    A group without members is not safe: programs run as it by the set-group-ID bit, or
+    its members are in a directory that lists none (getpwent(3), sssd.conf(5),
+    "enumerate").
     """
     try:
         named = grp.getgrgid(gid).gr_mem

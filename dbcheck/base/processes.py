@@ -1,11 +1,12 @@
-"""Processes of this machine: how children start, and messages between processes.
+"""Starts child processes, and passes messages between processes of this machine.
 
-The working directory may belong to somebody else, so no child imports or runs what lies
-there; a child that has no use for a secret does not inherit it.
+The working directory may belong to another user, so no child imports or runs a file
+from there.  A child inherits no secret that it does not need.
 
-A message is its length, four bytes in network order, and so many bytes.  As
-multiprocessing.connection, but that takes 15 ms to import, a sixth of what the process
-of a lab's drive takes to start, and waits without limit for the rest of a message.
+A message is its length, four bytes in network order, and then its bytes.
+multiprocessing.connection would do the same, but takes 15 ms to import, a sixth of the
+time in which the process of a lab's drive starts, and waits without limit for the rest
+of a message.
 """
 
 from __future__ import annotations

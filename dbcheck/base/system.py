@@ -1,4 +1,4 @@
-"""Clocks, durable writes, and the links on a path, as each system has them.
+"""Clocks, durable writes, and symbolic links in a path, for Linux and macOS.
 
 fsync(2) of macOS leaves the bytes in the drive's cache, and so does its fdatasync(2):
 there, only F_FULLFSYNC has the drive write them (fcntl(2)).  Where a filesystem refuses

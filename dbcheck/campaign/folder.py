@@ -62,7 +62,7 @@ class Plan:
     target:   URL without a password.
     inventory: the file that names the target, "" if it is not known.
     seed:     decides each cycle's moment and sizes.
-    cuts:     so many cycles that count, unless one fails before.
+    cuts:     number of cycles that must count, unless one fails before.
     cycles_max: cycles in all, with those that do not count.
     bound_ppm: what the cuts are to show if none loses, None if only a number was given.
     keep_going: a loss does not end it.

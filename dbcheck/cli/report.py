@@ -97,9 +97,10 @@ def _list_load_flags(manifest: Manifest) -> list[str]:
 
 
 def _list_lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
-    """Return the flags that describe a lab, and its seed; None if it is no lab's spec.
+    """Return the flags that make such a lab, and the seed of its drive.
 
-    A stored spec may lack some of it, and a forged one hold anything.
+    lab: a stored spec, which may lack fields and, if forged, hold anything.  None if
+    it is no valid spec of a lab.
     """
     from dbcheck.cli.flags.lab import list_cluster_flags, list_lab_flags
     from dbcheck.lab.clusters.spec import ClusterSpec

@@ -1,10 +1,10 @@
 """Watches the facts that a verdict rests on while the load runs.
 
-Settings, tables, mounts and devices are read repeatedly, and flushes of the drives are
-counted.  The first count is taken before the first commit.  Before each later one the
-acks are counted, so the flush of every commit that is counted lies between the samples.
-The canaries' writes are among those of a drive; they are never flushed.  In a cluster
-the writer is asked for the nodes that follow it.
+Settings, tables, mounts and devices are read repeatedly, and the drives' flush counters
+are sampled.  The first sample is taken before the first commit.  The acks are counted
+just before each later sample, so the flush of every counted commit lies between the
+samples.  A drive's writes include those of the canaries, which are never flushed.  In a
+cluster the writer is asked for the nodes that follow it.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 A load balancer, a proxy or a name with several addresses may lead one connection to a
 server and the next to another.  So each connection that matters is checked itself.
 
-An address of this machine says nothing of who answers there: any user of it may listen
-on a port that the server has left, as in a power cut, and make a socket file in a
-folder that everybody may write.  So nobody is trusted for where he listens, only for
-the account that he is: root, this user, or the server's own account.
+An address of this machine does not show which program answers there: any local user may
+listen on a port that the server has left, as in a power cut, and make a socket file in
+a folder that everybody may write.  So a process is trusted for its account alone, which
+must be root, this user, or the server's own account, and not for its address.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """Finds secrets in records and takes them out, and on request the names of hosts.
 
-Servers log statements, and errors quote command lines, connection strings and headers.
-Too much is taken out rather than too little: where a secret without quotes ends cannot
-be seen, so all up to the next blank goes.
+A target is stored without its password, so records should hold no secret.  But servers
+log the statements of their clients, and errors quote command lines, connection strings
+and headers.  Too much is taken out rather than too little: the end of a secret without
+quotes cannot be seen, so all up to the next blank goes.
 
-A secret should not be in them: a target is stored without its password.  But a server
-logs what clients send it, and a statement may hold one.
-
-Each name becomes another one, the same wherever it stands, so that what was equal stays
+Each host name is replaced by the same other name everywhere, so that equal names stay
 equal.  Addresses become those that RFC 5737 and RFC 3849 set aside for documentation,
 as they must still be addresses; loopback addresses stay as they are.
 """

@@ -122,7 +122,11 @@ def _copy_signers(allowed: Path, copy: Path) -> Path:
 
 
 def _find_principal(signature: Path, signers: Path, file: Path, allowed: Path) -> str:
-    """Return who made a signature; file, allowed: what was copied, for errors."""
+    """Return the name of the signer, from the list of signers.
+
+    signature, signers: copies of *file* and *allowed*, whose names an error gives.
+    Raise BundleRefused if the list lacks the key of the signature.
+    """
     words = ["-Y", "find-principals", "-s", str(signature), "-f", str(signers)]
     done, _ = _run_ssh_keygen(words)
     names = done.stdout.split()

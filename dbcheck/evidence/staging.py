@@ -1,10 +1,11 @@
-"""The files of a bundle, and copies of a run and of a campaign as it holds them.
+"""Makes the files of a bundle: copies of a run or a campaign, and an attestation.
+
+They are made in a scratch folder for one command.  If the command was killed, the next
+one removes the folder.
 
 The attestation is the verdict for policy engines: in-toto Statement v1
 (https://in-toto.io/Statement/v1) with the predicate "test result" v0.1
 (https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md).
-
-They are made in a folder for one command, which the next one removes if it was killed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""States that fail, one for each manner of failing, reduced to what they lack.
+"""Reduces failing crash states to the fewest lost writes, and names the files hit.
 
-Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", IEEE
-Transactions on Software Engineering 28(2), 2002: ddmin.  The result is 1-minimal: with
-any one of its parts on the drive, the state no longer fails.
-
-Names what of which file a crash state lacks.
+States that fail in the same way are one finding, of which one state is reduced.  The
+method is ddmin: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing
+input", IEEE Transactions on Software Engineering 28(2), 2002.  The result is
+1-minimal: with any one of its lost parts on the drive, the state no longer fails.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The folder of an exploration: what was recorded, each state that was judged.
+"""The folder of an exploration: the recorded cycle, and each crash state judged.
 
-exploration.json   what is explored, see Plan
-recording/         what the drives recorded, and what a lab needs to replay it
+exploration.json   the plan of the exploration, see Plan
+recording/         the recorded requests to the drives, and data to replay them in a lab
 RUN/               the recorded cycle: an ordinary run folder
-states.jsonl       one line for each state that was judged, in that order
-finding-N.json     a state that fails, reduced
-explored.json      what --json prints
+states.jsonl       one line for each judged state, in the order of judging
+finding-N.json     a failing state, reduced
+explored.json      the output of --json
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Exploration:
-    """One such folder."""
+    """The folder of one exploration."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -25,8 +25,8 @@ from dbcheck.model.cut import CrashState, Part
 class AtRisk:
     """Contents of a drive at one moment.
 
-    stable:  the first so many writes: a completed flush covered them.
-    arrived: so many had come; those after the stable ones may be lost.
+    stable:  number of writes, from the first on, that a completed flush covered.
+    arrived: number of writes that had come; those after the stable ones may be lost.
     """
 
     stable: int
@@ -34,7 +34,7 @@ class AtRisk:
 
     @property
     def writes(self) -> int:
-        """How many writes may be lost."""
+        """Number of writes that may be lost."""
         return self.arrived - self.stable
 
 
@@ -50,7 +50,7 @@ class Moment:
 
     @property
     def writes(self) -> int:
-        """How many writes may be lost, of all drives."""
+        """Number of writes that may be lost, of all drives together."""
         return sum(drive.writes for drive in self.drives)
 
 
@@ -143,7 +143,7 @@ class Timeline:
         ]
 
     def state(self, drives: Sequence[tuple[int, Sequence[Part]]]) -> CrashState:
-        """Return the state of drives that hold so much, in its only form."""
+        """Return the state of drives with these contents, in its canonical form."""
         held = tuple(
             self._merge_to_canonical(number, whole, parts)
             for number, (whole, parts) in enumerate(drives)

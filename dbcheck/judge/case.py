@@ -205,7 +205,10 @@ class Case:
 
     @property
     def lost(self) -> str:
-        """Return when the client was lost; of a case without a load record."""
+        """A clause: the client was lost before the cut was asked for, or after.
+
+        For a case without a load record.
+        """
         if self.cut_asked is not None:
             return "the client was lost once the cut had been asked for"
         if any(log.cut_announced for log in self.logs):

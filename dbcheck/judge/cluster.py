@@ -38,7 +38,10 @@ _UNSEEN = Standing.NOT_OBSERVABLE
 
 
 def describe_what_was_survived(case: Case) -> Survived | None:
-    """Return what the commits of a cluster survived, None of a single server."""
+    """Return the failure that the commits of a cluster had to survive.
+
+    With it goes the node that took over, if one did.  None for a single server.
+    """
     promise = case.manifest.promise
     if promise is None:
         return None

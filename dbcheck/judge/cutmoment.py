@@ -23,8 +23,8 @@ was read afterwards, and the silence may have begun at any time.  And where bloc
 the canaries survived that were written after the last report, the host had its power
 until then.
 
-Whatever the server or its host answered, it lived when it was asked: no such cut is
-dated before that.  See find_last_life_of_server_us().
+A server or host that answered had power when it was asked: no such cut is dated before
+that moment.  See find_last_life_of_server_us().
 
 How long after a moment of its load a client saw something is taken from clocks that may
 step.  The wall clock may be set meanwhile, as by NTP once a network is back.

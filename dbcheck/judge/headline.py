@@ -42,8 +42,10 @@ _LEAVES_OPEN = {
 
 @dataclass(frozen=True, slots=True)
 class Survived:
-    """What the commits of a cluster survived, and by which node; by: "" if none took
-    over from the writer."""
+    """The failure that the commits of a cluster survived, and the node that took over.
+
+    what: the failure, in words.  by: name of the node, "" if none took over.
+    """
 
     what: str
     by: str
@@ -57,11 +59,11 @@ def cut_named(
     *,
     never_cut: bool = False,
 ) -> str:
-    """Return what was cut and how deep that went, to come after "survived" or "in".
+    """Return the name of a cut, with its depth, to follow "survived" or "in".
 
     cut: None if the node that was read kept its power.  depth: None if not measured.
-    survived: what a cluster survived, None of a single server.
-    never_cut: the server ended, and its power was not cut.
+    survived: the failure of a cluster, None for a single server.
+    never_cut: True if the server ended although its power was not cut.
     """
     if never_cut:
         return _UNRECORDED
@@ -79,9 +81,9 @@ def cut_named(
 
 
 def lost(found: Reconciliation, where: str) -> str:
-    """Return how many acknowledged commits were lost in a cut, and what beside them.
+    """Return the headline of a FAIL: the commits lost, then all other losses, counted.
 
-    where: see cut_named().
+    where: the cut, as cut_named() names it.
     """
     commits, how = _hit(found)
     others = [*_beside(found)]
@@ -106,7 +108,10 @@ def _count_intact(found: Reconciliation) -> str:
 
 
 def _hit(found: Reconciliation) -> tuple[int, str]:
-    """Return how many acknowledged commits are not intact, and what became of them."""
+    """Return the number of acknowledged commits that are not intact, and a verb.
+
+    The verb is "lost", "lost or damaged" or "damaged".
+    """
     columns = found.losses.columns
     acked = columns[columns["acked_us"] >= 0]
     is_gone = np.isin(acked["kind"], [CODES[kind] for kind in _GONE])
@@ -158,7 +163,10 @@ def _shortened(text: str) -> str:
 
 
 def but(found: Reconciliation | None, where: str, reason: str) -> str:
-    """Return what is wrong after a cut although no row is; where: see cut_named()."""
+    """Return the headline of a cut after which something other than a row is wrong.
+
+    where: the cut, as cut_named() names it.  reason: the fault.
+    """
     if found is None or found.counts:
         return f"after {where} {reason}"
     acked = format_count(found.confirmed, "acknowledged commit")
@@ -172,9 +180,10 @@ def kept(
     survived: Survived | None,
     alarms: Sequence[Flag],
 ) -> str:
-    """Return what a PASS claims, with the names of what it only assumes.
+    """Return the headline of a PASS, with the items of evidence that it only assumes.
 
-    where: see cut_named().  alarms: what the audit before the cut found.
+    where: the cut, as cut_named() names it.  alarms: unsafe settings that the audit
+    before the cut found.
     """
     text = (
         f"all {format_count(found.confirmed, 'acknowledged commit')} survived {where}"

@@ -93,11 +93,12 @@ _ADVISES = re.compile(r"cut again|\badd --|reconcile|dbcheck (?:clean|probe)|\(s
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """What an item means for a cut that it keeps from counting.
+    """The words for an item of evidence that keeps a cut from counting.
 
-    unseen: if it is absent or cannot be observed; against: if it is contradicted.  ""
-            where its reason says all.
-    advice: what to do, a sentence without its full stop.
+    unseen:  the consequence if the item is absent or cannot be observed.
+    against: the consequence if it is contradicted.  Both are "" if the item's own
+             reason says all.
+    advice:  a remedy, as a sentence without its full stop.
     """
 
     unseen: str
@@ -302,7 +303,7 @@ _DOUBTS = {
 
 
 def doubt_of(item: Item) -> str:
-    """Return why *item* keeps a cut from counting, then what to do."""
+    """Return the reason for which *item* keeps a cut from counting, then the remedy."""
     why = meaning(item.id, item.standing)
     text = f"{why}: {item.reason}" if why else item.reason
     advice = _DOUBTS[item.id].advice
@@ -310,6 +311,9 @@ def doubt_of(item: Item) -> str:
 
 
 def meaning(which: ItemId, standing: Standing) -> str:
-    """Return what it means that an item stands so, "" where its reason says all."""
+    """Return the consequence for the cut of an item with this standing.
+
+    "" if the item's own reason says all.
+    """
     doubt = _DOUBTS[which]
     return doubt.against if standing is Standing.CONTRADICTED else doubt.unseen

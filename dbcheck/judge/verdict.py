@@ -125,11 +125,12 @@ def _count_missing_rows(found: Reconciliation) -> int:
 
 
 def _refilled(found: Reconciliation, items: Sequence[Item]) -> str:
-    """Return why rows that differ prove nothing if others may have written them, or "".
+    """Return the reason for which rows that differ prove nothing, "" if they do.
 
-    A row that is missing although other servers gave back what they had is lost, and
-    the rest is then judged with it.  Without one, whatever else deviates (corrupt,
-    resurrected, stale ...) may have come from there.
+    Other servers may have written them.  A row that is missing although other servers
+    gave back what they had is lost, and the rest is then judged with it.  If none is
+    missing, all other differences (corrupt, resurrected, stale ...) may have come from
+    those servers.
     """
     why = _find_writes_by_other_servers(items)
     return why if not _count_missing_rows(found) else ""

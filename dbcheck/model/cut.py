@@ -108,11 +108,11 @@ class CutClass(enum.Enum):
         )
 
     def took(self, depth: Depth | None) -> str:
-        """Return what was lost with the server's memory, and what was not.
+        """Return a clause: the caches that were lost beside the server's memory.
 
         "" if nothing is known beyond the description.
-        depth: how deep it was seen to go, None if that was not measured.  A drive's
-        cache is lost only if that was measured.
+        depth: the depth that was measured, None if none was.  A drive's cache counts
+        as lost only if that was measured.
         """
         if self is CutClass.PROCESS:
             return "nothing else was tested"
@@ -131,9 +131,9 @@ class CutClass(enum.Enum):
         return kept or "how deep it went was not measured"
 
     def leaves_open(self, depth: Depth | None) -> str:
-        """Return what a cut does not test; "" if it tests all down to the drives.
+        """Return the layers that a cut does not test; "" if it tests even the drives.
 
-        depth: how deep it was seen to go, None if that was not measured.
+        depth: the depth that was measured, None if none was.
         """
         deepest = depth is Depth.DRIVE and not self.keeps_power
         if deepest or self is CutClass.LAB_DRIVE:

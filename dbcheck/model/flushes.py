@@ -2,10 +2,10 @@
 
 Linux, Documentation/block/stat.rst: a device's "stat" has the numbers of writes that
 were completed (field 5), their sectors of 512 bytes (7) and milliseconds (8), and since
-Linux 5.5 those of flushes (16, 17).  A flush is counted when it is over, and before
-whoever waits for it goes on (block/blk-flush.c, flush_end_io), and only where the
-kernel queues requests: not at a partition, and not at the layers of device-mapper, md
-and bcache that pass everything on at once.
+Linux 5.5 those of flushes (16, 17).  A flush is counted when it is over, and before the
+process that waits for it goes on (block/blk-flush.c, flush_end_io).  Flushes are
+counted only where the kernel queues requests: not at a partition, and not at the layers
+of device-mapper, md and bcache that pass everything on at once.
 """
 
 from __future__ import annotations

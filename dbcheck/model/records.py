@@ -345,7 +345,7 @@ class LoadRecord:
 
 @dataclass(frozen=True, slots=True)
 class CutAsked:
-    """That the power was about to be cut; stored before whoever cuts is asked.
+    """Note that the power is about to be cut, stored before the switch is asked.
 
     asked_us: on the client's monotonic clock, microseconds.
     Whether the power went is known only from a LoadRecord; without one it may have.

@@ -65,7 +65,7 @@ class Gap:
 
     @property
     def hidden_us(self) -> int:
-        """Return how much of it the monotonic clock does not show."""
+        """The part of the gap that the monotonic clock does not show."""
         return max(0, self.lasted_us - (self.to_us - self.from_us))
 
 
@@ -104,7 +104,7 @@ class Observed:
         )
 
     def hidden_us(self, from_us: int, to_us: int) -> int:
-        """Return how much more time than the monotonic clock shows passed between."""
+        """Return the time between two moments that the monotonic clock leaves out."""
         return sum(
             gap.hidden_us
             for gap in self.gaps
@@ -124,7 +124,7 @@ class Observed:
         return replace(self, gaps=(*self.gaps, *late))
 
     def moved(self, by_us: int) -> Observed:
-        """Return the same on a clock that is so much ahead."""
+        """Return the same on a clock that is *by_us* microseconds ahead."""
         gaps = (
             replace(
                 gap,

@@ -244,7 +244,7 @@ class Tally:
 
     @property
     def sentence(self) -> str:
-        """Say what the cuts prove, for a report."""
+        """The number of losses with the bounds that they prove, for a report."""
         if not self.cuts:
             return f"no cut counts{self._left_out}: nothing is shown"
         most = format_percent_up(compute_loss_ppm_max(self.losses, self.cuts))
@@ -296,7 +296,7 @@ GOAL_PPM = PPM // 20  # 5%, at which a number of cuts without a loss is worth so
 
 
 def one_cut(verdict: Verdict) -> str:
-    """Say what one cut with that verdict proves."""
+    """Return the sentences on the proof that one cut with that verdict gives."""
     if verdict is Verdict.INCONCLUSIVE:
         return "This proves nothing, neither for the server nor against it."
     if verdict is Verdict.FAIL:
@@ -314,7 +314,10 @@ def one_cut(verdict: Verdict) -> str:
 
 
 def describe_unseen_losses(cuts: int) -> str:
-    """Say how easily a drive that loses now and then would have passed *cuts* cuts."""
+    """Return the clause with the chance of a faulty drive to pass *cuts* cuts.
+
+    The drive of this example loses in a quarter of its cuts.
+    """
     chance = format_percent_up(compute_unseen_ppm(PPM // 4, cuts))
     return (
         "a drive that loses in a quarter of its cuts would pass "
@@ -358,7 +361,7 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """Say how the two compare, for a report."""
+        """The losses of both, with the significance of the difference, for a report."""
         a, b = self.a, self.b
         text = f"losses in {a.losses} of {a.cuts} cuts against {b.losses} of {b.cuts}"
         if self.difference_ppm is None:

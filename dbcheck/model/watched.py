@@ -98,11 +98,12 @@ class Watched:
     connections: tuple[tuple[int, int], ...] = ()
 
     def lived_us(self, before_us: int) -> int | None:
-        """Return when what was looked at surely lived last; None if nothing shows it.
+        """Return the last moment at which the server or host surely ran, None if none.
 
-        before_us: some moment before its cut.  No connection outlives a cut, so the
-        answers count that came over one from before that; what connected later may
-        have started again.  Of a record that does not date them all may be of one.
+        before_us: some moment before its cut.  No connection outlives a cut, so only
+        answers count that came over a connection made by then: one that was made later
+        may have reached a server that had started again.  If a record does not date
+        its connections, all answers may have come over one.
         """
         lived = [last for there_us, last in self.made if there_us <= before_us]
         return max(lived, default=None)

@@ -4,9 +4,9 @@ Acks of several machines are dated by the one clock that all of them share.  A l
 sessions ran on another machine holds moments of that machine's monotonic clock, which
 say how far its acks lie apart, and nothing beside other clocks.  The witness notes on
 its own clock when each frame came.  So an ack is dated by that: never earlier than it
-came, and later only by what the quickest frame of late took to the witness.  The
-witness's clock is the wall's, and may be set: what the client noted there before its
-load and before the cut shows whether it was.
+came, and later by no more than the time that the quickest of the latest frames took to
+the witness.  The witness's clock is a wall clock, and may be set: notes that the client
+left there before its load and before the cut show whether it was.
 """
 
 from __future__ import annotations

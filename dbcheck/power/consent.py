@@ -27,11 +27,11 @@ class _Consent(Note):
 
 
 def require_consent(wiring: Wiring, *, yes: bool) -> None:
-    """Return if this switch cut this host before, or if *yes*.
+    """Raise UsageError if this switch never cut this host before, unless *yes*.
 
-    Else raise UsageError, which describes exactly what would be done.  Whatever
-    changes in the wiring makes it a first time again.  Raise RunWriteError if
-    remember_consent() could not write.
+    The error describes exactly what would be done.  Any change of the wiring makes the
+    next cut a first one again.  Raise RunWriteError if remember_consent() could not
+    write.
     """
     if _has_agreed(wiring):
         return

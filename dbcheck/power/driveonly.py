@@ -1,12 +1,11 @@
 """Cuts drives alone: the host keeps running, and is put back on its drives.
 
-The switch cuts the power of the drives.  The steps on the host before and after they
-get their power back belong to it too: whoever restores the power, from any process,
-must not leave an old filesystem in memory over a drive that came back
-(agent/host/remount.py).
+This switch also does the steps on the host before and after the drives get their power
+back (agent/host/remount.py).  So the power is never restored, by any process, with an
+old filesystem still in memory over a drive that came back.
 
-After the loss of a client, the note of the cut on the host and the mounts of the drives
-show whether the host was put back.  A server that was started since may be at work, and
+If a client was lost, the note of the cut on the host and the mounts of the drives show
+whether the host was put back.  A server that was started since then may be at work, and
 must not be ended.
 """
 

@@ -1,12 +1,10 @@
-"""Checks whether each commit is followed by a flush, and finds why not.
+"""Checks whether each commit leads to a flush of the drives, and if not, finds why.
 
-Compares what drives did in moments with a commit and in those between.
-
-A window is the time between two readings of the counters.  In a busy one a single
-session sent one commit and had its answer, in an idle one it waited.  A commit in whose
-window no flush ended was answered without one: that needs no statistics.  A flush in a
-window may be somebody else's, though.  The idle windows show how often that happens,
-and with it how many commits without a flush may have been missed.
+A window is the time between two readings of the drives' counters.  In a busy window a
+single session sent one commit and got its answer; in an idle one it waited.  A commit
+was answered without a flush if none ended in its window: that needs no statistics.  A
+flush in a window may have another cause, though.  The idle windows show how often that
+happens, and from that follows how many commits without a flush may have been missed.
 """
 
 from __future__ import annotations

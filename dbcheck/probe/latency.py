@@ -38,7 +38,10 @@ class FileioResult:
 
     @classmethod
     def of(cls, at_once: int, flushed: bool, text: str, why: str) -> FileioResult:
-        """Return what fio's output says, or that it says nothing."""
+        """Return the times in fio's output, or a result without any.
+
+        why: the reason for which there is no output, "" if there is.
+        """
         if why:
             return cls(at_once, flushed, 0.0, 0.0, 0.0, None, None, why)
         try:
@@ -85,7 +88,7 @@ class Spread:
 
     @classmethod
     def of(cls, took_ns: Sequence[int]) -> Spread:
-        """Return it; raise ValueError without any write."""
+        """Return the percentiles of these times; raise ValueError if there are none."""
         if not took_ns:
             raise ValueError("no write was timed")
         ordered = sorted(took_ns)
@@ -174,7 +177,7 @@ class TimingResult:
 
     @classmethod
     def of(cls, shape: Shape, timed: Timed, devices: Sequence[str]) -> TimingResult:
-        """Return what *timed* shows of *devices*."""
+        """Return the percentiles of *timed*, and the share of each of the *devices*."""
         spread = Spread.of(timed.took_ns) if timed.took_ns else None
         shares = {name: compute_device_share(timed, name) for name in devices}
         return cls(shape.method, shape.size, shape.offset, spread, shares, timed.why)

@@ -18,9 +18,9 @@ _LINK = re.compile(r"\[([^]\n]+)\]\((?!https?:)([^)#\s]*)(?:#[^)\s]*)?\)")
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """What the documents say about some ids.
+    """The part of a document that explains some ids.
 
-    subject: the section that it stands in.  text: Markdown; links are written out.
+    subject: heading of the section.  text: Markdown, with links written out.
     """
 
     ids: tuple[str, ...]
@@ -93,7 +93,10 @@ def _document(path: str) -> str:
 
 
 def _beside(place: str, to: str, name: str) -> str:
-    """Return where a link of a document in docs/PLACE leads, behind its other name."""
+    """Return the text of a link in a document of docs/PLACE, then its target's path.
+
+    The path alone if it ends with the text.
+    """
     path = f"docs/{to[3:]}" if to.startswith("../") else f"docs/{place}/{to}"
     path = path.replace("//", "/")
     return path if path.endswith(name) else f"{name} ({path})"

@@ -75,7 +75,10 @@ class LiveFleet(InPlace, PlainFleet):
 
 
 def draw_fleet(rigs: Sequence[RigStatus], rows: int) -> RenderableType:
-    """Return at most so many *rows* of targets, those that lost first, and the sums."""
+    """Return the table of targets, at most *rows* of them, with the sums below.
+
+    Targets that lost come first.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), expand=True)
     for name in ("target", "cuts", "lossy", "acks/s", "now"):
         right = name in ("cuts", "lossy", "acks/s")

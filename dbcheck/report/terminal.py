@@ -80,7 +80,7 @@ class Sparkline:
 
 
 class InPlace(PlainProgress):
-    """Draws what _draw() returns, so many times a second."""
+    """Redraws the result of _draw() in place, *per_second* times a second."""
 
     def __init__(
         self, console: Console, only: Set[Phase] | None = None, per_second: int = 8

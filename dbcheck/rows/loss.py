@@ -114,7 +114,7 @@ class IdRange(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many rows the range holds."""
+        """Number of rows in the range."""
         return self.last_id - self.first_id + 1
 
 
@@ -225,7 +225,7 @@ class Losses(Sequence[Loss]):
 
     @property
     def counts(self) -> dict[LossKind, int]:
-        """How many there are of each kind; only kinds that occur."""
+        """Number of losses of each kind; only kinds that occur."""
         counted = np.bincount(self._columns["kind"], minlength=len(_KINDS)).tolist()
         return {kind: rows for kind, rows in zip(_KINDS, counted, strict=True) if rows}
 

@@ -61,7 +61,7 @@ def inject_faults(
 
 
 class _Watching:
-    """A listener that knows when the load began, and when it is cut."""
+    """A listener that notes when the load begins and when the power is cut."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -69,13 +69,13 @@ class _Watching:
         self._began, self._over = threading.Event(), threading.Event()
 
     def wait_into_load(self, after_s: float) -> bool:
-        """Return after so many seconds of load; False if it is cut before."""
+        """Wait for *after_s* seconds of load; return False if the cut comes earlier."""
         self._began.wait()
         wait_s = self._began_s + after_s - time.monotonic()
         return not self._over.wait(max(0.0, wait_s))
 
     def load_s(self) -> float:
-        """Return for how many seconds the load has run."""
+        """Return the seconds of load so far."""
         return time.monotonic() - self._began_s
 
     def end(self) -> None:

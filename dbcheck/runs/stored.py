@@ -1,13 +1,13 @@
-"""Keeps records and rows on the client's disk: whole or not at all, and recognisable.
+"""Stores records and rows on the client's disk, each file whole or not at all.
 
 Each record is JSON that names its format and has a digest of its content, so that a
-bit that rots here is never held against a server.
+file that is damaged on this disk is never held against a server.
 
-They are for their user alone, whatever the umask: folders have the mode 0700, files
-0600.  dbcheck often runs as root where others can write, so it writes in no folder of
-another user's, and through no link of one.  It trusts root, the user who
-called sudo, and the group of a folder: many systems give the mode 0775 to folders that
-only their owner can write to.
+Only the user may read them: folders have the mode 0700 and files 0600, with any umask.
+dbcheck often runs as root where others can write, so it writes in no folder of another
+user, and follows no link that another user made.  It trusts root, the user who called
+sudo, and the group of a folder: many systems give the mode 0775 to folders that only
+their owner can write to.
 
 Names of programs, hosts and settings in a folder count only if the folder is the
 user's own: anybody may have packed one that looks so.  When such a folder is begun, the

@@ -6,8 +6,8 @@ severity with a colon and two spaces, or are its csvlog or jsonlog (PostgreSQL 1
 documentation, 20.8), MariaDB's have a severity in brackets and no code.
 
 A line may hold text that a client chose: in PostgreSQL's log_line_prefix (%a, %u, %d),
-in a message, in a statement that goes on in further lines.  A line that has the forms
-of two messages shows nothing, since it is not known which of them the server wrote.
+in a message, or in a statement of several lines.  A line that has the forms of two
+messages is not used, since it is not known which of them the server wrote.
 """
 
 from __future__ import annotations

@@ -247,7 +247,10 @@ class Canaries:
 
 
 class _Reader:
-    """Reads the files of a folder, so many bytes in all: their owner may be hostile."""
+    """Reads the files of a folder, up to READ_BYTES_MAX bytes in all.
+
+    The limit holds because their owner may be hostile.
+    """
 
     def __init__(self, folder: Folder) -> None:
         """Read from *folder*, which stays open."""

@@ -274,7 +274,8 @@ ATA_CYCLES = 12
 def describe_drive(layer: dict[str, Any], unreadable: dict[str, str]) -> dict[str, Any]:
     """Return one drive's identity and its counters of lost power.
 
-    layer: as layer_of() returns it.  unreadable: takes why there are no counters.
+    layer: as layer_of() returns it.
+    unreadable: the reason is added here if the drive has no counters that can be read.
     virtio-blk has its serial beside the queue (drivers/block/virtio_blk.c,
     virtblk_attrs), NVMe in the controller's folder, SCSI in a page of its own.
     """

@@ -4,8 +4,9 @@ A filesystem that stays in memory while its drive has no power could come to lif
 the drive that came back, and write old pages over what recovery has read.  So the power
 may come back only once the kernel holds none of them.
 
-The host keeps running, so whoever restores the power, from whatever machine, finds it
-here.  It is flushed to a disk that keeps its power, for a host that restarts meanwhile.
+The notes say what has to be mounted again, and whose processes were ended.  They lie on
+the host, which keeps running, so any client that restores the power finds them.  They
+are flushed to a disk that keeps its power, in case the host restarts meanwhile.
 """
 
 from __future__ import annotations

@@ -142,10 +142,10 @@ def read_serial() -> str:
 
 
 def report_layout(rings: int) -> struct.Struct:
-    """Return the binary layout of a report of so many rings.
+    """Return the binary layout of a report about this number of rings.
 
-    The host's monotonic clock in microseconds when the numbers were read; the last
-    record that was completed; the last block of each ring.
+    Its fields: the host's monotonic clock in microseconds when the numbers were read;
+    the number of the last completed record; that of the last block of each ring.
     """
     return struct.Struct(f"<{2 + rings}Q")
 

@@ -1,4 +1,6 @@
-"""Flags in groups: a verb gets each group as one frozen object.
+"""Flags of commands: groups of them, and types of their values.
+
+A command gets each group as one frozen object.
 
 A group is a dataclass. The annotation of a field declares its flag, and the field's
 default is the flag's; a field without one is a flag that must be given:
@@ -13,8 +15,6 @@ default is the flag's; a field without one is a flag that must be given:
     @click.command("run", cls=Verb)
     @grouped
     def command(pace: Pace) -> None: ...
-
-Types of the values that flags take.
 """
 
 from __future__ import annotations

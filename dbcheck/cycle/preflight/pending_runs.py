@@ -1,9 +1,10 @@
-"""Finds a run that was cut on a server and is not judged yet, before another begins.
+"""Finds an unfinished run of the same server before a new run begins.
 
-Rows of another run in its tables, or another cut, would leave it without a verdict.
-Its folder and its client may be on another machine: so the witness is asked for the
-runs whose rows nobody has read.  A server has many names, so it is recognised by the
-identity of its data, and by the rows of that run in its table.
+Such a run was cut, but its rows were not read yet.  The new run's rows in the tables,
+or another cut, would leave it without a verdict.  Its folder and its client may be on
+another machine, so the witness is asked for unfinished runs.  One server may be known
+by several host names, so the identity of its data decides which server a run belongs
+to, and so do the rows of that run in the table.
 """
 
 from __future__ import annotations

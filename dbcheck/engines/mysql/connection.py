@@ -1,27 +1,26 @@
 """The driver's connection, which gives the password to no server it cannot trust.
 
 A login plugin either answers a challenge, which shows the server that the client knows
-the password, or sends the password itself.  The server names the plugin.  So whoever is
-not verified over TLS may ask for challenges only; and without TLS, no server may ask
-for the password.  Of this machine's accounts the kernel shows which one is at the other
-end: that of a Unix socket is the server itself if it is the account that alone may make
-it.  Over a port of this machine a server that is not verified may ask for the password
-as caching_sha2_password does, if it is root's (as what publishes a container's port
-is), this user's, or an account that MySQL's and MariaDB's packages make.  Whoever is
-one of these could read the password in other ways, or the databases themselves.
+the password, or sends the password itself.  The server names the plugin.  So a server
+that is not verified over TLS may send challenges only; and without TLS, no server may
+ask for the password.  On this machine the kernel shows which account is at the other
+end.  At a Unix socket it is the server itself if only that account may make the socket.
+At a port of this machine, a server that is not verified may ask for the password
+as caching_sha2_password does, if it runs as root (as a proxy of a container's port
+does), as this user, or as an account of MySQL's and MariaDB's packages.  Each of
+these accounts could read the password in other ways, or the databases themselves.
 
-All that dbcheck uses of mysql-connector-python beyond its documented interface.
+This is the only module that uses internals of the driver, mysql-connector-python.  Four
+things need them.  The driver gives the password to any server that asks for it, so its
+authentication is replaced.  It can only block, so a session of the load sends and reads
+packets over the driver's socket itself.  It makes Python objects of every row, which
+takes ten times as long as the server takes to send them, so rows are read from that
+socket as well.  It reads each packet by two system calls, each of which may wait for
+the interpreter, so queries that are repeated during a load do without it.
 
-Four things need it.  The driver can only block, so a session of the load sends and
-reads packets over the driver's socket itself.  It makes Python objects of every row,
-which takes ten times as long as the server takes to send them, so rows are read from
-that socket as well.  It reads each packet by two calls of the system, each of which
-may wait for the interpreter, so what is asked often beside a load does without it.  And
-the driver gives the password to any server that asks for it, so its authentication is
-replaced.
-
-None of these names is promised to stay: setup.cfg excludes the next major version,
-require_supported() refuses it, and tests/unit/test_mysql_driver.py checks each name.
+None of the internal names is promised to stay: setup.cfg excludes the next major
+version, require_supported() refuses it, and tests/unit/test_mysql_driver.py checks each
+name.
 """
 
 from __future__ import annotations

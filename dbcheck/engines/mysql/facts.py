@@ -1,13 +1,13 @@
-"""Facts about a server of the MySQL family, for a run's records and beside its load.
+"""Reads a MySQL or MariaDB server's settings and identity, before and during a load.
 
-Its settings, and by what it and a table are recognised after a cut.
-
-MySQL keeps server_uuid in its data directory (auto.cnf).  MariaDB has nothing like it:
-its server_uid is computed at each start from the network card's hardware address and
-the port (sql/mysqld.cc, calculate_server_uid()), so it changes with the card and stays
-with another data directory.  There dbcheck keeps a UUID of its own in a table, which
-goes where the data go.  A replica has that row as well, but another server_id.  So it
-does with a managed service, whose failover leads to another server of the same data.
+The identity shows after a cut that the server has the same data directory.  MySQL keeps
+server_uuid there (auto.cnf).  MariaDB has nothing like it: its server_uid is computed
+at each start from the network card's hardware address and the port (sql/mysqld.cc,
+calculate_server_uid()), so it changes with the card and stays the same with another
+data directory.  So on MariaDB dbcheck keeps a UUID of its own in a table, which goes
+where the data go.  A replica has that row as well, but another server_id.  A managed
+service gets such a table too, as its failover leads to another server with the same
+data.
 """
 
 from __future__ import annotations

@@ -90,13 +90,13 @@ class _Statements:
             yield self._packet(self._rows - left, parts)
 
     def id_packets(self, rows: int) -> Iterator[bytes]:
-        """Yield the packets that insert so many rows with an id alone."""
+        """Yield the packets that insert this number of rows with an id alone."""
         for begin in range(0, rows, _IDS):
             text = self._insert_text(min(_IDS, rows - begin))
             yield query_packets(text, has_attributes=self._has_attributes)
 
     def _insert_text(self, rows: int) -> bytes:
-        """Return the text of the statement that inserts so many rows."""
+        """Return the text of the statement that inserts this number of rows."""
         values = self._text[self._text.rindex("(") :]
         return ",".join([self._text, *[values] * (rows - 1)]).encode()
 

@@ -6,10 +6,10 @@ copies of its columns and the primary key (MySQL 8.4 manual, 17.6.2.1), and a qu
 goes through it finds only what it holds.  So, once the table was read, in the same
 snapshot: the other index is read whole, and every n-th row is searched in both.
 
-Whether a search reads the index shows its plan, of which is counted how it reads each
-table.  Releases word the same plan differently: MariaDB
-11 no longer says that the primary key covers a query.  The words are those of EXPLAIN's
-traditional format (MySQL 8.4 manual, 10.8.2; MariaDB documentation, EXPLAIN).
+The plan of a search shows whether it reads the index: it names the way in which each
+table is read.  Releases word the same plan differently: MariaDB 11 no longer says that
+the primary key covers a query.  The words are those of EXPLAIN's traditional format
+(MySQL 8.4 manual, 10.8.2; MariaDB documentation, EXPLAIN).
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class MysqlLink(Link):
     def plan(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> list[dict[str, Any]]:
-        """Return how the server would run the statement: a line for each table."""
+        """Return the server's plan for the statement: a line for each table."""
         text = f"explain format=traditional {read_sql(FAMILY, statement)}"
         with self._guard(f"the plan of {statement}", ANSWER_S):
             return self._named(text, parameters)
@@ -461,7 +461,10 @@ def explain_withheld_rows(
 
 
 def _find_blockers(connect: Callable[[], MysqlLink], database: str) -> str:
-    """Return who may have a lock that no reader passes, "" if that is not shown."""
+    """Return the connections that may hold a lock which blocks readers.
+
+    Each with its account and state; "" if the server shows none.
+    """
     found = []
     with contextlib.suppress(EngineError), connect() as link:
         statement = f"blockers_{link.product.lower()}"
@@ -487,7 +490,7 @@ class MysqlWatch(Watch):
 
 
 def _receive(wire: socket.socket) -> bytes:
-    """Return what comes next."""
+    """Return the next bytes; raise Ended if the server closed the connection."""
     read = wire.recv(_READ_BYTES)
     if not read:
         raise Ended("the server closed the connection")

@@ -4,14 +4,14 @@ They look like INI files and are none: a line is an option by itself, indented o
 "#" ends a line outside of quotes; "\s" is a blank; groups are found in any case; a
 file includes others.  Sources: MySQL 8.4 Reference Manual, 6.2.2.2 "Using Option
 Files"; MariaDB's "Configuring MariaDB with Option Files"; mysys/my_default.c, which
-both share.  my_print_defaults would print the same, but not which file an option is
-in, and who may read that file, and write it, matters.  So no program is run.
+both share.  my_print_defaults would print the same, but not the file that an option is
+in, and it matters who may read and write that file.  So no program is run.
 
-Both read the same files in the same way, but other groups of them, and MariaDB's take
-names in any case and shortened.  Nobody knows before the connection whose server it
-is, so the URL's scheme decides: mariadb:// is MariaDB's, mysql:// is MySQL's.  Sources:
-MySQL 8.4 Reference Manual, 6.2.2.2 "Using Option Files", and 6.2.2.4 "Program Option
-Modifiers"; MariaDB's "Configuring MariaDB with Option Files"; mysys/my_getopt.c.
+MySQL's clients and MariaDB's read the same files, but different groups in them, and
+MariaDB's take names in any case and shortened.  Before the connection the server's
+product is not known, so the URL's scheme decides: mariadb:// or mysql://.  Sources: as
+above; MySQL 8.4 Reference Manual, 6.2.2.4 "Program Option Modifiers";
+mysys/my_getopt.c.
 """
 
 from __future__ import annotations

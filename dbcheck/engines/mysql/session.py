@@ -1,10 +1,10 @@
 """A session of the load on MySQL or MariaDB, and its transactions in two phases.
 
-Two-phase commit on MySQL and MariaDB: XA transactions (MySQL 8.4 manual, 15.3.8).
-
 mysql-connector-python connects, with TLS where the server has it, and prepares the
-statement; from then on its socket carries the packets of mysql_wire, since the driver
-can only block.
+statement; from then on its socket carries the packets of engines.mysql.wire, since the
+driver can only block.
+
+The transactions in two phases are XA transactions (MySQL 8.4 manual, 15.3.8).
 """
 
 from __future__ import annotations

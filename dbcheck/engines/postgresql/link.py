@@ -248,7 +248,7 @@ class PostgresqlLink(Link):
         require_inserted(self._target, found, rows)
 
     def insert_ids(self, statement: str, rows: int) -> None:
-        """Have the server insert so many rows that have an id alone."""
+        """Have the server insert this number of rows that have an id alone."""
         ((found,),) = self.rows(statement, {"rows": rows}, answer_s=SCAN_S)
         require_inserted(self._target, found, rows)
 

@@ -1,10 +1,10 @@
 """A process that is the network between two servers of a lab, and can fail like one.
 
 Started by link.py as `python -m dbcheck.lab.clusters.relay`: it prints the port of
-127.0.0.1 that it listens on.  Each line that it reads is a command: "to PORT" has it
-hand on what comes there to that port, also on 127.0.0.1; "down" and "up" of the link;
-"delay MS" of all that is handed on.  A link that is down loses nothing and passes
-nothing.  It ends with its standard input.
+127.0.0.1 that it listens on.  Each line of its standard input is a command: "to PORT"
+forwards all data to that port of 127.0.0.1; "down" and "up" stop and resume the link;
+"delay MS" delays all data.  A link that is down passes nothing and loses nothing.  The
+process ends at the end of its standard input.
 """
 
 from __future__ import annotations

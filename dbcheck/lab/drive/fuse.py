@@ -1,15 +1,13 @@
-"""A drive as one file: the FUSE protocol, spoken directly on /dev/fuse.
+"""Serves a drive as one file: the FUSE protocol, spoken directly on /dev/fuse.
 
-A drive that takes time answers late while it continues to take requests, which is why
-no library that calls back and waits for the answer is used here.
+The filesystem is mounted over an ordinary file, so its root is a file too.  That file
+is the drive, and the filesystem has no other.
 
-Mounted over an ordinary file, the root of the file system is a file too: it is the
-drive, and it is all there is.
+A slow drive answers late but continues to take requests.  So no FUSE library is used:
+it would call a function and wait for each answer.
 
-The FUSE messages that a drive needs, as bytes.
-
-From linux/fuse.h, protocol 7.31 (Linux 5.2 or newer); integers have the machine's
-own byte order.
+The layout of the messages is that of linux/fuse.h, protocol 7.31 (Linux 5.2 or newer);
+integers have the machine's own byte order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A recording in the format of the kernel's device-mapper target log-writes.
+"""Writes a recording in the format of the kernel's device-mapper target log-writes.
 
-xfstests' src/log-writes/replay-log rebuilds crash states of it on a device that holds
-zeros and is as large as the drive, up to a flush, a mark or an entry.
+xfstests' src/log-writes/replay-log rebuilds crash states from it, up to a flush, a mark
+or an entry, on a device that holds zeros and is as large as the drive.
 
 The format is that of drivers/md/dm-log-writes.c, target 1.1.0, WRITE_LOG_VERSION 1,
 as xfstests v2026.01.05 reads it.  All is in sectors of super.sectorsize, numbers are

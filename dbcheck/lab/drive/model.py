@@ -1,21 +1,19 @@
-"""One drive with a volatile write cache: bytes and times in, bytes out.
+"""A model of a drive with a volatile write cache, and of its loss in a power cut.
 
-No clock and no descriptor in here; whoever serves the drive passes the time, in
-seconds of one monotonic clock.
+It reads no clock and opens no file: each caller passes the time, in seconds of one
+monotonic clock.
 
 The drive keeps the bytes as a reader sees them and, for each cached write, the
-bytes that it replaced.  Cached writes become stable oldest first, so a destaged
-write is simply forgotten, and a cut takes the cached ones back, newest first.  A
-flush, which a database waits for, therefore copies nothing.
+bytes that it replaced.  Cached writes become stable oldest first: their old bytes are
+then dropped.  A cut puts the old bytes of the writes still cached back, newest first.
+So a flush, which a database waits for, copies nothing.
 
 A drive with a fault may make a newer write stable before an older one.  Such a write
 is noted as settled and stays until all older ones are stable; a cut takes it back like
 the others and then puts it in again.
 
-Decides what a power cut leaves of a drive's write cache.
-
-Each kind is what some drive may do without breaking a promise; docs/method.md has
-the sources.
+A DriveSpec names the writes that a cut leaves of the cache.  Each kind is something
+that a drive may do without breaking a promise; docs/method.md has the sources.
 
 none    the cache is lost as a whole.
 all     the cache outlived the cut, as one with a battery does.

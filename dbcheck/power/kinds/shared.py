@@ -47,8 +47,10 @@ _AGENTS = {
 
 
 def find_cut_class_of_agent(agent: str, declared: CutClass | None) -> CutClass:
-    """Return what *agent*, a name or a path, cuts; raise UsageError if *declared* is
-    another class than that of an agent that is known."""
+    """Return the class of cut that *agent*, a name or a path, makes.
+
+    Raise UsageError if *declared* is another class than the agent is known to have.
+    """
     name = Path(agent).name
     return require_declared_class(name, _AGENTS.get(name), declared)
 

@@ -111,7 +111,7 @@ def _chosen(cycles: Sequence[CycleResult]) -> Sequence[CycleResult]:
 
 
 def _left_out(cycles: Sequence[CycleResult]) -> str:
-    """Return how many cycles are not shown, "" if all are."""
+    """Return the note that counts the cycles shown, "" if all are shown."""
     shown = _chosen(cycles)
     if len(shown) == len(cycles):
         return ""
@@ -166,7 +166,7 @@ def _over_time(cycles: Sequence[CycleResult]) -> Figure:
 
 
 def _bound(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
-    """Return how the share of cuts that may lose was bounded, cut by cut."""
+    """Return the chart of the bounds on the share of cuts that lose, after each cut."""
     losses = 0
     bounds: list[tuple[float, float]] = []
     least: list[tuple[float, float]] = []

@@ -108,7 +108,7 @@ def _latency(timeline: Timeline, axis: Axis) -> Figure | None:
 
 
 def _drives(series: Sequence[DriveSeries], axis: Axis) -> Figure:
-    """Return what the drives did; of those without a count of flushes, their writes."""
+    """Return the chart of each drive's flushes, or its writes without a flush count."""
     shown = series[: len(LINES)]
     legend: dict[str, str] = {}
     lines = []

@@ -68,7 +68,7 @@ def _rows(volume: Volume) -> Iterator[tuple[Box, ...]]:
 
 
 def _levels(volume: Volume) -> dict[str, int]:
-    """Return how far below the filesystem each layer is, by its name."""
+    """Return the depth of each layer below the filesystem, by name; 0 at the top."""
     below = {layer.name: layer.below for layer in volume.layers}
     inner = {name for names in below.values() for name in names}
     levels: dict[str, int] = {}
@@ -146,7 +146,7 @@ class Setting:
 
     @property
     def changed(self) -> bool:
-        """Whether two of the values that are known differ."""
+        """True if two of the known values differ."""
         return len(set(self.values) - {_NOT_KNOWN}) > 1
 
 

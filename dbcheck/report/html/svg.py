@@ -35,7 +35,10 @@ class Axis:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """Return where a value lies, from 0 to 1; what is outside lies at the end."""
+        """Return the position of a value on the axis, from 0 to 1.
+
+        A value beyond an end of the axis has the position of that end.
+        """
         low, high, at = self.first, self.last, value
         if self.log:
             low, high, at = math.log(low), math.log(high), math.log(max(at, low))
@@ -96,7 +99,7 @@ class Plot:
         self._parts: list[Markup] = []
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Return where two values lie in the drawing."""
+        """Return the coordinates of a point in the drawing; y grows downwards."""
         wide, high = WIDTH - _LEFT - _RIGHT, self._height - _TOP - _BOTTOM
         across, up = self._x.share(x), self._y.share(y)
         return round(_LEFT + wide * across, 1), round(_TOP + high * (1 - up), 1)

@@ -74,14 +74,14 @@ def cycle_cells(cycle: CycleResult) -> Iterator[str]:
 
 
 def reason(cycle: CycleResult) -> str:
-    """Return why a cycle ended as it did, with the id of an error that ended it."""
+    """Return the reason of a cycle's verdict, with the id of an error that ended it."""
     return with_id(cycle.reason, cycle.error_id)
 
 
 def _activity(cycle: CycleResult) -> str:
-    """Return what went on at a cut, and what was drawn for it if that is not the same.
+    """Return the activity at a cut, then the one that was drawn if that is another.
 
-    "" if no moment was drawn.
+    "" if no moment was drawn and the activity is not known.
     """
     if cycle.stratum == cycle.drawn or not cycle.drawn:
         return cycle.stratum
@@ -173,7 +173,7 @@ def limits(result: CampaignResult) -> Iterator[str]:
 
 
 def _despite(cycles: Sequence[CycleResult]) -> list[str]:
-    """Return what the audits before cuts that passed found, each once."""
+    """Return a line for each finding of an audit before a cut that passed."""
     passed = [cycle for cycle in cycles if cycle.verdict is CycleVerdict.PASS]
     found = dict.fromkeys(text for cycle in passed for text in cycle.despite)
     return [f"nothing was lost, but the audit before it found {text}" for text in found]

@@ -99,5 +99,5 @@ def differences(result: ComparedResult) -> Iterator[tuple[str, str, str]]:
 
 
 def same(result: ComparedResult) -> str:
-    """Return how much of the configuration is the same."""
+    """Return the number of configured values that both have, as a sentence."""
     return f"{result.same:,} other values are the same in both."

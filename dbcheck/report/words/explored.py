@@ -24,7 +24,7 @@ _NO_RATE = (
 
 
 def summary(result: ExploreResult) -> str:
-    """Return what was judged and how it went, in a sentence."""
+    """Return the sentence that counts the states judged, and those that failed."""
     states = "crash state" if result.states == 1 else "different crash states"
     text = (
         f"{number(result.states)} {states} of one load with {number(result.commits)}"
@@ -80,7 +80,7 @@ def _count(power: float) -> str:
 
 
 def how_it_fails(finding: Finding) -> str:
-    """Return what goes wrong in the states of a finding."""
+    """Return the losses in the states of a finding, by kind."""
     losses, states = finding.smallest.judgement.losses, len(finding.states)
     kinds = ", ".join(losses)
     text = f"{format_count(sum(losses.values()), 'row')} lost or damaged"
@@ -95,7 +95,10 @@ def how_it_fails(finding: Finding) -> str:
 
 
 def nothing_lacking(judged: StateJudgement) -> str:
-    """Return what it means that a state lacks nothing, "" if it did not fail."""
+    """Return the conclusion from a failing state that lacks no write.
+
+    "" if it did not fail.
+    """
     if judged.verdict is not Verdict.FAIL:
         return ""
     held = "The drives hold all that was written by then"
@@ -105,7 +108,7 @@ def nothing_lacking(judged: StateJudgement) -> str:
 
 
 def not_reduced(result: ExploreResult) -> str:
-    """Return which states failed and are in no finding, "" if all are in one."""
+    """Return the note that names failing states in no finding, "" if there are none."""
     known = {name for finding in result.findings for name in finding.states}
     names = [name for name in result.failing if name not in known]
     if not names:

@@ -13,7 +13,7 @@ PRICE = "price: for each durable commit per second."
 
 
 def has_price(result: MatrixResult) -> bool:
-    """Say whether a price was given for any row."""
+    """Return True if a price was given for any row."""
     return any(row.price is not None for row in result.rows)
 
 
@@ -47,9 +47,9 @@ def _figure(value: float | None, form: str) -> str:
 
 
 def proofs(result: MatrixResult) -> Iterator[str]:
-    """Yield what the cuts of the rows without a loss prove, each sentence once.
+    """Yield the bound of each row without a loss, rows with an equal one together.
 
-    Last comes how two rows compare.
+    Last comes the comparison of two rows.
     """
     proven: dict[str, list[str]] = {}
     for row in result.rows:
@@ -63,7 +63,7 @@ def proofs(result: MatrixResult) -> Iterator[str]:
 
 
 def faults(result: MatrixResult) -> Iterator[str]:
-    """Yield what went wrong: rows that ended early, or came out unexpectedly."""
+    """Yield the rows that an error ended, then those with an unexpected verdict."""
     for row in result.rows:
         if row.error:
             yield f"{row.name}: {with_id(row.error, row.error_id)}"
@@ -74,7 +74,7 @@ def faults(result: MatrixResult) -> Iterator[str]:
 
 
 def doubts(result: MatrixResult) -> Iterator[str]:
-    """Yield why cycles were inconclusive, each reason of a row once."""
+    """Yield the reasons of inconclusive cycles, each reason of a row once."""
     for row in result.rows:
         unclear = (c for c in row.cycles if c.verdict is Verdict.INCONCLUSIVE)
         for reason in dict.fromkeys(headline(cycle) for cycle in unclear):
@@ -82,7 +82,7 @@ def doubts(result: MatrixResult) -> Iterator[str]:
 
 
 def scopes(result: MatrixResult) -> Iterator[str]:
-    """Yield what the cuts were, and what they leave open."""
+    """Yield the kinds and depths of the cuts, and the limits of their proof."""
     cycles = [cycle for row in result.rows for cycle in row.cycles]
     if classes := describe_cuts(
         (cycle.cut_class.value, depth_of(cycle)) for cycle in cycles

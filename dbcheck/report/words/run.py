@@ -122,7 +122,7 @@ def headline(result: RunResult) -> str:
 
 
 def caveats(result: RunResult, reconcile: str = "") -> list[str]:
-    """Return what must be read together with the verdict, right below it.
+    """Return the caveats that a report shows right below the verdict.
 
     reconcile: the command that continues a run which is not final, with the flags that
     it was given; "" if those are not known.
@@ -361,7 +361,10 @@ def range_cells(span: RangeResult) -> tuple[str, str, str, str, str]:
 
 
 def ranges_note(result: RunResult) -> str:
-    """Return where the losses are that are not shown, "" if all are."""
+    """Return the note on losses that are not shown, with the file that has them all.
+
+    "" if all are shown and none is stored.
+    """
     left = len(result.ranges) - RANGES_SHOWN + result.ranges_left_out
     notes = [f"{left:,} more ranges."] if left > 0 else []
     if result.stored:
@@ -379,7 +382,7 @@ def _ages(first_s: float | None, last_s: float | None) -> str:
 
 
 def lab_scope(lab: Json) -> str:
-    """Return what cycles in a lab of that spec prove, and what they do not."""
+    """Return the sentences on the scope of cycles in a lab with that spec."""
     if lab.get("rung") == Rung.PROCESS.value:
         return (
             "Scope: the server process was killed. Only its memory was lost, so this "
@@ -405,7 +408,7 @@ def lab_scope(lab: Json) -> str:
 
 
 def scope(result: RunResult) -> str:
-    """Return what the run covers, what it leaves open, and what one cut bounds."""
+    """Return the scope of the run, its limits, and the bound that one cut gives."""
     return " ".join((_covered(result), *bound(result)))
 
 
@@ -427,7 +430,10 @@ def _covered(result: RunResult) -> str:
 
 
 def bound(result: RunResult) -> tuple[str, ...]:
-    """Return what this one cut proves; a control proves nothing about the server."""
+    """Return the sentences on the proof that one cut gives.
+
+    A control proves nothing about the server.
+    """
     if result.control:
         return (_CONTROL,)
     again = () if result.verdict is Verdict.FAIL else (_AGAIN[result.verdict],)
@@ -468,14 +474,14 @@ def limits(result: RunResult) -> Iterator[str]:
 
 
 def explained(item: EvidenceResult) -> str:
-    """Return what an item means for the cut, unless it is as it should be, and why."""
+    """Return the reason of an item, after its consequence for the cut if it has one."""
     fine = item.standing in (Standing.PRESENT, Standing.ASSUMED)
     means = "" if fine else meaning(item.item, item.standing)
     return f"{means}: {item.reason}" if means else item.reason
 
 
 def tally(*results: RunResult) -> Tally:
-    """Return what the cycles with these results prove together."""
+    """Return the Tally of the cycles with these results."""
     return Tally.of((result.verdict, depth_of(result)) for result in results)
 
 

@@ -28,7 +28,7 @@ _COPY = "It is not known whether an older copy of the data was put in its place:
 
 
 def where_to_look(result: RunResult) -> tuple[str, ...]:
-    """Return where to look if no setting or layer that was read explains the losses."""
+    """Return advice for losses that no setting or layer that was read explains."""
     lost = any(result.rows_lost or ()) and result.verdict is Verdict.FAIL
     if not lost or result.settings_at_fault or result.layers_at_fault:
         return ()
@@ -43,7 +43,7 @@ def where_to_look(result: RunResult) -> tuple[str, ...]:
 
 
 def _clients_explain(result: RunResult) -> bool:
-    """Return whether clients can have caused all losses, or most of them by DELETEs."""
+    """Return True if clients can have caused all losses, or most of them by DELETEs."""
     if any(one.cause is Cause.DELETES for one in result.diagnosis[:1]):
         return True
     found = (one.losses for one in result.diagnosis if one.cause in _CLIENTS)
@@ -51,14 +51,17 @@ def _clients_explain(result: RunResult) -> bool:
 
 
 def _below(result: RunResult) -> str:
-    """Return where to look below the server; at a drive only if this cut tries it."""
+    """Return advice on layers below the server, on drives if the cut tests them."""
     depth, cut = result.shown_depth, result.cut_class
     tries_drives = depth is Depth.DRIVE or (depth is None and not cut.keeps_power)
     return _BELOW if tries_drives or cut is CutClass.LAB_DRIVE else _ABOVE_THE_DRIVE
 
 
 def _unseen_settings(result: RunResult) -> str:
-    """Return why a setting of a moment may explain losses, "" if nothing shows that."""
+    """Return the reason for which settings during the load are not known.
+
+    "" if they are, or if the run has no such evidence.
+    """
     for item in result.evidence:
         if item.item is ItemId.THROUGH_LOAD:
             return "" if item.standing is Standing.PRESENT else item.reason
@@ -66,7 +69,7 @@ def _unseen_settings(result: RunResult) -> str:
 
 
 def _copy_doubt(result: RunResult) -> str:
-    """Return why the data may be a copy from a backup, "" if they are not."""
+    """Return the reason for which the data may be a copy from a backup, "" if none."""
     if result.lab or (result.cluster and result.cluster.promoted_by):
         return ""
     for item in result.evidence:

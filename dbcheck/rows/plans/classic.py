@@ -1,10 +1,10 @@
 """Each operation inserts an auto-increment id and nothing else.
 
-A row is recognised by its id alone.  It names one insert as long as the
-server hands out no id twice, which holds while nothing writes between the cut
-and the reading; a content cannot be checked at all.
+A row is recognised by its id alone.  An id stands for one insert as long as the server
+hands out no id twice, which holds while nothing writes between the cut and the reading.
+The content of a row cannot be checked.
 
-Acks and survivors are streamed and never held: a byte for each id is kept.
+Acks and survivors are read as streams; only one byte for each id stays in memory.
 """
 
 from __future__ import annotations
@@ -84,10 +84,11 @@ def reconcile_ids(seen: Observed, table: TableSpec) -> Reconciliation:
 
 
 class _Ids:
-    """Where the mark of each id is: ids in a row have places in a row.
+    """Maps each id to the index of its mark in an array.
 
-    Ids that lie so far apart that the gaps would take more memory than the ids
-    themselves, as with a large auto_increment_increment, are kept and searched.
+    Consecutive ids have consecutive indexes.  Where the gaps between ids would take
+    more memory than the ids themselves, as with a large auto_increment_increment, the
+    ids are stored in order and searched.
     """
 
     def __init__(self, acks: AckStream, survivors: SurvivorStream) -> None:

@@ -45,7 +45,7 @@ class Plan(Protocol):
         """Return the operation that *session* sends as its number *seq*, from 1 on."""
 
     def inspector(self, table: TableSpec) -> Inspector:
-        """Return what judges the content of each row of *table*."""
+        """Return the Inspector that checks the content of each row of *table*."""
 
     def judge(self, seen: Observed) -> Reconciliation:
         """Return the fate of each ack and of each row that was read.
@@ -78,7 +78,7 @@ class InsertPlan:
         return Operation(session, seq, (statement,))
 
     def inspector(self, table: TableSpec) -> Inspector:
-        """Return what judges the content of each row."""
+        """Return the Inspector that compares each row with the schedule."""
         return Inspector(self._schedule)
 
     def judge(self, seen: Observed) -> Reconciliation:
