@@ -72,14 +72,14 @@ def list_process_rows(engine: str) -> Iterator[Row]:
         "postgresql": {"fsync": "off"},
         "mariadb": {"innodb_flush_log_at_trx_commit": "2"},
     }[engine]
-    yield Row(LabSpec(engine, rung="process"), "durable settings", Verdict.PASS)
-    relaxed = LabSpec(engine, rung="process", settings=lost_in_process)
+    yield Row(LabSpec(engine, cut="process"), "durable settings", Verdict.PASS)
+    relaxed = LabSpec(engine, cut="process", settings=lost_in_process)
     # Only what is in the server's own memory is lost, with PostgreSQL less than a
     # page of its log, and by chance nothing.
     yield Row(relaxed, _describe_case(lost_in_process), Verdict.FAIL)
     # Not durable, and yet nothing is lost: a killed process cannot show it.
     yield Row(
-        LabSpec(engine, rung="process", settings=unseen),
+        LabSpec(engine, cut="process", settings=unseen),
         _describe_case(unseen),
         Verdict.PASS,
     )
@@ -91,14 +91,12 @@ def _describe_case(settings: Mapping[str, str]) -> str:
     )
 
 
-def list_rows(rung: str) -> list[Row]:
-    """Return the lines of the demo on *rung*, for the servers installed here."""
-    if rung == "drive":
+def list_rows(cut: str) -> list[Row]:
+    """Return the lines of the demo for *cut*, for the servers installed here."""
+    if cut == "drive":
         return list(list_drive_rows())
     here = [
-        engine
-        for engine in RELAXED
-        if not list_missing(LabSpec(engine, rung="process"))
+        engine for engine in RELAXED if not list_missing(LabSpec(engine, cut="process"))
     ]
     return [
         row for engine in here or ["postgresql"] for row in list_process_rows(engine)
@@ -108,7 +106,7 @@ def list_rows(rung: str) -> list[Row]:
 @click.command("demo", cls=Verb)
 @option("--list", "only_list", is_flag=True, help="List what would be run.")
 @option(
-    "--rung",
+    "--cut",
     type=click.Choice(("auto", "drive", "process")),
     default="auto",
     show_default=True,
@@ -124,21 +122,21 @@ def list_rows(rung: str) -> list[Row]:
 @shared.runs()
 @shared.as_json()
 def command(
-    only_list: bool, rung: str, seed: int | None, runs: Path, as_json: bool
+    only_list: bool, cut: str, seed: int | None, runs: Path, as_json: bool
 ) -> None:
     """Show on this machine what a lying drive and unsafe settings lose, as one table.
 
     Exits with 0 only if every line came out as expected.
     """
-    if rung == "auto":
+    if cut == "auto":
         wanted = [LabSpec(engine) for engine in RELAXED]
         lacking = [reason for spec in wanted for reason in list_missing(spec)]
-        rung = "process" if lacking else "drive"
+        cut = "process" if lacking else "drive"
         for reason in dict.fromkeys(lacking):
             say(f"no virtual drive on this machine: {reason}", err=True)
-    lines = list_rows(rung)
+    lines = list_rows(cut)
     if only_list:
-        say(f"workloads: {', '.join(files.list_workload_names())}; rung: {rung}")
+        say(f"workloads: {', '.join(files.list_workload_names())}; what is cut: {cut}")
         for row in lines:
             say("  ".join((row.spec.engine, row.case, row.expected.value)))
         return
@@ -160,7 +158,7 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
         return good
     terminal = make_console()
     terminal.print(draw_demo(shown))
-    terminal.print(RUNGS[lines[0].spec.rung], style="italic")
+    terminal.print(_CUT_SHOWS[lines[0].spec.cut], style="italic")
     for bound in list_demo_bounds(shown):
         terminal.print(bound)
     for line in shown:
@@ -181,7 +179,7 @@ def _run(row: Row, seed: int, view: PlainProgress, runs: Path) -> Outcome:
     return outcome
 
 
-RUNGS = {
+_CUT_SHOWS = {
     "drive": "Each line had the power of a virtual drive cut under XFS and a real "
     "server under load. A drive that lies about flushes and a relaxed setting are "
     "fast, and lose acked rows.",

@@ -186,7 +186,7 @@ def command() -> None:
     The lab is a drive with a volatile write cache, a real filesystem on it, a
     real server, and a real sshd as the witness, all on this machine. Its power
     can be cut as often as you like. It needs root, /dev/fuse and loop devices;
-    without them only the server process can be killed (--rung process), and that
+    without them only the server process can be killed (--cut process), and that
     proves much less.
     """
 

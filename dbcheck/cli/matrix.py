@@ -105,7 +105,7 @@ def command(
     For each row: commits per second, commit latency, how many cuts lost something, and
     the verdict. What can be varied: workload, sessions, payload_bytes, rate, ramp_s,
     processes, readers and rows_before. In the lab, where each row is a lab of its own,
-    also engine, rung, setting.NAME, and what the flags of dbcheck lab run set for the
+    also engine, cut, setting.NAME, and what the flags of dbcheck lab run set for the
     virtual drive and for the cluster, written like flush_ms for --flush-ms. With the
     NAME of a host in an inventory, or --target, the rows are cuts of that server; there
     also setting.NAME (PostgreSQL; of dbcheck's own sessions) and relaxed=false,true

@@ -30,7 +30,7 @@ from dbcheck.cycle.recovery.other_nodes import describe_nodes_left_off
 from dbcheck.cycle.recovery.second_reading import require_restarter
 from dbcheck.cycle.rig import Rig
 from dbcheck.judge.item import Standing
-from dbcheck.model.cut import Gone, Rung
+from dbcheck.model.cut import Gone, LabCut
 from dbcheck.model.moments import Moment
 from dbcheck.model.records import Manifest, RestoreRecord
 from dbcheck.model.verdict import ControlFacts, Verdict
@@ -380,7 +380,7 @@ def extract_control_facts(outcome: Outcome) -> ControlFacts:
 
 def _weaken(rig: Rig, started: Started) -> None:
     """Weaken the server and note it in the log; end what the preflight began if not."""
-    process = rig.lab.get("rung") == Rung.PROCESS.value
+    process = rig.lab.get("cut") == LabCut.PROCESS.value
     try:
         text = rig.site.writer.engine.weaken_durability(process=process)
         started.log.note({"event": "relaxed", "how": text})

@@ -59,7 +59,7 @@ def judge_absence(case: Case, answer: str = "") -> Absence:
     before, after = case.before, case.host
     doubt = _find_doubt_about_cut(case)
     # The lab itself reports whether its server ended.
-    if not doubt and case.manifest.rung is not None and before is None:
+    if not doubt and case.manifest.lab_cut is not None and before is None:
         doubt = (
             "it runs and has not failed: it may still be recovering; try again "
             "with less load on this machine"
@@ -107,7 +107,7 @@ def _find_doubt_about_cut(case: Case) -> str:
         return "no power cut is on record"
     if case.drive_only:
         return driveonly.explain_unproven_drive_cut(case)
-    if case.manifest.rung is not None:
+    if case.manifest.lab_cut is not None:
         return ""
     booted = compare_boots(case.before, after)
     if booted == "same":

@@ -17,7 +17,7 @@ from dbcheck.judge.volumes import (
     was_page_cache_kept,
 )
 from dbcheck.model.audited import RuleStanding
-from dbcheck.model.cut import Cut, CutClass, DriveCut, PowerScope, Rung
+from dbcheck.model.cut import Cut, CutClass, DriveCut, LabCut, PowerScope
 from dbcheck.model.depth import Depth, DepthFinding
 from dbcheck.model.host import HostAfter, HostBefore, Volume
 from dbcheck.model.managed import SERVICE
@@ -424,5 +424,5 @@ class Case:
     @property
     def page_cache_kept(self) -> bool:
         """True if the cut is known to have destroyed the server's memory alone."""
-        process = self.manifest.rung is Rung.PROCESS
+        process = self.manifest.lab_cut is LabCut.PROCESS
         return was_page_cache_kept(self.depths) or (process and not self.spared)

@@ -133,7 +133,7 @@ def judge_power_cycles(case: Case) -> Item | None:
     None unless the drives alone were cut, and in a lab, whose drive counts nothing.  A
     link that was disabled, and a reset, raise no such counter.
     """
-    if not case.drive_only or case.manifest.rung is not None:
+    if not case.drive_only or case.manifest.lab_cut is not None:
         return None
     after = case.host.facts if case.host else None
     standing, reason = _judge_counted_power_cycles(case.before, after)

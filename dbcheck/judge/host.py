@@ -9,7 +9,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import Elapsed, measure_elapsed
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.server_end import Ended, decide_how_server_ended
-from dbcheck.model.cut import CutClass, Gone, Rung
+from dbcheck.model.cut import CutClass, Gone, LabCut
 from dbcheck.model.depth import Depth, DepthFinding, Remains
 from dbcheck.model.host import Drive, HostAfter, HostBefore, TargetFacts
 
@@ -31,7 +31,7 @@ def judge_readings_after_cut(case: Case) -> Item | None:
     if before is None:
         return None
     name = ItemId.HOST_ASKED_AGAIN
-    in_lab = case.manifest.rung is not None  # whose kernel never shuts down
+    in_lab = case.manifest.lab_cut is not None  # whose kernel never shuts down
     if after is None:
         reason = (
             f"host {before.facts.hostname} was checked before the load but not after"
@@ -103,7 +103,7 @@ def judge_same_storage(case: Case) -> Item | None:
     nameless = sorted(
         {name for each in unknown for some in each.values() for name in some}
     )
-    if nameless and case.manifest.rung is None:
+    if nameless and case.manifest.lab_cut is None:
         reason += (
             f"; {', '.join(nameless)} shows neither a serial nor a WWID, so whether it"
             " is the same drive is not known"
@@ -164,7 +164,7 @@ def judge_not_restored(case: Case) -> Item:
     Either makes the ctime later; an earlier one is that of a drive that lost writes.
     """
     name, before, after = ItemId.NOT_RESTORED, case.before, case.host
-    if case.manifest.rung is Rung.DRIVE:
+    if case.manifest.lab_cut is LabCut.DRIVE:
         return Item(name, _PRESENT, "the lab's drive keeps its own data", False)
     if before is None or after is None or after.facts is None:
         reason = "data directory not inspected (add --target-host)"
@@ -254,10 +254,10 @@ def _list_drives_by_identity(facts: TargetFacts) -> dict[str, Drive]:
 def judge_host_went_down(case: Case) -> Item | None:
     """Judge whether the host itself lost its power, and not the server alone.
 
-    None on the process rung, which kills the server alone and claims no more, and where
+    None in a lab that kills the server alone and claims no more, and where
     the drives alone were cut (judge/driveonly.py).
     """
-    if case.manifest.rung is Rung.PROCESS or case.drive_only:
+    if case.manifest.lab_cut is LabCut.PROCESS or case.drive_only:
         return None
     standing, reason = judge_fall_of_host(
         case, decide_how_server_ended(case), case.shallowest
@@ -273,7 +273,7 @@ def judge_fall_of_host(
     reason = depth.reasons[0] if depth and measured else ""
     if measured is Depth.PROCESS:
         return _CONTRADICTED, reason
-    if case.manifest.rung is not None:  # the kernel of a lab keeps running
+    if case.manifest.lab_cut is not None:  # the kernel of a lab keeps running
         if measured is None and case.cut is None:
             return _UNSEEN, "no cut of the lab's drive is on record"
         return _PRESENT, reason or "the lab's drive lost its power"

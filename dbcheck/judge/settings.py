@@ -12,7 +12,7 @@ from dbcheck.judge.cutmoment import find_cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import list_changes_of_storage, list_hidden_drives
 from dbcheck.model.audited import RuleStanding
-from dbcheck.model.cut import Rung
+from dbcheck.model.cut import LabCut
 from dbcheck.model.depth import Depth
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import TargetFacts
@@ -255,7 +255,7 @@ def _find_deepest(
     depths: Sequence[Depth | None],
 ) -> Depth:
     tested = manifest.nodes[name]
-    if manifest.rung is Rung.PROCESS:
+    if manifest.lab_cut is LabCut.PROCESS:
         return Depth.PROCESS
     if load is not None and list_changes_of_storage(
         manifest, load, name, FactKind.PLACE
@@ -264,6 +264,6 @@ def _find_deepest(
     if tested.host is not None and _has_hidden_drives(tested.host.facts):
         return Depth.DRIVE  # nor there
     known = [depth for depth in depths if depth is not None]
-    if manifest.rung is Rung.DRIVE or not known or len(known) < len(depths):
+    if manifest.lab_cut is LabCut.DRIVE or not known or len(known) < len(depths):
         return Depth.DRIVE
     return max(known, key=lambda depth: depth.rank)

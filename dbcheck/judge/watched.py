@@ -271,7 +271,7 @@ def _explain_unread_view(case: Case) -> str:
 
     A lab starts its server and its host's sshd with one set of mounts.
     """
-    if case.manifest.rung is not None:
+    if case.manifest.lab_cut is not None:
         return ""
     facts = [each.facts for each in (case.before, case.host) if each and each.facts]
     return next(filter(None, (each.view_unread for each in facts)), "")

@@ -287,15 +287,15 @@ def require_buildable(spec: LabSpec, *, alone: bool = False) -> None:
         raise LabError(
             f"cannot build this lab on this machine: {'; '.join(lacking)}",
             id=ErrorId.LAB_NOT_BUILDABLE,
-            hint="Fix that, or use --rung process."
-            if spec.rung == "drive"
+            hint="Fix that, or use --cut process."
+            if spec.cut == "drive"
             else "Fix that first.",
         )
 
 
 def list_missing(spec: LabSpec) -> list[str]:
     """List what this machine lacks for such a lab, a clause each; [] if nothing."""
-    reasons = [] if spec.rung == "process" else list_missing_for_drive(spec.filesystem)
+    reasons = [] if spec.cut == "process" else list_missing_for_drive(spec.filesystem)
     if programs.find("setpriv") is None:
         reasons.append(programs.lacking("setpriv"))
     if spec.patroni and not namespace.are_available():
@@ -315,9 +315,9 @@ def _has_own_account(spec: LabSpec) -> bool:
     return namespace.are_available() or not make_server(spec).needs_entry
 
 
-def best_rung(engine: str) -> str:
+def choose_lab_cut(engine: str) -> str:
     """Return "drive" if this machine has all that takes, else "process"."""
-    return "process" if list_missing(LabSpec(engine, rung="drive")) else "drive"
+    return "process" if list_missing(LabSpec(engine, cut="drive")) else "drive"
 
 
 def _prepare(

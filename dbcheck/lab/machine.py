@@ -92,7 +92,7 @@ class Machine:
         self._storage: Storage
         if spec.log_drive:
             self._storage = TwoDrives(spec, base, recordings)
-        elif spec.rung == "drive":
+        elif spec.cut == "drive":
             self._storage = DriveStorage(spec, base, recordings=recordings)
         else:
             self._storage = FolderStorage(base / DATA_DRIVE)

@@ -14,7 +14,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.base.setting import Setting
 from dbcheck.config.validated import one_of, require_valid
-from dbcheck.model.cut import PowerScope, Rung
+from dbcheck.model.cut import LabCut, PowerScope
 
 ENGINES = ("postgresql", "mariadb", "mysql", "myrocks")
 FILESYSTEMS = ("xfs", "ext4")
@@ -39,7 +39,7 @@ SURVIVORS = (
     "random",
 )
 DATA_DRIVE, LOG_DRIVE = "files", "log"  # names of drives, and of their mount points
-RUNGS = tuple(each.value for each in Rung)
+LAB_CUTS = tuple(each.value for each in LabCut)
 POWER_SCOPES = tuple(each.value for each in PowerScope)
 WRITE_CACHES = ("auto", "write back", "write through")
 # Root would write to that device (xfs(5), ext4(5)), whoever made the lab's drives.
@@ -223,8 +223,8 @@ class DriveSpec:
 class LabSpec:
     """One lab: a server, the storage under it and the witness beside it.
 
-    drive:         of no consequence on the rung called process.
-    rung:          drive (a real filesystem on the virtual drive) or process (a
+    drive:         of no consequence if the cut is "process".
+    cut:           drive (a real filesystem on the virtual drive) or process (a
                    plain folder; the cut is SIGKILL and proves no more than that).
     mount_options: none that names another device.
     write_cache:   auto is the truth.  "write through" is as when a layer between
@@ -237,7 +237,7 @@ class LabSpec:
     """
 
     engine: Annotated[str, one_of(ENGINES)]
-    rung: Annotated[str, one_of(RUNGS)] = "drive"
+    cut: Annotated[str, one_of(LAB_CUTS)] = "drive"
     filesystem: Annotated[
         str,
         one_of(FILESYSTEMS),
@@ -297,17 +297,17 @@ class LabSpec:
                 id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
                 hint="Use the engine postgresql.",
             )
-        if self.log_drive and self.rung != "drive":
+        if self.log_drive and self.cut != "drive":
             raise UsageError(
-                "the process rung has no virtual drive, and so no log drive",
-                id=ErrorId.DRIVE_RUNG_NEEDED,
-                hint="Leave it out, or use the rung drive.",
+                "a lab that kills a process has no virtual drive, so no log drive",
+                id=ErrorId.DRIVE_CUT_NEEDED,
+                hint="Leave it out, or cut the drive (cut: drive).",
             )
-        if self.power_scope == "drive" and self.rung != "drive":
+        if self.power_scope == "drive" and self.cut != "drive":
             raise UsageError(
-                "the process rung has no virtual drive that could lose its power alone",
-                id=ErrorId.DRIVE_RUNG_NEEDED,
-                hint="Leave out the power scope, or use the rung drive.",
+                "a lab that kills a process has no virtual drive that could lose power",
+                id=ErrorId.DRIVE_CUT_NEEDED,
+                hint="Leave out the power scope, or cut the drive (cut: drive).",
             )
         if not self.mount_options.isprintable() or {*'"\\'} & {*self.mount_options}:
             raise UsageError(
@@ -325,7 +325,7 @@ class LabSpec:
                     hint="Leave it out: a lab uses its own drives alone.",
                 )
         small = self.drive.size_bytes < XFS_BYTES_MIN
-        if self.rung == "drive" and self.filesystem == "xfs" and small:
+        if self.cut == "drive" and self.filesystem == "xfs" and small:
             raise UsageError(
                 f"a drive of {self.drive.size_bytes // MIB} MiB is too small for xfs",
                 id=ErrorId.DRIVE_TOO_SMALL,

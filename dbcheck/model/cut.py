@@ -35,7 +35,7 @@ class PowerScope(enum.Enum):
     DRIVE = "drive"  # its drives alone: the host keeps running
 
 
-class Rung(enum.Enum):
+class LabCut(enum.Enum):
     """Target of a lab's cut; the value is its name in specs and runs."""
 
     DRIVE = "drive"  # the power of its virtual drive, and all above it

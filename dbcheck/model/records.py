@@ -15,9 +15,9 @@ from dbcheck.model.cut import (
     CutClass,
     DriveCut,
     Gone,
+    LabCut,
     PowerScope,
     Replaced,
-    Rung,
     SwitchKind,
 )
 from dbcheck.model.depth import Completed, Reached
@@ -152,8 +152,8 @@ class Manifest:
             raise ValueError(f"no cuts are {self.stagger_s} s apart")
         if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:
             raise ValueError(f"no run has the seed {self.seed}, epoch {self.epoch}")
-        if self.lab and self.lab.get("rung") not in [rung.value for rung in Rung]:
-            raise ValueError(f"a lab cannot cut {self.lab.get('rung')!r}")
+        if self.lab and self.lab.get("cut") not in [cut.value for cut in LabCut]:
+            raise ValueError(f"a lab cannot cut {self.lab.get('cut')!r}")
         if {table.name for table in tables_of(self.workload)} != set(self.tables):
             raise ValueError(f"the tables {sorted(self.tables)} are not of that plan")
         require_nodes(self.site, self.nodes, self.writer_name)
@@ -171,9 +171,9 @@ class Manifest:
         return self.nodes[self.writer_name]
 
     @property
-    def rung(self) -> Rung | None:
+    def lab_cut(self) -> LabCut | None:
         """The target of the lab's cut; None on real hardware."""
-        return Rung(self.lab["rung"]) if self.lab else None
+        return LabCut(self.lab["cut"]) if self.lab else None
 
     def plan(self) -> Plan:
         """Return the operations of the run and what judges them."""

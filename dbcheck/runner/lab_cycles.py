@@ -114,8 +114,8 @@ def adapt_workload_to_lab(workload: Workload) -> Workload:
 def describe_lab(spec: LabSpec) -> str:
     """Return a description of a lab, for one line."""
     parts = [spec.engine]
-    if spec.rung == "process":
-        parts.append("process rung (SIGKILL)")
+    if spec.cut == "process":
+        parts.append("server process killed (SIGKILL)")
     else:
         options = f" -o {spec.mount_options}" if spec.mount_options else ""
         parts.append(f"{spec.filesystem}{options} on {_describe_drive(spec.drive)}")

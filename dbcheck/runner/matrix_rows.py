@@ -21,7 +21,7 @@ from dbcheck.config.validated import (
     refuse_unknown,
 )
 from dbcheck.lab.clusters.spec import ClusterSpec, require_possible
-from dbcheck.lab.lab import best_rung
+from dbcheck.lab.lab import choose_lab_cut
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.workload import Workload
@@ -31,7 +31,7 @@ Values = Mapping[str, Any]
 CUTS = 3
 # The keys of a row that describe a lab, and those that make it a cluster, each with its
 # field of LabSpec, DriveSpec or ClusterSpec.
-_LAB = {"engine": "engine", "rung": "rung", **map_keys(LabSpec)}
+_LAB = {"engine": "engine", "cut": "cut", **map_keys(LabSpec)}
 _DRIVE = map_keys(DriveSpec)
 _CLUSTER = {"nodes": "nodes", **map_keys(ClusterSpec)}
 # The keys of a row that describe the load; the others are those of a workload file.
@@ -291,9 +291,9 @@ def _parse_lab(
         drive, DriveSpec, where, given=given, keys=_renamed(_DRIVE), strict=False
     )
     lab = _select_keys(values, _LAB)
-    automatic = lab.get("rung", "auto") == "auto"
+    automatic = lab.get("cut", "auto") == "auto"
     if automatic:
-        lab["rung"] = "drive"
+        lab["cut"] = "drive"
     made = convert_fields(
         lab,
         LabSpec,
@@ -302,7 +302,7 @@ def _parse_lab(
         keys=_renamed(_LAB),
         strict=False,
     )
-    return replace(made, rung=best_rung(made.engine)) if automatic else made
+    return replace(made, cut=choose_lab_cut(made.engine)) if automatic else made
 
 
 def _select_keys(values: Values, keys: Collection[str]) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def matrix_file(data: bytes) -> None:
 def matrices() -> Iterator[bytes]:
     for name in files.list_matrix_names():
         yield files.read_described_file("matrix", name)[1].encode()
-    yield b'[defaults]\nengine = "mysql"\nrung = "drive"\n[[rows]]\ncache_mib = 4\n'
+    yield b'[defaults]\nengine = "mysql"\ncut = "drive"\n[[rows]]\ncache_mib = 4\n'
 
 
 def metadata(data: bytes) -> None:

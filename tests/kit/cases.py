@@ -40,9 +40,9 @@ def case(
     )
 
 
-def lab(rung: str) -> dict[str, Any]:
-    """Return the spec of a lab with that rung, {} for none."""
-    return {"rung": rung} if rung else {}
+def lab(cut: str) -> dict[str, Any]:
+    """Return the spec of a lab with that cut, {} for none."""
+    return {"cut": cut} if cut else {}
 
 
 def of_servers(before: Mapping[str, Any], after: Mapping[str, Any]) -> Case:

@@ -51,12 +51,13 @@ def cluster_of(
 ) -> Iterator[tuple[ClusterLab, Rig]]:
     """Give a cluster of two servers or more, and its rig.
 
-    drive: None for the process rung.  topology, promoted_by, rejoin: see ClusterSpec.
+    drive: None if the server process is killed.
+    topology, promoted_by, rejoin: see ClusterSpec.
     values: settings.
     """
     folder.mkdir(exist_ok=True)
-    rung = "drive" if drive else "process"
-    lab = LabSpec(engine, rung=rung, drive=drive or DriveSpec(), settings=values)
+    cut = "drive" if drive else "process"
+    lab = LabSpec(engine, cut=cut, drive=drive or DriveSpec(), settings=values)
     made = replace(lab, galera=topology == "galera", patroni=promoted_by == PATRONI)
     if lacking := list_missing(made):
         pytest.skip("; ".join(lacking))

@@ -53,7 +53,7 @@ def workers_of(pid: int) -> list[int]:
 
 def process_lab(engine: str) -> LabSpec:
     """Return a lab that needs no root; skip if there can be none."""
-    spec = LabSpec(engine, rung="process")
+    spec = LabSpec(engine, cut="process")
     if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     return spec

@@ -94,6 +94,6 @@ class Parts(BareEngine):
 
 def rig_with(parts: Any, runs: Path) -> Rig:
     nothing: Any = None
-    listener, lab = RecordingListener(), {"rung": "process"}
+    listener, lab = RecordingListener(), {"cut": "process"}
     power = SimpleNamespace(kind=SwitchKind.MANUAL, cut_class=CutClass.UNKNOWN)
     return Rig(site_of(parts, power), parts, nothing, listener, runs, lab=lab)

@@ -54,7 +54,7 @@ from tests.kit.stored_run import manifest, stored_run
 
 # What the reports choose a style or a sentence by; no server says it.
 WORDS = {
-    *("verdict", "standing", "cut_class", "depth", "rung", "survivors", "item"),
+    *("verdict", "standing", "cut_class", "depth", "cut", "survivors", "item"),
     *("at_cut", "done", "chore", "power_scope"),
     *("gone", "ranges", "cause", "severity", "subject_kind"),
     *("latency_ms", "losses", "earlier_losses", "acked", "strata", "cut_classes"),

@@ -215,7 +215,7 @@ def rig_by_hand(engine: Engine, folder: Path, said: Said) -> Rig:
         FrameLogReader(),
         said,
         folder / "runs",
-        lab={"rung": "process"},  # so the witness may be here
+        lab={"cut": "process"},  # so the witness may be here
     )
 
 

@@ -134,7 +134,7 @@ def said_until(client: subprocess.Popen[str], word: str) -> str:
 @pytest.fixture(params=FAMILIES)
 def user(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[User]:
     """A user whose lab has no drive."""
-    spec = LabSpec(request.param, rung="process")
+    spec = LabSpec(request.param, cut="process")
     if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with Lab.start(spec, tmp_path / "lab") as lab:

@@ -142,7 +142,7 @@ def one_cut(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OneCut]:
     """A lab without a drive, cut twice; the parameter is the engine."""
-    spec = LabSpec(request.param, rung="process")
+    spec = LabSpec(request.param, cut="process")
     if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     folder = tmp_path_factory.mktemp("one-cut")

@@ -247,7 +247,7 @@ def new_site(engine: str, folder: Path) -> Iterator[Site]:
             Said(),
             folder / "runs",
             LIMITS,
-            lab={"rung": "process"},
+            lab={"cut": "process"},
         )
         yield Site(server, rig, base / "clean")
     finally:

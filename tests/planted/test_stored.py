@@ -178,7 +178,7 @@ def lab(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bench]:
     """A lab without a drive; the parameter is the engine."""
-    spec = LabSpec(request.param, rung="process")
+    spec = LabSpec(request.param, cut="process")
     if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with bench(spec, tmp_path_factory.mktemp("stored")) as started:

@@ -72,7 +72,7 @@ def test_a_control_weakens_the_binary_log_too(tmp_path: Path) -> None:
 def test_a_lab_has_the_binary_log_that_its_product_has(
     engine: str, default: int, tmp_path: Path
 ) -> None:
-    with bench(LabSpec(engine, rung="process"), tmp_path) as here:
+    with bench(LabSpec(engine, cut="process"), tmp_path) as here:
         ask = "select @@global.log_bin"
         assert here.execute(ask) == [(default,)]
         restart_with(here, {"log_bin": "OFF" if default else "ON"})

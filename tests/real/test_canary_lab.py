@@ -61,7 +61,7 @@ def cut_idle(here: Bench, host: TargetHost) -> DepthFinding:
     here.rig.site.writer.power.restore()
     wait_until(lambda: here.rig.site.writer.engine.ready() is None, "server is back")
     finding = measured(here, host, canaries)
-    if here.lab.spec.rung == "drive":
+    if here.lab.spec.cut == "drive":
         assert canaries.failure == "Input/output error"
     host.remove_canaries(canaries.folder)
     return finding
@@ -116,7 +116,7 @@ def test_a_cut_of_a_server_at_rest_is_measured(
 @pytest.mark.wide_with("mariadb")
 @ENGINES
 def test_the_end_of_a_process_is_no_cut_of_power(engine: str, tmp_path: Path) -> None:
-    spec = LabSpec(engine, rung="process")
+    spec = LabSpec(engine, cut="process")
     with bench(spec, tmp_path) as here, host_of(here.lab) as host:
         finding = cut_idle(here, host)
         assert finding.depth is of_a_process(here, host), finding
@@ -240,7 +240,7 @@ def test_a_lab_tells_what_its_server_lies_on(tmp_path: Path) -> None:
 
 
 def test_a_folder_inside_the_data_directory_is_no_schema(tmp_path: Path) -> None:
-    spec = LabSpec("mariadb", rung="process")
+    spec = LabSpec("mariadb", cut="process")
     with bench(spec, tmp_path) as here, host_of(here.lab) as host:
         inside = f"{data_directory(here).rstrip('/')}/#sql-dbcheck-canary"
         before = here.execute("show databases")

@@ -160,7 +160,7 @@ def test_a_cut_that_proves_nothing_fails_the_job(job: Job) -> None:
 @pytest.mark.wide
 def test_without_devices_a_job_can_kill_the_server(job: Job) -> None:
     skip_without_server("postgresql")
-    job.run("lab-run campaign", PASS, DBCHECK_RUNG="process")
+    job.run("lab-run campaign", PASS, DBCHECK_CUT="process")
     assert "PROCESS" in (job.artifacts / "campaign.html").read_text()
 
 

@@ -16,7 +16,7 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.runner.lab_clusters import run_cluster_cycles
 from tests.kit.rigs import quick
 
-LAB = LabSpec("postgresql", rung="process")
+LAB = LabSpec("postgresql", cut="process")
 
 
 def cycle(folder: Path, spec: ClusterSpec, said: io.StringIO) -> Outcome:

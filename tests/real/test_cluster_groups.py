@@ -199,7 +199,7 @@ def test_a_group_of_an_inventory_is_cut_as_one_cluster(
 @TOPOLOGIES
 def test_a_lab_runs_it_from_the_command_line(tmp_path: Path, topology: str) -> None:
     words = f"lab run --engine {GROUPS[topology]} --topology {topology} --nodes 3"
-    words += " --promise all --rung process"
+    words += " --promise all --cut process"
     done = dbcheck(*words.split(), "--runs", str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
     (cycle_of_it,) = json.loads(done.stdout)["cycles"]

@@ -32,7 +32,7 @@ from tests.kit.clusters import (
 )
 from tests.kit.waiting import wait_until
 
-LACKING = list_missing(LabSpec("postgresql", rung="process", patroni=True))
+LACKING = list_missing(LabSpec("postgresql", cut="process", patroni=True))
 pytestmark = [
     pytest.mark.skipif(bool(LACKING), reason="; ".join(LACKING)),
     pytest.mark.wide,
@@ -112,7 +112,7 @@ def test_a_lab_runs_it_from_the_command_line(tmp_path: Path) -> None:
         "postgresql",
         "--nodes",
         "2",
-        "--rung",
+        "--cut",
         "process",
         "--json",
     ]
@@ -165,7 +165,7 @@ def test_a_postgresql_that_shows_no_certificate_is_no_member(
     monkeypatch.setenv(programs.POSTGRES_VARIABLE, str(postgres))
     (why,) = PatroniServer.missing()
     assert why.startswith(f"{postgres} was built without TLS")
-    assert list_missing(LabSpec("postgresql", rung="process")) == []
+    assert list_missing(LabSpec("postgresql", cut="process")) == []
 
 
 def _all_below(pid: int) -> list[Process]:

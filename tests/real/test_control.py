@@ -51,7 +51,7 @@ def mariadb(tmp_path: Path) -> Iterator[Bench]:
 
 
 def process_bench(engine: str, folder: Path) -> Iterator[Bench]:
-    spec = LabSpec(engine, rung="process")
+    spec = LabSpec(engine, cut="process")
     if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with bench(spec, folder) as made:
@@ -227,7 +227,7 @@ def test_an_error_before_the_cut_puts_the_setting_back(mariadb: Bench) -> None:
 
 @pytest.mark.wide
 def test_a_server_that_is_relaxed_already_is_left_so(tmp_path: Path) -> None:
-    spec = LabSpec("mariadb", rung="process", settings={FLUSH: "0"})
+    spec = LabSpec("mariadb", cut="process", settings={FLUSH: "0"})
     if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with bench(spec, tmp_path) as here:

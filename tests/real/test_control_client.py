@@ -59,7 +59,7 @@ def test_cycles_in_a_lab_share_one_control(tmp_path: Path) -> None:
     (tmp_path / "quick.toml").write_text(
         'plan = "insert"\npayload_bytes = [200]\nsessions = 4\n'
     )
-    words = ("lab", "run", "--engine", "postgresql", "--rung", "process", "--control")
+    words = ("lab", "run", "--engine", "postgresql", "--cut", "process", "--control")
     more = ("--cycles", "2", "--workload", "quick.toml", "--json")
     done = subprocess.run(
         (*DBCHECK, *words, *more), cwd=tmp_path, capture_output=True, timeout=120

@@ -208,7 +208,7 @@ def test_without_the_privilege_nothing_is_begun(
             FrameLogReader(),
             Said(),
             tmp_path / "runs",
-            lab={"rung": "drive"},
+            lab={"cut": "drive"},
         )
         with refused(
             ErrorId.PRIVILEGE_MISSING, EngineError, naming=privilege.upper()

@@ -233,10 +233,10 @@ def test_its_switch_is_used_by_commands_of_their_own(tmp_path: Path) -> None:
         assert engine.facts().started_us == started_us, "it is left alone"
 
 
-def test_the_process_rung_has_no_drive_to_cut() -> None:
+def test_a_killed_process_has_no_drive_to_cut() -> None:
     with refused(
-        ErrorId.DRIVE_RUNG_NEEDED,
+        ErrorId.DRIVE_CUT_NEEDED,
         UsageError,
         naming="no virtual drive that could lose its power",
     ):
-        LabSpec("postgresql", rung="process", power_scope="drive")
+        LabSpec("postgresql", cut="process", power_scope="drive")

@@ -252,7 +252,7 @@ def test_a_lab_keeps_no_device_of_others_busy(
     with image.open("r+b") as file, attach(file.fileno()) as device:
         mkfs(device.path, "ext4")
         mount(device.path, folder, "ext4")
-        lab = start("postgresql", rung="process")
+        lab = start("postgresql", cut="process")
         umount(folder)
         device.detach()
         assert lab.switch().failure() is None
@@ -261,7 +261,7 @@ def test_a_lab_keeps_no_device_of_others_busy(
 @pytest.mark.wide_with("mysql")
 @ALL
 def test_a_server_that_does_not_recover_is_a_result(start: Start, engine: str) -> None:
-    lab = start(engine, rung="process")
+    lab = start(engine, cut="process")
     switch = lab.switch()
     switch.cut()
     vital = "global/pg_control" if engine == "postgresql" else "ibdata1"
@@ -278,7 +278,7 @@ def test_a_server_that_somebody_kills_is_not_to_blame(
     start: Start, engine: str
 ) -> None:
     """As the kernel does where memory is short; a cut and a restore bring it back."""
-    lab = start(engine, rung="process")
+    lab = start(engine, cut="process")
     switch = lab.switch()
     os.kill(server_pid(lab), signal.SIGKILL)
     wait_until(lambda: _broken(switch), "it is noticed")
@@ -303,12 +303,12 @@ def _broken(switch: LabSwitch) -> bool:
 @pytest.mark.wide_with("mariadb")
 @ENGINES
 def test_a_killed_server_keeps_its_commits(start: Start, engine: str) -> None:
-    lab = start(engine, rung="process")
+    lab = start(engine, cut="process")
     table = Table(lab)
     for _ in range(2):
         assert not _cycle(lab, table)
     assert lab.counters() == {}
-    with refused(ErrorId.DRIVE_RUNG_NEEDED, LabError, naming="no drive"):
+    with refused(ErrorId.DRIVE_CUT_NEEDED, LabError, naming="no drive"):
         lab.set_drive(flush_ms=3)
 
 
@@ -350,7 +350,7 @@ def test_settings_change_between_cycles(start: Start) -> None:
 @pytest.mark.wide_with("mariadb")
 @ENGINES
 def test_a_frozen_server_falls_silent(start: Start, engine: str) -> None:
-    lab = start(engine, rung="process")
+    lab = start(engine, cut="process")
     connection = connect(lab.target_url, lab.password)
     sock = connection.fileno() if engine == "postgresql" else -1
     lab.freeze_server()
@@ -385,7 +385,7 @@ def _silent(lab: Lab, timeout_s: float = 0.7) -> bool:
 
 @ENGINES
 def test_the_witness_outlives_the_power(start: Start, engine: str) -> None:
-    lab = start(engine, rung="process")
+    lab = start(engine, cut="process")
     url = urlsplit(lab.witness_url)
     with paramiko.SSHClient() as client:
         client.load_host_keys(str(lab.known_hosts))
@@ -407,7 +407,7 @@ def test_the_witness_outlives_the_power(start: Start, engine: str) -> None:
 
 
 def test_power_that_is_off_cannot_be_cut(start: Start) -> None:
-    switch = start("postgresql", rung="process").switch()
+    switch = start("postgresql", cut="process").switch()
     switch.cut()
     with refused(ErrorId.POWER_OFF_ALREADY, PowerError, naming="off already"):
         switch.cut()
@@ -424,7 +424,7 @@ def test_a_switch_without_a_lab_is_a_power_error() -> None:
 
 
 def test_a_kept_lab_is_found_by_its_name(tmp_path: Path) -> None:
-    spec = LabSpec("postgresql", rung="process")
+    spec = LabSpec("postgresql", cut="process")
     name = f"test-{os.getpid()}"
     code = (
         "import sys; from pathlib import Path; from dbcheck.lab.lab import Lab;"
@@ -479,12 +479,12 @@ def test_a_lab_that_cannot_be_built_leaves_nothing(
 
 def test_a_folder_that_is_there_is_not_taken(tmp_path: Path) -> None:
     with refused(ErrorId.FILE_EXISTS, LabError, naming="already exists"):
-        Lab.start(LabSpec("postgresql", rung="process"), tmp_path)
+        Lab.start(LabSpec("postgresql", cut="process"), tmp_path)
     assert tmp_path.exists()
 
 
 def test_secrets_are_not_shown(start: Start) -> None:
-    lab = start("postgresql", rung="process")
+    lab = start("postgresql", cut="process")
     assert lab.password not in lab.target_url
     assert lab.password not in repr(lab)
     for path in Path("/proc").glob("[0-9]*/cmdline"):

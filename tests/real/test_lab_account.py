@@ -119,7 +119,7 @@ def test_root_follows_no_name_that_the_server_has_exchanged(
 ) -> None:
     skip_without_server(engine)
     before, mode = victim.read_text(), victim.stat()
-    with Lab.start(LabSpec(engine, rung="process"), tmp_path / "lab") as lab:
+    with Lab.start(LabSpec(engine, cut="process"), tmp_path / "lab") as lab:
         Table(lab).insert(3)
         assert plant(lab, victim, how)
         heard = [said(lab.server_log), lab.password]
@@ -146,12 +146,10 @@ def uid_of(lab: Lab) -> int:
     return uid
 
 
-@pytest.mark.parametrize("rung", ["process", "drive"])
-def test_each_lab_has_a_user_id_that_nothing_else_has(
-    rung: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("cut", ["process", "drive"])
+def test_each_lab_has_a_user_id_that_nothing_else_has(cut: str, tmp_path: Path) -> None:
     skip_without_server("postgresql")
-    spec = LabSpec("postgresql", rung=rung)
+    spec = LabSpec("postgresql", cut=cut)
     with Lab.start(spec, tmp_path / "a") as one, Lab.start(spec, tmp_path / "b") as two:
         found = {uid_of(one), uid_of(two)}
         assert len(found) == 2
@@ -165,7 +163,7 @@ def test_a_user_id_is_free_once_what_a_killed_lab_left_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skip_without_server("postgresql")
-    spec = LabSpec("postgresql", rung="process")
+    spec = LabSpec("postgresql", cut="process")
     lab = Lab.start(spec, tmp_path / "a")
     number = uid_of(lab)
     daemon = state.find(lab.name).daemon()
@@ -208,7 +206,7 @@ def test_a_server_has_no_key_of_who_started_its_lab(tmp_path: Path) -> None:
     assert call(ADD_KEY, b"user", b"dbcheck-test", b"secret", 6, SESSION) >= 0
     as_other = ["setpriv", "--reuid=2000300001", "--clear-groups", "--", "cat"]
     assert b"dbcheck-test" in subprocess.check_output([*as_other, str(KEYS)])
-    with Lab.start(LabSpec("postgresql", rung="process"), tmp_path / "lab") as lab:
+    with Lab.start(LabSpec("postgresql", cut="process"), tmp_path / "lab") as lab:
         statements = "create table keys (line text)", f"copy keys from '{KEYS}'"
         seen = execute_on(lab, *statements, "select * from keys")
     assert "dbcheck-test" not in str(seen)
@@ -325,7 +323,7 @@ def test_a_lab_is_built_in_no_folder_that_others_could_exchange(
     with refused(
         ErrorId.FOLDER_OPEN_TO_OTHERS, LabError, naming=(f"{parent}/lab", str(shared))
     ):
-        Lab.start(LabSpec("postgresql", rung="process"), parent / "lab")
+        Lab.start(LabSpec("postgresql", cut="process"), parent / "lab")
     assert not (parent / "lab").exists()
 
 
@@ -351,7 +349,7 @@ def test_postgresql_needs_an_account_where_there_are_no_namespaces(
     with refused(
         ErrorId.LAB_NOT_BUILDABLE, LabError, naming="useradd --system postgres"
     ):
-        Lab.start(LabSpec("postgresql", rung="process"), tmp_path / "lab")
+        Lab.start(LabSpec("postgresql", cut="process"), tmp_path / "lab")
     assert not [why for why in list_missing(LabSpec("mariadb")) if "account" in why]
 
 

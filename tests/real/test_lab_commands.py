@@ -95,7 +95,7 @@ def test_a_lab_that_starts_or_ends_is_left_out_of_the_inventory() -> None:
 @pytest.mark.wide
 def test_labs_that_are_up_are_an_inventory(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        up("postgresql", name, "--rung", "process")
+        up("postgresql", name, "--cut", "process")
     (tmp_path / "quick.toml").write_text(QUICK)
     inventory, folder = tmp_path / "inventory.yml", str(tmp_path / "campaign")
     listed = json.loads(dbcheck("lab", "inventory"))
@@ -120,7 +120,7 @@ def test_labs_that_are_up_are_an_inventory(tmp_path: Path) -> None:
 def test_a_server_that_does_not_come_back_is_named_by_the_command_that_restores(
     tmp_path: Path,
 ) -> None:
-    up("postgresql", "gone", "--rung", "process")
+    up("postgresql", "gone", "--cut", "process")
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(dbcheck("lab", "inventory"))
     where = ("gone", "--inventory", str(inventory))
@@ -135,14 +135,14 @@ def test_a_server_that_does_not_come_back_is_named_by_the_command_that_restores(
 
 
 def test_a_lab_is_ended_by_its_name() -> None:
-    up("postgresql", "one", "--rung", "process")
+    up("postgresql", "one", "--cut", "process")
     assert "no lab named two is running" in dbcheck("lab", "down", "two", code=4)
     assert dbcheck("lab", "down", "one") == "lab one is down\n"
     assert "no lab named one is running" in dbcheck("lab", "down", "one", code=4)
 
 
 def test_a_dead_lab_is_removed_by_its_name() -> None:
-    up("postgresql", "dead", "--rung", "process")
+    up("postgresql", "dead", "--cut", "process")
     entry = state.find("dead")
     daemon, folder = entry.daemon(), entry.folder()
     assert daemon is not None
@@ -155,7 +155,7 @@ def test_a_dead_lab_is_removed_by_its_name() -> None:
 
 
 def test_a_lab_that_somebody_works_with_is_left_alone(tmp_path: Path) -> None:
-    spec = LabSpec("postgresql", rung="process")
+    spec = LabSpec("postgresql", cut="process")
     skip_without_server("postgresql")
     with Lab.start(spec, tmp_path / "lab", name="held") as lab:
         said = dbcheck("lab", "down")
@@ -167,8 +167,8 @@ def test_a_lab_that_somebody_works_with_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.wide
 def test_without_a_name_all_are_ended() -> None:
     assert dbcheck("lab", "down") == "no lab is running\n"
-    up("postgresql", "one", "--rung", "process")
-    up("postgresql", "two", "--rung", "process")
+    up("postgresql", "one", "--cut", "process")
+    up("postgresql", "two", "--cut", "process")
     daemon = state.find("two").daemon()
     assert daemon is not None
     os.kill(daemon.pid, signal.SIGKILL)
@@ -183,8 +183,8 @@ def test_without_a_name_all_are_ended() -> None:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("--rung", "process", "--drive", "lying"), "--drive"),
-        (("--rung", "process", "--fs", "ext4", "--survivors", "torn"), "--survivors"),
+        (("--cut", "process", "--drive", "lying"), "--drive"),
+        (("--cut", "process", "--fs", "ext4", "--survivors", "torn"), "--survivors"),
         (("--setting", "port=1"), "port"),
         (("--setting", "bind-address=::"), "bind-address"),
     ],
@@ -200,14 +200,14 @@ def test_what_would_be_ignored_is_refused(
 
 @pytest.mark.parametrize("cycles", ["1", "3"])
 def test_a_number_of_cycles_beside_a_bound_is_refused(cycles: str) -> None:
-    words = ("lab", "run", "--engine", "mariadb", "--rung", "process")
+    words = ("lab", "run", "--engine", "mariadb", "--cut", "process")
     said = dbcheck(*words, "--cycles", cycles, "--until", "0.5", code=2)
     assert "either --cycles or --until" in said
     assert state.list_labs() == []
 
 
 def test_an_image_needs_a_drive() -> None:
-    words = ("lab", "run", "--engine", "mariadb", "--rung", "process", "--keep-image")
+    words = ("lab", "run", "--engine", "mariadb", "--cut", "process", "--keep-image")
     assert "--keep-image needs a virtual drive" in dbcheck(*words, code=2)
 
 
@@ -234,7 +234,7 @@ def test_the_drive_is_kept_as_the_cut_left_it(tmp_path: Path) -> None:
 def test_a_killed_lab_run_leaves_no_folder(tmp_path: Path) -> None:
     """Not even one that is empty; `lab down` removes what the daemon could not."""
     skip_without_server("postgresql")
-    words = ("lab", "run", "--engine", "postgresql", "--rung", "process")
+    words = ("lab", "run", "--engine", "postgresql", "--cut", "process")
     with subprocess.Popen(
         [sys.executable, "-m", "dbcheck", *words, "--runs", str(tmp_path / "runs")],
         stdin=subprocess.DEVNULL,

@@ -245,7 +245,7 @@ def test_without_namespaces_close_leaves_nothing(
     with tempfile.TemporaryDirectory() as open_folder:
         folder = Path(open_folder)
         folder.chmod(0o711)  # for the server's account
-        lab = start(LabSpec(engine, rung="process"), folder / "lab")
+        lab = start(LabSpec(engine, cut="process"), folder / "lab")
         processes = _noted(lab.name)
         if os.geteuid() == 0 and engine == "mariadb":
             owner = Path(f"/proc/{processes[1].pid}").stat().st_uid
@@ -265,7 +265,7 @@ def test_without_namespaces_a_killed_daemon_takes_all_along(
     with tempfile.TemporaryDirectory() as open_folder:
         folder = Path(open_folder)
         folder.chmod(0o711)  # for the server's account
-        lab = start(LabSpec(engine, rung="process"), folder / "lab")
+        lab = start(LabSpec(engine, cut="process"), folder / "lab")
         processes = _noted(lab.name)
         if frozen:
             lab.freeze_server()
@@ -295,7 +295,7 @@ def test_a_lab_ends_whose_record_is_gone(
     with tempfile.TemporaryDirectory() as open_folder:
         folder = Path(open_folder)
         folder.chmod(0o711)  # for the server's account
-        lab = start(LabSpec("postgresql", rung="process"), folder / "lab")
+        lab = start(LabSpec("postgresql", cut="process"), folder / "lab")
         daemon = state.find(lab.name).daemon()
         assert daemon is not None
         shutil.rmtree(state.make_record(lab.name).path)
@@ -311,7 +311,7 @@ def built(root: Path, tmp_path: Path) -> Iterator[tuple[LabRecord, int]]:
     entry, lock = state.create("one")
     folder = tmp_path / "lab"
     folder.mkdir()
-    entry.note(folder=str(folder), spec=LabSpec("postgresql", rung="process").to_json())
+    entry.note(folder=str(folder), spec=LabSpec("postgresql", cut="process").to_json())
     yield entry, lock
     os.close(lock)
 
@@ -475,7 +475,7 @@ def test_labs_of_a_test_that_is_ended_do_not_outlive_it(
 ) -> None:
     """Their records are in a mount namespace that ends with the test."""
     skip_without_server("postgresql")
-    spec = LabSpec("postgresql", rung="process").to_json()
+    spec = LabSpec("postgresql", cut="process").to_json()
     words = [sys.executable, "-c", _TESTER, spec, str(tmp_path / "lab")]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE

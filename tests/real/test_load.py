@@ -35,7 +35,7 @@ def here(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bench]:
     """A lab without a drive, for each engine."""
-    spec = LabSpec(request.param, rung="process")
+    spec = LabSpec(request.param, cut="process")
     if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     limits = Limits(cut_s=2.0, return_s=60)

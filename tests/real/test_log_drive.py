@@ -46,5 +46,5 @@ def test_cuts_of_two_drives(
 
 
 def test_a_plain_folder_has_no_second_drive() -> None:
-    with refused(ErrorId.DRIVE_RUNG_NEEDED, UsageError, naming="no log drive"):
-        LabSpec("postgresql", rung="process", log_drive=True)
+    with refused(ErrorId.DRIVE_CUT_NEEDED, UsageError, naming="no log drive"):
+        LabSpec("postgresql", cut="process", log_drive=True)

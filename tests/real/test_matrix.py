@@ -26,7 +26,7 @@ cuts = 1
 workload = "quick.toml"
 [defaults]
 engine = "mariadb"
-rung = "process"
+cut = "process"
 [[rows]]
 name = "durable"
 expect = "PASS"

@@ -28,9 +28,9 @@ def _has_myrocks() -> None:
     skip_without_server("myrocks")
 
 
-def spec(rung: str = "drive", *, survivors: str = "none", **settings: str) -> LabSpec:
+def spec(cut: str = "drive", *, survivors: str = "none", **settings: str) -> LabSpec:
     drive = DriveSpec(survivors=survivors, seed=3)
-    return LabSpec("myrocks", rung=rung, settings=settings, drive=drive)
+    return LabSpec("myrocks", cut=cut, settings=settings, drive=drive)
 
 
 @AT_DRIVE

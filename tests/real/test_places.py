@@ -142,7 +142,7 @@ def rig_on(engine: str, folder: Path, log: DriveSpec | None) -> Iterator[Rig]:
                 Said(),
                 folder / "runs",
                 Limits(silence_s=3.0, cut_s=4.0, return_s=60),
-                lab={"rung": "drive"},
+                lab={"cut": "drive"},
             )
         assert not list(base.rglob("*dbcheck-canary*"))
     finally:

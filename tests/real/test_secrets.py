@@ -134,7 +134,7 @@ class Site:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    spec = LabSpec("postgresql", rung="process")
+    spec = LabSpec("postgresql", cut="process")
     if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     # Not below pytest's folder, which is ours alone: the server's account must pass.

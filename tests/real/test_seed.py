@@ -39,7 +39,7 @@ def rows(run: Path) -> Rows:
 
 
 def lab_run(folder: Path) -> tuple[dict[str, Any], Rows]:
-    words = ("lab", "run", "--rung", "process", "--engine", "postgresql")
+    words = ("lab", "run", "--cut", "process", "--engine", "postgresql")
     done = subprocess.run(
         (sys.executable, "-m", "dbcheck", *words, "--seed", "7", "--json"),
         cwd=folder,
@@ -54,7 +54,7 @@ def lab_run(folder: Path) -> tuple[dict[str, Any], Rows]:
 
 
 def test_a_lab_run_is_repeated_to_the_byte(tmp_path: Path) -> None:
-    assert not list_missing(LabSpec("postgresql", rung="process"))
+    assert not list_missing(LabSpec("postgresql", cut="process"))
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     first, one = lab_run(tmp_path / "one")

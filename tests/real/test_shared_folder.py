@@ -36,7 +36,7 @@ workload = "{workload}"
 [[rows]]
 name = "durable"
 engine = "postgresql"
-rung = "process"
+cut = "process"
 """
 PAIR = ("shared-one", "shared-two")
 
@@ -92,7 +92,7 @@ class Shared:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Iterator[Shared]:
-    if lacking := list_missing(LabSpec("postgresql", rung="process")):
+    if lacking := list_missing(LabSpec("postgresql", cut="process")):
         pytest.skip("; ".join(lacking))
     folder, private = tmp_path / "shared", tmp_path / "private"
     folder.mkdir()
@@ -105,10 +105,10 @@ def shared(tmp_path: Path) -> Iterator[Shared]:
             here.dbcheck("lab", "down", name)
 
 
-def up(here: Shared, *names: str, rung: str = "process") -> dict[str, Any]:
+def up(here: Shared, *names: str, cut: str = "process") -> dict[str, Any]:
     """Start labs; write them as the inventory, and return their variables."""
     for name in names:
-        words = ("--engine", "postgresql", "--rung", rung, "--name", name)
+        words = ("--engine", "postgresql", "--cut", cut, "--name", name)
         here.dbcheck("lab", "up", *words)
         here.labs.append(name)
     listed = json.loads(here.dbcheck("lab", "inventory"))
@@ -129,7 +129,7 @@ def test_nothing_there_is_run(shared: Shared) -> None:
 
 @pytest.mark.wide
 def test_nothing_there_is_run_by_the_other_verbs(shared: Shared) -> None:
-    up(shared, "shared-drive", rung="auto")
+    up(shared, "shared-drive", cut="auto")
     hosts = up(shared, *PAIR)
     # A campaign's own process needs the variable that its inventory names.
     tell = hosts[PAIR[1]].pop("dbcheck_password_command")
@@ -141,7 +141,7 @@ def test_nothing_there_is_run_by_the_other_verbs(shared: Shared) -> None:
     shared.host("clean", PAIR[0])
     shared.dbcheck("demo", "--list")  # a demo's cycles are those of `lab run`
     runs = shared.private / "runs"
-    lab = ("--engine", "postgresql", "--rung", "process", "--runs", str(runs))
+    lab = ("--engine", "postgresql", "--cut", "process", "--runs", str(runs))
     shared.dbcheck("lab", "run", *lab, "--workload", str(shared.workload))
     (run,) = runs.iterdir()
     shared.dbcheck("reconcile", str(run), "--offline")

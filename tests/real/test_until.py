@@ -57,10 +57,10 @@ def test_the_first_loss_ends_what_was_to_show_a_bound(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    "rung", ["process", pytest.param("drive", marks=[pytest.mark.root])]
+    "cut", ["process", pytest.param("drive", marks=[pytest.mark.root])]
 )
-def test_a_lab_is_cut_until_the_bound_is_shown(tmp_path: Path, rung: str) -> None:
-    words = ("lab", "run", "--engine", "postgresql", "--rung", rung, "--until", "0.5")
+def test_a_lab_is_cut_until_the_bound_is_shown(tmp_path: Path, cut: str) -> None:
+    words = ("lab", "run", "--engine", "postgresql", "--cut", cut, "--until", "0.5")
     shown = dbcheck(tmp_path, *words, code=PASS)
     assert shown["statistics"]["cuts"] == HALF
     assert shown["statistics"]["loss_ppm_max"] <= PPM // 2

@@ -69,7 +69,7 @@ def lab(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lab]:
     """A lab, which needs Linux."""
-    spec = LabSpec(request.param, rung="process")
+    spec = LabSpec(request.param, cut="process")
     if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with Lab.start(spec, tmp_path_factory.mktemp("posix") / "lab") as started:

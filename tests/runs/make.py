@@ -102,7 +102,7 @@ RECIPES = (
         "PASS",
         seen=True,
     ),
-    Recipe(("process",), "--engine postgresql --rung process", "PASS"),
+    Recipe(("process",), "--engine postgresql --cut process", "PASS"),
     Recipe(("two-processes",), "--engine mariadb --processes 2", "PASS"),
     Recipe(
         ("missing-table",),

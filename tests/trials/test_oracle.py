@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.usefixtures("own_mounts"),
 ]
-SPEC = LabSpec("postgresql", rung="process")
+SPEC = LabSpec("postgresql", cut="process")
 PLAIN = replace(
     TrialSpec.of(1),
     engine="postgresql",

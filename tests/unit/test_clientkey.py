@@ -105,7 +105,7 @@ def test_where_no_key_can_be_kept_the_user_hears_of_it(
     assert not listener.phases
     assert client_key.recall(RUN) == key_of(run)
     lab = replace(MANIFEST, run_id=f"{RUN[:-1]}0")
-    of_lab = _new_run(replace(rig, runs=tmp_path / "lab", lab={"rung": "drive"}), lab)
+    of_lab = _new_run(replace(rig, runs=tmp_path / "lab", lab={"cut": "drive"}), lab)
     assert RunFolder.open(of_lab.path).is_own()
     client_key.forget(lab.run_id)
     with refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError, naming="File exists"):

@@ -91,7 +91,7 @@ def case(
         nodes=nodes,
         writer_name="writer",
         promise=promise,
-        lab={"rung": "process"},
+        lab={"cut": "process"},
     )
     one = loaded(settings=SETTINGS, gone=Gone.BROKEN)
     cut = NodeAtTheCut(Cut(9_000_000, 10_000_000), host_lived=False)

@@ -95,7 +95,7 @@ def case(promise: Promise, promotion: Promotion | None, **changed: Any) -> Case:
         nodes=nodes,
         writer_name="a",
         promise=promise,
-        lab={"rung": "process"},
+        lab={"cut": "process"},
     )
     at = Cut(9_000_000, 9_600_000, {"off_s": 5.0, "off_seen": True})
     cut = NodeAtTheCut(at, host_lived=False)
@@ -345,7 +345,7 @@ def test_settings_of_a_writer_that_is_gone_lose_nothing_of_another_node() -> Non
     one = case(Promise.WRITER_GONE, GONE_ON)
     facts = replace(BEFORE, settings={"innodb_flush_log_at_trx_commit": "0"})
     nodes = {**one.manifest.nodes, "a": replace(one.writer, facts=facts)}
-    made = replace(one.manifest, nodes=nodes, lab={"rung": "drive"})
+    made = replace(one.manifest, nodes=nodes, lab={"cut": "drive"})
     relaxed = replace(one, manifest=made)
     found = collect_settings(relaxed)
     assert found.at_fault(lost=True) == ()
@@ -388,7 +388,7 @@ def test_each_node_must_have_been_cut_when_the_writer_was(
     [
         ({}, 9_000_000, Standing.ABSENT),
         ({}, 12_000_000, Standing.ASSUMED),
-        ({"rung": "process"}, 9_000_000, Standing.ASSUMED),
+        ({"cut": "process"}, 9_000_000, Standing.ASSUMED),
     ],
     ids=["its host", "its host that is up again", "a lab's, which runs on"],
 )

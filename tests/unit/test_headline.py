@@ -136,7 +136,7 @@ def test_a_headline_claims_the_loss_of_a_cache_only_where_it_was_measured(
 def test_a_pass_of_a_killed_process_claims_no_power_cut(depth: Depth | None) -> None:
     judgement = judge_rows(CLEAN, [FAIR], CutClass.PROCESS, depth)
     assert judgement.verdict is Verdict.PASS
-    text = said(judgement, lab={"rung": "process"}, cut_class="process")
+    text = said(judgement, lab={"cut": "process"}, cut_class="process")
     assert text.startswith("in a lab, all 100 acknowledged commits survived this kill")
     for claim in ("power", "drive", "cache"):
         assert claim not in text
@@ -163,7 +163,7 @@ def test_a_control_and_a_lab_are_named() -> None:
     control = judge_control(judged(found), found)
     text = said(control, control=True)
     assert text == "the control lost 2 of 100 acknowledged commits, as expected"
-    assert said(judged(CLEAN), lab={"rung": "drive"}).startswith("in a lab, all 100 ")
+    assert said(judged(CLEAN), lab={"cut": "drive"}).startswith("in a lab, all 100 ")
     gone = every_fail()["server"]
     assert said(gone, control=True, lab={"x": 1}).startswith(
         "in a lab, in a control, the "

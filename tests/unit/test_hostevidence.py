@@ -126,7 +126,7 @@ def went(
     depth: Depth | None,
     ended: Ended | None = None,
     *,
-    rung: str = "",
+    lab_cut: str = "",
     silent: bool = False,
     reset: bool = False,
     **load_fields: Any,
@@ -134,7 +134,7 @@ def went(
     cut_class = CutClass.RESET if reset else CutClass.UNKNOWN
     gone = Gone.SILENT if silent else Gone.BROKEN
     load = loaded(gone=gone, heard_us=None, **load_fields)
-    judged = case(BEFORE, host, load=load, lab=lab(rung), cut_class=cut_class)
+    judged = case(BEFORE, host, load=load, lab=lab(lab_cut), cut_class=cut_class)
     found = finding(depth) if host else None
     return host_items.judge_fall_of_host(judged, ended or Ended(), found)[0]
 
@@ -191,24 +191,24 @@ def went(
             id="the switch saw the power off",
         ),
         pytest.param(went(None, None), Standing.ABSENT, id="closed at once"),
-        pytest.param(went(None, None, rung="drive"), Standing.PRESENT, id="lab"),
+        pytest.param(went(None, None, lab_cut="drive"), Standing.PRESENT, id="lab"),
         pytest.param(
-            went(None, None, rung="drive", cut=None),
+            went(None, None, lab_cut="drive", cut=None),
             Standing.NOT_OBSERVABLE,
             id="a lab without a cut on record",
         ),
         pytest.param(
-            went(after(), Depth.OS, rung="drive", cut=None),
+            went(after(), Depth.OS, lab_cut="drive", cut=None),
             Standing.PRESENT,
             id="a lab whose canaries show the cut",
         ),
         pytest.param(
-            went(after(boot_id="b1"), Depth.DRIVE, rung="drive"),
+            went(after(boot_id="b1"), Depth.DRIVE, lab_cut="drive"),
             Standing.PRESENT,
             id="a lab's kernel lives on",
         ),
         pytest.param(
-            went(after(), Depth.PROCESS, rung="drive"),
+            went(after(), Depth.PROCESS, lab_cut="drive"),
             Standing.CONTRADICTED,
             id="a lab whose drive lost nothing",
         ),
@@ -230,7 +230,7 @@ def test_the_drive_of_a_lab_whose_client_was_lost_is_not_known_to_be_cut() -> No
     assert item.standing is Standing.NOT_OBSERVABLE
 
 
-def test_the_process_rung_does_not_say_that_a_host_went_down() -> None:
+def test_a_killed_process_does_not_say_that_a_host_went_down() -> None:
     judged = case(BEFORE, after(boot_id="b1"), load=loaded(), lab=lab("process"))
     assert host_items.judge_host_went_down(judged) is None
 

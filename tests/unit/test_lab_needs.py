@@ -67,7 +67,7 @@ def test_a_drive_too_small_for_xfs_is_refused() -> None:
         LabSpec("postgresql", drive=small)
     assert "300 MiB" in caught.value.hint
     LabSpec("postgresql", drive=small, filesystem="ext4")
-    LabSpec("postgresql", drive=small, rung="process")
+    LabSpec("postgresql", drive=small, cut="process")
     LabSpec("postgresql", drive=DriveSpec(size_bytes=300 << 20))
 
 

@@ -52,7 +52,7 @@ def test_every_kind_of_survivors_can_be_drawn() -> None:
     ("change", "hint"),
     [
         ({"engine": "mariabd"}, "postgresql, mariadb, mysql, myrocks. Is it mariadb?"),
-        ({"rung": "step"}, "drive, process"),
+        ({"cut": "step"}, "drive, process"),
         ({"filesystem": "zfs\n"}, "xfs, ext4"),
         ({"write_cache": "back"}, "auto, write back, write through"),
     ],

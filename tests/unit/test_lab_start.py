@@ -50,7 +50,7 @@ def test_a_lab_alone_takes_no_settings_of_a_group(
     monkeypatch.setattr(lab_module, "list_missing", lambda _: [])
     for modifier in ("", "loose_"):
         settings = {f"{modifier}group_replication_local_address": address}
-        spec = LabSpec("mysql", rung="process", settings=settings)
+        spec = LabSpec("mysql", cut="process", settings=settings)
         with refused(
             ErrorId.SETTING_INVALID,
             UsageError,
@@ -70,7 +70,7 @@ def test_a_lab_alone_takes_no_settings_of_a_group(
     "name", ["ssl", "skip-ssl", "disable_ssl", "loose-skip-ssl", "ssl_key_file"]
 )
 def test_the_tls_settings_of_a_cluster_are_its_own(name: str, tmp_path: Path) -> None:
-    lab = LabSpec("mariadb", rung="process", settings={name: ""})
+    lab = LabSpec("mariadb", cut="process", settings={name: ""})
     with refused(ErrorId.LAB_DECIDES_SETTING, UsageError, naming=(name, "a cluster")):
         ClusterLab(lab, ClusterSpec(), tmp_path / "lab")
 
@@ -128,5 +128,5 @@ def test_a_folder_above_that_others_made_meanwhile_ends_the_start(
     answers = iter(["", f"{tmp_path} belongs to user 7"])
     monkeypatch.setattr(lab_module, "exchangeable", lambda _: next(answers))
     with refused(ErrorId.FOLDER_OPEN_TO_OTHERS, LabError, naming="belongs to user 7"):
-        Lab.start(LabSpec("postgresql", rung="process"), tmp_path / "lab")
+        Lab.start(LabSpec("postgresql", cut="process"), tmp_path / "lab")
     assert not list(tmp_path.iterdir())

@@ -17,7 +17,7 @@ from dbcheck.runner.matrix_cycles import add_session_settings
 from dbcheck.runner.matrix_rows import Matrix, read_matrix
 from tests.kit.refusals import refused
 
-HEAD = '[defaults]\nengine = "postgresql"\nrung = "process"\n'
+HEAD = '[defaults]\nengine = "postgresql"\ncut = "process"\n'
 
 
 def read(
@@ -58,7 +58,7 @@ def test_each_key_reaches_the_lab(tmp_path: Path) -> None:
     text = """
     [[rows]]
     engine = "mariadb"
-    rung = "drive"
+    cut = "drive"
     fs = "ext4"
     mount_options = "barrier=0"
     write_cache = "write through"
@@ -80,7 +80,7 @@ def test_each_key_reaches_the_lab(tmp_path: Path) -> None:
     (row,) = read(tmp_path, text).rows
     assert row.lab == LabSpec(
         "mariadb",
-        rung="drive",
+        cut="drive",
         filesystem="ext4",
         mount_options="barrier=0",
         write_cache="write through",
@@ -120,11 +120,11 @@ def test_rows_are_varied_in_all_combinations_and_named_by_them(tmp_path: Path) -
 
 
 def test_options_alone_make_a_matrix() -> None:
-    vary = ["rung=process", "setting.fsync=on,off", "flush_ms=2"]
+    vary = ["cut=process", "setting.fsync=on,off", "flush_ms=2"]
     matrix = read_matrix(None, vary, target=False, seed=1, engine="postgresql")
     assert [row.name for row in matrix.rows] == [
-        "rung=process, fsync=on, flush_ms=2",
-        "rung=process, fsync=off, flush_ms=2",
+        "cut=process, fsync=on, flush_ms=2",
+        "cut=process, fsync=off, flush_ms=2",
     ]
     assert {row.lab.drive.flush_ms for row in matrix.rows if row.lab} == {2.0}
 

@@ -51,7 +51,7 @@ RIG: Any = SimpleNamespace(
     site=SimpleNamespace(nodes=NODES, promise=None, writer_name="a"),
     listener=RecordingListener(),
     audited=set(),
-    lab={"rung": "drive"},
+    lab={"cut": "drive"},
 )
 
 

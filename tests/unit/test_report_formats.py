@@ -312,7 +312,7 @@ def test_json_is_what_the_schema_says(kind: str) -> None:
 def test_every_format_has_the_verdict_its_reason_and_its_bound(
     verdict: Verdict,
 ) -> None:
-    subject = subject_of(verdict, reasons=["the reason"], lab={"rung": "drive"})
+    subject = subject_of(verdict, reasons=["the reason"], lab={"cut": "drive"})
     bound = " ".join(words.bound(subject.result))
     for written in (
         Tags(as_html(subject)).text,

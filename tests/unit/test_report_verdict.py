@@ -92,7 +92,7 @@ def test_deletes_that_explain_every_loss_blame_no_drive(
         ({}, None, True),
         ({}, "not observable", True),
         ({}, "present", False),
-        ({"rung": "drive"}, None, False),
+        ({"cut": "drive"}, None, False),
     ],
 )
 def test_a_loss_says_that_a_backup_that_was_put_back_looks_the_same(
@@ -118,7 +118,7 @@ def test_rows_of_earlier_cycles_have_a_line_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     "lab",
-    [{}, {"rung": "drive", "drive": {"survivors": "none"}}, {"rung": "process"}],
+    [{}, {"cut": "drive", "drive": {"survivors": "none"}}, {"cut": "process"}],
     ids=["target", "lab", "killed"],
 )
 @pytest.mark.parametrize("depth", ["OS", None])
@@ -135,7 +135,7 @@ def test_a_control_bounds_nothing() -> None:
     shown = {
         **RESULT,
         "power": "lab",
-        "lab": {"rung": "drive", "drive": {"survivors": "none"}},
+        "lab": {"cut": "drive", "drive": {"survivors": "none"}},
         "depth": None,
     }
     said = printed(verdict_report(run_result({**shown, "control": True})))
@@ -149,7 +149,7 @@ def test_a_lab_says_what_its_cuts_left(kind: str) -> None:
     said = lab_scope(spec.to_values())
     assert f"each cut left {LEFT[kind]}" in said
     assert "breaks its promise" not in said
-    of_a_process = LabSpec("mysql", rung="process").to_values()
+    of_a_process = LabSpec("mysql", cut="process").to_values()
     assert "each cut left" not in lab_scope(of_a_process)
 
 
@@ -185,7 +185,7 @@ def test_a_drive_without_a_fault_is_said_to_have_none(personality: str) -> None:
     [
         {"x": 1},
         {"drive": 3},
-        {"rung": 1, "drive": {"survivors": ["none"]}},
+        {"cut": 1, "drive": {"survivors": ["none"]}},
         {"drive": {"personality": ["lying"], "tear_bytes": "512"}},
         {"drive": {"personality": "failing", "honest_flushes": "{x}"}},
     ],

@@ -46,7 +46,7 @@ MIXED = DriveSpec(
 )
 SPECS = [
     LabSpec("postgresql", drive=DriveSpec(seed=40)),
-    LabSpec("mysql", rung="process", drive=DriveSpec(seed=40)),
+    LabSpec("mysql", cut="process", drive=DriveSpec(seed=40)),
     LabSpec(
         "mariadb",
         filesystem="ext4",
@@ -147,7 +147,7 @@ def test_what_a_load_has_otherwise_than_its_workload_is_named(tmp_path: Path) ->
 
 
 def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
-    lab = {"rung": "drive", "drive": "; rm -rf /", "engine": "postgresql"}
+    lab = {"cut": "drive", "drive": "; rm -rf /", "engine": "postgresql"}
     run = stored_run(RunFolder.create(tmp_path, replace(manifest(), lab=lab)))
     outcome = judge_run(run, FrameLogReader())
     assert [step.command.split()[1] for step in list_steps(outcome)] == ["reconcile"]

@@ -292,7 +292,7 @@ def test_damage_is_told_or_harmless(
     [
         ("manifest.json", {"lab": 7}),
         ("manifest.json", {"lab": [1]}),
-        ("manifest.json", {"lab": {"rung": []}}),
+        ("manifest.json", {"lab": {"cut": []}}),
         ("manifest.json", {"nodes": 7}),
         ("manifest.json", {"nodes": {ONLY_NODE: {"facts": None}}}),
         ("load.json", {"nodes": {ONLY_NODE: {}}}),

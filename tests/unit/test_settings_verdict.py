@@ -536,7 +536,7 @@ def test_a_lab_that_tears_writes_is_not_assumed_to_keep_pages_whole(
 ) -> None:
     made = manifest()
     before = {**made.writer.facts.settings, "full_page_writes": "off"}
-    lab = {"rung": "drive", "drive": {"survivors": survivors}}
+    lab = {"cut": "drive", "drive": {"survivors": survivors}}
     torn = having(made, facts=replace(made.writer.facts, settings=before), lab=lab)
     assert of_depth(torn, None, Depth.DRIVE).item(kept=True).standing is standing
 

@@ -440,7 +440,7 @@ def test_the_drive_of_a_lab_is_gone_from_when_its_cut_is_asked_for() -> None:
     tally = WatchTally({mount: "rw,relatime"})
     tally.add(8_900_000, {mount: ""}, 9_000_000)
     one = of_host(BEFORE, tally.watched())
-    in_lab = replace(one, manifest=replace(one.manifest, lab={"rung": "drive"}))
+    in_lab = replace(one, manifest=replace(one.manifest, lab={"cut": "drive"}))
     assert item(judge_looks_during_load, one).standing is Standing.CONTRADICTED
     assert item(judge_looks_during_load, in_lab).standing is Standing.PRESENT
 

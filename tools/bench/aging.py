@@ -49,7 +49,7 @@ def main(words: Sequence[str]) -> None:
     given = parser.parse_args(words)
     shown = console()
     for engine in given.engine or ("postgresql", "mariadb"):
-        spec = LabSpec(engine, rung="process")
+        spec = LabSpec(engine, cut="process")
         if lacking := list_missing(spec):
             shown.print(f"{engine} is left out: {'; '.join(lacking)}")
             continue

@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> None:
     given = parser.parse_args(words)
     console = Console()
     for engine in given.engine or sorted(peers.PEERS):
-        spec = LabSpec(engine, rung="process")
+        spec = LabSpec(engine, cut="process")
         if given.flush_ms is not None:
             spec = LabSpec(engine, drive=DriveSpec(flush_ms=given.flush_ms))
         lacking = list_missing(spec) + peers.missing(engine)
@@ -58,7 +58,7 @@ def _measured(lab: Lab, given: argparse.Namespace, console: Console) -> Table:
     """Return the table for one server."""
     peer = peers.PEERS[lab.spec.engine]
     drive = lab.spec.drive
-    disk = f", flush {drive.flush_ms:g} ms" if lab.spec.rung == "drive" else ""
+    disk = f", flush {drive.flush_ms:g} ms" if lab.spec.cut == "drive" else ""
     title = f"{lab.spec.engine}{disk}: witnessed commits/s beside {peer.name}"
     table = Table(title=title)
     ratio = ("ratio min", "median", "max")

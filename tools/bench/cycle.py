@@ -48,11 +48,11 @@ def main(words: Sequence[str]) -> None:
     """Run cycles and print a table."""
     parser = argparse.ArgumentParser("tools.bench cycle", description=__doc__)
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--rung", default="drive")
+    parser.add_argument("--cut", default="drive")
     given = parser.parse_args(words)
     shown = console()
     for engine in ("postgresql", "mariadb"):
-        spec = LabSpec(engine, rung=given.rung)
+        spec = LabSpec(engine, cut=given.cut)
         if lacking := list_missing(spec):
             shown.print(f"{engine} is left out: {'; '.join(lacking)}")
             continue
@@ -61,7 +61,7 @@ def main(words: Sequence[str]) -> None:
             bench(spec, Path(folder)) as lab,
         ):
             taken = [_cycle(lab, number) for number in range(given.pairs)]
-        result = table(f"seconds of a cycle, {engine}, {given.rung}", "", *SPREAD)
+        result = table(f"seconds of a cycle, {engine}, {given.cut}", "", *SPREAD)
         for name in taken[0]:
             result.add_row(name, *spread([one[name] for one in taken]))
         shown.print(result)

@@ -1,6 +1,6 @@
 """Measures what a fleet costs its client and its scheduler as it grows.
 
-Each rig is a real PostgreSQL in a lab of the process rung, with a tiny load.  It starts
+Each rig is a real PostgreSQL in a lab with --cut process, with a tiny load.  It starts
 when its campaign does and ends with it: a machine holds no hundreds of servers at once.
 With --played the campaigns are played (tests/kit/played_campaign.py).
 """

@@ -20,7 +20,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.runner import campaign_child
 
-SPEC = LabSpec("postgresql", rung="process")
+SPEC = LabSpec("postgresql", cut="process")
 
 
 def dask_setup(_: DaskWorker) -> None:

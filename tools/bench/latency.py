@@ -47,7 +47,7 @@ def main(words: Sequence[str]) -> None:
     found: dict[str, list[list[float]]] = {name: [] for name in names}
     with (
         tempfile.TemporaryDirectory(prefix="dbcheck-bench-") as folder,
-        Lab.start(LabSpec("postgresql", rung="process"), Path(folder) / "lab") as lab,
+        Lab.start(LabSpec("postgresql", cut="process"), Path(folder) / "lab") as lab,
         contextlib.closing(_witness(lab, lockstep=True)) as witness,
         contextlib.closing(_witness(lab, lockstep=False)) as streaming,
     ):

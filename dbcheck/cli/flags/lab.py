@@ -13,8 +13,8 @@ from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import list_flags
 from dbcheck.cli.flags.groups import SECONDS, SEED, Flag, FlagsOf, Group
 from dbcheck.lab.clusters.spec import NODES_MAX, ClusterSpec
-from dbcheck.lab.lab import best_rung
-from dbcheck.lab.spec import ENGINES, RUNGS, DriveSpec, LabSpec
+from dbcheck.lab.lab import choose_lab_cut
+from dbcheck.lab.spec import ENGINES, LAB_CUTS, DriveSpec, LabSpec
 
 _AUTO = "auto"
 
@@ -28,11 +28,11 @@ class ServerOptions(Group):
     engine: Annotated[
         str, Flag("--engine", type=click.Choice(ENGINES), help="The server to run.")
     ]
-    rung: Annotated[
+    cut: Annotated[
         str,
         Flag(
-            "--rung",
-            type=click.Choice((_AUTO, *RUNGS)),
+            "--cut",
+            type=click.Choice((_AUTO, *LAB_CUTS)),
             show_default=True,
             help="What is cut: the power of a virtual drive, or only the server "
             "process. auto: the drive if this machine can run one.",
@@ -133,12 +133,12 @@ def make_lab_spec(
     more: other flags that were given and need a virtual drive.
     """
     settings = parse_pairs(server.settings)
-    rung = best_rung(server.engine) if server.rung == _AUTO else server.rung
-    if rung == "process":
+    cut = choose_lab_cut(server.engine) if server.cut == _AUTO else server.cut
+    if cut == "process":
         _refuse([*storage.flags_given(), *more])
     return LabSpec(
         engine=server.engine,
-        rung=rung,
+        cut=cut,
         drive=DriveSpec(seed=seed, **storage.of_drive),
         settings=settings,
         **storage.of_lab,
@@ -150,10 +150,10 @@ def list_lab_flags(spec: LabSpec) -> list[str]:
 
     The seed is left out, and so is the drive's size, which no flag sets.
     """
-    flags = ["--engine", spec.engine, "--rung", spec.rung]
+    flags = ["--engine", spec.engine, "--cut", spec.cut]
     for name, value in spec.settings.items():
         flags += ["--setting", f"{name}={value}"]
-    if spec.rung != "drive":
+    if spec.cut != "drive":
         return flags
     flags += list_flags(spec, LabSpec(spec.engine))
     return flags + list_flags(spec.drive, DriveSpec())
@@ -168,10 +168,10 @@ def _refuse(flags: list[str]) -> None:
     """Raise UsageError if there are any: they are for a virtual drive only."""
     if flags:
         raise UsageError(
-            f"{', '.join(flags)} needs a virtual drive, which --rung process does not "
+            f"{', '.join(flags)} needs a virtual drive, which --cut process does not "
             "have",
-            id=ErrorId.DRIVE_RUNG_NEEDED,
-            hint="Leave it out, or use --rung drive.",
+            id=ErrorId.DRIVE_CUT_NEEDED,
+            hint="Leave it out, or use --cut drive.",
         )
 
 

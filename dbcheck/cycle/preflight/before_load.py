@@ -39,7 +39,7 @@ from dbcheck.cycle.tables import (
     require_sound_tables,
 )
 from dbcheck.load.sessions import commit
-from dbcheck.model.cut import CutClass, PowerScope, Rung
+from dbcheck.model.cut import CutClass, LabCut, PowerScope
 from dbcheck.model.depth import HeldCanary
 from dbcheck.model.managed import SERVICE
 from dbcheck.model.moments import Moment
@@ -418,7 +418,7 @@ def _make_manifest(
 def _find_cut_class(rig: Rig, node: Node) -> CutClass:
     """Return the kind of the switch's cut: a process in a lab without a drive."""
     declared = node.power.cut_class
-    if declared is CutClass.LAB_DRIVE and rig.lab.get("rung") == Rung.PROCESS.value:
+    if declared is CutClass.LAB_DRIVE and rig.lab.get("cut") == LabCut.PROCESS.value:
         return CutClass.PROCESS
     return declared
 

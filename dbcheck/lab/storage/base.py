@@ -14,7 +14,7 @@ from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.storage.blocks import FileBlocks
 
-_NO_DRIVE, _DRIVE_RUNG = "this lab has no drive", "Start a lab with --rung drive."
+_NO_DRIVE, _START_WITH_DRIVE = "this lab has no drive", "Start a lab with --cut drive."
 
 
 class Storage(Protocol):
@@ -138,7 +138,7 @@ class FolderStorage:
         self, *, flushes_expected: bool
     ) -> tuple[int, dict[str, object]]:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_CUT_NEEDED, hint=_START_WITH_DRIVE)
 
     def end_cut(self, server: DatabaseServer) -> None:
         """Kill the server."""
@@ -160,23 +160,23 @@ class FolderStorage:
 
     def set(self, changes: Mapping[str, Any]) -> None:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_CUT_NEEDED, hint=_START_WITH_DRIVE)
 
     def record(self) -> None:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_CUT_NEEDED, hint=_START_WITH_DRIVE)
 
     def save_recordings(self) -> None:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_CUT_NEEDED, hint=_START_WITH_DRIVE)
 
     def show(self, server: DatabaseServer, states: Sequence[Shown]) -> None:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_CUT_NEEDED, hint=_START_WITH_DRIVE)
 
     def blocks(self) -> list[FileBlocks]:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_CUT_NEEDED, hint=_START_WITH_DRIVE)
 
     def failure(self) -> str | None:
         """Return None: a folder does not die."""

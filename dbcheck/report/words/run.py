@@ -15,7 +15,7 @@ from dbcheck.judge.result import (
     RunResult,
 )
 from dbcheck.model.audited import list_alarms
-from dbcheck.model.cut import Gone, PowerScope, Rung
+from dbcheck.model.cut import Gone, LabCut, PowerScope
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import PromotedBy
@@ -383,7 +383,7 @@ def _ages(first_s: float | None, last_s: float | None) -> str:
 
 def lab_scope(lab: Json) -> str:
     """Return the sentences on the scope of cycles in a lab with that spec."""
-    if lab.get("rung") == Rung.PROCESS.value:
+    if lab.get("cut") == LabCut.PROCESS.value:
         return (
             "Scope: the server process was killed. Only its memory was lost, so this "
             "says nothing about the operating system or the drive."

@@ -8,7 +8,7 @@
 #   DBCHECK_ARTIFACTS  the folder for what the job keeps     (dbcheck-artifacts)
 #   DBCHECK_STEPS      which of the steps, in this order     (demo lab-run campaign)
 #   DBCHECK_ENGINE     postgresql, mariadb or mysql          (postgresql)
-#   DBCHECK_RUNG       drive: the power of a virtual drive is cut; process: the server
+#   DBCHECK_CUT       drive: the power of a virtual drive is cut; process: the server
 #                      is killed, which proves much less     (drive)
 #   DBCHECK_LAB        more options of `lab run` and `lab up`, split at blanks  ()
 #   DBCHECK_CUTS       how many cuts the campaign makes      (10)
@@ -25,7 +25,7 @@ case $dbcheck in
 esac
 steps=${DBCHECK_STEPS:-demo lab-run campaign}
 engine=${DBCHECK_ENGINE:-postgresql}
-rung=${DBCHECK_RUNG:-drive}
+cut=${DBCHECK_CUT:-drive}
 options=${DBCHECK_LAB:-}
 cuts=${DBCHECK_CUTS:-10}
 lab=ci-$$ # a name of its own, so that two jobs on one runner do not meet
@@ -93,7 +93,7 @@ keep() {
 
 demo_step() {
     code=0
-    run "$dbcheck" demo --rung "$rung" --runs demo >"$artifacts/demo.txt" || code=$?
+    run "$dbcheck" demo --cut "$cut" --runs demo >"$artifacts/demo.txt" || code=$?
     cat "$artifacts/demo.txt"
     note "$code" demo
 }
@@ -101,7 +101,7 @@ demo_step() {
 lab_run_step() {
     code=0
     # shellcheck disable=SC2086 # the options are to be split
-    run "$dbcheck" lab run --engine "$engine" --rung "$rung" --runs runs $options || code=$?
+    run "$dbcheck" lab run --engine "$engine" --cut "$cut" --runs runs $options || code=$?
     note "$code" 'lab run'
     for folder in runs/*/; do
         [ ! -d "$folder" ] || keep "${folder%/}" lab-run
@@ -113,7 +113,7 @@ campaign_step() {
     code=0
     # shellcheck disable=SC2086
     {
-        run "$dbcheck" lab up --engine "$engine" --rung "$rung" --name "$lab" $options &&
+        run "$dbcheck" lab up --engine "$engine" --cut "$cut" --name "$lab" $options &&
             run "$dbcheck" lab inventory >labs.json &&
             run "$dbcheck" campaign "$lab" --inventory labs.json --cuts "$cuts" --folder campaign
     } || code=$?
