@@ -29,7 +29,7 @@ from dbcheck.cycle.cycle import (
     run_cycle,
 )
 from dbcheck.cycle.judging import judge_run
-from dbcheck.cycle.outcome import Outcome, find_met_stratum
+from dbcheck.cycle.outcome import Outcome, find_met_activity
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.preflight.pending_runs import note_judged
 from dbcheck.cycle.recovery.waiting import wait_for_server
@@ -40,9 +40,9 @@ from dbcheck.model.audited import list_alarms
 from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.model.moments import (
     AT_ONCE,
-    WITHOUT_CHORES,
+    WITHOUT_TASKS,
+    Activity,
     Moment,
-    Stratum,
     add_lag_to_hold,
     draw_moment,
     find_lag_range,
@@ -173,7 +173,7 @@ def _run_next_cycle(
     """Run the next cycle and store its result; is_first: of this client's."""
     cycles = folder.cycles()
     drawn = _draw_next_moment(rig, plan, cycles)
-    detail = f"{drawn.number}: {drawn.stratum.value}, {drawn.after_s:.1f} s"
+    detail = f"{drawn.number}: {drawn.activity.value}, {drawn.after_s:.1f} s"
     rig.listener.phase(Phase.CYCLE, detail)
     try:
         seed = plan.seed + drawn.number
@@ -202,15 +202,15 @@ def _run_next_cycle(
 
 
 def _draw_next_moment(rig: Rig, plan: Plan, cycles: Sequence[Cycle]) -> Moment:
-    writer, chores = rig.site.writer, plan.workload.housekeeping
-    strata = list(Stratum if chores else WITHOUT_CHORES)
+    writer, tasks = rig.site.writer, plan.workload.housekeeping
+    activities = list(Activity if tasks else WITHOUT_TASKS)
     if not writer.engine.has(Feature.CHECKPOINT):
-        strata.remove(Stratum.CHECKPOINT)
+        activities.remove(Activity.CHECKPOINT)
     if writer.host is None:  # a hold is for the canaries there
-        strata.remove(Stratum.HOLD)
+        activities.remove(Activity.HOLD)
     number, window_s = find_last_number(cycles) + 1, plan.workload.cut_after_s
-    drawn = draw_moment(plan.seed, number, window_s, strata, chores)
-    if drawn.stratum is not Stratum.HOLD:
+    drawn = draw_moment(plan.seed, number, window_s, activities, tasks)
+    if drawn.activity is not Activity.HOLD:
         return drawn
     return add_lag_to_hold(drawn, _find_lag_range_s(writer, cycles))
 
@@ -274,15 +274,15 @@ def add_outcome(
     """
     folder.write_known(folder.known().with_outcome(outcome))
     drawn, found = outcome.manifest.moment, outcome.found
-    met = find_met_stratum(outcome)
-    chores, seen = outcome.result.housekeeping, outcome.result.seen
-    at_cut = chores.at_cut if chores else None
+    met = find_met_activity(outcome)
+    tasks, seen = outcome.result.housekeeping, outcome.result.seen
+    at_cut = tasks.at_cut if tasks else None
     at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)
     folder.add(
         Cycle(
             number=drawn.number if drawn else 0,
             run=outcome.manifest.run_id,
-            stratum=met.stratum.value if met and met.stratum else "",
+            activity=met.activity.value if met and met.activity else "",
             after_s=drawn.after_s if drawn else 0.0,
             verdict=CycleVerdict(outcome.verdict.value),
             reason=outcome.judgement.reasons[0],
@@ -338,7 +338,7 @@ def _make_failed_cycle(
     return Cycle(
         number=drawn.number if drawn else 0,
         run=run,
-        stratum="",
+        activity="",
         drawn=drawn.drawn.value if drawn else "",
         after_s=drawn.after_s if drawn else 0.0,
         verdict=CycleVerdict.ERROR,

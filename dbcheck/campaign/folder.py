@@ -99,9 +99,9 @@ class Cycle:
 
     number:   1-based; 0 for a control.
     run:      run id, "" if the cycle ended before it had one.
-    stratum:  what went on when the power went, see model.moments; "" if not known.
-    missed:   why that is not known to be the stratum that was drawn, "" if it is.
-    drawn:    the stratum that was drawn, "" if none was or it is not known.
+    activity:  what went on when the power went, see model.moments; "" if not known.
+    missed:   why that is not known to be the activity that was drawn, "" if it is.
+    drawn:    the activity that was drawn, "" if none was or it is not known.
     after_s:  see model.moments: the moment that was drawn.
     cut_s:    seconds of load when the power went, as well as it is known; None if it
               is not.
@@ -116,7 +116,7 @@ class Cycle:
     gone:     the server, or its table, certainly did not come back.
     control:  what later cycles must know of a control, None of an ordinary cycle.
     cut_class: what the switch cut, as model.cut names it; "" if it cut nothing.
-    window:   the chore that was under way at the cut, see rows.chores; "" if none was.
+    window:   the task that was under way at the cut, see rows.tasks; "" if none was.
     seen, seen_lost: rows that readers saw, and those of them that are missing and were
               never acknowledged, see rows.seen; None without readers, or if the table
               was not read after the cut.
@@ -128,7 +128,7 @@ class Cycle:
 
     number: int
     run: str
-    stratum: str
+    activity: str
     after_s: float
     verdict: CycleVerdict
     reason: str
@@ -282,7 +282,7 @@ def format_cycle(cycle: Cycle) -> str:
     names = (
         "number",
         "run",
-        "stratum",
+        "activity",
         "drawn",
         "after_s",
         "cut_s",

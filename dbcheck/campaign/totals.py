@@ -78,7 +78,7 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
         price=plan.price,
         price_per_durable_commit_per_s=compute_price_per_rate(plan.price, rate, found),
         statistics=shown.statistics,
-        strata=count_strata(cycles),
+        activities=count_activities(cycles),
         windows=_count_windows(cycles),
         seen=_count_seen_rows(cycles),
         planned_cuts=plan.cuts,
@@ -115,7 +115,7 @@ def _make_cycle_result(cycle: Cycle) -> CycleResult:
     return CycleResult(
         number=cycle.number,
         run=cycle.run,
-        stratum=cycle.stratum,
+        activity=cycle.activity,
         missed=cycle.missed,
         after_s=round(cycle.after_s, 3),
         verdict=cycle.verdict,
@@ -139,14 +139,14 @@ def _make_cycle_result(cycle: Cycle) -> CycleResult:
     )
 
 
-def count_strata(cycles: Sequence[Cycle]) -> dict[str, int]:
-    """Count the cuts that count in each stratum, as far as known."""
-    counted = (c.stratum for c in cycles if c.number and c.verdict in COUNTS)
+def count_activities(cycles: Sequence[Cycle]) -> dict[str, int]:
+    """Count the cuts that count in each activity, as far as known."""
+    counted = (c.activity for c in cycles if c.number and c.verdict in COUNTS)
     return dict(Counter(filter(None, counted)))
 
 
 def _count_windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
-    """Count, for each kind of chore, the cuts during it that count."""
+    """Count, for each kind of task, the cuts during it that count."""
     counted = [c for c in cycles if c.number and c.verdict in COUNTS and c.window]
     cuts = Counter(cycle.window for cycle in counted)
     lost = Counter(c.window for c in counted if c.verdict is CycleVerdict.FAIL)

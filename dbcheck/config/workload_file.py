@@ -11,8 +11,8 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config import files
 from dbcheck.config.validated import convert_fields, convert_value
-from dbcheck.rows.chores import find_problem_of_kinds
 from dbcheck.rows.mix import Mix
+from dbcheck.rows.tasks import find_problem_of_kinds
 from dbcheck.rows.workload import PlanKind, Workload
 
 
@@ -118,14 +118,14 @@ def _require_operations(found: Workload, where: str) -> None:
 
 
 def _require_housekeeping(found: Workload, where: str) -> None:
-    """Raise UsageError unless the chores can be done beside the plan."""
+    """Raise UsageError unless the tasks can be done beside the plan."""
     if not found.housekeeping:
         return
     if found.plan is PlanKind.CLASSIC:
         raise UsageError(
             f"{where}: housekeeping is given for the classic plan",
             id=ErrorId.KEY_NOT_FOR_CLASSIC_PLAN,
-            hint="Its rows cannot name a chore. Remove the key, or change the plan.",
+            hint="Its rows cannot name a task. Remove the key, or change the plan.",
         )
     if why := find_problem_of_kinds(found.housekeeping):
         raise UsageError(

@@ -19,18 +19,18 @@ from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.watching import FollowerWatch
 from dbcheck.load.load import Load
 from dbcheck.model.cut import Cut
-from dbcheck.model.moments import Stratum
+from dbcheck.model.moments import Activity
 from dbcheck.model.records import CutAsked
 from dbcheck.model.server import LogPosition, ServerFacts, is_restarted
 from dbcheck.model.witness import CUT_EVENT
 from dbcheck.ports.listener import Phase
-from dbcheck.rows.chores import Chores
+from dbcheck.rows.tasks import HousekeepingTasks
 
 CLOCK_EVENT = "clock"  # noted before a load on other machines
 LATE_S = 0.5  # a witness so late may be about to stop: the cut waits, up to BEHIND_S
 RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resumed
-# Chores of any kind come several times a second; a cut does not wait for one for long.
-CHORE_WAIT_S, CHORE_POLL_S = 3.0, 0.0005
+# Tasks of any kind come several times a second; a cut does not wait for one for long.
+TASK_WAIT_S, TASK_POLL_S = 3.0, 0.0005
 INTERRUPTED = "dbcheck was interrupted before the switch had reported its cut"
 PREPARE_S = 3.0  # before the cut is due, its facts are read and noted
 PREPARED_MAX_S = 5.0  # so old, they are read and noted once more
@@ -76,13 +76,13 @@ class Cutter:
         manifest = started.manifest
         draw = random.Random(manifest.seed)
         self.after_s = draw.uniform(*manifest.workload.cut_after_s)
-        self._into_s, self._into_chore_s = 0.0, 0.0
+        self._into_s, self._into_task_s = 0.0, 0.0
         if manifest.moment is not None:
             self.after_s, self._into_s = manifest.moment.after_s, manifest.moment.into_s
-            if manifest.moment.stratum is Stratum.HOLD:
+            if manifest.moment.activity is Activity.HOLD:
                 self._into_s = 0.0
-            if manifest.moment.chore is not None:
-                self._into_chore_s, self._into_s = self._into_s, 0.0
+            if manifest.moment.task is not None:
+                self._into_task_s, self._into_s = self._into_s, 0.0
         self.load: Load | None = None
         self.following: FollowerWatch | None = None
         self._holding: Holding | None = None
@@ -135,7 +135,7 @@ class Cutter:
             if self._needs_follower_sample():
                 return
         if self._allows_hold_cut():
-            self._await_chore()
+            self._await_task()
             self._cut(load_s)
 
     def _is_due(self, load_s: float, behind_s: float, ack_us: int | None) -> bool:
@@ -196,7 +196,7 @@ class Cutter:
     def _allows_hold_cut(self) -> bool:
         """Return True once a hold, if one was drawn, allows the cut."""
         moment = self._started.manifest.moment
-        if self.load is None or moment is None or moment.stratum is not Stratum.HOLD:
+        if self.load is None or moment is None or moment.activity is not Activity.HOLD:
             return True
         if self._holding is None:
             canaries = self._started.canaries.get(self._rig.site.writer_name)
@@ -248,20 +248,20 @@ class Cutter:
             return False
         return now_us() - self._sample_us < SAMPLE_WAIT_S * 1e6
 
-    def _await_chore(self) -> None:
-        """Wait for a chore of the kind that was drawn, and for the time into it."""
+    def _await_task(self) -> None:
+        """Wait for a task of the kind that was drawn, and for the time into it."""
         drawn, manifest = self._started.manifest.moment, self._started.manifest
-        if self.load is None or drawn is None or drawn.chore is None:
+        if self.load is None or drawn is None or drawn.task is None:
             return
-        chores = Chores(manifest.seed, manifest.workload.housekeeping)
-        ends_s = time.monotonic() + CHORE_WAIT_S
+        tasks = HousekeepingTasks(manifest.seed, manifest.workload.housekeeping)
+        ends_s = time.monotonic() + TASK_WAIT_S
         while time.monotonic() < ends_s:
-            number = self.load.chore()
-            if number and chores.chore(number).kind is drawn.chore:
-                time.sleep(self._into_chore_s)
+            number = self.load.task()
+            if number and tasks.task(number).kind is drawn.task:
+                time.sleep(self._into_task_s)
                 self.due_us = now_us()
                 return
-            time.sleep(CHORE_POLL_S)
+            time.sleep(TASK_POLL_S)
 
     def check_canary_session(self) -> None:
         """Check again whether the canary's session is open, after a cut by hand.

@@ -18,7 +18,6 @@ from dbcheck.model.family import FAMILIES
 from dbcheck.model.records import AfterRecord
 from dbcheck.ports.listener import Progress, Reporter, Unit, ignore_progress
 from dbcheck.ports.witness import LogReader
-from dbcheck.rows.chores import Chores
 from dbcheck.rows.differences import ChangedRow, Left, find_rows_left_on_node
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.lossshape import LossShape, Windows, find_shape_of_losses
@@ -34,6 +33,7 @@ from dbcheck.rows.schedule import Sizes
 from dbcheck.rows.seen import SeenRows, judge_seen_rows
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER
+from dbcheck.rows.tasks import HousekeepingTasks
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder, StoredRun
 
@@ -159,9 +159,9 @@ def _measure_loss_shape(
     kinds, windows = case.manifest.workload.housekeeping, None
     if kinds and not case.manifest.control:
         windows = Windows(
-            Chores(case.manifest.seed, kinds),
+            HousekeepingTasks(case.manifest.seed, kinds),
             logs.acks,
-            to_the_cut=case.load is None or case.load.chore_at_end > 0,
+            to_the_cut=case.load is None or case.load.task_at_end > 0,
         )
     went_us, late_us = find_cut_us(case), logs.late_us
     return find_shape_of_losses(

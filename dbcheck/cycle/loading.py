@@ -152,7 +152,7 @@ def make_session_groups(rig: Rig, started: Started) -> list[SessionGroup]:
         workload.sessions,
         rate=workload.rate,
         ramp_s=workload.ramp_s,
-        # Some chores flush the log whatever the session's setting is.
+        # Some tasks flush the log whatever the session's setting is.
         has_housekeeping=bool(workload.housekeeping) and not manifest.control,
     )
     if manifest.ack_logs == 1:
@@ -350,7 +350,7 @@ def _make_load_record(
         checkpoint_us=cutter.checkpoint_us,
         cut_failed=cutter.failed,
         lost_early=tuple(load.lost_early),
-        chore_at_end=load.chore_at_end,
+        task_at_end=load.task_at_end,
         noted_us=cutter.noted_us,
         warned=result.warned,
         warnings=tuple(result.warnings),

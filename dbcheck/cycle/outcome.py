@@ -39,15 +39,15 @@ from dbcheck.judge.result import (
 )
 from dbcheck.judge.settings import Settings, collect_settings
 from dbcheck.judge.verdict import Judgement
-from dbcheck.model.moments import NOT_KNOWN, AtTheCut, Met, find_stratum_of_cut
+from dbcheck.model.moments import NOT_KNOWN, AtTheCut, Met, find_activity_at_cut
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.model.verdict import Statistics, Tally, Verdict
 from dbcheck.rows import differences
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
-from dbcheck.rows.chores import Chores
 from dbcheck.rows.loss import IdRange, LossKind
 from dbcheck.rows.lossshape import NO_SHAPE
 from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.tasks import HousekeepingTasks
 from dbcheck.runs import stored
 from dbcheck.runs.folder import Recalled, RunFolder
 
@@ -134,16 +134,16 @@ class Outcome:
         return max(0, went_us - acked_us) / 1e6
 
 
-def find_met_stratum(outcome: Outcome) -> Met | None:
-    """Return the stratum that the cut came in, None if no moment was drawn for it."""
+def find_met_activity(outcome: Outcome) -> Met | None:
+    """Return the activity that the cut came in, None if no moment was drawn for it."""
     drawn, load = outcome.manifest.moment, outcome.load
     if drawn is None:
         return None
     if load is None:
         return Met(None, NOT_KNOWN)
-    refused, chores = load.no_checkpoint, outcome.result.housekeeping
-    if drawn.chore is not None and (chores is None or chores.at_cut != drawn.chore):
-        refused = refused or f"the cut came when no {drawn.chore.value} was under way"
+    refused, tasks = load.no_checkpoint, outcome.result.housekeeping
+    if drawn.task is not None and (tasks is None or tasks.at_cut != drawn.task):
+        refused = refused or f"the cut came when no {drawn.task.value} was under way"
     went_us = None if load.due_us is None else find_last_sign_of_power_us(outcome.case)
     seen = AtTheCut(
         load.began_us,
@@ -153,7 +153,7 @@ def find_met_stratum(outcome: Outcome) -> Met | None:
         load.quiet_us,
         find_latest_cut_us(outcome.case),
     )
-    return find_stratum_of_cut(drawn, seen)
+    return find_activity_at_cut(drawn, seen)
 
 
 class _Fate(TypedDict):
@@ -255,12 +255,12 @@ def _build_housekeeping_result(outcome: Outcome) -> HousekeepingResult | None:
     kinds = manifest.workload.housekeeping
     if not kinds or load is None:
         return None
-    chores = Chores(manifest.seed, kinds)
-    acked, at_cut = load.acked.get(HOUSEKEEPING_SESSION, 0), load.chore_at_end
-    done = Counter(chores.chore(number).kind.value for number in range(1, acked + 1))
+    tasks = HousekeepingTasks(manifest.seed, kinds)
+    acked, at_cut = load.acked.get(HOUSEKEEPING_SESSION, 0), load.task_at_end
+    done = Counter(tasks.task(number).kind.value for number in range(1, acked + 1))
     return HousekeepingResult(
         dict(done),
-        chores.chore(at_cut).kind if at_cut else None,
+        tasks.task(at_cut).kind if at_cut else None,
         ended_early=HOUSEKEEPING_SESSION in load.lost_early,
     )
 

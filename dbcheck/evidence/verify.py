@@ -109,8 +109,8 @@ def _list_pairs(
     result, manifest = shown.result, shown.run.manifest()
     own, earlier = result.rows_lost or (None, None)
     found = result.confirmed is not None
-    seen, load, chores = result.seen, result.load, result.housekeeping
-    at_cut = chores.at_cut if chores else None
+    seen, load, tasks = result.seen, result.load, result.housekeeping
+    at_cut = tasks.at_cut if tasks else None
     yield "number", cycle.number, manifest.moment.number if manifest.moment else 0
     yield "verdict", cycle.verdict.value, result.verdict.value
     yield "depth", cycle.depth, result.shown_depth.value if result.shown_depth else ""
@@ -119,7 +119,7 @@ def _list_pairs(
     yield "lost rows", cycle.lost, own if found else None
     yield "lost rows of earlier cycles", cycle.earlier_lost, earlier if found else None
     yield "acks/s", cycle.acks_per_s, load.rate if load else None
-    yield "chore", cycle.window, at_cut.value if at_cut else ""
+    yield "task", cycle.window, at_cut.value if at_cut else ""
     yield "rows seen", cycle.seen, seen.rows if seen else None
     yield "rows seen and lost", cycle.seen_lost, seen.lost if seen else None
     yield "failed recovery", cycle.gone, bool(shown.run.after().failure)

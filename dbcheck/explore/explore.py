@@ -18,7 +18,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Listener, Progress, Unit
 
 FINDINGS_MAX = 12  # manners of failing that are reduced: the most frequent ones
-_EDGE_US = 20_000  # before a chore's ack: what it wrote is on its way
+_EDGE_US = 20_000  # before a task's ack: what it wrote is on its way
 
 
 class Explorer:
@@ -68,11 +68,11 @@ class Explorer:
             - self._acked.count(self._find_first_risk_us(number))
             for number, moment in enumerate(self._timeline.moments)
         ]
-        chores = self._acked.chore_times_us()
+        tasks = self._acked.task_times_us()
         edges = [
             number
             for number, moment in enumerate(self._timeline.moments)
-            if any(0 <= at - moment.time_us < _EDGE_US for at in chores)
+            if any(0 <= at - moment.time_us < _EDGE_US for at in tasks)
         ]
         return draw_states(self._timeline, stakes, edges, self._seed)
 

@@ -117,10 +117,10 @@ class Acked:
                 acked[session] = self._load.acked.get(session, number)
         return Claim(sent, acked)
 
-    def chore_times_us(self) -> list[int]:
-        """Return the times of the acks of the housekeeping session's chores."""
-        chores = self._acks["session"] == HOUSEKEEPING_SESSION
-        times: list[int] = self._times_us[chores].tolist()
+    def task_times_us(self) -> list[int]:
+        """Return the times of the acks of the housekeeping session's tasks."""
+        tasks = self._acks["session"] == HOUSEKEEPING_SESSION
+        times: list[int] = self._times_us[tasks].tolist()
         return times
 
 

@@ -288,7 +288,7 @@ def draw_states(
     """Yield states with their names, each once, as *seed* draws them.
 
     stakes: by moment, how many acks its writes bear on.  edges: moments in the midst of
-    a chore, or at its end.  Every other state comes from a walk over all moments, so
+    a task, or at its end.  Every other state comes from a walk over all moments, so
     that each is visited before one comes again; the others from moments with many
     writes at risk, many acks at stake, or from those edges.
     Ends if hardly anything new is left.

@@ -132,7 +132,7 @@ class Cause(enum.Enum):
     REPLICATION = "replication"  # the node that took over did not have the commits
     SERVER = "server"  # or somebody who wrote: the cut kept the page cache
     LARGE_WRITES = "large writes"  # of payloads above a size
-    WINDOW = "window"  # of one kind of chore, outside which nothing is lost
+    WINDOW = "window"  # of one kind of task, outside which nothing is lost
     REORDERED_WRITES = "reordered writes"  # later ones were kept, earlier ones lost
     LOST_CACHE = "lost cache"  # below the server, with all that it held last
     DATA_PAGES = "data pages"  # that came back in an older state, or damaged
@@ -184,7 +184,7 @@ def diagnose_losses(
         *explain_by_foreign_decisions(decided, uncounted),
     ]
     listed += [*explain_by_repeats(repeats), *found.of_settings(settings)]
-    listed += found.explain_by_chores()
+    listed += found.explain_by_tasks()
     listed += found.explain_by_replication(replication)
     listed += found.explain_by_divergence()
     if page_cache_kept:
@@ -307,11 +307,11 @@ class _Diagnosis:
         )
         yield Explanation(Cause.LARGE_WRITES, self.total, reason)
 
-    def explain_by_chores(self) -> Iterator[Explanation]:
-        """Yield the kind of chore beside which all was lost, if that is hardly chance.
+    def explain_by_tasks(self) -> Iterator[Explanation]:
+        """Yield the kind of task beside which all was lost, if that is hardly chance.
 
         What is lost in one window is one event, so windows are counted: each is of that
-        kind by chance as often as the kind has chores, or operations.
+        kind by chance as often as the kind has tasks, or operations.
         """
         shares = self._shape.by_window
         hit = [share for share in shares if share.hit]
@@ -319,13 +319,13 @@ class _Diagnosis:
             return
         (one,) = hit
         rest = [share for share in shares if share is not one]
-        of_chores = one.chores / (one.chores + sum(share.chores for share in rest))
+        of_tasks = one.tasks / (one.tasks + sum(share.tasks for share in rest))
         of_acked = one.acked / (one.acked + sum(share.acked for share in rest))
-        if max(of_chores, of_acked) ** one.hit > CHANCE_MAX:
+        if max(of_tasks, of_acked) ** one.hit > CHANCE_MAX:
             return
         reason = (
-            f"only operations acked during {one.chore.value} lost something:"
-            f" {one.lost:,} of {one.acked:,}, in {one.hit:,} of {one.chores:,} chores,"
+            f"only operations acked during {one.task.value} lost something:"
+            f" {one.lost:,} of {one.acked:,}, in {one.hit:,} of {one.tasks:,} tasks,"
             f" and none of {sum(share.acked for share in rest):,} during others"
         )
         yield Explanation(Cause.WINDOW, self.total, reason)

@@ -1,6 +1,6 @@
 """Judges whether the drives got the flushes that the commits of the load needed.
 
-Each operation of every plan, and each chore, leaves a row: each ack is of a commit that
+Each operation of every plan, and each task, leaves a row: each ack is of a commit that
 has to be flushed.  A session sends its next commit once the last one was answered.  One
 flush cannot cover both: it would have to begin after the second was written, and end
 before the first was answered.  With n sessions, f flushes cover n * f commits at most,

@@ -21,11 +21,11 @@ from dbcheck.model.depth import Depth
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.model.replication import PromotedBy
 from dbcheck.model.verdict import Statistics, Verdict
-from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.differences import Left, OtherNode
 from dbcheck.rows.keymap import KeyMap
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.lossshape import LossShape
+from dbcheck.rows.tasks import TaskKind
 from dbcheck.rows.timeline import Timeline
 
 
@@ -156,15 +156,15 @@ class LeftOnHost:
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingResult:
-    """The chores that went on beside the load.
+    """The tasks that went on beside the load.
 
-    done:   chore -> how many were acked.
+    done:   task -> how many were acked.
     at_cut: the one that was under way at the cut, null if none was.
     ended_early: the session that did them ended while the load went on.
     """
 
     done: Mapping[str, int]
-    at_cut: ChoreKind | None
+    at_cut: TaskKind | None
     ended_early: bool
 
 

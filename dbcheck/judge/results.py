@@ -31,12 +31,12 @@ def compute_price_per_rate(
 class CycleResult:
     """The result of one cycle; see campaign.folder.Cycle.
 
-    stratum: what went on when the power went.  drawn: the stratum that was drawn.
-    missed: why they are not known to be the same, "" if they are.  stratum, drawn,
+    activity: what went on when the power went.  drawn: the activity that was drawn.
+    missed: why they are not known to be the same, "" if they are.  activity, drawn,
     cut_class, depth: "" if unknown.  settings_at_fault: sentences.
     after_s: the moment that was drawn, in seconds of load; cut_s: when the power went,
     null if that is not known.
-    window: the chore that was under way at the cut, "" if none was.
+    window: the task that was under way at the cut, "" if none was.
     seen, seen_lost: rows that readers saw, and those of them that are missing and were
     never acknowledged; null without readers, or if no rows were compared.
     error_id: of the error that ended it, "" if it came to a verdict.
@@ -46,7 +46,7 @@ class CycleResult:
 
     number: int
     run: str
-    stratum: str
+    activity: str
     missed: str
     after_s: float
     verdict: CycleVerdict
@@ -71,7 +71,7 @@ class CycleResult:
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
-    """The cuts during one kind of chore.
+    """The cuts during one kind of task.
 
     loss_ppm_max: at most so many of a million such cuts lose, at 95% confidence.
     """
@@ -102,8 +102,8 @@ class CampaignResult:
     finished:   there is nothing more to do.
     commits_per_s: the median of the cycles; null without any.
     price:      of what the target runs on, null if none was given.
-    strata:     what went on at the cuts that count, as far as known -> how many.
-    windows:    the chore that was under way at such a cut -> what those cuts show.
+    activities:     what went on at the cuts that count, as far as known -> how many.
+    windows:    the task that was under way at such a cut -> what those cuts show.
     seen:       null if no cycle had readers.
     bound_ppm:  what the cuts are to show if none loses, null if a number was given.
     cuts_still_needed: for that, null once a cut has lost.
@@ -122,7 +122,7 @@ class CampaignResult:
     price: float | None
     price_per_durable_commit_per_s: float | None
     statistics: Statistics
-    strata: Mapping[str, int]
+    activities: Mapping[str, int]
     windows: Mapping[str, WindowResult]
     seen: SeenTotal | None
     planned_cuts: int

@@ -156,9 +156,9 @@ class FarGroup:
         """Return the newest snapshot that came."""
         return self._snapshot
 
-    def chore(self) -> int:
-        """Return the chore of the newest snapshot; it may be over by now."""
-        return self._snapshot.chore
+    def task(self) -> int:
+        """Return the task of the newest snapshot; it may be over by now."""
+        return self._snapshot.task
 
     def end(self, wait_s: float = END_S) -> GroupResult:
         """End the sessions and their process; idempotent.

@@ -78,7 +78,7 @@ class Snapshot:
     last_ack_us:    when the last of them came, 0 if there is none.
     latencies:      see Latencies.counts().
     failed:         the group has ended the load: see GroupResult.
-    chore:          the number of the chore that is under way, 0 if none is.
+    task:          the number of the task that is under way, 0 if none is.
     warned:         commits that were answered with a warning: see GroupResult.
     """
 
@@ -92,7 +92,7 @@ class Snapshot:
     last_ack_us: int = 0
     latencies: tuple[int, ...] = ()
     failed: bool = False
-    chore: int = 0
+    task: int = 0
     warned: int = 0
 
 
@@ -193,8 +193,8 @@ class SessionGroup(Protocol):
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot, no older than loop.SNAPSHOT_S."""
 
-    def chore(self) -> int:
-        """Return the number of the chore that is under way, 0 if none is."""
+    def task(self) -> int:
+        """Return the number of the task that is under way, 0 if none is."""
 
     def end(self, wait_s: float = END_S) -> GroupResult:
         """End every session, thread and process; return the result; idempotent.

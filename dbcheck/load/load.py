@@ -53,7 +53,7 @@ class Load:
     one of its backends; its rows differ by their keys.)
 
     After end(): results holds that of each group; gone, gone_us, in_flight and
-    chore_at_end, the number of the chore that was under way or 0, what was seen of the
+    task_at_end, the number of the task that was under way or 0, what was seen of the
     server's end.
     """
 
@@ -61,7 +61,7 @@ class Load:
         self._groups, self._silence_s = groups, silence_s
         self.results: list[GroupResult] = []
         self.gone, self.gone_us, self.in_flight = Gone.NEVER, 0, 0
-        self.chore_at_end = 0
+        self.task_at_end = 0
         self.began_us = 0
         self._recent: deque[_Sample] = deque(maxlen=_SAMPLES)
 
@@ -94,7 +94,7 @@ class Load:
                 self.gone, self.gone_us = Gone.BROKEN, min(one.clock_us for one in last)
                 self.in_flight = sum(one.in_flight for one in last)
                 if any(one.session == HOUSEKEEPING_SESSION for one in last):
-                    self.chore_at_end = result.unanswered(HOUSEKEEPING_SESSION)
+                    self.task_at_end = result.unanswered(HOUSEKEEPING_SESSION)
             return True
         waiting = [snapshot for snapshot in snapshots if snapshot.waiting]
         if not waiting or not self._is_silent(waiting):
@@ -104,7 +104,7 @@ class Load:
             sum(snapshot.waiting for snapshot in waiting),
         )
         self.gone_us = self.last_ack_us() or self.began_us
-        self.chore_at_end = self.chore()
+        self.task_at_end = self.task()
         self.end()
         return True
 
@@ -122,9 +122,9 @@ class Load:
         for group in self._groups:
             group.hold(held=held)
 
-    def chore(self) -> int:
-        """Return the number of the chore that is under way, 0 if none is."""
-        return max(group.chore() for group in self._groups)
+    def task(self) -> int:
+        """Return the number of the task that is under way, 0 if none is."""
+        return max(group.task() for group in self._groups)
 
     @property
     def result(self) -> GroupResult:

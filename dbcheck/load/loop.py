@@ -124,7 +124,7 @@ class _Replacement:
     def unanswered(self) -> int:
         """The number of operations of the lost session that count as unanswered.
 
-        0 or 1; a chore does not.
+        0 or 1; a housekeeping task does not.
         """
         return int(self.gone.in_flight and self.number != HOUSEKEEPING_SESSION)
 
@@ -158,7 +158,9 @@ class Loop:
         self._held = False
         self._acks = 0
         self._last_ack_us = 0
-        self._sent_us = 0  # when the newest operation that is acked was sent; no chore
+        self._sent_us = (
+            0  # when the newest operation that is acked was sent; no housekeeping task
+        )
         self._watch = Rounds(clocks_us())
         self._looked = WatchTally(make_facts_of_settings(sessions.before.settings))
         self._latencies = Latencies()
@@ -167,7 +169,9 @@ class Loop:
         self._snapshot = Snapshot()
         self._stopping = self._closed = False
         self._replacing = 0
-        self._unanswered = 0  # that broke in flight and are not replaced; no chore
+        self._unanswered = (
+            0  # that broke in flight and are not replaced; no housekeeping task
+        )
         self._replacements: SimpleQueue[_Replacement] = SimpleQueue()
         self._connecting = ThreadPoolExecutor(_CONNECTING_MAX, "session")
         # Nothing connects or runs in another thread; and not join(): see ProcessGroup.
@@ -221,8 +225,8 @@ class Loop:
         """Return the newest snapshot."""
         return self._snapshot
 
-    def chore(self) -> int:
-        """Return the number of the chore that is under way; from any thread."""
+    def task(self) -> int:
+        """Return the number of the task that is under way; from any thread."""
         slot = self._housekeeping
         return slot.seq if slot is not None and slot.waiting else 0
 
@@ -413,8 +417,8 @@ class Loop:
         if isinstance(error, CommitWarned):
             self._result.warned += 1
             add_once(self._result.warnings, str(error))
-        is_chore = slot.number == HOUSEKEEPING_SESSION
-        number = HOUSEKEEPING_SESSION if is_chore else next(self._numbers)
+        is_task = slot.number == HOUSEKEEPING_SESSION
+        number = HOUSEKEEPING_SESSION if is_task else next(self._numbers)
         gone = Break(slot.number, now_us(), in_flight, error.farewell)
         wanted = _Replacement(gone, number)
         self._replacing += 1
@@ -516,7 +520,7 @@ class Loop:
             last_ack_us=self._last_ack_us,
             latencies=self._latencies.counts(),
             failed=bool(self._result.failure or self._result.witness_error),
-            chore=self.chore(),
+            task=self.task(),
             warned=self._result.warned,
         )
 

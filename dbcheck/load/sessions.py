@@ -40,7 +40,7 @@ class Sessions:
                  sessions that replace broken ones.
     rate:        commits/s of all together, 0 for as many as the server takes.
     ramp_s:      seconds within which they begin, one after the other.
-    has_housekeeping: one more session does the plan's chores.
+    has_housekeeping: one more session does the plan's tasks.
     """
 
     engine: Engine
@@ -64,8 +64,8 @@ class Sessions:
         return itertools.count(self.first, self.step)
 
     def open_housekeeping(self) -> Session:
-        """Connect the session that does the chores; raise as open_session() does."""
-        statements = self.plan.chore_statements
+        """Connect the session that does the tasks; raise as open_session() does."""
+        statements = self.plan.task_statements
         return self.engine.open_session(statements, server=self.before)
 
     def open_session(self) -> Session:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.tasks import TaskKind
 
 
-class Stratum(enum.Enum):
+class Activity(enum.Enum):
     """Activity of the server at the moment of a cut."""
 
     RAMP_UP = "ramp-up"  # the sessions have just begun
@@ -20,7 +20,7 @@ class Stratum(enum.Enum):
     # The sessions are held just before the cut, so that no commit flushes the drives:
     # what a canary wrote meanwhile shows whether a drive's cache lost its power.
     HOLD = "hold"
-    HOUSEKEEPING = "housekeeping"  # a chore of the kind that was drawn is under way
+    HOUSEKEEPING = "housekeeping"  # a task of the kind that was drawn is under way
 
 
 NOT_KNOWN = "when the cut came is not known"  # as of a client that was lost
@@ -36,9 +36,9 @@ AT_ONCE = (0.0, LAG_ERROR_S)  # of a switch that needs no time
 RAMP_UP_S = (0.2, 1.0)
 RAMP_UP_MAX_S = 2.0  # of load, by which the sessions have no longer just begun
 INTO_S = {
-    Stratum.CHECKPOINT: (0.0, 0.2),
-    Stratum.HOLD: (0.05, 0.2),
-    Stratum.HOUSEKEEPING: (0.0, 0.02),
+    Activity.CHECKPOINT: (0.0, 0.2),
+    Activity.HOLD: (0.05, 0.2),
+    Activity.HOUSEKEEPING: (0.0, 0.02),
 }
 
 
@@ -49,55 +49,55 @@ class Moment:
     number:  of the cut in its campaign, 1-based.
     after_s: seconds of load before the cut, or before the checkpoint is asked for,
              or before the sessions are held.
-    into_s:  seconds from then, or from when a chore began, to the cut; 0 in the other
-             strata.
-    chore:   the kind of chore during which it is to come, None in the other strata.
+    into_s:  seconds from then, or from when a task began, to the cut; 0 in the other
+             activities.
+    task:   the kind of task during which it is to come, None in the other activities.
     lag_s:   of a hold: how many seconds after the switch is asked the power goes, at
-             the earliest and at the latest; None in the other strata.
+             the earliest and at the latest; None in the other activities.
     no_hold: why this is a steady cut although a hold was drawn, "" if none was.
     """
 
     number: int
-    stratum: Stratum
+    activity: Activity
     after_s: float
     into_s: float
-    chore: ChoreKind | None = None
+    task: TaskKind | None = None
     lag_s: tuple[float, float] | None = None
     no_hold: str = ""
 
     @property
-    def drawn(self) -> Stratum:
-        """Return the stratum that was drawn, also where the switch forbids it."""
-        return Stratum.HOLD if self.no_hold else self.stratum
+    def drawn(self) -> Activity:
+        """Return the activity that was drawn, also where the switch forbids it."""
+        return Activity.HOLD if self.no_hold else self.activity
 
 
-WITHOUT_CHORES = tuple(one for one in Stratum if one is not Stratum.HOUSEKEEPING)
+WITHOUT_TASKS = tuple(one for one in Activity if one is not Activity.HOUSEKEEPING)
 
 
 def draw_moment(
     seed: int,
     number: int,
     steady_s: tuple[float, float],
-    strata: Sequence[Stratum] = WITHOUT_CHORES,
-    chores: Sequence[ChoreKind] = (),
+    activities: Sequence[Activity] = WITHOUT_TASKS,
+    tasks: Sequence[TaskKind] = (),
 ) -> Moment:
     """Return the moment of the cut *number*, 1-based, of the campaign of *seed*.
 
     steady_s: the earliest and the latest moment of a steady cut, seconds of load.
-    chores: the kinds that cuts aim at, one after the other.
-    As many cuts in a row as there are *strata* meet each once, in an order drawn for
-    them, so that a campaign of any length has met them about equally often.
+    tasks: the kinds that cuts aim at, one after the other.
+    As many cuts in a row as there are *activities* meet each once, in an order drawn
+    for them, so that a campaign of any length has met them about equally often.
     """
-    block, place = divmod(number - 1, len(strata))
-    order = list(strata)
+    block, place = divmod(number - 1, len(activities))
+    order = list(activities)
     random.Random(f"{seed}/{block}").shuffle(order)
     draw = random.Random(f"{seed}/cut {number}")
-    stratum = order[place]
-    after_s = draw.uniform(*(RAMP_UP_S if stratum is Stratum.RAMP_UP else steady_s))
-    into_s = draw.uniform(*INTO_S[stratum]) if stratum in INTO_S else 0.0
-    aimed = stratum is Stratum.HOUSEKEEPING
-    chore = chores[block % len(chores)] if aimed else None
-    return Moment(number, stratum, after_s, into_s, chore)
+    activity = order[place]
+    after_s = draw.uniform(*(RAMP_UP_S if activity is Activity.RAMP_UP else steady_s))
+    into_s = draw.uniform(*INTO_S[activity]) if activity in INTO_S else 0.0
+    aimed = activity is Activity.HOUSEKEEPING
+    task = tasks[block % len(tasks)] if aimed else None
+    return Moment(number, activity, after_s, into_s, task)
 
 
 def find_lag_range(lags_s: Sequence[float]) -> tuple[float, float] | None:
@@ -129,7 +129,7 @@ def add_lag_to_hold(drawn: Moment, lag_s: tuple[float, float] | None) -> Moment:
         )
     else:
         return replace(drawn, lag_s=lag_s)
-    return replace(drawn, stratum=Stratum.STEADY, into_s=0.0, no_hold=why)
+    return replace(drawn, activity=Activity.STEADY, into_s=0.0, no_hold=why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class AtTheCut:
 
     began_us: when the load began.
     went_us: when the power went, as well as it is known; None if it is not.
-    refused: why there was no checkpoint, or no chore, "" if there was one.
+    refused: why there was no checkpoint, or no task, "" if there was one.
     checkpoint_us: when a checkpoint was asked for, and when it had ended, None if it
              was under way as long as the server answered; None if that is not known.
     quiet_us: from when until when nothing was in flight as the sessions were held, each
@@ -158,32 +158,32 @@ class AtTheCut:
 class Met(NamedTuple):
     """Activity during which a cut came.
 
-    stratum: None if that is not known.  missed: why it is not known to be the one that
+    activity: None if that is not known.  missed: why it is not known to be the one that
     was drawn, "" if it is that one.
     """
 
-    stratum: Stratum | None
+    activity: Activity | None
     missed: str = ""
 
 
-def find_stratum_of_cut(drawn: Moment, seen: AtTheCut) -> Met:
-    """Return the stratum that a cut came in, by when the power went."""
-    stratum, went_us = drawn.stratum, seen.went_us
-    if stratum in (Stratum.CHECKPOINT, Stratum.HOUSEKEEPING) and seen.refused:
-        no_checkpoint = stratum is Stratum.CHECKPOINT
+def find_activity_at_cut(drawn: Moment, seen: AtTheCut) -> Met:
+    """Return the activity that a cut came in, by when the power went."""
+    activity, went_us = drawn.activity, seen.went_us
+    if activity in (Activity.CHECKPOINT, Activity.HOUSEKEEPING) and seen.refused:
+        no_checkpoint = activity is Activity.CHECKPOINT
         what = "no checkpoint was under way: " if no_checkpoint else ""
-        return Met(Stratum.STEADY, f"{what}{seen.refused}")
+        return Met(Activity.STEADY, f"{what}{seen.refused}")
     if went_us is None:
         return Met(None, drawn.no_hold or NOT_KNOWN)
-    if stratum is Stratum.HOLD:
+    if activity is Activity.HOLD:
         return _judge_hold(went_us, seen.latest_us, seen.quiet_us)
-    if stratum is Stratum.CHECKPOINT:
+    if activity is Activity.CHECKPOINT:
         return _judge_checkpoint(went_us, seen.checkpoint_us)
     after_s = (went_us - seen.began_us) / 1e6
-    if stratum is Stratum.RAMP_UP and after_s > RAMP_UP_MAX_S:
+    if activity is Activity.RAMP_UP and after_s > RAMP_UP_MAX_S:
         why = f"the cut came {after_s:.1f} s after the load had begun"
-        return Met(Stratum.STEADY, why)
-    return Met(stratum, drawn.no_hold)
+        return Met(Activity.STEADY, why)
+    return Met(activity, drawn.no_hold)
 
 
 def _judge_checkpoint(went_us: int, asked: tuple[int, int | None] | None) -> Met:
@@ -194,12 +194,12 @@ def _judge_checkpoint(went_us: int, asked: tuple[int, int | None] | None) -> Met
     asked_us, ended_us = asked
     if went_us < asked_us:
         late_s = (asked_us - went_us) / 1e6
-        return Met(Stratum.STEADY, f"the checkpoint came {late_s:.2f} s after the cut")
+        return Met(Activity.STEADY, f"the checkpoint came {late_s:.2f} s after the cut")
     if ended_us is None or went_us <= ended_us:
-        return Met(Stratum.CHECKPOINT)
+        return Met(Activity.CHECKPOINT)
     late_s = (went_us - ended_us) / 1e6
     why = f"the checkpoint had ended {late_s:.2f} s before the power went"
-    return Met(Stratum.STEADY, why)
+    return Met(Activity.STEADY, why)
 
 
 def _judge_hold(
@@ -215,7 +215,7 @@ def _judge_hold(
         return Met(None, "whether the sessions were held at the cut is not known")
     for begun_us, ended_us in quiet_us:
         if begun_us <= went_us and latest_us <= ended_us:
-            return Met(Stratum.HOLD)
+            return Met(Activity.HOLD)
         if begun_us <= went_us <= ended_us:
             late_s = (latest_us - ended_us) / 1e6
             return Met(
@@ -228,4 +228,4 @@ def _judge_hold(
     if ended:
         late_s = (went_us - max(ended)) / 1e6
         why = f"the sessions had resumed {late_s:.2f} s before the power went"
-    return Met(Stratum.STEADY, why)
+    return Met(Activity.STEADY, why)

@@ -227,10 +227,10 @@ class LoadRecord:
                  claim nothing; warnings: its messages.
     lost_early:  sessions that broke a second or more before the last ack of all and
                  were not replaced, or whose operation the server refused; 65535 is the
-                 one that does the chores.
+                 one that does the tasks.
     noted_us:    when the witness had confirmed what the client noted there, by the name
                  of the event.
-    chore_at_end: the number of the chore under way when the server went, 0 if none was.
+    task_at_end: the number of the task under way when the server went, 0 if none was.
     nodes:       what was seen of each node, by its name.
     switched_us: when the switch reported that it had cut, None if it did not.
     due_us:      when the cut was to come; None if it never was.
@@ -287,7 +287,7 @@ class LoadRecord:
     seen: int = 0
     seen_watermark: Watermark | None = None
     lost_early: tuple[int, ...] = ()
-    chore_at_end: int = 0
+    task_at_end: int = 0
     noted_us: Mapping[str, int] = field(default_factory=dict)
     warned: int = 0
     warnings: tuple[str, ...] = ()

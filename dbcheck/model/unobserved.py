@@ -75,7 +75,7 @@ class Observed:
 
     last_ack_us: when the newest was read, None if none was.
     gaps:        in which they observed nothing, GAPS_MAX at most: see Rounds.add().
-    sent_us:     when the newest operation that was acked was sent, chores left out;
+    sent_us:     when the newest operation that was acked was sent, tasks left out;
                  None if that is not known.
     """
 

@@ -23,11 +23,11 @@ from dbcheck.model.server import Refill, ServerFacts, TableCheck
 from dbcheck.ports.connection import Followers, NewestRows, Session
 from dbcheck.ports.host import Look
 from dbcheck.rows.acks import Row
-from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.loss import ConditionCheck
 from dbcheck.rows.operation import StatementSpec
 from dbcheck.rows.prepared import Decisions
 from dbcheck.rows.table import Definition, TableFacts, TableSpec
+from dbcheck.rows.tasks import TaskKind
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
     from dbcheck.rows.fill import Fill
@@ -377,8 +377,8 @@ class Engine(ABC):
         """
         raise self._refusal(Feature.FILL)
 
-    def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
-        """Return the impossible chores, and why, with the GRANT if one helps."""
+    def lacking(self, kinds: Sequence[TaskKind]) -> dict[TaskKind, str]:
+        """Return the impossible tasks, and why, with the GRANT if one helps."""
         return dict.fromkeys(kinds, "dbcheck knows no such statement here")
 
     def present(

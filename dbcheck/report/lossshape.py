@@ -48,7 +48,10 @@ def list_axes(shape: LossShape) -> Iterator[tuple[str, str]]:
     if shape.by_size:
         yield "size of the payload", _format_shares(shape.by_size, "bytes")
     if shape.by_window:
-        yield "during a chore", "; ".join(map(_format_window, shape.by_window))
+        yield (
+            "during a housekeeping task",
+            "; ".join(map(_format_window, shape.by_window)),
+        )
     if len(shape.by_table) > 1:
         pairs = shape.by_table.items()
         yield "losses by table", ", ".join(f"{name}: {n:,}" for name, n in pairs)
@@ -58,11 +61,9 @@ def list_axes(shape: LossShape) -> Iterator[tuple[str, str]]:
 
 
 def _format_window(share: WindowShare) -> str:
-    text = f"{share.chore.value}: {share.lost:,} of {share.acked:,}"
+    text = f"{share.task.value}: {share.lost:,} of {share.acked:,}"
     return (
-        f"{text}, in {share.hit:,} of {share.chores:,} such chores"
-        if share.hit
-        else text
+        f"{text}, in {share.hit:,} of {share.tasks:,} such tasks" if share.hit else text
     )
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 SESSION_MAX = 2**16 - 1
-HOUSEKEEPING_SESSION = SESSION_MAX  # see rows.chores
+HOUSEKEEPING_SESSION = SESSION_MAX  # see rows.tasks
 LOAD_SESSION_MAX = SESSION_MAX - 1  # sessions that replace broken ones included
 PREFLIGHT_SESSION = 0  # its rows are committed before the load, and checkpointed
 SEQ_MAX = 2**32 - 1

@@ -19,44 +19,46 @@ from dbcheck.rows.acks import (
     Ints,
     SessionTimes,
 )
-from dbcheck.rows.chores import KINDS, ChoreKind, Chores
 from dbcheck.rows.loss import CODES, LossArray, Losses, LossKind, number_operations
 from dbcheck.rows.reconcile import AckStream
 from dbcheck.rows.schedule import Sizes
 from dbcheck.rows.survivors import Flags, find_distinct, is_among_distinct
 from dbcheck.rows.table import TABLES, TableSpec
+from dbcheck.rows.tasks import KINDS, HousekeepingTasks, TaskKind
 
 
 @dataclass(frozen=True, slots=True)
 class WindowShare:
-    """The operations that were acked while a chore of one kind was under way.
+    """The operations that were acked while a task of one kind was under way.
 
-    chores: how many of the kind; hit: during how many something was acked that is lost.
+    tasks: how many of the kind; hit: during how many something was acked that is lost.
     acked:  how many operations; lost: how many of them lost something.
     """
 
-    chore: ChoreKind
-    chores: int
+    task: TaskKind
+    tasks: int
     hit: int
     acked: int
     lost: int
 
 
 class Windows:
-    """Counts operations by the chore that was under way when they were acked.
+    """Counts operations by the task that was under way when they were acked.
 
-    One chore follows the other at once: each is under way from the ack before its own,
+    One task follows the other at once: each is under way from the ack before its own,
     or from the load's beginning, to its own or to the cut.
     """
 
-    def __init__(self, chores: Chores, acks: AckStream, *, to_the_cut: bool) -> None:
-        """acks: those of the load, of which the chores' own are read.
+    def __init__(
+        self, tasks: HousekeepingTasks, acks: AckStream, *, to_the_cut: bool
+    ) -> None:
+        """acks: those of the load, of which the tasks' own are read.
 
-        to_the_cut: another chore was under way at the cut; else what was acked after
+        to_the_cut: another task was under way at the cut; else what was acked after
         the last one is counted nowhere.
         """
-        self._chores, self._to_the_cut = chores, to_the_cut
-        ends = [_find_ends_of_chores(batch) for batch in acks()]
+        self._tasks, self._to_the_cut = tasks, to_the_cut
+        ends = [_find_ends_of_tasks(batch) for batch in acks()]
         self._ends_us = np.sort(np.concatenate([np.empty(0, np.int64), *ends]))
         self._acked = np.zeros(len(self._ends_us) + 1, np.int64)
         self._lost = np.zeros_like(self._acked)
@@ -73,7 +75,7 @@ class Windows:
         if not self._to_the_cut:
             counted = counted[counted < self._ends_us.size]
         codes = np.array(
-            [KINDS.index(self._chores.chore(at + 1).kind) for at in counted.tolist()]
+            [KINDS.index(self._tasks.task(at + 1).kind) for at in counted.tolist()]
         )
         acked, lost = self._acked[counted], self._lost[counted]
         for code, kind in enumerate(KINDS):
@@ -81,15 +83,15 @@ class Windows:
             if np.any(own):
                 yield WindowShare(
                     kind,
-                    chores=int(np.count_nonzero(own)),
+                    tasks=int(np.count_nonzero(own)),
                     hit=int(np.count_nonzero(lost[own])),
                     acked=int(acked[own].sum()),
                     lost=int(lost[own].sum()),
                 )
 
 
-def _find_ends_of_chores(batch: AckArray) -> Ints:
-    """Return the times at which the chores among *batch* were acked."""
+def _find_ends_of_tasks(batch: AckArray) -> Ints:
+    """Return the times at which the tasks among *batch* were acked."""
     found: Ints = batch["acked_us"][batch["session"] == HOUSEKEEPING_SESSION]
     return found
 
@@ -120,7 +122,7 @@ class LossShape:
 
     by_age:    classes of seconds from the ack to the cut; () if the cut is not dated.
     by_size:   classes of bytes of the payload; () if all payloads have one size.
-    by_window: the chores of housekeeping; () if the run had none.
+    by_window: the tasks of housekeeping; () if the run had none.
     by_table:  the name of each table of the plan -> losses in it, also those of rows
                that no operation is known of.
     oldest_s:  the age of the oldest of them, None if the cut is not dated.
@@ -154,7 +156,7 @@ def find_shape_of_losses(
 
     cut_us: when the power was cut, on the clock of the acks; None if nothing shows it.
     sizes:  of the payloads; None if all have one size, or none.
-    windows: of the chores of the run, with nothing counted; None if it had none.
+    windows: of the tasks of the run, with nothing counted; None if it had none.
     late_us: how much later than it came an ack may be dated, None if that is unknown.
     """
     columns = losses.columns

@@ -19,7 +19,7 @@ class Verb(enum.Enum):
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
-    # Of housekeeping; see rows.chores.
+    # Of housekeeping; see rows.tasks.
     CREATE = "create"
     INDEX = "index"
     REWRITE = "rewrite"

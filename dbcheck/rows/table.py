@@ -100,7 +100,7 @@ ORDERS = TableSpec(
 NEW_ORDER = TableSpec("neworder", (*KEYED, _DISTRICT, _NUMBER), "neworder_key")
 ORDER_LINE = TableSpec("orderline", KEYED, "orderline_key")
 
-# What housekeeping creates, changes and drops; see rows.chores.
+# What housekeeping creates, changes and drops; see rows.tasks.
 SIDES = (TableSpec("side1", KEYED), TableSpec("side2", KEYED))
 
 OF_ORDERS = (WAREHOUSE, DISTRICT, ORDERS, NEW_ORDER, ORDER_LINE)

@@ -22,8 +22,8 @@ from dbcheck.base.limits import (
 from dbcheck.base.setting import Setting
 from dbcheck.base.text import Explained
 from dbcheck.rows.acks import SESSION_MAX
-from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.mix import Mix
+from dbcheck.rows.tasks import TaskKind
 
 
 class PlanKind(Explained):
@@ -59,7 +59,7 @@ class Workload:
     A field with a description is a key of a workload file; one with a Setting can be
     set elsewhere, too, see base.setting. payload_bytes is empty if the plan is classic,
     and operations is None if it has only one kind; see rows.seen for readers and
-    rows.chores for housekeeping.
+    rows.tasks for housekeeping.
     """
 
     name: str
@@ -163,9 +163,9 @@ class Workload:
         ),
     ] = None
     housekeeping: Annotated[
-        tuple[ChoreKind, ...],
+        tuple[TaskKind, ...],
         Meta(
-            description="Kinds of chores that one more session does beside the others, "
+            description="Kinds of tasks that one more session does beside the others, "
             "drawn one after the other. Those that the server, or the account, cannot "
             'do are left out, and the run says so. Not with `plan = "classic"`.'
         ),

@@ -1,4 +1,4 @@
--- A side table; its rows are those that chores inserted.
+-- A side table; its rows are those that housekeeping tasks inserted.
 -- id:       auto-increment; reported, but never used to name an operation
 -- epoch, session, seq: the operation's key
 -- part:     0-based place of the row within its operation

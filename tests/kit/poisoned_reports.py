@@ -55,9 +55,9 @@ from tests.kit.stored_run import manifest, stored_run
 # What the reports choose a style or a sentence by; no server says it.
 WORDS = {
     *("verdict", "standing", "cut_class", "depth", "cut", "survivors", "item"),
-    *("at_cut", "done", "chore", "power_scope"),
+    *("at_cut", "done", "task", "power_scope"),
     *("gone", "ranges", "cause", "severity", "subject_kind"),
-    *("latency_ms", "losses", "earlier_losses", "acked", "strata", "cut_classes"),
+    *("latency_ms", "losses", "earlier_losses", "acked", "activities", "cut_classes"),
 }
 
 
@@ -72,7 +72,7 @@ def poisoned(value: Any, text: str) -> Any:
     return value
 
 
-WINDOW = {"chore": "drop", "chores": 2, "hit": 1, "acked": 3, "lost": 2}
+WINDOW = {"task": "drop", "tasks": 2, "hit": 1, "acked": 3, "lost": 2}
 SHAPE = {
     **{"by_age": [{"up_to": 1.0, "acked": 3, "lost": 2}], "by_size": []},
     **{"by_window": [WINDOW]},

@@ -1,4 +1,4 @@
-"""Side tables that are not as the last chore had left them: planted and found."""
+"""Side tables that are not as the last task had left them: planted and found."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, Key
-from dbcheck.rows.chores import SIDE_BYTES, ChoreKind, Chores
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.plans.housekeeping import HousekeepingPlan
 from dbcheck.rows.table import SIDES
+from dbcheck.rows.tasks import SIDE_BYTES, HousekeepingTasks, TaskKind
 from dbcheck.rows.workload import Workload
 from tests.kit.definition import checksum, payload
 from tests.kit.innodb_index import delete_records
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.planted
 
 TORN, RESURRECTED = LossKind.TORN, LossKind.RESURRECTED
 BLOCK_BYTES = 8192  # of PostgreSQL
-CHORES = 25  # done by the time the server is killed: each table was dropped by then
+TASKS = 25  # done by the time the server is killed: each table was dropped by then
 Named = tuple[LossKind, int]
 
 
@@ -40,27 +40,27 @@ def windows() -> Workload:
     return replace(load("windows"), sessions=2, rate=300.0, cut_after_s=(0.5, 0.5))
 
 
-def windows_of(kinds: tuple[ChoreKind, ...]) -> Workload:
+def windows_of(kinds: tuple[TaskKind, ...]) -> Workload:
     return replace(windows(), housekeeping=kinds)
 
 
-def chores_of(outcome: Outcome) -> Chores:
+def tasks_of(outcome: Outcome) -> HousekeepingTasks:
     plan = outcome.manifest.plan()
     assert isinstance(plan, HousekeepingPlan)
-    return plan.chores
+    return plan.tasks
 
 
 def cut_of(site: Site) -> Callable[[], None]:
-    """Return what kills the server once enough chores are done."""
+    """Return what kills the server once enough tasks are done."""
     newest = f"(select epoch from {site.table} order by id desc limit 1)"
     query = f"select max(seq) from {site.table} where session = %s and epoch = {newest}"
 
     def cut() -> None:
         def are_done() -> bool:
             ((last,),) = site.execute(query, HOUSEKEEPING_SESSION)
-            return bool((last or 0) >= CHORES)
+            return bool((last or 0) >= TASKS)
 
-        wait_until(are_done, "chores are done")
+        wait_until(are_done, "tasks are done")
         site.server.kill()
 
     return cut
@@ -69,8 +69,8 @@ def cut_of(site: Site) -> Callable[[], None]:
 class Planted:
     """Changes each side table, in a server that came back."""
 
-    def __init__(self, site: Site, chores: Chores) -> None:
-        self._site, self._chores = site, chores
+    def __init__(self, site: Site, tasks: HousekeepingTasks) -> None:
+        self._site, self._tasks = site, tasks
         self.expected: Counter[Named] = Counter()
 
     def plant(self) -> None:
@@ -81,9 +81,9 @@ class Planted:
             " group by epoch order by max(id) desc limit 1",
             HOUSEKEEPING_SESSION,
         )
-        state = self._chores.state(int(last))
+        state = self._tasks.state(int(last))
         for table in SIDES:
-            if self._chores.chore(int(last) + 1).table == table:
+            if self._tasks.task(int(last) + 1).table == table:
                 continue  # it may be under way, and have changed the table or not
             side, name = state.get(table.name), table.name
             if side is None:
@@ -98,24 +98,20 @@ class Planted:
             self.expected[RESURRECTED, gone] += 1
 
     def _dropped(self, name: str, last: int) -> int:
-        return next(n for n in range(last, 0, -1) if self._is(n, name, ChoreKind.DROP))
+        return next(n for n in range(last, 0, -1) if self._is(n, name, TaskKind.DROP))
 
     def _filled_before(self, name: str, last: int, but: tuple[int, ...]) -> int:
-        """Return a chore whose rows were truncated or dropped since."""
+        """Return a task whose rows were truncated or dropped since."""
         return next(
             n
             for n in range(last, 0, -1)
             if n not in but
-            and (
-                self._is(n, name, ChoreKind.FILL) or self._is(n, name, ChoreKind.CREATE)
-            )
+            and (self._is(n, name, TaskKind.FILL) or self._is(n, name, TaskKind.CREATE))
         )
 
-    def _is(self, number: int, name: str, kind: ChoreKind) -> bool:
-        chore = self._chores.chore(number)
-        return (
-            chore.kind is kind and chore.table is not None and chore.table.name == name
-        )
+    def _is(self, number: int, name: str, kind: TaskKind) -> bool:
+        task = self._tasks.task(number)
+        return task.kind is kind and task.table is not None and task.table.name == name
 
     def _table(self, name: str) -> str:
         return self._site.table.replace("ledger", name)
@@ -162,7 +158,7 @@ def test_tables_that_are_back_and_rows_that_are_gone_are_found(site: Site) -> No
         assert (honest.verdict, found(honest)) == (PASS, Counter()), honest.judgement
         assert honest.load is not None
         assert not honest.load.refusals
-    planted = Planted(site, chores_of(honest))
+    planted = Planted(site, tasks_of(honest))
     broken = site.cycle(cut_of(site), planted.plant, workload=windows())
     assert found(broken) == planted.expected
     assert broken.verdict is FAIL
@@ -171,9 +167,9 @@ def test_tables_that_are_back_and_rows_that_are_gone_are_found(site: Site) -> No
 
 @pytest.mark.wide_with("mysql")
 @engines("own_site", "postgresql", "mysql")
-def test_an_index_that_a_chore_created_and_the_cut_broke_is_found(site: Site) -> None:
+def test_an_index_that_a_task_created_and_the_cut_broke_is_found(site: Site) -> None:
     """A load of inserts has no such index; all rows are as they should be."""
-    kinds = (ChoreKind.CREATE, ChoreKind.INDEX, ChoreKind.CHECKPOINT)
+    kinds = (TaskKind.CREATE, TaskKind.INDEX, TaskKind.CHECKPOINT)
     broken = site.cycle(
         cut_of(site), lambda: break_index(site), workload=windows_of(kinds)
     )
@@ -200,7 +196,7 @@ def break_index(site: Site) -> None:
 @engines("own_site", "mariadb")
 def test_a_dropped_table_whose_name_is_back_is_shown(site: Site) -> None:
     """MariaDB removes a table's definition file without a sync of its directory."""
-    only_checkpoints = replace(windows(), housekeeping=(ChoreKind.CHECKPOINT,))
+    only_checkpoints = replace(windows(), housekeeping=(TaskKind.CHECKPOINT,))
 
     def restore() -> None:
         folder = site.server.data / "dbcheck"

@@ -1,6 +1,6 @@
-"""Damage that needs a window: a load without the chore ends, and nothing is lost.
+"""Damage that needs a window: a load without the task ends, and nothing is lost.
 
-Each fault is planted twice, beside the chore and without it.
+Each fault is planted twice, beside the task and without it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
-from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.loss import LossKind
+from dbcheck.rows.tasks import TaskKind
 from dbcheck.rows.workload import Workload
 from tests.kit.server_logs import PAGE_BYTES
 from tests.kit.waiting import wait_until
@@ -26,21 +26,21 @@ from tests.planted.site import Site, spoil
 
 pytestmark = pytest.mark.planted
 
-CHORES = 8  # done by the time the server is killed
-OPERATIONS = 60  # of each session, if there are no chores
+TASKS = 8  # done by the time the server is killed
+OPERATIONS = 60  # of each session, if there are no tasks
 HEADER_BYTES = 24  # of a page of PostgreSQL
 VISIBLE = b"\x55"  # two bits for each of four pages: all rows are visible to everyone
 
-beside = pytest.mark.parametrize("are_there", [True, False], ids=["chores", "none"])
+beside = pytest.mark.parametrize("are_there", [True, False], ids=["tasks", "none"])
 
 
-def inserts(*kinds: ChoreKind) -> Workload:
+def inserts(*kinds: TaskKind) -> Workload:
     """Return a load of inserts, slow enough that they fit into one segment of WAL."""
     loads = replace(load("insert"), sessions=2, rate=200.0, payload_bytes=(500,))
     return replace(loads, housekeeping=kinds, cut_after_s=(0.5, 0.5))
 
 
-def changes(*kinds: ChoreKind) -> Workload:
+def changes(*kinds: TaskKind) -> Workload:
     """Return a load that updates, deletes and rolls back, too."""
     return replace(inserts(*kinds), plan=load("mixed").plan, operations=MIX)
 
@@ -48,25 +48,25 @@ def changes(*kinds: ChoreKind) -> Workload:
 MIX = load("mixed").operations
 
 
-def done(site: Site, *, chores: bool) -> int:
-    """Return how many chores of this run are done, or how many operations."""
+def done(site: Site, *, tasks: bool) -> int:
+    """Return how many tasks of this run are done, or how many operations."""
     newest = f"(select epoch from {site.table} order by id desc limit 1)"
     ((count,),) = site.execute(
         f"select count(*) from {site.table} where epoch = {newest}"
-        f" and session {'=' if chores else '<>'} {HOUSEKEEPING_SESSION}"
+        f" and session {'=' if tasks else '<>'} {HOUSEKEEPING_SESSION}"
     )
     return int(count)
 
 
-def wait_for(site: Site, *, chores: bool) -> None:
-    """Return once so many chores of this run are done, or operations if it has none."""
-    enough = CHORES if chores else OPERATIONS
-    wait_until(lambda: done(site, chores=chores) >= enough, "enough is done")
+def wait_for(site: Site, *, tasks: bool) -> None:
+    """Return once so many tasks of this run are done, or operations if it has none."""
+    enough = TASKS if tasks else OPERATIONS
+    wait_until(lambda: done(site, tasks=tasks) >= enough, "enough is done")
 
 
-def wait_for_more(site: Site, more: int, *, chores: bool) -> None:
-    enough = done(site, chores=chores) + more
-    wait_until(lambda: done(site, chores=chores) >= enough, "more is done")
+def wait_for_more(site: Site, more: int, *, tasks: bool) -> None:
+    enough = done(site, tasks=tasks) + more
+    wait_until(lambda: done(site, tasks=tasks) >= enough, "more is done")
 
 
 def recovered(site: Site) -> None:
@@ -97,9 +97,9 @@ def test_a_page_that_a_checkpoint_wrote_and_the_drive_lost(
     found: list[Path] = []
 
     def cut() -> None:
-        wait_for(site, chores=are_there)
+        wait_for(site, tasks=are_there)
         # That query marked rows of the page, so it was written to the log anew.
-        wait_for_more(site, 3, chores=are_there)
+        wait_for_more(site, 3, tasks=are_there)
         found.append(file_of(site, "ledger"))
         site.server.kill()
 
@@ -110,7 +110,7 @@ def test_a_page_that_a_checkpoint_wrote_and_the_drive_lost(
         file.write_bytes(content)
         recovered(site)
 
-    kinds = (ChoreKind.CHECKPOINT,) if are_there else ()
+    kinds = (TaskKind.CHECKPOINT,) if are_there else ()
     outcome = site.cycle(cut, restore, workload=inserts(*kinds))
     if are_there:
         assert outcome.verdict is FAIL, outcome.judgement
@@ -131,7 +131,7 @@ def test_a_file_of_the_log_whose_name_did_not_last(
     ((first,),) = site.execute("select pg_walfile_name(pg_current_wal_lsn())")
 
     def cut() -> None:
-        wait_for(site, chores=are_there)
+        wait_for(site, tasks=are_there)
         site.server.kill()
 
     def restore() -> None:
@@ -140,7 +140,7 @@ def test_a_file_of_the_log_whose_name_did_not_last(
                 file.unlink()
         recovered(site)
 
-    kinds = (ChoreKind.ROTATE,) if are_there else ()
+    kinds = (TaskKind.ROTATE,) if are_there else ()
     slow = replace(inserts(*kinds), rate=60.0)
     outcome = site.cycle(cut, restore, workload=slow)
     if are_there:
@@ -176,9 +176,9 @@ def test_pages_that_vacuum_marked_and_the_mark_stayed(
     """An index then answers for the table: with rows that were deleted since."""
 
     def cut() -> None:
-        wait_for(site, chores=are_there)
+        wait_for(site, tasks=are_there)
         with snapshot(site):
-            wait_for_more(site, 200, chores=False)
+            wait_for_more(site, 200, tasks=False)
             site.server.kill()
 
     def restore() -> None:
@@ -194,7 +194,7 @@ def test_pages_that_vacuum_marked_and_the_mark_stayed(
             marks = VISIBLE * (len(content) - HEADER_BYTES)
             visible.write_bytes(content[:HEADER_BYTES] + marks)
 
-    kinds = (ChoreKind.CREATE, ChoreKind.VACUUM) if are_there else ()
+    kinds = (TaskKind.CREATE, TaskKind.VACUUM) if are_there else ()
     outcome = site.cycle(cut, restore, workload=changes(*kinds))
     if are_there:
         assert outcome.verdict is FAIL, outcome.judgement
@@ -211,14 +211,14 @@ def test_a_table_that_was_rewritten_into_a_file_that_the_drive_lost(
     """Without a rewrite there is no such file."""
 
     def cut() -> None:
-        wait_for(site, chores=True)
+        wait_for(site, tasks=True)
         site.server.kill()
 
     def restore() -> None:
         recovered(site)
         spoil(site, "side1", empty)
 
-    kinds = (ChoreKind.CREATE, ChoreKind.REWRITE)
+    kinds = (TaskKind.CREATE, TaskKind.REWRITE)
     outcome = site.cycle(cut, restore, workload=inserts(*kinds))
     assert outcome.verdict is FAIL, outcome.judgement
     assert lost(outcome) == {LossKind.TORN}

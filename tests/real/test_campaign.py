@@ -24,7 +24,7 @@ from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.result import to_values
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.moments import WITHOUT_CHORES, Moment, Stratum
+from dbcheck.model.moments import WITHOUT_TASKS, Activity, Moment
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import PowerSwitch
@@ -61,17 +61,17 @@ def verdicts(folder: CampaignFolder) -> list[str]:
 
 
 @pytest.mark.wide
-def test_an_honest_drive_passes_in_each_stratum(here: Bench, tmp_path: Path) -> None:
+def test_an_honest_drive_passes_in_each_activity(here: Bench, tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=4))
     shown = run_campaign(here.rig, folder)
     cycles = folder.cycles()
     assert verdicts(folder) == ["PASS"] * 4
     moments = [RunFolder.open(folder.runs / c.run).manifest().moment for c in cycles]
-    drawn = [moment.stratum for moment in moments if moment]
-    assert set(drawn) == set(WITHOUT_CHORES)
-    for cycle, stratum in zip(cycles, drawn, strict=True):
-        assert cycle.drawn == stratum.value
-        assert (cycle.stratum == stratum.value) is (not cycle.missed)
+    drawn = [moment.activity for moment in moments if moment]
+    assert set(drawn) == set(WITHOUT_TASKS)
+    for cycle, activity in zip(cycles, drawn, strict=True):
+        assert cycle.drawn == activity.value
+        assert (cycle.activity == activity.value) is (not cycle.missed)
     assert {cycle.cut_class for cycle in cycles} == {"lab drive"}
     assert (shown.cuts, shown.losses) == (4, 0)
     assert "no loss in 4 cuts" in shown.sentence
@@ -243,7 +243,7 @@ def test_a_client_that_ended_before_its_processes_began_holds_nothing_up(
     """Of the logs that the manifest announces there is only the first."""
     folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=1))
     shared = replace(folder.plan().workload, processes=2)
-    first = Moment(1, Stratum.STEADY, 1.0, 0.0)
+    first = Moment(1, Activity.STEADY, 1.0, 0.0)
     left = run_preflight(
         replace(here.rig, runs=folder.runs), shared, SEED, moment=first
     )

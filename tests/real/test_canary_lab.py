@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.cycle.outcome import Outcome, find_met_stratum
+from dbcheck.cycle.outcome import Outcome, find_met_activity
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.volumes import find_host_cache
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
-from dbcheck.model.moments import AT_ONCE, Met, Moment, Stratum
+from dbcheck.model.moments import AT_ONCE, Activity, Met, Moment
 from dbcheck.model.verdict import Verdict
 from tests.kit.labs import host_of
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
@@ -177,10 +177,10 @@ def test_a_cut_below_a_filesystem_that_writes_at_once_is_a_cut(
 def held(here: Bench, number: int) -> Outcome:
     """Cut while the sessions are held, for the time that their number gives."""
     into_s = 0.05 + 0.015 * number
-    moment = Moment(number, Stratum.HOLD, 0.6, into_s, lag_s=AT_ONCE)
+    moment = Moment(number, Activity.HOLD, 0.6, into_s, lag_s=AT_ONCE)
     outcome = run_cycle(here.rig, quick(sessions=8), SEED + number, moment=moment)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
-    assert find_met_stratum(outcome) == Met(Stratum.HOLD)
+    assert find_met_activity(outcome) == Met(Activity.HOLD)
     return outcome
 
 

@@ -16,11 +16,11 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.load.sessions import commit
 from dbcheck.model.server import CheckOutcome
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.chores import KINDS, ChoreKind
 from dbcheck.rows.plans.plan import INSERT, InsertPlan
 from dbcheck.rows.plans.registry import statements_of, tables_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
+from dbcheck.rows.tasks import KINDS, TaskKind
 from tests.kit.accounts import ACCOUNT, SECTIONS, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.cases import is_same
@@ -137,24 +137,24 @@ def test_listing_prepared_transactions_takes_one_more_grant_on_mysql(
     engine.require_two_phase(1, weak=False)
 
 
-def test_the_chores_of_an_account_are_known(least: Least) -> None:
+def test_the_tasks_of_an_account_are_known(least: Least) -> None:
     """Those that it may not do are named with what it lacks; then it may."""
     name = least.server.name
     for line in statements(name):
         least.run(line)
     engine = least.engine()
-    never: set[ChoreKind] = {
-        "postgresql": set[ChoreKind](),
-        "mariadb": {ChoreKind.VACUUM, ChoreKind.ROTATE},
-        "mysql": {ChoreKind.VACUUM},
+    never: set[TaskKind] = {
+        "postgresql": set[TaskKind](),
+        "mariadb": {TaskKind.VACUUM, TaskKind.ROTATE},
+        "mysql": {TaskKind.VACUUM},
     }[name]
     has_role = name != "postgresql" or major_version(least.engine()) >= CHECKPOINT_ROLE
     if not has_role:
-        never.add(ChoreKind.CHECKPOINT)
+        never.add(TaskKind.CHECKPOINT)
     lacking = engine.lacking(KINDS)
-    granted = {ChoreKind.CHECKPOINT, ChoreKind.ROTATE}
+    granted = {TaskKind.CHECKPOINT, TaskKind.ROTATE}
     if name != "postgresql":
-        granted |= {ChoreKind.REWRITE, ChoreKind.INDEX}
+        granted |= {TaskKind.REWRITE, TaskKind.INDEX}
     assert set(lacking) == granted | never
     assert all("grant " in lacking[kind] for kind in granted - never)
     grants = {"switch", "alter", "reload"} | ({"checkpoint"} if has_role else set())

@@ -14,7 +14,7 @@ import pytest
 
 from dbcheck.base.system import now_us
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.cycle.outcome import Outcome, find_met_stratum
+from dbcheck.cycle.outcome import Outcome, find_met_activity
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.rig import Limits
 from dbcheck.judge.cutmoment import measure_switch_lag_s
@@ -22,8 +22,8 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut
 from dbcheck.model.depth import Depth
 from dbcheck.model.moments import (
+    Activity,
     Moment,
-    Stratum,
     add_lag_to_hold,
     draw_moment,
     find_lag_range,
@@ -80,7 +80,7 @@ class Slow:
     def shown(self, outcome: Outcome) -> Mapping[str, object]:
         """Return what is seen of a cut, by a clock that the judge does not have."""
         load, depth = outcome.load, outcome.case.shown_depth
-        met = find_met_stratum(outcome)
+        met = find_met_activity(outcome)
         assert load is not None and outcome.case.depth is not None
         assert met is not None
         return {
@@ -106,14 +106,14 @@ def test_a_slow_switch_cuts_while_nothing_is_in_flight(tmp_path: Path) -> None:
     """The moment of its cut was seen before, and tells when to hold the sessions."""
     with bench(slow_drive("mariadb"), tmp_path, Limits(return_s=120)) as here:
         slow = Slow.of(here)
-        first = slow.cut(Moment(1, Stratum.STEADY, 0.6, 0.0))
+        first = slow.cut(Moment(1, Activity.STEADY, 0.6, 0.0))
         seen_s = measure_switch_lag_s(first.case)
         assert seen_s is not None and seen_s >= TAKES_S
         known = NOTHING_KNOWN.with_outcome(first)
         shown: list[Mapping[str, object]] = []
         while not shown or shown[-1]["missed"]:  # on a machine that stood still
             assert len(shown) < CUTS_MAX, shown
-            drawn = Moment(2 + len(shown), Stratum.HOLD, 0.6, 0.1)
+            drawn = Moment(2 + len(shown), Activity.HOLD, 0.6, 0.1)
             outcome = slow.cut(add_lag_to_hold(drawn, find_lag_range([seen_s])), known)
             known = known.with_outcome(outcome)
             shown.append(slow.shown(outcome))
@@ -129,14 +129,14 @@ def test_nine_of_ten_honest_holds_of_a_slow_switch_show_the_drive(
     """Each cut tells the next ones how long the switch takes; -s shows the table."""
     with bench(slow_drive(engine), tmp_path, Limits(return_s=120)) as here:
         slow = Slow.of(here)
-        first = slow.cut(Moment(0, Stratum.STEADY, 1.0, 0.0))
+        first = slow.cut(Moment(0, Activity.STEADY, 1.0, 0.0))
         lags_s, known, deep = (
             [measure_switch_lag_s(first.case)],
             NOTHING_KNOWN.with_outcome(first),
             0,
         )
         for number in range(1, CUTS + 1):
-            drawn = draw_moment(SEED, number, (1.0, 2.5), [Stratum.HOLD])
+            drawn = draw_moment(SEED, number, (1.0, 2.5), [Activity.HOLD])
             drawn = add_lag_to_hold(
                 drawn, find_lag_range([one for one in lags_s if one])
             )
@@ -146,7 +146,7 @@ def test_nine_of_ten_honest_holds_of_a_slow_switch_show_the_drive(
             shown = slow.shown(outcome)
             row = " | ".join(map(str, (number, *shown.values())))
             sys.stdout.write(f"{row}\n")
-            held = drawn.stratum is Stratum.HOLD and not shown["missed"]
+            held = drawn.activity is Activity.HOLD and not shown["missed"]
             passed = outcome.verdict is Verdict.PASS
             deep += held and passed and shown["depth"] == Depth.DRIVE.value
     assert deep >= 0.9 * CUTS

@@ -252,7 +252,7 @@ def test_a_part_is_heard_once_wherever_an_interrupt_comes() -> None:
 
 
 @pytest.mark.parametrize(("acked", "expected"), [(4, 5), (5, 0)])
-def test_a_chore_met_the_end_if_it_had_no_ack(acked: int, expected: int) -> None:
+def test_a_task_met_the_end_if_it_had_no_ack(acked: int, expected: int) -> None:
     """Under a rate its session may only have waited for its turn."""
     result = GroupResult(
         sent={HOUSEKEEPING_SESSION: 5},
@@ -261,7 +261,7 @@ def test_a_chore_met_the_end_if_it_had_no_ack(acked: int, expected: int) -> None
     )
     load = Load([cast(SessionGroup, EndedGroup(result))], 1)
     assert load.poll()
-    assert load.chore_at_end == expected
+    assert load.task_at_end == expected
 
 
 @pytest.mark.parametrize("place", [0, 1])

@@ -35,10 +35,10 @@ from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, AckValues
 from dbcheck.rows.operation import Operation
 from dbcheck.rows.schedule import Schedule
-from tests.kit.chores import PLAN
 from tests.kit.interrupts import main as main
 from tests.kit.operations import CLASSICS, INSERTS
 from tests.kit.refusals import refused
+from tests.kit.tasks import PLAN
 from tests.kit.threads import threads_named
 from tests.kit.waiting import wait_until
 from tests.kit.witness_logs import NEVER_S, FakeLog
@@ -410,16 +410,16 @@ def test_a_session_that_breaks_while_it_waits_for_its_turn_was_not_idle(
     assert [one.in_flight for one in result.breaks] == [in_flight]
 
 
-def test_a_chore_that_broke_shows_no_silence_of_the_server(make: Make) -> None:
+def test_a_task_that_broke_shows_no_silence_of_the_server(make: Make) -> None:
     """A gap in which no commit was in flight hides when the silence began."""
-    chores: list[int] = []
+    tasks: list[int] = []
     waited: list[int] = []
 
     def answer(row: Operation) -> int:
         if row.session == HOUSEKEEPING_SESSION:
-            chores.append(row.session)
+            tasks.append(row.session)
             raise CommitUnknown("broke", id=ErrorId.COMMIT_UNKNOWN)
-        if chores and len(site.server.open) == 1 and not waited:
+        if tasks and len(site.server.open) == 1 and not waited:
             waited.append(now_us())
             wait_until(lambda: now_us() - waited[0] > 2 * GAP_US, "a gap")
             return 0

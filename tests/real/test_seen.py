@@ -163,7 +163,7 @@ def test_readers_beside_processes_see_the_rows_of_all(tmp_path: Path) -> None:
 @pytest.mark.wide
 @pytest.mark.root
 @pytest.mark.parametrize("engine", WITH_LOG)
-def test_a_campaign_adds_up_what_readers_saw_beside_chores(
+def test_a_campaign_adds_up_what_readers_saw_beside_tasks(
     engine: str, tmp_path: Path
 ) -> None:
     chosen = plan(engine, cuts=2, workload=replace(quick("windows"), readers=2))
@@ -175,8 +175,8 @@ def test_a_campaign_adds_up_what_readers_saw_beside_chores(
     # A cycle that showed nothing was repeated; what its readers saw counts as well.
     loads = [RunFolder.open(folder.runs / c.run).load() for c in shown.cycles]
     seen = [load.seen for load in loads if load is not None]
-    chores = [load.acked[HOUSEKEEPING_SESSION] for load in loads if load is not None]
-    assert all(seen) and all(chores) and len(seen) == len(shown.cycles) >= 2
+    tasks = [load.acked[HOUSEKEEPING_SESSION] for load in loads if load is not None]
+    assert all(seen) and all(tasks) and len(seen) == len(shown.cycles) >= 2
     assert shown.seen == SeenTotal(len(seen), lossy=0, rows=sum(seen), lost=0)
 
 

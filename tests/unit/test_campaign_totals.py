@@ -47,7 +47,7 @@ def report_of(shown: CampaignResult) -> str:
     return printed(draw_campaigns(CampaignsResult("/c", (shown,))))
 
 
-def test_cuts_and_the_bound_are_shown_for_each_kind_of_chore(tmp_path: Path) -> None:
+def test_cuts_and_the_bound_are_shown_for_each_kind_of_task(tmp_path: Path) -> None:
     shown = campaign_of(
         tmp_path,
         [

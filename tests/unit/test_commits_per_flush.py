@@ -41,12 +41,12 @@ def judged(
     acked: int,
     flushes: Mapping[str, int | None],
     *volumes: Volume,
-    chores: bool = False,
+    tasks: bool = False,
 ) -> Item | None:
     done = UnderLoad(2.0, acked, {name: counts(n) for name, n in flushes.items()})
     others = (VolumeCanaries("/c", "n"),) * (len(volumes) - 1)
     before = replace(BEFORE, facts=replace(FACTS, volumes=volumes), elsewhere=others)
-    kinds = {"housekeeping": ("drop",)} if chores else {"housekeeping": ()}
+    kinds = {"housekeeping": ("drop",)} if tasks else {"housekeeping": ()}
     workload = replace(MANIFEST.workload, sessions=SESSIONS, **kinds)
     return judge_commits_per_flush(
         case(before, load=loaded(drives=done), workload=workload)
@@ -78,8 +78,8 @@ def test_the_least_number_without_a_flush_is_named() -> None:
     assert "at least 900 were answered without one" in item.reason
 
 
-def test_the_session_of_the_chores_commits_too() -> None:
-    item = judged(125, {"sda": 25}, volume(layer("sda")), chores=True)
+def test_the_session_of_the_tasks_commits_too() -> None:
+    item = judged(125, {"sda": 25}, volume(layer("sda")), tasks=True)
     assert item is not None
     assert item.standing is Standing.PRESENT
 

@@ -10,9 +10,9 @@ import pytest
 from dbcheck.audit import rules
 from dbcheck.audit.rules import Finding
 from dbcheck.judge.diagnosis import Cause, Explanation, diagnose_losses
-from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.lossshape import NO_SHAPE, LossShape, Share, WindowShare
+from dbcheck.rows.tasks import TaskKind
 
 TAIL, HOLE, TORN = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE, LossKind.TORN
 END = LossShape(
@@ -226,15 +226,15 @@ def test_losses_in_windows_of_one_kind_are_said_to_be() -> None:
     shape = replace(
         END,
         by_window=(
-            WindowShare(ChoreKind.TRUNCATE, chores=5, hit=3, acked=100, lost=40),
-            WindowShare(ChoreKind.CHECKPOINT, chores=45, hit=0, acked=3000, lost=0),
+            WindowShare(TaskKind.TRUNCATE, tasks=5, hit=3, acked=100, lost=40),
+            WindowShare(TaskKind.CHECKPOINT, tasks=45, hit=0, acked=3000, lost=0),
         ),
     )
     found = diagnose_losses({HOLE: 40}, shape, (), (), page_cache_kept=False)
     assert found[0].cause is Cause.WINDOW
     assert found[0].reason == (
         "only operations acked during truncate lost something: 40 of 100, in 3 of 5"
-        " chores, and none of 3,000 during others"
+        " tasks, and none of 3,000 during others"
     )
 
 
@@ -243,7 +243,7 @@ def test_losses_in_windows_of_one_kind_are_said_to_be() -> None:
     [
         pytest.param((5, 1, 100, 40), (45, 0, 3000, 0), id="one window"),
         pytest.param((5, 3, 900, 40), (45, 0, 100, 0), id="most operations"),
-        pytest.param((40, 3, 100, 40), (5, 0, 3000, 0), id="most chores"),
+        pytest.param((40, 3, 100, 40), (5, 0, 3000, 0), id="most tasks"),
         pytest.param((5, 3, 100, 40), (45, 1, 3000, 1), id="two kinds"),
         pytest.param((5, 0, 100, 0), (45, 0, 3000, 0), id="nothing dated"),
     ],
@@ -252,8 +252,8 @@ def test_a_window_is_named_only_if_it_is_hardly_chance(
     one: tuple[int, int, int, int], other: tuple[int, int, int, int]
 ) -> None:
     windows = (
-        WindowShare(ChoreKind.TRUNCATE, *one),
-        WindowShare(ChoreKind.CHECKPOINT, *other),
+        WindowShare(TaskKind.TRUNCATE, *one),
+        WindowShare(TaskKind.CHECKPOINT, *other),
     )
     shape = replace(END, by_window=windows)
     assert Cause.WINDOW not in dict(causes({HOLE: 40}, shape))

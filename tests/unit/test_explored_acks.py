@@ -96,9 +96,9 @@ def test_acks_of_a_session_stay_in_order_where_the_log_dates_one_too_late() -> N
     assert keys(found.before(1100)) == [(2, 1), (1, 1), (1, 2)]
 
 
-def test_chores_and_the_first_ack_of_the_load() -> None:
+def test_tasks_and_the_first_ack_of_the_load() -> None:
     found = acked(ALL, ALL)
-    assert found.chore_times_us() == [2700]
+    assert found.task_times_us() == [2700]
     assert found.first_us == 1000
     assert len(found) == len(ACKS)
 

@@ -20,7 +20,7 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.result import to_values
 from dbcheck.model.cut import Cut, CutClass, Gone, PowerScope, SwitchKind
 from dbcheck.model.depth import Completed, Counted, Remains, Ring
-from dbcheck.model.moments import Moment, Stratum, add_lag_to_hold
+from dbcheck.model.moments import Activity, Moment, add_lag_to_hold
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.replication import ReplicationSeen
 from dbcheck.model.verdict import Verdict
@@ -504,7 +504,7 @@ def test_the_word_of_a_users_program_is_a_named_assumption(
 
 
 @pytest.mark.parametrize(
-    ("drawn", "changed", "stratum"),
+    ("drawn", "changed", "activity"),
     [
         ("checkpoint", {"checkpoint_us": (LAST_US, None)}, "checkpoint"),
         ("checkpoint", {"checkpoint_us": (LAST_US, LAST_US + 100)}, "steady"),
@@ -515,10 +515,10 @@ def test_the_word_of_a_users_program_is_a_named_assumption(
     ],
 )
 def test_a_campaign_counts_what_went_on_and_not_what_was_drawn(
-    drawn: str, changed: dict[str, Any], stratum: str, tmp_path: Path
+    drawn: str, changed: dict[str, Any], activity: str, tmp_path: Path
 ) -> None:
     """Within a second of when it was due, as with a switch that takes that long."""
-    moment = Moment(1, Stratum(drawn), 1.0, 0.1)
+    moment = Moment(1, Activity(drawn), 1.0, 0.1)
     run = RunFolder.create(tmp_path, replace(manifest(), moment=moment))
     stored_run(run)
     went_us = LAST_US + 300  # after the last ack
@@ -527,19 +527,19 @@ def test_a_campaign_counts_what_went_on_and_not_what_was_drawn(
     folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())
     campaign.add_outcome(folder, judge_run(run, FrameLogReader()))
     (cycle,) = folder.cycles()
-    assert cycle.stratum == stratum
-    assert bool(cycle.missed) is (stratum != drawn)
+    assert cycle.activity == activity
+    assert bool(cycle.missed) is (activity != drawn)
     assert (cycle.drawn, cycle.after_s) == (drawn, 1.0)
     assert cycle.cut_s == round((went_us - load.began_us) / 1e6, 3)
     shown = make_result(folder)
-    assert shown.strata == ({stratum: 1} if stratum else {})
+    assert shown.activities == ({activity: 1} if activity else {})
     assert (shown.cycles[0].drawn, shown.cycles[0].cut_s) == (drawn, cycle.cut_s)
 
 
 def test_a_switch_that_scatters_draws_no_hold_and_the_campaign_says_so(
     tmp_path: Path,
 ) -> None:
-    hold = Moment(1, Stratum.HOLD, 1.0, 0.1)
+    hold = Moment(1, Activity.HOLD, 1.0, 0.1)
     run = RunFolder.create(
         tmp_path, replace(manifest(), moment=add_lag_to_hold(hold, (0, 2)))
     )
@@ -548,24 +548,24 @@ def test_a_switch_that_scatters_draws_no_hold_and_the_campaign_says_so(
     folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())
     campaign.add_outcome(folder, judge_run(run, FrameLogReader()))
     shown = make_result(folder)
-    assert shown.strata == {"steady": 1}
+    assert shown.activities == {"steady": 1}
     assert shown.cycles[0].drawn == "hold"
     assert "2.0 s" in shown.cycles[0].missed
 
 
-def test_a_cycle_whose_client_was_lost_has_no_known_stratum(
+def test_a_cycle_whose_client_was_lost_has_no_known_activity(
     tmp_path: Path,
 ) -> None:
-    """Where the cut fell is not known, so it counts for no stratum."""
-    drawn = Moment(1, Stratum.RAMP_UP, 1.0, 0.0)
+    """Where the cut fell is not known, so it counts for no activity."""
+    drawn = Moment(1, Activity.RAMP_UP, 1.0, 0.0)
     run = stored_run(RunFolder.create(tmp_path, replace(manifest(), moment=drawn)))
     run.write_load(replace(LOAD, due_us=None))
     folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())
     campaign.add_outcome(folder, judge_run(run, FrameLogReader()))
     (cycle,) = folder.cycles()
-    assert (cycle.stratum, cycle.drawn) == ("", Stratum.RAMP_UP.value)
+    assert (cycle.activity, cycle.drawn) == ("", Activity.RAMP_UP.value)
     assert cycle.missed
-    assert make_result(folder).strata == {}
+    assert make_result(folder).activities == {}
 
 
 def campaign_plan() -> Plan:

@@ -13,10 +13,10 @@ from dbcheck.engines.mysql.check import require_packet
 from dbcheck.engines.mysql.session import _text
 from dbcheck.engines.mysql.wire import Template
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
-from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.operation import Operation, Verb
 from dbcheck.rows.plans.registry import payload_bytes_max, plan_of, statements_of
 from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.tasks import TaskKind
 from dbcheck.rows.workload import Workload
 from tests.kit.refusals import refused
 
@@ -29,10 +29,10 @@ LARGE = [
 
 def largest(load: Workload) -> int:
     """Return the bytes of the largest query among many operations of *load*."""
-    kinds = tuple(kind for kind in load.housekeeping if kind is not ChoreKind.VACUUM)
+    kinds = tuple(kind for kind in load.housekeeping if kind is not TaskKind.VACUUM)
     load = replace(load, housekeeping=kinds)
     plan = plan_of(load, Schedule(1, 2, load.payload_bytes))
-    specs = {*statements_of(load), *plan.chore_statements}
+    specs = {*statements_of(load), *plan.task_statements}
     rows = {
         spec.name: spec for spec in specs if spec.verb in {Verb.INSERT, Verb.UPDATE}
     }

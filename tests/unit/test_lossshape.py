@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dbcheck.rows.acks import ACK_DTYPE, HOUSEKEEPING_SESSION, AckArray
-from dbcheck.rows.chores import ChoreKind, Chores
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.lossshape import LossShape, Share, Windows, find_shape_of_losses
 from dbcheck.rows.schedule import Schedule, Sizes
 from dbcheck.rows.table import ITEM, LEDGER
+from dbcheck.rows.tasks import HousekeepingTasks, TaskKind
 
 TAIL, HOLE = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE
 CUT_US = 60_000_000
@@ -174,33 +174,33 @@ def missing_all(acks: AckArray) -> Losses:
 
 @pytest.mark.parametrize("to_the_cut", [True, False])
 @pytest.mark.parametrize("parts", [1, 4])
-def test_each_operation_belongs_to_the_chore_under_way_when_it_was_acked(
+def test_each_operation_belongs_to_the_task_under_way_when_it_was_acked(
     parts: int, *, to_the_cut: bool
 ) -> None:
-    """Chores end at 10, 30 and 50 s; another may be under way at the cut."""
-    chores = Chores(7, (ChoreKind.CREATE, ChoreKind.CHECKPOINT, ChoreKind.DROP))
+    """HousekeepingTasks end at 10, 30 and 50 s; another may be under way at the cut."""
+    tasks = HousekeepingTasks(7, (TaskKind.CREATE, TaskKind.CHECKPOINT, TaskKind.DROP))
     times = {f"s{HOUSEKEEPING_SESSION}": [10.0, 30.0, 50.0]}
     acks = acks_at(s1=[5, 20, 25, 55], s2=[10, 58], **times)
     losses = missing(acks, (1, 2), (1, 3), (2, 2), kind=HOLE)
     pieces = np.array_split(acks, parts)
     found = find_shape_of_losses(
         *(losses, lambda: pieces, CUT_US, None, (LEDGER,)),
-        Windows(chores, lambda: pieces, to_the_cut=to_the_cut),
+        Windows(tasks, lambda: pieces, to_the_cut=to_the_cut),
     )
-    expected: dict[ChoreKind, list[int]] = {}
+    expected: dict[TaskKind, list[int]] = {}
     of_each = [(3, 0), (3, 2), (1, 0), (2, 1)]  # acked, of those lost
     of_each = of_each if to_the_cut else of_each[:3]
     for number, (acked, lost) in enumerate(of_each, 1):
-        counts = expected.setdefault(chores.chore(number).kind, [0, 0, 0, 0])
+        counts = expected.setdefault(tasks.task(number).kind, [0, 0, 0, 0])
         for at, more in enumerate((1, int(lost > 0), acked, lost)):
             counts[at] += more
     shares = {
-        share.chore: [share.chores, share.hit, share.acked, share.lost]
+        share.task: [share.tasks, share.hit, share.acked, share.lost]
         for share in found.by_window
     }
     assert shares == expected
-    assert list(shares) == [kind for kind in ChoreKind if kind in shares]
+    assert list(shares) == [kind for kind in TaskKind if kind in shares]
 
 
-def test_a_run_without_chores_has_no_windows() -> None:
+def test_a_run_without_tasks_has_no_windows() -> None:
     assert shape(ACKS, missing(ACKS, (1, 4))).by_window == ()

@@ -151,7 +151,7 @@ def test_a_row_that_ended_with_an_error_is_no_pass() -> None:
 def test_a_page_of_many_cycles_stays_small_and_shows_every_loss() -> None:
     verdicts = [FAIL if n % 100 == 7 else CycleVerdict.PASS for n in range(10_000)]
     result = campaign_of(*((verdict, 0) for verdict in verdicts))
-    result = replace(result, strata={"steady": 10_000}, windows={})
+    result = replace(result, activities={"steady": 10_000}, windows={})
     began = time.process_time()
     page = format_report(CampaignsResult("/c", (result,)), "html")
     assert time.process_time() - began < 30

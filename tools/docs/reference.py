@@ -23,9 +23,9 @@ from dbcheck.inventory.fields import PREFIX, SOURCES
 from dbcheck.model.host import Expected
 from dbcheck.power import registry
 from dbcheck.power.kinds import shared
-from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.mix import Action
+from dbcheck.rows.tasks import TaskKind
 from dbcheck.rows.workload import PlanKind, Workload
 from tests.kit.commandtree import contexts, options_of
 from tools.docs.schema import RESULTS
@@ -119,7 +119,9 @@ def reference() -> str:
             _explained(
                 "Operations of a mixed workload", "operation", Action, _OPERATIONS
             ),
-            _explained("Chores of the housekeeping session", "chore", ChoreKind),
+            _explained(
+                "HousekeepingTasks of the housekeeping session", "task", TaskKind
+            ),
             _table("Kinds of loss", ("kind", "what is wrong"), _losses(), _LOSSES),
             _RULES,
             _table("JSON", ("schema", "printed by"), _schemas(), _JSON),

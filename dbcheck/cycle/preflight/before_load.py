@@ -53,12 +53,12 @@ from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.rows.acks import PREFLIGHT_SESSION, Ack, Row
-from dbcheck.rows.chores import find_problem_of_kinds
 from dbcheck.rows.operation import Operation
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.plans.registry import payload_bytes_max, statements_of, tables_of
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule, draw_epoch
 from dbcheck.rows.table import SIDES
+from dbcheck.rows.tasks import find_problem_of_kinds
 from dbcheck.rows.workload import PlanKind, Workload
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder, new_run_id
@@ -144,7 +144,7 @@ def run_preflight(
     canaries: dict[str, HostCanaries] = {}
     held: HeldCanary | None = None
     try:
-        workload = _drop_impossible_chores(rig, workload)
+        workload = _drop_impossible_tasks(rig, workload)
         nodes = _describe_nodes(rig, workload, witness, canaries)
         writer = nodes[rig.site.writer_name]
         known.require_same_setup(writer)
@@ -160,7 +160,7 @@ def run_preflight(
         manifest = replace(
             manifest,
             controls=tuple(controls),
-            moment=_replace_impossible_chore(moment, workload),
+            moment=_replace_impossible_task(moment, workload),
             tables=known.complete_tables(manifest.tables),
         )
         held, no_canary = _plant_canary(rig, manifest)
@@ -211,8 +211,8 @@ def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
     return run
 
 
-def _drop_impossible_chores(rig: Rig, workload: Workload) -> Workload:
-    """Return the workload without the chores that this server, or account, cannot do.
+def _drop_impossible_tasks(rig: Rig, workload: Workload) -> Workload:
+    """Return the workload without the tasks that this server, or account, cannot do.
 
     Raise EngineError if none is left.
     """
@@ -222,11 +222,11 @@ def _drop_impossible_chores(rig: Rig, workload: Workload) -> Workload:
     lacking = engine.lacking(workload.housekeeping)
     kinds = tuple(kind for kind in workload.housekeeping if kind not in lacking)
     for kind, why in lacking.items():
-        rig.listener.phase(Phase.PREFLIGHT, f"no chore {kind.value}: {why}")
+        rig.listener.phase(Phase.PREFLIGHT, f"no housekeeping task {kind.value}: {why}")
     if (
         why := find_problem_of_kinds(kinds)
         if kinds
-        else "none of its chores can be done"
+        else "none of its housekeeping tasks can be done"
     ):
         raise EngineError(
             f"the workload's housekeeping is not possible: {why}",
@@ -236,14 +236,14 @@ def _drop_impossible_chores(rig: Rig, workload: Workload) -> Workload:
     return replace(workload, housekeeping=kinds)
 
 
-def _replace_impossible_chore(
+def _replace_impossible_task(
     moment: Moment | None, workload: Workload
 ) -> Moment | None:
-    """Return *moment*; a chore that this server cannot do is replaced."""
-    if moment is None or moment.chore in (None, *workload.housekeeping):
+    """Return *moment*; a housekeeping task that this server cannot do is replaced."""
+    if moment is None or moment.task in (None, *workload.housekeeping):
         return moment
     kinds = workload.housekeeping
-    return replace(moment, chore=kinds[moment.number % len(kinds)])
+    return replace(moment, task=kinds[moment.number % len(kinds)])
 
 
 def _require_fit(

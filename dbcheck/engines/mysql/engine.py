@@ -39,7 +39,7 @@ from dbcheck.engines.mysql.durability import (
 )
 from dbcheck.engines.mysql.facts import SETTINGS, Look, find_non_durable_engines
 from dbcheck.engines.mysql.fill import fill
-from dbcheck.engines.mysql.grants import find_impossible_chores
+from dbcheck.engines.mysql.grants import find_impossible_tasks
 from dbcheck.engines.mysql.index import check_tables
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink, explain_withheld_rows
 from dbcheck.engines.mysql.optionfile import Client
@@ -72,13 +72,13 @@ from dbcheck.model.managed import SERVICE, find_service_of_hosts, find_service_o
 from dbcheck.model.places import Place, number_places
 from dbcheck.model.server import ServerFacts, TableCheck
 from dbcheck.rows.acks import Row
-from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.fill import Fill
 from dbcheck.rows.loss import Broken, ConditionCheck
 from dbcheck.rows.operation import StatementSpec, list_verbs_by_table
 from dbcheck.rows.prepared import Decisions
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TABLES, Definition, TableFacts, TableSpec
+from dbcheck.rows.tasks import TaskKind
 
 LOG_LINES_MAX = 1000  # one less than logged.sql asks for
 DATABASE = "dbcheck"
@@ -459,9 +459,9 @@ class MysqlEngine(Replicating):
         with self._open(self._database, server=server) as link:
             return check_tables(link, tables)
 
-    def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
+    def lacking(self, kinds: Sequence[TaskKind]) -> dict[TaskKind, str]:
         with self._open(None) as link:
-            return find_impossible_chores(link, self._database, kinds)
+            return find_impossible_tasks(link, self._database, kinds)
 
     def present(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None

@@ -1,4 +1,4 @@
-"""Reads SHOW GRANTS: the privileges of an account, and the chores they allow."""
+"""Reads SHOW GRANTS: the privileges of an account, and the tasks they allow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.table import SIDES
+from dbcheck.rows.tasks import TaskKind
 
 # GRANT privileges ON object TO ...; granting a role has no ON and does not match.
 _STATEMENT = re.compile(
@@ -17,8 +17,8 @@ _OBJECT = re.compile(r"(?P<database>\*|`(?:[^`]|``)+`)\.(?P<table>\*|`(?:[^`]|``
 _COLUMNS = re.compile(r"[A-Z ]+\([^)]*\)")  # on some columns alone: not enough
 _ALL = "ALL PRIVILEGES"
 # MySQL 8.4 manual: 15.1.9, 15.1.15 and 15.7.8.3; the same in MariaDB's.
-_ON_TABLES = {ChoreKind.INDEX: "INDEX", ChoreKind.REWRITE: "ALTER"}
-_ON_ALL = {ChoreKind.CHECKPOINT: "RELOAD", ChoreKind.ROTATE: "RELOAD"}
+_ON_TABLES = {TaskKind.INDEX: "INDEX", TaskKind.REWRITE: "ALTER"}
+_ON_ALL = {TaskKind.CHECKPOINT: "RELOAD", TaskKind.ROTATE: "RELOAD"}
 
 
 def parse_privileges(
@@ -73,20 +73,20 @@ def _pattern(like: str) -> re.Pattern[str]:
     )
 
 
-def find_impossible_chores(
-    link: MysqlLink, database: str, kinds: Sequence[ChoreKind]
-) -> dict[ChoreKind, str]:
-    """Return the chores that cannot be done, and the reason of each."""
+def find_impossible_tasks(
+    link: MysqlLink, database: str, kinds: Sequence[TaskKind]
+) -> dict[TaskKind, str]:
+    """Return the tasks that cannot be done, and the reason of each."""
     grants = [row[0] for row in link.rows("grants")]
     account = quote_account(link.row("server")[2])
     side, *_ = SIDES
-    found: dict[ChoreKind, str] = {}
+    found: dict[TaskKind, str] = {}
     for kind in kinds:
-        if kind is ChoreKind.VACUUM:
+        if kind is TaskKind.VACUUM:
             found[kind] = link.storage.purges
-        elif kind is ChoreKind.REWRITE and link.storage.no_rewrite:
+        elif kind is TaskKind.REWRITE and link.storage.no_rewrite:
             found[kind] = link.storage.no_rewrite
-        elif kind is ChoreKind.ROTATE and not _has_binary_log(link):
+        elif kind is TaskKind.ROTATE and not _has_binary_log(link):
             found[kind] = "the server keeps no binary log"
         elif privilege := _ON_TABLES.get(kind):
             if find_missing_privileges(grants, database, side.name, (privilege,)):

@@ -60,7 +60,7 @@ class StorageEngine:
     positions:  status variables of its log: the newest byte, and where recovery would
                 begin to replay; one pair for each product that shows them.
     purges:     what removes old versions of rows.
-    no_rewrite: why no chore rewrites a table, "" if one can.
+    no_rewrite: why no task rewrites a table, "" if one can.
     """
 
     name: str

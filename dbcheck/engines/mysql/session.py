@@ -191,8 +191,8 @@ class MysqlSession:
         connection = link.connection
         self._has_attributes = connection.has_query_attributes
         self._executions: dict[str, Execution] = {}
-        chores = (one.name for one in statements if one.verb not in _OF_ROWS)
-        self._alone = _DECISIONS.union(chores)
+        tasks = (one.name for one in statements if one.verb not in _OF_ROWS)
+        self._alone = _DECISIONS.union(tasks)
         try:
             link.wire(ANSWER_S)
             with (

@@ -10,9 +10,9 @@ from dbcheck.base.errors import EngineError
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.product import require_postgresql, require_version
 from dbcheck.engines.tables import parse_foreign_objects, require_ours, require_plain
-from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.operation import Verb
 from dbcheck.rows.table import Definition, TableSpec
+from dbcheck.rows.tasks import TaskKind
 
 _KINDS = {
     "p": "is partitioned",
@@ -167,20 +167,20 @@ def _missing_privilege_error(account: str, what: str, statement: str) -> EngineE
     )
 
 
-def find_impossible_chores(
-    link: PostgresqlLink, kinds: Sequence[ChoreKind]
-) -> dict[ChoreKind, str]:
-    """Return the chores that cannot be done, and the reason of each."""
-    version, may_checkpoint, may_rotate, account = link.row("chores")
-    found: dict[ChoreKind, str] = {}
+def find_impossible_tasks(
+    link: PostgresqlLink, kinds: Sequence[TaskKind]
+) -> dict[TaskKind, str]:
+    """Return the tasks that cannot be done, and the reason of each."""
+    version, may_checkpoint, may_rotate, account = link.row("housekeeping_rights")
+    found: dict[TaskKind, str] = {}
     if not may_checkpoint:
-        found[ChoreKind.CHECKPOINT] = (
+        found[TaskKind.CHECKPOINT] = (
             f"run: grant pg_checkpoint to {account};"
             if version >= _HAS_ROLE
             else "before PostgreSQL 15 only a superuser may"
         )
     if not may_rotate:
-        found[ChoreKind.ROTATE] = (
+        found[TaskKind.ROTATE] = (
             "run in this database: grant execute on function pg_switch_wal() to"
             f" {account};"
         )

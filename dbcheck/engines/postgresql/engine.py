@@ -20,7 +20,7 @@ from dbcheck.engines.peer import accepts, pick_log_settings
 from dbcheck.engines.postgresql import amcheck, replication, twophase
 from dbcheck.engines.postgresql.audited import Look, read_other_settings
 from dbcheck.engines.postgresql.check import (
-    find_impossible_chores,
+    find_impossible_tasks,
     parse_definition,
     require_privileges,
     require_server,
@@ -57,12 +57,12 @@ from dbcheck.model.replication import Descent, Membership, Received
 from dbcheck.model.server import LogPosition, Refill, ServerFacts, TableCheck
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import Row
-from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.fill import Fill
 from dbcheck.rows.loss import Broken, ConditionCheck
 from dbcheck.rows.operation import StatementSpec, list_verbs_by_table
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import Definition, TableFacts, TableSpec
+from dbcheck.rows.tasks import TaskKind
 
 _SCHEMA = "dbcheck."
 CONNECT_S = 10.0
@@ -401,9 +401,9 @@ class PostgresqlEngine(Engine):
         with self._open(server=server) as link:
             return amcheck.check(link, tables)
 
-    def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
+    def lacking(self, kinds: Sequence[TaskKind]) -> dict[TaskKind, str]:
         with self._open() as link:
-            return find_impossible_chores(link, kinds)
+            return find_impossible_tasks(link, kinds)
 
     def present(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None

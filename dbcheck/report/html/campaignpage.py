@@ -196,9 +196,9 @@ def _bound(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
 
 
 def _exposure(result: CampaignResult, counted: Sequence[CycleResult]) -> Figure:
-    """Return a bar for what went on at the cuts: phases of the load, then chores."""
-    lossy = [one.stratum for one in counted if one.verdict is CycleVerdict.FAIL]
-    bars = [(name, n, lossy.count(name)) for name, n in result.strata.items()]
+    """Return a bar for what went on at the cuts: phases of the load, then tasks."""
+    lossy = [one.activity for one in counted if one.verdict is CycleVerdict.FAIL]
+    bars = [(name, n, lossy.count(name)) for name, n in result.activities.items()]
     bars += [(name, one.cuts, one.losses) for name, one in result.windows.items()]
     return Figure(
         "What went on at the cuts",

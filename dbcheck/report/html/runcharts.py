@@ -173,7 +173,7 @@ def _map(keys: KeyMap) -> Figure:
     return Figure("What became of the last commits", drawing, legend, note)
 
 
-_OTHERS = {PREFLIGHT_SESSION: "preflight", HOUSEKEEPING_SESSION: "chores"}
+_OTHERS = {PREFLIGHT_SESSION: "preflight", HOUSEKEEPING_SESSION: "housekeeping"}
 
 
 def _lane(lane: Lane, top: float, longest: int, step: int) -> Iterator[Markup]:

@@ -83,9 +83,9 @@ def _activity(cycle: CycleResult) -> str:
 
     "" if no moment was drawn and the activity is not known.
     """
-    if cycle.stratum == cycle.drawn or not cycle.drawn:
-        return cycle.stratum
-    return f"{cycle.stratum or 'not known'} ({cycle.drawn} drawn)"
+    if cycle.activity == cycle.drawn or not cycle.drawn:
+        return cycle.activity
+    return f"{cycle.activity or 'not known'} ({cycle.drawn} drawn)"
 
 
 def lines(result: CampaignResult) -> Iterator[str]:
@@ -96,8 +96,8 @@ def lines(result: CampaignResult) -> Iterator[str]:
         yield describe_unseen_losses(proven.cuts)
     if proven.cuts:
         known = {
-            **result.strata,
-            "not known": proven.cuts - sum(result.strata.values()),
+            **result.activities,
+            "not known": proven.cuts - sum(result.activities.values()),
         }
         counts = ", ".join(f"{n} {name}" for name, n in known.items() if n)
         yield f"activity at the cuts: {counts}"

@@ -214,7 +214,7 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
         f" seed {result.seed}",
     )
     if result.housekeeping:
-        yield "housekeeping", _chores(result.housekeeping)
+        yield "housekeeping", _tasks(result.housekeeping)
     assumed = " (assumed)" if result.class_assumed else ""
     if result.power_scope is PowerScope.DRIVE:
         assumed += "; the drives alone"
@@ -336,13 +336,13 @@ def _survivors(result: RunResult) -> Iterator[str]:
         )
 
 
-def _chores(housekeeping: HousekeepingResult) -> str:
+def _tasks(housekeeping: HousekeepingResult) -> str:
     done = ", ".join(f"{count:,} {kind}" for kind, count in housekeeping.done.items())
     at_cut = housekeeping.at_cut
-    what = f"during {at_cut.value}" if at_cut else "between two chores"
+    what = f"during {at_cut.value}" if at_cut else "between two housekeeping tasks"
     if housekeeping.ended_early:
-        what = "after the session of the chores had ended"
-    return f"the cut came {what}; before it {done or 'no chore was done'}"
+        what = "after the housekeeping session had ended"
+    return f"the cut came {what}; before it {done or 'no housekeeping task was done'}"
 
 
 RANGE_COLUMNS = ("kind", "table", "ids", "rows", "acked before the cut")

@@ -251,7 +251,7 @@ class ClassicPlan:
     replaces_sessions = False
     prepares_in: TableSpec | None = None
     sides: tuple[TableSpec, ...] = ()
-    chore_statements: tuple[StatementSpec, ...] = ()
+    task_statements: tuple[StatementSpec, ...] = ()
     conditions = ""
 
     def __init__(self, schedule: Schedule) -> None:

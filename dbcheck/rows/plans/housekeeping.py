@@ -1,8 +1,8 @@
-"""A plan of the load, and beside it one session that does chores in the side tables.
+"""A plan of the load, and beside it one session that does tasks in the side tables.
 
-Chores are done one after the other, and each leaves its row in the ledger once it is
-done.  So the side tables must be as the last chore that left one had them; on a server
-that commits a chore's change by itself, also as the next one's change made them.
+Tasks are done one after the other, and each leaves its row in the ledger once it is
+done.  So the side tables must be as the last task that left one had them; on a server
+that commits a task's change by itself, also as the next one's change made them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
-from dbcheck.rows.chores import (
-    INSERTING,
-    OF_THE_SERVER,
-    SIDE_BYTES,
-    Chore,
-    ChoreKind,
-    Chores,
-    Side,
-    State,
-    apply_chore_without_inserts,
-)
 from dbcheck.rows.earlier import Earlier
 from dbcheck.rows.effects import Effects, Markers, add_effects
 from dbcheck.rows.loss import Loss, Losses, LossKind
@@ -34,15 +23,26 @@ from dbcheck.rows.reconcile import Observed, Reconciliation
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import DIFFERENT, RECORD, Inspector, Records
 from dbcheck.rows.table import LEDGER, SIDES, TableFacts, TableSpec
+from dbcheck.rows.tasks import (
+    INSERTING,
+    OF_THE_SERVER,
+    SIDE_BYTES,
+    HousekeepingTask,
+    HousekeepingTasks,
+    Side,
+    State,
+    TaskKind,
+    apply_task_without_inserts,
+)
 
 _TORN, _RESURRECTED = LossKind.TORN, LossKind.RESURRECTED
 _NO_ID = -1
 
 
 def judge_sides(
-    seen: Observed, epoch: int, markers: Markers, chores: Chores
+    seen: Observed, epoch: int, markers: Markers, tasks: HousekeepingTasks
 ) -> Effects:
-    """Judge the chores by the side tables.
+    """Judge the tasks by the side tables.
 
     A table that was dropped and cannot be opened is gone with its rows; what is left is
     its name (docs/findings.md), which evidence shows and which is no loss.
@@ -60,37 +60,37 @@ def judge_sides(
         if table.name in seen.survivors
     }
     acked = int(markers.acked[HOUSEKEEPING_SESSION])
-    states = _list_legal_states(chores, last, max(last, acked), top, seen.is_ddl_atomic)
+    states = _list_legal_states(tasks, last, max(last, acked), top, seen.is_ddl_atomic)
     differences = min(
-        (list(_find_differences(state, found, chores, last, top)) for state in states),
+        (list(_find_differences(state, found, tasks, last, top)) for state in states),
         key=len,
     )
-    losses = [*differences, *_find_strange_rows(found, chores, top)]
+    losses = [*differences, *_find_strange_rows(found, tasks, top)]
     return Effects(Losses.of(losses).columns, Earlier(SIDES[0], TableFacts({}, 0)))
 
 
 def _list_legal_states(
-    chores: Chores, last: int, acked: int, top: int, is_ddl_atomic: bool
+    tasks: HousekeepingTasks, last: int, acked: int, top: int, is_ddl_atomic: bool
 ) -> Iterator[State]:
     """Yield the legal states of the side tables; the expected one first.
 
-    last:  the last chore that left its row.  acked: the last that was confirmed; if its
+    last:  the last task that left its row.  acked: the last that was confirmed; if its
            row is gone, that is a loss already, and its change may be there or not.
     """
     for number in range(last, acked + 1):
-        yield chores.state(number)
+        yield tasks.state(number)
         if not is_ddl_atomic and number < top:
-            yield apply_chore_without_inserts(
-                chores.state(number), chores.chore(number + 1)
+            yield apply_task_without_inserts(
+                tasks.state(number), tasks.task(number + 1)
             )
 
 
 class _Found:
     """A side table as it was read.
 
-    parts: chore -> how many of its rows are there and intact, each counted once.
-    ids:   chore -> the id of one of them.
-    again: chores some of whose rows are there twice.
+    parts: task -> how many of its rows are there and intact, each counted once.
+    ids:   task -> the id of one of them.
+    again: tasks some of whose rows are there twice.
     """
 
     def __init__(self, records: Records, epoch: int) -> None:
@@ -109,7 +109,7 @@ class _Found:
 def _find_differences(
     state: State,
     found: Mapping[str, _Found],
-    chores: Chores,
+    tasks: HousekeepingTasks,
     last: int,
     top: int,
 ) -> Iterator[Loss]:
@@ -117,31 +117,31 @@ def _find_differences(
     for table in SIDES:
         side, there = state.get(table.name), found.get(table.name)
         if side is None and there is not None:
-            yield _make_loss_of_leftover_table(table.name, there, chores, last, top)
+            yield _make_loss_of_leftover_table(table.name, there, tasks, last, top)
         elif side is not None and there is None:
             yield _make_loss(_TORN, table.name, side.created)
         elif side is not None and there is not None:
-            yield from _find_wrong_rows(table.name, side, there, chores, last, top)
+            yield from _find_wrong_rows(table.name, side, there, tasks, last, top)
 
 
 def _make_loss_of_leftover_table(
-    name: str, there: _Found, chores: Chores, last: int, top: int
+    name: str, there: _Found, tasks: HousekeepingTasks, last: int, top: int
 ) -> Loss:
     """Return the loss of a table that is there although it should not be."""
     row_id = max(there.ids.values(), default=_NO_ID)
-    if last < top and name in chores.state(last + 1):
+    if last < top and name in tasks.state(last + 1):
         return _make_loss(_TORN, name, last + 1, row_id)
-    dropped = (n for n in range(last, 0, -1) if name in chores.state(n - 1))
+    dropped = (n for n in range(last, 0, -1) if name in tasks.state(n - 1))
     number = next(dropped, -1)
     kind = LossKind.UNEXPECTED if number < 0 else _RESURRECTED
     return _make_loss(kind, name, number, row_id)
 
 
 def _find_wrong_rows(
-    name: str, side: Side, there: _Found, chores: Chores, last: int, top: int
+    name: str, side: Side, there: _Found, tasks: HousekeepingTasks, last: int, top: int
 ) -> Iterator[Loss]:
     for number in side.filled:
-        if there.parts[number] < INSERTING[chores.chore(number).kind]:
+        if there.parts[number] < INSERTING[tasks.task(number).kind]:
             yield _make_loss(_TORN, name, number)
     for number in sorted(there.parts.keys() - set(side.filled)):
         if number <= last:
@@ -151,9 +151,9 @@ def _find_wrong_rows(
 
 
 def _find_strange_rows(
-    found: Mapping[str, _Found], chores: Chores, top: int
+    found: Mapping[str, _Found], tasks: HousekeepingTasks, top: int
 ) -> Iterator[Loss]:
-    """Yield the rows that are wrong whatever the chores did."""
+    """Yield the rows that are wrong whatever the tasks did."""
     for name, there in found.items():
         for number in sorted(there.again):
             yield _make_loss(LossKind.DUPLICATE, name, number, there.ids[number])
@@ -182,64 +182,66 @@ _BATCHES = {
     )
     for table in SIDES
 }
-_VACUUM = ChoreKind.VACUUM
-_VERBS: dict[ChoreKind, Verb] = {
-    kind: Verb(kind.value) for kind in ChoreKind if kind is not ChoreKind.FILL
+_VACUUM = TaskKind.VACUUM
+_VERBS: dict[TaskKind, Verb] = {
+    kind: Verb(kind.value) for kind in TaskKind if kind is not TaskKind.FILL
 }
 
 
 class HousekeepingPlan:
-    """See rows.plans.plan.Plan; the operations of its own session are chores."""
+    """See rows.plans.plan.Plan; the operations of its own session are tasks."""
 
     prepares_in: TableSpec | None
     sides: tuple[TableSpec, ...] = SIDES
 
     def __init__(
-        self, base: Plan, schedule: Schedule, kinds: Sequence[ChoreKind]
+        self, base: Plan, schedule: Schedule, kinds: Sequence[TaskKind]
     ) -> None:
         """Have the other sessions follow *base*, whose rows *schedule* decides."""
         self._base, self._schedule = base, schedule
         self._rows = Schedule(schedule.seed, schedule.epoch, (SIDE_BYTES,))
-        self.chores = Chores(schedule.seed, kinds)
+        self.tasks = HousekeepingTasks(schedule.seed, kinds)
         self.tables, self.statements = base.tables, base.statements
         self.replaces_sessions, self.prepares_in = (
             base.replaces_sessions,
             base.prepares_in,
         )
         self.conditions = base.conditions
-        chores = _list_statements_of_chores(kinds, base.tables)
-        self.chore_statements: tuple[StatementSpec, ...] = (INSERT, *chores)
+        tasks = _list_statements_of_tasks(kinds, base.tables)
+        self.task_statements: tuple[StatementSpec, ...] = (INSERT, *tasks)
 
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation (session, seq)."""
         if session != HOUSEKEEPING_SESSION:
             return self._base.operation(session, seq)
-        chore = self.chores.chore(seq)
+        task = self.tasks.task(seq)
         changed = (
-            self._choose_table_to_vacuum(chore, seq)
-            if chore.kind is _VACUUM
-            else chore.table
+            self._choose_table_to_vacuum(task, seq)
+            if task.kind is _VACUUM
+            else task.table
         )
         statements = [
-            *_list_statements(chore.kind, changed),
-            *self._insert_rows(chore, seq),
+            *_list_statements(task.kind, changed),
+            *self._insert_rows(task, seq),
         ]
         marker = Statement(INSERT.name, self._schedule.values(session, seq))
         return Operation(session, seq, (*statements, marker))
 
-    def _choose_table_to_vacuum(self, chore: Chore, seq: int) -> TableSpec | None:
-        """Return the table to vacuum: that of the chore, or one of the load's.
+    def _choose_table_to_vacuum(
+        self, task: HousekeepingTask, seq: int
+    ) -> TableSpec | None:
+        """Return the table to vacuum: that of the task, or one of the load's.
 
         Those have rows that transactions deleted, updated or rolled back.
         """
-        tables = (chore.table, *self.tables)
+        tables = (task.table, *self.tables)
         return tables[seq % len(tables)]
 
-    def _insert_rows(self, chore: Chore, seq: int) -> Iterator[Statement]:
-        rows = INSERTING.get(chore.kind, 0)
-        if chore.table is None or not rows:
+    def _insert_rows(self, task: HousekeepingTask, seq: int) -> Iterator[Statement]:
+        rows = INSERTING.get(task.kind, 0)
+        if task.table is None or not rows:
             return
-        name, values = _BATCHES[chore.table].name, self._rows.values
+        name, values = _BATCHES[task.table].name, self._rows.values
         for first in range(1, rows + 1, BATCH_ROWS):
             parts = range(first, first + BATCH_ROWS)
             batch = [values(HOUSEKEEPING_SESSION, seq, part) for part in parts]
@@ -255,12 +257,12 @@ class HousekeepingPlan:
         """Return the fate of each ack and of each row; see Plan.judge."""
         found = self._base.judge(seen)
         markers = Markers(seen, LEDGER, self._schedule.epoch)
-        effects = judge_sides(seen, self._schedule.epoch, markers, self.chores)
+        effects = judge_sides(seen, self._schedule.epoch, markers, self.tasks)
         return add_effects(found, [effects], seen.acks, markers)
 
 
-def _list_statements(kind: ChoreKind, table: TableSpec | None) -> list[Statement]:
-    """Return the statement by which a chore changes that table, or the server."""
+def _list_statements(kind: TaskKind, table: TableSpec | None) -> list[Statement]:
+    """Return the statement by which a task changes that table, or the server."""
     verb = _VERBS.get(kind)
     return [] if verb is None else [Statement(_make_spec(verb, table).name, ())]
 
@@ -269,10 +271,10 @@ def _make_spec(verb: Verb, table: TableSpec | None) -> StatementSpec:
     return StatementSpec(verb, table or LEDGER, is_late=True)
 
 
-def _list_statements_of_chores(
-    kinds: Sequence[ChoreKind], tables: tuple[TableSpec, ...]
+def _list_statements_of_tasks(
+    kinds: Sequence[TaskKind], tables: tuple[TableSpec, ...]
 ) -> Iterator[StatementSpec]:
-    """Yield the statements of chores of these kinds, beside a load of *tables*."""
+    """Yield the statements of tasks of these kinds, beside a load of *tables*."""
     if set(INSERTING) & set(kinds):
         yield from _BATCHES.values()
     for kind in kinds:

@@ -148,7 +148,7 @@ class MixedPlan:
     replaces_sessions = True
     prepares_in: TableSpec | None = None
     sides: tuple[TableSpec, ...] = ()
-    chore_statements: tuple[StatementSpec, ...] = ()
+    task_statements: tuple[StatementSpec, ...] = ()
     conditions = ""
 
     def __init__(self, schedule: Schedule, mix: Mix) -> None:

@@ -246,7 +246,7 @@ class OrderEntryPlan:
     replaces_sessions = True
     prepares_in: TableSpec | None = None
     sides: tuple[TableSpec, ...] = ()
-    chore_statements: tuple[StatementSpec, ...] = ()
+    task_statements: tuple[StatementSpec, ...] = ()
     conditions = CONDITIONS_OF_ORDERS
 
     def __init__(self, schedule: Schedule) -> None:

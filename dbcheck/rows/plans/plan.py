@@ -28,7 +28,7 @@ class Plan(Protocol):
     prepares_in: the table that its prepared transactions write to, None if it prepares
                 none (rows.operation.TwoPhase); each session has at most one at a time.
     sides:      the tables that housekeeping creates and drops; () if there is none.
-    chore_statements: those of its session, with the INSERT that is acked; () likewise.
+    task_statements: those of its session, with the INSERT that is acked; () likewise.
     conditions: the statement of sql/ that finds which conditions do not hold among the
                 rows of an epoch (rows.loss); "" if there are none.
     """
@@ -38,7 +38,7 @@ class Plan(Protocol):
     replaces_sessions: bool
     prepares_in: TableSpec | None
     sides: tuple[TableSpec, ...]
-    chore_statements: tuple[StatementSpec, ...]
+    task_statements: tuple[StatementSpec, ...]
     conditions: str
 
     def operation(self, session: int, seq: int) -> Operation:
@@ -66,7 +66,7 @@ class InsertPlan:
     replaces_sessions = True
     prepares_in: TableSpec | None = None
     sides: tuple[TableSpec, ...] = ()
-    chore_statements: tuple[StatementSpec, ...] = ()
+    task_statements: tuple[StatementSpec, ...] = ()
     conditions = ""
 
     def __init__(self, schedule: Schedule) -> None:

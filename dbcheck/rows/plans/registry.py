@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dbcheck.rows.chores import FILLED_ROWS, SIDE_BYTES
 from dbcheck.rows.mix import Mix
 from dbcheck.rows.operation import StatementSpec
 from dbcheck.rows.plans.classic import INSERT_ID, ClassicPlan
@@ -13,6 +12,7 @@ from dbcheck.rows.plans.plan import INSERT, InsertPlan, Plan
 from dbcheck.rows.plans.twophase import TwoPhasePlan
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import TableSpec
+from dbcheck.rows.tasks import FILLED_ROWS, SIDE_BYTES
 from dbcheck.rows.workload import PlanKind, Workload
 
 _REGISTERS = Mix(registers=1)
@@ -31,8 +31,8 @@ def payload_bytes_max(workload: Workload) -> int:
     """
     _, *others = (spec.rows for spec in statements_of(workload))
     largest = max(workload.payload_bytes, default=0)
-    chore = FILLED_ROWS * SIDE_BYTES if workload.housekeeping else 0
-    return max(largest * (1 + max(others, default=0)), chore)
+    task = FILLED_ROWS * SIDE_BYTES if workload.housekeeping else 0
+    return max(largest * (1 + max(others, default=0)), task)
 
 
 def statements_of(workload: Workload) -> tuple[StatementSpec, ...]:

@@ -221,7 +221,7 @@ class TwoPhasePlan:
     replaces_sessions = True
     prepares_in: TableSpec | None = ITEM
     sides: tuple[TableSpec, ...] = ()
-    chore_statements: tuple[StatementSpec, ...] = ()
+    task_statements: tuple[StatementSpec, ...] = ()
     conditions = ""
 
     def __init__(self, schedule: Schedule) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
-from dbcheck.rows.chores import INSERTING, KINDS, State, apply_chore_without_inserts
 from dbcheck.rows.plans.housekeeping import HousekeepingPlan
 from dbcheck.rows.plans.plan import InsertPlan
 from dbcheck.rows.reconcile import Claim, Observed, Reconciliation
 from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.tasks import INSERTING, KINDS, State, apply_task_without_inserts
 from tests.kit.cycles import (
     EPOCH,
     NOTHING_BEFORE,
@@ -23,14 +23,14 @@ from tests.kit.cycles import (
 
 _SCHEDULE = Schedule(SEED, EPOCH, (16, 40))
 PLAN = HousekeepingPlan(InsertPlan(_SCHEDULE), _SCHEDULE, KINDS)
-CHORES = PLAN.chores
+TASKS = PLAN.tasks
 
 Row = tuple[int, ...]  # what cycles.record() returns
 
 
 def rows_of(number: int) -> list[Row]:
-    """Return the rows that a chore inserts."""
-    count = INSERTING[CHORES.chore(number).kind]
+    """Return the rows that a task inserts."""
+    count = INSERTING[TASKS.task(number).kind]
     return [
         record(HOUSEKEEPING_SESSION, number, part=part, row_id=10**6 * number + part)
         for part in range(1, count + 1)
@@ -38,12 +38,12 @@ def rows_of(number: int) -> list[Row]:
 
 
 class Model:
-    """What a cut leaves: the chores that left their row, and the side tables."""
+    """What a cut leaves: the tasks that left their row, and the side tables."""
 
     def __init__(self, left: int, state: State | None = None) -> None:
-        """Have so many chores done; state: of the tables, if not that after them."""
+        """Have so many tasks done; state: of the tables, if not that after them."""
         self.left = set(range(1, left + 1))
-        found = CHORES.state(left) if state is None else state
+        found = TASKS.state(left) if state is None else state
         self.tables = {
             name: [row for number in side.filled for row in rows_of(number)]
             for name, side in found.items()
@@ -51,11 +51,9 @@ class Model:
 
     @classmethod
     def within(cls, number: int) -> Model:
-        """Return what is left if the cut comes when that chore has no row yet."""
-        before = CHORES.state(number - 1)
-        return cls(
-            number - 1, apply_chore_without_inserts(before, CHORES.chore(number))
-        )
+        """Return what is left if the cut comes when that task has no row yet."""
+        before = TASKS.state(number - 1)
+        return cls(number - 1, apply_task_without_inserts(before, TASKS.task(number)))
 
     def judged(
         self, confirmed: int, sent: int | None = None, *, is_ddl_atomic: bool = True
@@ -81,5 +79,5 @@ class Model:
 
 
 def named(found: Reconciliation) -> list[tuple[str, int]]:
-    """Return the losses by kind and by chore."""
+    """Return the losses by kind and by task."""
     return sorted((loss.kind.value, loss.seq) for loss in found.losses)

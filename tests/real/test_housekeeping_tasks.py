@@ -1,4 +1,4 @@
-"""Every chore on a real server, and what it leaves."""
+"""Every task on a real server, and what it leaves."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pytest
 from dbcheck.load.sessions import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
-from dbcheck.rows.chores import KINDS, ChoreKind
 from dbcheck.rows.plans.housekeeping import HousekeepingPlan
 from dbcheck.rows.plans.plan import InsertPlan
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER, SIDES, TableSpec
+from dbcheck.rows.tasks import KINDS, TaskKind
 
 SCHEDULE = Schedule(3, 4, (100,))
 COUNT = 60
 
 
 def rows_of(engine: Engine, table: TableSpec) -> dict[int, int]:
-    """Return how many rows of each chore a table has; all must be intact."""
+    """Return how many rows of each task a table has; all must be intact."""
     plan = HousekeepingPlan(InsertPlan(SCHEDULE), SCHEDULE, KINDS)
     counted: dict[int, int] = {}
     for _, batch in engine.survivors((table,)):
@@ -32,22 +32,22 @@ def rows_of(engine: Engine, table: TableSpec) -> dict[int, int]:
 
 
 @pytest.mark.wide_with("mysql")
-def test_chores_leave_what_their_state_says(engine: Engine) -> None:
+def test_tasks_leave_what_their_state_says(engine: Engine) -> None:
     """All kinds that the server has; MySQL's lab keeps a binary log, MariaDB's none."""
     lacking = engine.lacking(KINDS)
-    of_myrocks = {ChoreKind.REWRITE} if "rocksdb" in engine.target else set()
-    assert set(lacking) <= {ChoreKind.VACUUM, ChoreKind.ROTATE} | of_myrocks
+    of_myrocks = {TaskKind.REWRITE} if "rocksdb" in engine.target else set()
+    assert set(lacking) <= {TaskKind.VACUUM, TaskKind.ROTATE} | of_myrocks
     kinds = [kind for kind in KINDS if kind not in lacking]
     plan = HousekeepingPlan(InsertPlan(SCHEDULE), SCHEDULE, kinds)
     engine.prepare((LEDGER,))
-    done = {plan.chores.chore(number).kind for number in range(1, COUNT + 1)}
+    done = {plan.tasks.task(number).kind for number in range(1, COUNT + 1)}
     assert done == set(kinds)
-    session = engine.open_session(plan.chore_statements)
+    session = engine.open_session(plan.task_statements)
     with contextlib.closing(session):
         for number in range(1, COUNT + 1):
             assert commit(session, plan.operation(HOUSEKEEPING_SESSION, number))
             there = engine.present(SIDES)
-            state = plan.chores.state(number)
+            state = plan.tasks.state(number)
             assert {table.name for table in there} == set(state)
             for table in there:
                 found = rows_of(engine, table)
