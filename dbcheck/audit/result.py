@@ -12,7 +12,7 @@ from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import Located
 from dbcheck.audit.subject import Subject
 from dbcheck.base.errors import DbcheckError
-from dbcheck.model.audited import RuleStanding, Severity
+from dbcheck.model.audited import RuleStatus, Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class FindingResult:
 
     rule: str
     severity: Severity
-    standing: RuleStanding
+    status: RuleStatus
     subject_kind: SubjectKind
     subject: str
     fact: str
@@ -50,7 +50,7 @@ class FindingResult:
         return cls(
             rule=rule.id,
             severity=rule.severity,
-            standing=found.finding.standing,
+            status=found.finding.status,
             subject_kind=rule.subject,
             subject=found.subject.name,
             fact=rule.fact,
@@ -127,14 +127,14 @@ class AuditResult:
     def count(self, severity: Severity) -> int:
         """Count the unsafe findings of that severity."""
         return sum(
-            each.standing is RuleStanding.UNSAFE and each.severity is severity
+            each.status is RuleStatus.UNSAFE and each.severity is severity
             for each in self.findings
         )
 
     @property
     def unknown(self) -> int:
         """The number of facts that could not be read."""
-        return sum(each.standing is RuleStanding.UNKNOWN for each in self.findings)
+        return sum(each.status is RuleStatus.UNKNOWN for each in self.findings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ class Rule:
     harm:     what an unsafe value does to the rows of a run, None if it does nothing to
               them; harms: for some values, in lower case.
     only:     conditions under which alone the rule applies; where such a fact could
-              not be read, an unsafe value is one whose standing is unknown.
+              not be read, an unsafe value is one whose status is unknown.
     unless:   conditions under which it does not apply; a fact that could not be read
               leaves it in force.
     product:  "MySQL", "MariaDB" or "PostgreSQL" if it applies to that one alone.

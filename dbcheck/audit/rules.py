@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dbcheck.audit import devices, mysql, platform, postgresql, storage
 from dbcheck.audit.rule import Harm, Rule, SubjectKind
 from dbcheck.audit.subject import Fact, Subject
-from dbcheck.model.audited import Flag, RuleStanding, Severity
+from dbcheck.model.audited import Flag, RuleStatus, Severity
 from dbcheck.model.depth import Depth
 from dbcheck.model.family import MYSQL, POSTGRESQL
 
@@ -34,7 +34,7 @@ class Finding:
     """
 
     rule: Rule
-    standing: RuleStanding
+    status: RuleStatus
     value: str | None
 
     @property
@@ -50,7 +50,7 @@ class Finding:
     @property
     def hides(self) -> bool:
         """True if what is read while it is in effect proves nothing."""
-        return self.standing is RuleStanding.UNSAFE and self.harm.hides
+        return self.status is RuleStatus.UNSAFE and self.harm.hides
 
     @property
     def sentence(self) -> str:
@@ -66,7 +66,7 @@ class Finding:
 class Located:
     """A finding of the audit on one subject.
 
-    decisive: the fact that could not be read if the standing is unknown, else the one
+    decisive: the fact that could not be read if the status is unknown, else the one
               that the rule judges.
     """
 
@@ -86,7 +86,7 @@ class Located:
         return Flag(
             rule=found.rule.id,
             severity=self.severity,
-            standing=found.standing,
+            status=found.status,
             subject=self.subject.name,
             fact=found.rule.fact,
             value=found.value,
@@ -116,25 +116,25 @@ def find_rule(rule: str) -> Rule | None:
 
 def judge_rule(
     rule: Rule, settings: Mapping[str, str], unread: frozenset[str] = frozenset()
-) -> RuleStanding:
+) -> RuleStatus:
     """Judge *settings* under *rule*; an unread one is never SAFE.
 
     unread: facts that are there and could not be read.
     """
     for name, values in rule.unless:
         if settings.get(name, "\0").lower() in values:
-            return RuleStanding.SAFE
+            return RuleStatus.SAFE
     for name, values in rule.only:
         if name in settings and settings[name].lower() not in values:
-            return RuleStanding.SAFE
+            return RuleStatus.SAFE
     value = settings.get(rule.fact)
     if value is None:
         safe = rule.absent_is_safe and rule.fact not in unread
-        return RuleStanding.SAFE if safe else RuleStanding.UNKNOWN
+        return RuleStatus.SAFE if safe else RuleStatus.UNKNOWN
     if rule.is_safe(value):
-        return RuleStanding.SAFE
+        return RuleStatus.SAFE
     met = all(name in settings for name, _ in rule.only)
-    return RuleStanding.UNSAFE if met else RuleStanding.UNKNOWN
+    return RuleStatus.UNSAFE if met else RuleStatus.UNKNOWN
 
 
 def find_flagged_settings(family: str, settings: Mapping[str, str]) -> list[Finding]:
@@ -152,8 +152,8 @@ def find_flagged_settings(family: str, settings: Mapping[str, str]) -> list[Find
         Finding(rule, judge_rule(rule, settings), settings.get(rule.fact))
         for rule in rules
     ]
-    found = [each for each in found if each.standing is not RuleStanding.SAFE]
-    return sorted(found, key=lambda finding: finding.standing is RuleStanding.UNKNOWN)
+    found = [each for each in found if each.status is not RuleStatus.SAFE]
+    return sorted(found, key=lambda finding: finding.status is RuleStatus.UNKNOWN)
 
 
 def find_located_findings(family: str, subjects: Iterable[Subject]) -> list[Located]:
@@ -170,7 +170,7 @@ def find_located_findings(family: str, subjects: Iterable[Subject]) -> list[Loca
     kept = []
     for each in found:
         place = each.subject.name, each.finding.rule.fact
-        if each.finding.standing is RuleStanding.UNKNOWN:
+        if each.finding.status is RuleStatus.UNKNOWN:
             if place in unread:
                 continue
             unread.add(place)
@@ -181,8 +181,7 @@ def find_located_findings(family: str, subjects: Iterable[Subject]) -> list[Loca
 def count_safe(family: str, subjects: Iterable[Subject]) -> int:
     """Count the facts of *subjects* that are safe under a rule."""
     return sum(
-        judge_rule(rule, subject.values, _list_unread_facts(subject))
-        is RuleStanding.SAFE
+        judge_rule(rule, subject.values, _list_unread_facts(subject)) is RuleStatus.SAFE
         for subject in subjects
         for rule in list_applicable_rules(family, subject)
     )
@@ -193,7 +192,7 @@ def _list_unread_facts(subject: Subject) -> frozenset[str]:
 
 
 def _rank_finding(found: Located) -> tuple[bool, int]:
-    return found.finding.standing is RuleStanding.UNKNOWN, found.severity.rank
+    return found.finding.status is RuleStatus.UNKNOWN, found.severity.rank
 
 
 def list_applicable_rules(family: str, subject: Subject) -> Sequence[Rule]:
@@ -217,12 +216,12 @@ def _judge_subject(family: str, subject: Subject) -> Iterator[Located]:
     values = subject.values
     unread = _list_unread_facts(subject)
     for rule in list_applicable_rules(family, subject):
-        standing = judge_rule(rule, values, unread)
-        if standing is RuleStanding.SAFE:
+        status = judge_rule(rule, values, unread)
+        if status is RuleStatus.SAFE:
             continue
         decisive = subject.facts.get(rule.fact, _UNREAD)
-        if standing is RuleStanding.UNKNOWN and decisive.value is not None:
+        if status is RuleStatus.UNKNOWN and decisive.value is not None:
             missing = (name for name, _ in rule.only if name not in values)
             decisive = subject.facts.get(next(missing, ""), _UNREAD)
-        finding = Finding(rule, standing, values.get(rule.fact))
+        finding = Finding(rule, status, values.get(rule.fact))
         yield Located(finding, subject, decisive)

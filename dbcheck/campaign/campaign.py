@@ -35,7 +35,7 @@ from dbcheck.cycle.preflight.pending_runs import note_judged
 from dbcheck.cycle.recovery.waiting import wait_for_server
 from dbcheck.cycle.rig import Rig
 from dbcheck.judge.cutmoment import find_last_sign_of_power_us, measure_switch_lag_s
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.audited import list_alarms
 from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.model.moments import (
@@ -318,7 +318,7 @@ def _list_audit_alarms(outcome: Outcome) -> tuple[str, ...]:
     assumed = [
         f"assumed, not seen: {item.reason}"
         for item in outcome.judgement.items
-        if item.id is ItemId.SETTINGS and item.standing is Standing.ASSUMED
+        if item.id is ItemId.SETTINGS and item.status is Status.ASSUMED
     ]
     return (*map(str, list_alarms(outcome.manifest.writer.audit or ())), *assumed)
 

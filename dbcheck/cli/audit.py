@@ -24,7 +24,7 @@ from dbcheck.config import workload_file
 from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
-from dbcheck.model.audited import RuleStanding, Severity
+from dbcheck.model.audited import RuleStatus, Severity
 from dbcheck.report.audit import draw_audits
 from dbcheck.report.console import make_console
 from dbcheck.report.sarif import make_sarif
@@ -167,11 +167,11 @@ def _exit_code(results: Sequence[AuditResult], level: Severity | None) -> int:
     if level is None:
         return PASS
     bad = {
-        each.standing
+        each.status
         for result in results
         for each in result.findings
         if each.severity.rank <= level.rank
     }
-    if RuleStanding.UNSAFE in bad:
+    if RuleStatus.UNSAFE in bad:
         return FAIL
-    return INCONCLUSIVE if RuleStanding.UNKNOWN in bad else PASS
+    return INCONCLUSIVE if RuleStatus.UNKNOWN in bad else PASS

@@ -14,7 +14,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.cli import FAIL, PASS, output
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import ReceiptResult, ReceiptsResult
-from dbcheck.model.audited import RuleStanding
+from dbcheck.model.audited import RuleStatus
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.report.audit import draw_receipt
@@ -86,7 +86,7 @@ def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool
 def make_receipt_result(rule: Rule, one: RowResults) -> ReceiptResult:
     """Return the result of one row."""
     named = any(
-        flag.rule == rule.id and flag.standing is RuleStanding.UNSAFE
+        flag.rule == rule.id and flag.status is RuleStatus.UNSAFE
         for outcome in one.outcomes
         for flag in outcome.result.audit or ()
     )

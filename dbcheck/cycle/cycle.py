@@ -29,7 +29,7 @@ from dbcheck.cycle.recovery.after_cut import STANDS, read_survivors
 from dbcheck.cycle.recovery.other_nodes import describe_nodes_left_off
 from dbcheck.cycle.recovery.second_reading import require_restarter
 from dbcheck.cycle.rig import Rig
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.model.cut import Gone, LabCut
 from dbcheck.model.moments import Moment
 from dbcheck.model.records import Manifest, RestoreRecord
@@ -397,5 +397,5 @@ def _weaken(rig: Rig, started: Started) -> None:
 def _is_worth_another_try(outcome: Outcome) -> bool:
     """Return True if another try could show more: no luck undoes a contradiction."""
     return outcome.verdict is Verdict.INCONCLUSIVE and not any(
-        item.standing is Standing.CONTRADICTED for item in outcome.judgement.items
+        item.status is Status.CONTRADICTED for item in outcome.judgement.items
     )

@@ -24,7 +24,7 @@ from dbcheck.judge.diagnosis import (
     count_unexplained_decisions,
     diagnose_losses,
 )
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.result import (
     ClusterResult,
     DepthResult,
@@ -267,19 +267,19 @@ def _build_housekeeping_result(outcome: Outcome) -> HousekeepingResult | None:
 
 def _list_evidence(outcome: Outcome) -> tuple[EvidenceResult, ...]:
     return tuple(
-        EvidenceResult(item.id, item.standing, item.reason, item.required)
+        EvidenceResult(item.id, item.status, item.reason, item.required)
         for item in outcome.judgement.items
     )
 
 
 def _find_layers_at_fault(outcome: Outcome) -> tuple[str, ...]:
     """Return the layers below the server that hold flushes back or lay elsewhere."""
-    against = (Standing.ABSENT, Standing.CONTRADICTED)
+    against = (Status.ABSENT, Status.CONTRADICTED)
     about = {ItemId.WRITE_CACHE} | ({ItemId.PLACES} if outcome.case.strayed else set())
     return tuple(
         item.reason
         for item in outcome.judgement.items
-        if item.id in about and item.standing in against
+        if item.id in about and item.status in against
     )
 
 

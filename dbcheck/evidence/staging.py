@@ -313,7 +313,7 @@ def _list_judged_values(result: RunResult) -> tuple[object, ...]:
     return (
         *(getattr(result, name) for name in _SAME),
         load and (load.sent, load.acked, load.rate, load.latency_ms),
-        *((item.item, item.standing, item.required) for item in result.evidence),
+        *((item.item, item.status, item.required) for item in result.evidence),
     )
 
 

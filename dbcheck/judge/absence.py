@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from dbcheck.judge import driveonly
 from dbcheck.judge.case import Case
 from dbcheck.judge.host import compare_boots, judge_not_restored, judge_same_storage
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.server_end import IS_SHARED
 from dbcheck.model.cut import Gone
 from dbcheck.model.host import HostAfter, HostBefore, LogTail, TargetFacts
@@ -69,9 +69,9 @@ def judge_absence(case: Case, answer: str = "") -> Absence:
         return Absence(doubt=doubt)
     assert before is not None and after is not None
     for item in (judge_same_storage(case), judge_not_restored(case)):
-        if item is not None and item.standing in (
-            Standing.CONTRADICTED,
-            Standing.ABSENT,
+        if item is not None and item.status in (
+            Status.CONTRADICTED,
+            Status.ABSENT,
         ):
             return Absence(doubt=item.reason)
     names = case.tested.facts.log_names

@@ -7,19 +7,19 @@ prepared, and the server's own check of its tables.
 from __future__ import annotations
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.server import CheckOutcome
 from dbcheck.rows.prepared import LeftFate
 
 # What it says of an index is a loss of its own (AfterRecord.index).  Of the table
 # itself every row was read and compared: that the server complains about it all the
 # same costs the PASS, and proves no loss.
-_STANDINGS = {
-    CheckOutcome.SOUND: (Standing.PRESENT, False),
-    CheckOutcome.INDEX: (Standing.CONTRADICTED, True),
-    CheckOutcome.TABLE: (Standing.CONTRADICTED, True),
-    CheckOutcome.BROKE_OFF: (Standing.ABSENT, True),
-    CheckOutcome.NOT_DONE: (Standing.NOT_OBSERVABLE, False),
+_STATUSS = {
+    CheckOutcome.SOUND: (Status.PRESENT, False),
+    CheckOutcome.INDEX: (Status.CONTRADICTED, True),
+    CheckOutcome.TABLE: (Status.CONTRADICTED, True),
+    CheckOutcome.BROKE_OFF: (Status.ABSENT, True),
+    CheckOutcome.NOT_DONE: (Status.NOT_OBSERVABLE, False),
 }
 
 
@@ -28,15 +28,15 @@ def judge_second_reading(case: Case) -> Item | None:
     again = case.after.again
     if again is None:
         return None
-    standing = Standing.PRESENT
+    status = Status.PRESENT
     reason = f"after a restart all {again.rows:,} rows are as they were read first"
     if again.not_done:
-        standing, reason = Standing.ABSENT, f"not made: {again.not_done}"
+        status, reason = Status.ABSENT, f"not made: {again.not_done}"
     elif again.failure or again.reason:
-        standing, reason = Standing.CONTRADICTED, again.failure or again.reason
+        status, reason = Status.CONTRADICTED, again.failure or again.reason
     elif again.orderly is None:
         reason += "; no log shows whether it was shut down in an orderly way"
-    return Item(ItemId.SECOND_READING, standing, reason, required=True)
+    return Item(ItemId.SECOND_READING, status, reason, required=True)
 
 
 def judge_prepared_transactions(case: Case) -> Item | None:
@@ -56,8 +56,8 @@ def judge_prepared_transactions(case: Case) -> Item | None:
         f"{len(left)} were listed after recovery; {kept} of them were then committed or"
         " rolled back as they should be" + (f"; {refused}" if refused else "")
     )
-    standing = Standing.PRESENT if kept == len(left) else Standing.ABSENT
-    return Item(ItemId.PREPARED, standing, reason, required=False)
+    status = Status.PRESENT if kept == len(left) else Status.ABSENT
+    return Item(ItemId.PREPARED, status, reason, required=False)
 
 
 def judge_conditions_among_rows(case: Case) -> Item | None:
@@ -66,12 +66,12 @@ def judge_conditions_among_rows(case: Case) -> Item | None:
     if check is None:
         return None
     if check.not_done:
-        return Item(ItemId.CONDITIONS, Standing.ABSENT, check.not_done, required=True)
+        return Item(ItemId.CONDITIONS, Status.ABSENT, check.not_done, required=True)
     if check.broken:
         reason = check.reason
-        return Item(ItemId.CONDITIONS, Standing.CONTRADICTED, reason, required=True)
+        return Item(ItemId.CONDITIONS, Status.CONTRADICTED, reason, required=True)
     reason = "the server finds that they all hold"
-    return Item(ItemId.CONDITIONS, Standing.PRESENT, reason, required=True)
+    return Item(ItemId.CONDITIONS, Status.PRESENT, reason, required=True)
 
 
 def judge_table_check(case: Case) -> Item | None:
@@ -79,8 +79,8 @@ def judge_table_check(case: Case) -> Item | None:
     check = case.after.check
     if check is None:
         return None
-    standing, required = _STANDINGS[check.outcome]
-    return Item(ItemId.TABLE_CHECK, standing, check.reason, required)
+    status, required = _STATUSS[check.outcome]
+    return Item(ItemId.TABLE_CHECK, status, check.reason, required)
 
 
 def judge_dropped_tables(case: Case) -> Item | None:
@@ -93,4 +93,4 @@ def judge_dropped_tables(case: Case) -> Item | None:
     if not lost:
         return None
     reason = "; ".join(f"{name} cannot be opened: {why}" for name, why in lost.items())
-    return Item(ItemId.DROPPED_TABLES, Standing.ABSENT, reason, required=False)
+    return Item(ItemId.DROPPED_TABLES, Status.ABSENT, reason, required=False)

@@ -16,7 +16,7 @@ from dbcheck.judge.volumes import (
     list_changes_of_storage,
     was_page_cache_kept,
 )
-from dbcheck.model.audited import RuleStanding
+from dbcheck.model.audited import RuleStatus
 from dbcheck.model.cut import Cut, CutClass, DriveCut, LabCut, PowerScope
 from dbcheck.model.depth import Depth, DepthFinding
 from dbcheck.model.host import HostAfter, HostBefore, Volume
@@ -87,7 +87,7 @@ def _add_findings_that_became_unsafe(
     """Return the findings of *before*, and of *later* those that became unsafe."""
 
     def unsafe(findings: Sequence[Finding]) -> dict[str, Finding]:
-        found = (f for f in findings if f.standing is RuleStanding.UNSAFE)
+        found = (f for f in findings if f.status is RuleStatus.UNSAFE)
         return {finding.rule.fact: finding for finding in found}
 
     became = {**unsafe(later), **unsafe(before)}

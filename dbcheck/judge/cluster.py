@@ -16,7 +16,7 @@ from dbcheck.judge.cutmoment import (
 )
 from dbcheck.judge.headline import Survived
 from dbcheck.judge.insync import judge_in_sync
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.server import judge_restarted
 from dbcheck.judge.server_end import decide_how_server_ended, judge_server_log
 from dbcheck.model.cluster import SiteKind, judge_settings_for_promise
@@ -33,8 +33,8 @@ from dbcheck.model.replication import (
 # has the images of 33 pages at most (PostgreSQL, xlogrecord.h, XLR_MAX_BLOCK_ID).
 PARTIAL_RECORD_MAX = 2 << 20
 
-_PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
-_UNSEEN = Standing.NOT_OBSERVABLE
+_PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
+_UNSEEN = Status.NOT_OBSERVABLE
 
 
 def describe_what_was_survived(case: Case) -> Survived | None:
@@ -67,10 +67,10 @@ def explain_missing_commits(case: Case) -> str:
     if not case.promoted:
         return _explain_missing_commits_of_group(case)
     name, settings = case.after.reader_name, judge_promised_settings(case)
-    if settings is not None and settings.standing is Standing.ABSENT:
+    if settings is not None and settings.status is Status.ABSENT:
         return settings.reason
     sync = judge_in_sync(case)
-    if sync is not None and sync.standing is Standing.ABSENT:
+    if sync is not None and sync.status is Status.ABSENT:
         return f"the commits did not wait for {name} at the cut: {sync.reason}"
     if case.spared:
         return (
@@ -85,7 +85,7 @@ def _explain_missing_commits_of_group(case: Case) -> str:
     settings = judge_promised_settings(case)
     if settings is None or not case.manifest.site.is_group:
         return ""
-    if settings.standing is Standing.ABSENT:
+    if settings.status is Status.ABSENT:
         return settings.reason
     return (
         f"{case.manifest.writer_name} is set to flush every commit, and the group came"
@@ -112,10 +112,10 @@ def judge_promised_settings(case: Case) -> Item | None:
             kind, promise, settings, standby if case.promoted else {}
         )
         if kept.contradiction:
-            return Item(name, Standing.ABSENT, kept.contradiction, required=True)
+            return Item(name, Status.ABSENT, kept.contradiction, required=True)
         doubts |= dict.fromkeys(kept.doubts)
     if doubts:
-        return Item(name, Standing.ASSUMED, "; ".join(doubts), required=True)
+        return Item(name, Status.ASSUMED, "; ".join(doubts), required=True)
     reason = f"nothing contradicts the promise {promise.value}"
     return Item(name, _PRESENT, reason, required=True)
 
@@ -129,13 +129,11 @@ def judge_writer_off(case: Case) -> Item | None:
     found = _find_promotion(case)
     if found is None:
         return None
-    standing, reason = _judge_looks_at_writer(case.manifest.writer_name, found.old)
-    return Item(ItemId.WRITER_OFF, standing, reason, required=True)
+    status, reason = _judge_looks_at_writer(case.manifest.writer_name, found.old)
+    return Item(ItemId.WRITER_OFF, status, reason, required=True)
 
 
-def _judge_looks_at_writer(
-    writer: str, old: Sequence[WriterOff]
-) -> tuple[Standing, str]:
+def _judge_looks_at_writer(writer: str, old: Sequence[WriterOff]) -> tuple[Status, str]:
     if any(off.is_back for off in old):
         return _CONTRADICTED, (
             f"{writer} was up again before the rows were read: the cluster may have"
@@ -147,7 +145,7 @@ def _judge_looks_at_writer(
     checks = f"all {len(old)} checks, the first of them {first} the promotion"
     if all(off.state is PowerState.OFF for off in old):
         return _PRESENT, f"its switch read off at {checks}"
-    return Standing.ASSUMED, (
+    return Status.ASSUMED, (
         f"no connection to it succeeded at {checks}; its switch cannot read its power"
     )
 
@@ -157,11 +155,11 @@ def judge_promoted_node(case: Case) -> Item | None:
     found = _find_promotion(case)
     if found is None or case.after.facts is None:
         return None
-    standing, reason = _judge_promotion(case, found)
-    return Item(ItemId.PROMOTED, standing, reason, required=True)
+    status, reason = _judge_promotion(case, found)
+    return Item(ItemId.PROMOTED, status, reason, required=True)
 
 
-def _judge_promotion(case: Case, found: Promotion) -> tuple[Standing, str]:
+def _judge_promotion(case: Case, found: Promotion) -> tuple[Status, str]:
     name, descent = case.after.reader_name, found.descent
     if wrong := _find_more_advanced_node(case, name, found):
         return _CONTRADICTED, wrong
@@ -265,30 +263,30 @@ def judge_nodes_cut(case: Case) -> Item | None:
         reason = f"no cut of {', '.join(uncut)} is on record"
         return Item(ItemId.NODES_CUT, _UNSEEN, reason, required=True)
     if case.whole_group:
-        standing, reason = _judge_power_of_all_nodes(case)
+        status, reason = _judge_power_of_all_nodes(case)
     elif case.promoted:
-        standing, reason = _judge_spread_of_cuts(case, [case.tested_name])
+        status, reason = _judge_spread_of_cuts(case, [case.tested_name])
     else:
-        standing = _PRESENT
+        status = _PRESENT
         reason = f"the switches of {', '.join(nodes)} reported that they cut"
-    return Item(ItemId.NODES_CUT, standing, reason, required=True)
+    return Item(ItemId.NODES_CUT, status, reason, required=True)
 
 
-def _judge_power_of_all_nodes(case: Case) -> tuple[Standing, str]:
+def _judge_power_of_all_nodes(case: Case) -> tuple[Status, str]:
     names, assumed = list(case.manifest.nodes), ""
     for name in names:
-        standing, reason = _judge_power_of_node(case.as_tested(name))
-        if standing is Standing.ASSUMED:
+        status, reason = _judge_power_of_node(case.as_tested(name))
+        if status is Status.ASSUMED:
             assumed = assumed or f"; {reason}"
-        elif standing is not _PRESENT:
-            return standing, reason
-    standing, reason = _judge_spread_of_cuts(case, names)
-    if assumed and standing is _PRESENT:
-        standing = Standing.ASSUMED
-    return standing, reason + assumed
+        elif status is not _PRESENT:
+            return status, reason
+    status, reason = _judge_spread_of_cuts(case, names)
+    if assumed and status is _PRESENT:
+        status = Status.ASSUMED
+    return status, reason + assumed
 
 
-def _judge_power_of_node(one: Case) -> tuple[Standing, str]:
+def _judge_power_of_node(one: Case) -> tuple[Status, str]:
     """Judge whether the tested node of *one*, a member of a group, was cut.
 
     Its server must have started anew, and must not have been shut down before.
@@ -297,30 +295,30 @@ def _judge_power_of_node(one: Case) -> tuple[Standing, str]:
     again = judge_restarted(one)
     if again is None:
         return _UNSEEN, f"the server of {name} was not asked whether it started anew"
-    if again.standing is not _PRESENT:
+    if again.status is not _PRESENT:
         return _CONTRADICTED, f"the server of {name} did not restart: it was not cut"
     found = decide_how_server_ended(one)
     if found.recorded:
         reason = f"the host of {name} shut down in an orderly way: {found.recorded}"
         return _CONTRADICTED, reason
     log = judge_server_log(one)
-    if log is not None and log.standing is _CONTRADICTED:
+    if log is not None and log.status is _CONTRADICTED:
         return _CONTRADICTED, f"{name}: {log.reason}"
     if found.exact or (found.logged and not found.innodb):
         return _PRESENT, ""
     if found.seems_crashed or found.cache_lost or found.seen_off:
-        return Standing.ASSUMED, f"that {name} was not shut down before is assumed"
+        return Status.ASSUMED, f"that {name} was not shut down before is assumed"
     return _UNSEEN, (
         f"nothing shows that {name} lost its power and was not shut down: its switch"
         " cannot read it, and its host was not asked (ansible_host, dbcheck_ask_host)"
     )
 
 
-def _judge_spread_of_cuts(case: Case, names: Sequence[str]) -> tuple[Standing, str]:
+def _judge_spread_of_cuts(case: Case, names: Sequence[str]) -> tuple[Status, str]:
     """Judge whether these nodes, whose cuts are on record, were cut with the writer."""
     load, cuts = case.load, ", ".join(case.manifest.nodes)
     last_us = find_newest_ack_us(load) if load else None
-    standing, latest, late_s = _PRESENT, names[0], 0.0
+    status, latest, late_s = _PRESENT, names[0], 0.0
     for name in names:
         went_us, exact = _find_power_loss_us(case, name)
         if went_us is None or last_us is None:
@@ -329,15 +327,15 @@ def _judge_spread_of_cuts(case: Case, names: Sequence[str]) -> tuple[Standing, s
                 " it, and its switch does not say (ask its host: ansible_host)"
             )
         if not exact:
-            standing = Standing.ASSUMED
+            status = Status.ASSUMED
         if (after_s := (went_us - last_us) / 1e6) >= late_s:
             latest, late_s = name, after_s
     reason = f"{cuts} were cut, {latest} {late_s:.3f} s after the last ack"
     if late_s >= LAST_ACK_AGE_MAX_S + case.manifest.stagger_s:
-        return Standing.ABSENT, (
+        return Status.ABSENT, (
             f"{reason}: it had time to write what it had only received"
         )
-    return standing, reason
+    return status, reason
 
 
 def _find_power_loss_us(case: Case, name: str) -> tuple[int | None, bool]:
@@ -362,11 +360,11 @@ def judge_all_members(case: Case) -> Item | None:
     """
     if not case.whole_group:
         return None
-    standing, reason = _judge_membership(case)
-    return Item(ItemId.MEMBERS, standing, reason, required=True)
+    status, reason = _judge_membership(case)
+    return Item(ItemId.MEMBERS, status, reason, required=True)
 
 
-def _judge_membership(case: Case) -> tuple[Standing, str]:
+def _judge_membership(case: Case) -> tuple[Status, str]:
     nodes, name, found = case.manifest.nodes, case.after.reader_name, None
     if case.after.facts is None:
         return _UNSEEN, f"{name} takes no queries, whatever the other nodes have"
@@ -403,17 +401,17 @@ def judge_nodes_agree(case: Case) -> Item | None:
         describe_extra_rows_of_rejoined(case),
     )
     if any(wrong):
-        standing, reason = _CONTRADICTED, "; ".join(filter(None, (*wrong, extra)))
+        status, reason = _CONTRADICTED, "; ".join(filter(None, (*wrong, extra)))
     elif extra:
-        standing, reason = Standing.ABSENT, "; ".join((extra, *unread))
+        status, reason = Status.ABSENT, "; ".join((extra, *unread))
     elif unread:
-        standing, reason = _UNSEEN, f"not compared: {'; '.join(unread)}"
+        status, reason = _UNSEEN, f"not compared: {'; '.join(unread)}"
     else:
         rows = next(iter(others.values())).rows
         names = ", ".join(others)
-        standing = _PRESENT
+        status = _PRESENT
         reason = f"{names}: the same {rows:,} rows of this run as on {reader}"
-    return Item(ItemId.AGREE, standing, reason, required=False)
+    return Item(ItemId.AGREE, status, reason, required=False)
 
 
 def describe_extra_rows_of_rejoined(case: Case) -> str:

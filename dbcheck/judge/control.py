@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.verdict import (
     Judgement,
     describe_earlier_alterations,
@@ -88,10 +88,10 @@ def judge_control_item(case: Case) -> Item | None:
         return None
     last = controls[-1]
     if last.outcome is ControlOutcome.LOST:
-        return Item(ItemId.CONTROL, Standing.PRESENT, last.reason, required=True)
+        return Item(ItemId.CONTROL, Status.PRESENT, last.reason, required=True)
     reason = last.reason
     if len(controls) > 1:
         reason += f", the last of {len(controls)} tries"
     if last.outcome is ControlOutcome.BLIND:
         reason += ": this set-up cannot see losses"
-    return Item(ItemId.CONTROL, Standing.ABSENT, reason, required=True)
+    return Item(ItemId.CONTROL, Status.ABSENT, reason, required=True)

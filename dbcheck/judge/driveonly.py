@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import find_newest_ack_us
 from dbcheck.judge.host import compare_boots, count_rises_since
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.cut import CutDrive, DriveCut
 from dbcheck.model.host import HostBefore, TargetFacts
 
-_PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
-_UNSEEN, _ABSENT = Standing.NOT_OBSERVABLE, Standing.ABSENT
+_PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
+_UNSEEN, _ABSENT = Status.NOT_OBSERVABLE, Status.ABSENT
 _UNKNOWN = "what the host showed of it is not on record"
 
 
@@ -24,11 +24,11 @@ def judge_drives_gone(case: Case) -> Item | None:
     """
     if not case.drive_only:
         return None
-    standing, reason = _judge_drives_went_alone(case)
-    return Item(ItemId.DRIVES_GONE, standing, reason, required=True)
+    status, reason = _judge_drives_went_alone(case)
+    return Item(ItemId.DRIVES_GONE, status, reason, required=True)
 
 
-def _judge_drives_went_alone(case: Case) -> tuple[Standing, str]:
+def _judge_drives_went_alone(case: Case) -> tuple[Status, str]:
     if compare_boots(case.before, case.host) == "new":
         return _CONTRADICTED, (
             "the host has another boot_id: it went down as well, or was booted anew"
@@ -98,13 +98,13 @@ def judge_mounted_anew(case: Case) -> Item | None:
     if not case.drive_only:
         return None
     volumes = case.before.facts.volumes if case.before else ()
-    standing, reason = _judge_mounts(
+    status, reason = _judge_mounts(
         case.drive_cut, [each.mount_point for each in volumes]
     )
-    return Item(ItemId.MOUNTED_ANEW, standing, reason, required=True)
+    return Item(ItemId.MOUNTED_ANEW, status, reason, required=True)
 
 
-def _judge_mounts(seen: DriveCut | None, points: Sequence[str]) -> tuple[Standing, str]:
+def _judge_mounts(seen: DriveCut | None, points: Sequence[str]) -> tuple[Status, str]:
     """Judge the filesystems; points: where those with the server's places are."""
     if seen is None or not seen.mounts:
         return _UNSEEN, _UNKNOWN
@@ -136,13 +136,13 @@ def judge_power_cycles(case: Case) -> Item | None:
     if not case.drive_only or case.manifest.lab_cut is not None:
         return None
     after = case.host.facts if case.host else None
-    standing, reason = _judge_counted_power_cycles(case.before, after)
-    return Item(ItemId.POWER_CYCLES, standing, reason, required=True)
+    status, reason = _judge_counted_power_cycles(case.before, after)
+    return Item(ItemId.POWER_CYCLES, status, reason, required=True)
 
 
 def _judge_counted_power_cycles(
     before: HostBefore | None, after: TargetFacts | None
-) -> tuple[Standing, str]:
+) -> tuple[Status, str]:
     counted: dict[str, int] = {}
     silent: list[str] = []
     if before is not None and after is not None:
@@ -155,7 +155,7 @@ def _judge_counted_power_cycles(
             )
     if silent or not counted:
         which = ", ".join(silent) or "the drives"
-        return Standing.ASSUMED, (
+        return Status.ASSUMED, (
             f"the counters of {which} cannot be read; a link that is disabled looks "
             "the same"
         )
@@ -195,6 +195,6 @@ def judge_places_cut(case: Case) -> Item | None:
 def explain_unproven_drive_cut(case: Case) -> str:
     """Return the reason why a cut of drives alone is not shown, "" if it is."""
     for item in (judge_drives_gone(case), judge_server_killed(case)):
-        if item is not None and item.standing is not _PRESENT:
+        if item is not None and item.status is not _PRESENT:
             return item.reason
     return ""

@@ -25,7 +25,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.volumes import list_changes_of_storage
 from dbcheck.model.depth import Depth
 from dbcheck.model.flushes import UnderLoad
@@ -35,10 +35,10 @@ from dbcheck.model.records import Manifest
 from dbcheck.model.watched import FactKind
 
 _BADNESS = (
-    Standing.PRESENT,
-    Standing.NOT_OBSERVABLE,
-    Standing.ABSENT,
-    Standing.CONTRADICTED,
+    Status.PRESENT,
+    Status.NOT_OBSERVABLE,
+    Status.ABSENT,
+    Status.CONTRADICTED,
 )
 
 
@@ -56,8 +56,8 @@ def judge_commits_per_flush(case: Case) -> Item | None:
     layers = _find_flushed_drives(case.before)
     if not layers:
         return None
-    standing, reason = _compare_commits_with_flushes(case.manifest, done, layers)
-    return Item(ItemId.COMMITS_PER_FLUSH, standing, reason, required=False)
+    status, reason = _compare_commits_with_flushes(case.manifest, done, layers)
+    return Item(ItemId.COMMITS_PER_FLUSH, status, reason, required=False)
 
 
 def _find_flushed_drives(before: HostBefore) -> Mapping[str, Layer]:
@@ -77,8 +77,8 @@ def _find_flushed_drives(before: HostBefore) -> Mapping[str, Layer]:
 
 def _compare_commits_with_flushes(
     manifest: Manifest, done: UnderLoad, layers: Mapping[str, Layer]
-) -> tuple[Standing, str]:
-    """Judge the flushes; return the standing and the figures.
+) -> tuple[Status, str]:
+    """Judge the flushes; return the status and the figures.
 
     Of several drives the one that was flushed most counts: of a mirror each leg is, of
     two logs each has its own, and a commit needs the flush of at least one.
@@ -90,9 +90,9 @@ def _compare_commits_with_flushes(
     if not counted or len(counted) < len(layers):
         if gone := [name for name in layers if name not in flushes]:
             text = f"{', '.join(gone)} was gone when its flushes were read last"
-            return Standing.NOT_OBSERVABLE, text
+            return Status.NOT_OBSERVABLE, text
         names = ", ".join(name for name in layers if name not in counted)
-        return Standing.NOT_OBSERVABLE, f"the kernel counts no flushes of {names}"
+        return Status.NOT_OBSERVABLE, f"the kernel counts no flushes of {names}"
     name = max(counted, key=counted.__getitem__)
     most = counted[name]
     reason = f"{done.acked:,} commits, {most:,} flushes of {name}"
@@ -100,14 +100,14 @@ def _compare_commits_with_flushes(
     covered = sessions * most
     if done.acked <= covered:
         each = done.acked / most
-        return Standing.PRESENT, f"{reason}: {each:.2f} commits per flush"
+        return Status.PRESENT, f"{reason}: {each:.2f} commits per flush"
     without = f"at least {done.acked - covered:,} were answered without one"
     if any(layer.fua == "1" for layer in layers.values()):
-        return Standing.NOT_OBSERVABLE, (
+        return Status.NOT_OBSERVABLE, (
             f"{reason}: {without}, or with a write that needs none (FUA), which the"
             " kernel does not count; dbcheck probe flushes tells them apart"
         )
-    return Standing.ASSUMED, (
+    return Status.ASSUMED, (
         f"{reason}: {without}; dbcheck probe flushes shows whether the server, its"
         " filesystem or a layer below leaves it out"
     )
@@ -136,15 +136,15 @@ def judge_write_caches(case: Case) -> Item | None:
     ]
     if not found:
         return None
-    standing = max((each for each, _ in found), key=_BADNESS.index)
+    status = max((each for each, _ in found), key=_BADNESS.index)
     reasons = dict.fromkeys(reason for _, reason in found)
-    return Item(ItemId.WRITE_CACHE, standing, "; ".join(reasons), required=False)
+    return Item(ItemId.WRITE_CACHE, status, "; ".join(reasons), required=False)
 
 
 def _judge_volume(
     volume: Volume, depth: Depth | None, for_a_time: Collection[str]
-) -> tuple[Standing, str]:
-    """Judge one volume; return its standing and the reason.
+) -> tuple[Status, str]:
+    """Judge one volume; return its status and the reason.
 
     for_a_time: layers that were seen to be "write through" while the load ran.
     """
@@ -159,20 +159,20 @@ def _judge_volume(
     ]
     blind = [drive for drive in drives if drive.name not in flushed]
     if not blind:
-        return Standing.PRESENT, f"the kernel flushes {', '.join(flushed)}"
+        return Status.PRESENT, f"the kernel flushes {', '.join(flushed)}"
     stops = ", ".join(_find_layers_that_stop_flushes(seen))
     names = ", ".join(drive.name for drive in blind)
     reason = f"the kernel sends no flush to {names}, as {stops} is {WRITE_THROUGH!r}"
     if depth is Depth.DRIVE and not flushed:
         lost = f"{reason}; but it lost writes that it had completed, so its cache is "
-        return Standing.CONTRADICTED, f"{lost}volatile: commits are lost with it"
+        return Status.CONTRADICTED, f"{lost}volatile: commits are lost with it"
     if depth is Depth.DRIVE:
         others = f"{', '.join(flushed)} may be the one that lost writes in this cut"
-        return Standing.NOT_OBSERVABLE, f"{reason}; {others}"
+        return Status.NOT_OBSERVABLE, f"{reason}; {others}"
     if volatile := [drive.name for drive in blind if drive.write_cache == WRITE_BACK]:
         own = f"{reason}; yet {', '.join(volatile)} is {WRITE_BACK!r} and needs flushes"
-        return Standing.ABSENT, own
-    return Standing.PRESENT, f"{reason}, which is right if no cache there is volatile"
+        return Status.ABSENT, own
+    return Status.PRESENT, f"{reason}, which is right if no cache there is volatile"
 
 
 def _find_flushed_layers(layers: dict[str, Layer]) -> set[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.audited import Flag, format_alarm_counts
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
@@ -35,8 +35,8 @@ _HEAD, _TAIL = 90, 300  # characters of a long reason
 _UNRECORDED = "a stop for which no power cut is on record"
 # Items that a PASS does not require, and that it names where they stand so.
 _LEAVES_OPEN = {
-    ItemId.PLACES: (Standing.NOT_OBSERVABLE,),
-    ItemId.AGREE: (Standing.NOT_OBSERVABLE, Standing.ABSENT),
+    ItemId.PLACES: (Status.NOT_OBSERVABLE,),
+    ItemId.AGREE: (Status.NOT_OBSERVABLE, Status.ABSENT),
 }
 
 
@@ -74,7 +74,7 @@ def cut_named(
         named += " alone" if cut is CutClass.LAB_DRIVE else " of the drives alone"
     took = cut.took(depth) if cut else ""
     named += f" ({took})" if took else ""
-    contradicted = [one for one in items if one.standing is Standing.CONTRADICTED]
+    contradicted = [one for one in items if one.status is Status.CONTRADICTED]
     if any(one.id in _OF_THE_CUT for one in contradicted):
         named += ", which the evidence contradicts"
     return named
@@ -190,7 +190,7 @@ def kept(
     )
     if survived and survived.by:
         text += f"; {survived.by} took over"
-    assumed = _names(item for item in items if item.standing is Standing.ASSUMED)
+    assumed = _names(item for item in items if item.status is Status.ASSUMED)
     unseen = _names(item for item in items if leaves_open(item))
     text += f"; assumed, not seen: {assumed}" if assumed else ""
     text += f"; not checked: {unseen}" if unseen else ""
@@ -205,7 +205,7 @@ def kept(
 
 def leaves_open(item: Item) -> bool:
     """Return True if a PASS has to name *item*, which it does not require."""
-    return item.standing in _LEAVES_OPEN.get(item.id, ())
+    return item.status in _LEAVES_OPEN.get(item.id, ())
 
 
 def _names(items: Iterable[Item]) -> str:

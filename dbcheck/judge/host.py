@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import Elapsed, measure_elapsed
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.server_end import Ended, decide_how_server_ended
 from dbcheck.model.cut import CutClass, Gone, LabCut
 from dbcheck.model.depth import Depth, DepthFinding, Remains
 from dbcheck.model.host import Drive, HostAfter, HostBefore, TargetFacts
 
-_PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
-_UNSEEN = Standing.NOT_OBSERVABLE
+_PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
+_UNSEEN = Status.NOT_OBSERVABLE
 # A kernel whose start lies so long before its host was last heard did not go down.  If
 # it lies nearer, the two clocks may only disagree.
 RAN_ON_S = 60.0
@@ -188,7 +188,7 @@ def judge_not_restored(case: Case) -> Item:
             " data, or its owner was set anew, as by chown at the start or Kubernetes"
             " fsGroup: stop that (fsGroupChangePolicy: OnRootMismatch) and cut again"
         )
-        return Item(name, Standing.ABSENT, reason, False)
+        return Item(name, Status.ABSENT, reason, False)
     if after.remains is None or after.remains.missing:
         reason = "this run's canaries are gone, as if its filesystem had been restored"
         return Item(name, _UNSEEN, reason, False)
@@ -217,9 +217,9 @@ def judge_unsafe_shutdowns(case: Case) -> Item | None:
     reason = f"counted since: {', '.join(more)}"
     if silent:
         reason += f"; {', '.join(silent)} cannot be read"
-    standing = Standing.ABSENT if absent else _PRESENT
+    status = Status.ABSENT if absent else _PRESENT
     required = case.drive_only and case.shown_depth is not Depth.DRIVE
-    return Item(ItemId.UNSAFE_SHUTDOWNS, standing, reason, required)
+    return Item(ItemId.UNSAFE_SHUTDOWNS, status, reason, required)
 
 
 def count_rises_since(
@@ -259,15 +259,15 @@ def judge_host_went_down(case: Case) -> Item | None:
     """
     if case.manifest.lab_cut is LabCut.PROCESS or case.drive_only:
         return None
-    standing, reason = judge_fall_of_host(
+    status, reason = judge_fall_of_host(
         case, decide_how_server_ended(case), case.shallowest
     )
-    return Item(ItemId.HOST_DOWN, standing, reason, required=True)
+    return Item(ItemId.HOST_DOWN, status, reason, required=True)
 
 
 def judge_fall_of_host(
     case: Case, end: Ended, depth: DepthFinding | None
-) -> tuple[Standing, str]:
+) -> tuple[Status, str]:
     """Judge whether a host whose server ended so, at such a depth, went down."""
     measured = depth.depth if depth else None
     reason = depth.reasons[0] if depth and measured else ""
@@ -357,18 +357,18 @@ def _find_evidence_against_power_loss(
     return ""
 
 
-def _judge_from_client(end: Ended, *, silent: bool | None) -> tuple[Standing, str]:
+def _judge_from_client(end: Ended, *, silent: bool | None) -> tuple[Status, str]:
     """Judge by what the connections, the switch and the server's recovery showed."""
     if silent is None:
         return _UNSEEN, "nothing recorded how its connections ended"
     if not silent:
-        return Standing.ABSENT, (
+        return Status.ABSENT, (
             "its connections were closed at once, which a host without power cannot do"
         )
     if end.seen_off:
         return _PRESENT, "the switch saw the power off"
     if end.crashed or end.seems_crashed:
-        return Standing.ASSUMED, (
+        return Status.ASSUMED, (
             "the server crashed in silence: its host lost its power, or the network"
             " failed and the server was killed; --target-host shows which"
         )

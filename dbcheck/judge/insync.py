@@ -10,7 +10,7 @@ from dbcheck.judge.cutmoment import (
     find_newest_observation,
     measure_longest_passed_s,
 )
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.cluster import SiteKind, read_replica_timeout_ms
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.replication import (
@@ -24,8 +24,8 @@ SAMPLES_PER_S_MIN = 10.0  # unless the server's own marks show that nothing chan
 SAMPLE_AGE_MAX_S = 0.5  # of the last one, at the cut
 LATE_SAMPLE_MAX_S = 2.0  # of one from which on only somebody's hand could change it
 
-_PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
-_UNSEEN = Standing.NOT_OBSERVABLE
+_PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
+_UNSEEN = Status.NOT_OBSERVABLE
 
 
 def judge_in_sync(case: Case) -> Item | None:
@@ -36,13 +36,13 @@ def judge_in_sync(case: Case) -> Item | None:
     if not case.promoted:
         return None
     seen = case.load.replication if case.load else None
-    standing, reason = _UNSEEN, "the writer was not asked during the load"
+    status, reason = _UNSEEN, "the writer was not asked during the load"
     if seen is not None:
-        standing, reason = _judge_awaited_standbys(case, seen)
-    return Item(ItemId.IN_SYNC, standing, reason, required=True)
+        status, reason = _judge_awaited_standbys(case, seen)
+    return Item(ItemId.IN_SYNC, status, reason, required=True)
 
 
-def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
+def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Status, str]:
     name, nodes = case.after.reader_name, case.manifest.nodes
     member, members = nodes[name].member, [node.member for node in nodes.values()]
     if strange := [n for each in seen.changes for n in each.names if n not in members]:
@@ -62,9 +62,9 @@ def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Standing
     if unbroken:
         reason += ", without a break by the server's own count"
     if member not in awaited:
-        return Standing.ABSENT, f"{reason}, and not for {name} ({member})"
+        return Status.ABSENT, f"{reason}, and not for {name} ({member})"
     if not _may_be_connection_of(node, last.connections[awaited.index(member) :][:1]):
-        return Standing.ABSENT, (
+        return Status.ABSENT, (
             f"{reason}, over another connection than that of {name}: {node.connection}"
         )
     if rate < SAMPLES_PER_S_MIN and not unbroken:
@@ -75,7 +75,7 @@ def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Standing
 
 def _judge_age_of_last_sample(
     case: Case, seen: ReplicationSeen, reason: str, *, lasts: bool
-) -> tuple[Standing, str]:
+) -> tuple[Status, str]:
     """Judge by how old the last sample was at the cut.
 
     lasts: what it showed does not end by itself.
@@ -93,9 +93,9 @@ def _judge_age_of_last_sample(
     if doubt := _find_assumption_about_name(case.manifest.nodes[name]):
         reason += f"; assumed of {name}: {doubt}"
     if age_s <= SAMPLE_AGE_MAX_S:
-        return _PRESENT if not doubt else Standing.ASSUMED, reason
+        return _PRESENT if not doubt else Status.ASSUMED, reason
     if lasts and age_s <= LATE_SAMPLE_MAX_S:
-        return Standing.ASSUMED, (
+        return Status.ASSUMED, (
             f"{reason}; it is assumed that what commits wait for was not changed in"
             " that time, and that no other standby came"
         )

@@ -60,8 +60,8 @@ class ItemId(enum.Enum):
     SETTINGS = "durable settings"
 
 
-class Standing(enum.Enum):
-    """Standing of an item of evidence.
+class Status(enum.Enum):
+    """Status of an item of evidence.
 
     ASSUMED: it rests on what a human was asked to do or declared, or on what something
     else would explain as well but nothing contradicts; a PASS names it.
@@ -82,7 +82,7 @@ class Item:
     """
 
     id: ItemId
-    standing: Standing
+    status: Status
     reason: str
     required: bool
 
@@ -304,16 +304,16 @@ _DOUBTS = {
 
 def doubt_of(item: Item) -> str:
     """Return the reason for which *item* keeps a cut from counting, then the remedy."""
-    why = meaning(item.id, item.standing)
+    why = meaning(item.id, item.status)
     text = f"{why}: {item.reason}" if why else item.reason
     advice = _DOUBTS[item.id].advice
     return text if not advice or _ADVISES.search(item.reason) else f"{text}. {advice}"
 
 
-def meaning(which: ItemId, standing: Standing) -> str:
-    """Return the consequence for the cut of an item with this standing.
+def meaning(which: ItemId, status: Status) -> str:
+    """Return the consequence for the cut of an item with this status.
 
     "" if the item's own reason says all.
     """
     doubt = _DOUBTS[which]
-    return doubt.against if standing is Standing.CONTRADICTED else doubt.unseen
+    return doubt.against if status is Status.CONTRADICTED else doubt.unseen

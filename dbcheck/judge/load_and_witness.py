@@ -17,21 +17,21 @@ from dbcheck.judge.cutmoment import (
     find_newest_observation,
     measure_longest_passed_s,
 )
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.cut import Gone
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.unobserved import Observed, find_newest
 from dbcheck.model.verdict import format_count
 from dbcheck.model.witness import Apart
 
-_NOT_GONE: Mapping[Gone, tuple[Standing, str]] = {
-    Gone.NEVER: (Standing.CONTRADICTED, "the server kept answering: no cut"),
+_NOT_GONE: Mapping[Gone, tuple[Status, str]] = {
+    Gone.NEVER: (Status.CONTRADICTED, "the server kept answering: no cut"),
     Gone.STALLED: (
-        Standing.CONTRADICTED,
+        Status.CONTRADICTED,
         "the server stalled, then continued: no cut",
     ),
     Gone.UNSEEN: (
-        Standing.NOT_OBSERVABLE,
+        Status.NOT_OBSERVABLE,
         "the witness or the switch failed before the server was seen to stop",
     ),
 }
@@ -39,36 +39,36 @@ _NOT_GONE: Mapping[Gone, tuple[Standing, str]] = {
 
 def judge_load_at_the_cut(case: Case) -> Item:
     """Judge whether commits were under way when the power went."""
-    standing, reason = _judge_commits_at_risk(case)
-    return Item(ItemId.LOAD, standing, reason, required=True)
+    status, reason = _judge_commits_at_risk(case)
+    return Item(ItemId.LOAD, status, reason, required=True)
 
 
-def _judge_commits_at_risk(case: Case) -> tuple[Standing, str]:
+def _judge_commits_at_risk(case: Case) -> tuple[Status, str]:
     load = case.load
     if load is None:
         why = f"{case.lost}, so the load may have been over"
-        return Standing.NOT_OBSERVABLE, why
+        return Status.NOT_OBSERVABLE, why
     if (last_us := find_newest_ack_us(load)) is None:
-        return Standing.ABSENT, "no commit was acknowledged"
+        return Status.ABSENT, "no commit was acknowledged"
     # A server that merely waits for a drive without power is killed before it returns.
     waits = case.drive_only and load.gone is Gone.STALLED
     if load.gone in _NOT_GONE and not waits:
         return _NOT_GONE[load.gone]
     if case.cut is None and not load.cut_failed:
-        return Standing.ABSENT, "the server stopped before its power was cut"
+        return Status.ABSENT, "the server stopped before its power was cut"
     if not load.in_flight:
         full = sum(one.acks for one in load.windows) >= case.manifest.window_acks
         why = "the witness lagged and held them back" if full else "idle"
-        return Standing.ABSENT, f"no session waited for a reply: {why}"
+        return Status.ABSENT, f"no session waited for a reply: {why}"
     if (went_us := find_cut_us(case)) is None:
         why = explain_missing_date(case) or "the moment of the cut is not known"
-        return Standing.NOT_OBSERVABLE, why
+        return Status.NOT_OBSERVABLE, why
     return _judge_age_of_commits(case, load, last_us, went_us)
 
 
 def _judge_age_of_commits(
     case: Case, load: LoadRecord, last_ack_us: int, went_us: int
-) -> tuple[Standing, str]:
+) -> tuple[Status, str]:
     """Judge by when the power went, and how well that is known.
 
     last_ack_us: see find_newest_ack_us(): no ack looks younger than it may be.
@@ -78,7 +78,7 @@ def _judge_age_of_commits(
     )
     at_work = f"{format_count(load.in_flight, 'session')} waiting for a reply"
     if age_s < -LAST_ACK_AGE_MAX_S and not case.drive_only:
-        return Standing.CONTRADICTED, (
+        return Status.CONTRADICTED, (
             f"the last ack came {-age_s:.3f} s after the power is said to have gone"
         )
     # The client may read a reply that was on its way when the power went.
@@ -88,9 +88,9 @@ def _judge_age_of_commits(
         find_newest_observation(load), load.sent_us or went_us, went_us
     )
     if why := _explain_missing_risk(case, load, age_s, sent_s):
-        return Standing.ABSENT, f"{reason}: {why}"
+        return Status.ABSENT, f"{reason}: {why}"
     if case.cut is not None and case.cut.by_hand:
-        return Standing.ASSUMED, (
+        return Status.ASSUMED, (
             f"{at_work}; when the power was cut by hand was not seen, so it is taken "
             "to be the moment at which the server was last heard, or its host, "
             f"{age_s:.3f} s after the last ack"
@@ -101,23 +101,23 @@ def _judge_age_of_commits(
         and case.drive_only
         and find_last_canary_write_us(case) is None
     ):
-        return Standing.NOT_OBSERVABLE, (
+        return Status.NOT_OBSERVABLE, (
             f"{at_work}; the drives may have lost their power {latest_s:.1f} s after "
             "the last ack, and whether the host wrote until then is not known: its "
             "canaries were not read; cut again"
         )
     if latest_s >= LAST_ACK_AGE_MAX_S:
-        return Standing.ASSUMED, (
+        return Status.ASSUMED, (
             f"{at_work}; the switch reported its cut {latest_s:.1f} s after the last "
             "ack, so the power is taken to have gone when the server, or its host, was "
             f"last heard, {age_s:.3f} s after that ack"
         )
     if sent_s >= LAST_ACK_AGE_MAX_S:
-        return Standing.ASSUMED, (
+        return Status.ASSUMED, (
             f"{reason}; the commits that were acked had all been sent at least "
             f"{sent_s:.1f} s before the cut, and are taken to have been flushed later"
         )
-    return Standing.PRESENT, reason
+    return Status.PRESENT, reason
 
 
 def _explain_missing_risk(
@@ -169,20 +169,18 @@ def judge_log_since_checkpoint(case: Case) -> Item | None:
     begun, before = case.load.log
     size = before.written - before.checkpoint
     reason = f"{size:,} bytes of log were in no checkpoint just before the cut"
-    standing = Standing.PRESENT
+    status = Status.PRESENT
     if size <= 0:
-        standing, reason = Standing.ABSENT, "all of the log was checkpointed"
+        status, reason = Status.ABSENT, "all of the log was checkpointed"
     elif begun.checkpoint == before.checkpoint:
         reason += f", among them all {sum(case.load.acked.values()):,} acks"
-    return Item(ItemId.SINCE_CHECKPOINT, standing, reason, required=False)
+    return Item(ItemId.SINCE_CHECKPOINT, status, reason, required=False)
 
 
 def judge_witness_log(case: Case) -> Item:
     """Judge what the witness holds of the run."""
     if case.damage:
-        return Item(
-            ItemId.WITNESS_LOG, Standing.CONTRADICTED, case.damage, required=True
-        )
+        return Item(ItemId.WITNESS_LOG, Status.CONTRADICTED, case.damage, required=True)
     facts = case.logs
     acks, frames = sum(one.acks for one in facts), sum(one.frames for one in facts)
     reason = f"{acks:,} acks in {frames:,} frames"
@@ -196,7 +194,7 @@ def judge_witness_log(case: Case) -> Item:
             " waited for"
             f" the log, for {max((one.age_s for one in windows), default=0):.3f} s"
         )
-    return Item(ItemId.WITNESS_LOG, Standing.PRESENT, reason, required=True)
+    return Item(ItemId.WITNESS_LOG, Status.PRESENT, reason, required=True)
 
 
 def judge_witness_at_the_cut(case: Case) -> Item | None:
@@ -208,11 +206,11 @@ def judge_witness_at_the_cut(case: Case) -> Item | None:
     if not case.logs:
         return None
     young = find_newest(_list_observations(case))
-    standing, reason = _judge_newest_witnessed_ack(case, young, find_cut_us(case))
+    status, reason = _judge_newest_witnessed_ack(case, young, find_cut_us(case))
     if case.clock_set and young is not None:
-        standing = Standing.NOT_OBSERVABLE
+        status = Status.NOT_OBSERVABLE
         reason = f"{case.clock_set}, by which the acks of several machines are dated"
-    return Item(ItemId.WITNESS_AT_CUT, standing, reason, required=True)
+    return Item(ItemId.WITNESS_AT_CUT, status, reason, required=True)
 
 
 def _list_observations(case: Case) -> list[Observed]:
@@ -227,33 +225,33 @@ def _list_observations(case: Case) -> list[Observed]:
 
 def _judge_newest_witnessed_ack(
     case: Case, young: Observed | None, went_us: int | None
-) -> tuple[Standing, str]:
+) -> tuple[Status, str]:
     if young is None or young.last_ack_us is None:
-        return Standing.ABSENT, "it holds no ack of the load"
+        return Status.ABSENT, "it holds no ack of the load"
     if went_us is None:
-        return Standing.NOT_OBSERVABLE, "the moment of the cut is not known"
+        return Status.NOT_OBSERVABLE, "the moment of the cut is not known"
     age_s = measure_longest_passed_s(young, young.came_us(young.last_ack_us), went_us)
     if age_s < -LAST_ACK_AGE_MAX_S and not case.drive_only:
-        return Standing.CONTRADICTED, (
+        return Status.CONTRADICTED, (
             f"its newest ack came {-age_s:.3f} s after the power is said to have gone"
         )
     side = "before" if age_s >= 0 else "after"
     reason = f"the newest ack that it holds came {abs(age_s):.3f} s {side} the cut"
     if age_s >= LAST_ACK_AGE_MAX_S:
-        return Standing.ABSENT, f"{reason}: it lagged, or no later one came"
-    return Standing.PRESENT, reason
+        return Status.ABSENT, f"{reason}: it lagged, or no later one came"
+    return Status.PRESENT, reason
 
 
 def judge_witness_host(case: Case) -> Item | None:
     """Judge whether the witness is on another host than the target; None in a lab."""
     if case.writer.apart is None:
         return None
-    standing = Standing.NOT_OBSERVABLE
+    status = Status.NOT_OBSERVABLE
     reason = (
         "only addresses were compared, and a tunnel or forwarder may hide the real"
         " host: add --target-host"
     )
     if case.writer.apart is Apart.IDS:
-        standing = Standing.PRESENT
+        status = Status.PRESENT
         reason = "the target's host and the witness have different ids"
-    return Item(ItemId.WITNESS_APART, standing, reason, required=False)
+    return Item(ItemId.WITNESS_APART, status, reason, required=False)

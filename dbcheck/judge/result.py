@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from dbcheck.judge.diagnosis import Explanation
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.audited import Flag
 from dbcheck.model.cluster import Promise
 from dbcheck.model.cut import CutClass, PowerScope
@@ -97,7 +97,7 @@ class EvidenceResult:
     """One item of evidence; required: a PASS needs it present."""
 
     item: ItemId
-    standing: Standing
+    status: Status
     reason: str
     required: bool
 

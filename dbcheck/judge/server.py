@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import find_cut_us
 from dbcheck.judge.driveonly import judge_drives_gone
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.server_end import Ended, decide_how_server_ended
 from dbcheck.judge.watched import LATE_S, describe_changes_of_tables
 from dbcheck.model.cluster import SiteKind, compare_lineage
@@ -41,10 +41,10 @@ def judge_restarted(case: Case) -> Item | None:
     )
     if after is None or end.restarted is None:
         return None
-    standing = Standing.CONTRADICTED
+    status = Status.CONTRADICTED
     reason = "its start time did not change: the power of this server was not cut"
     if end.restarted:
-        standing = Standing.PRESENT
+        status = Status.PRESENT
         apart_us = after.started_us - before.started_us
         reason = f"it started {apart_us / 1e6:.1f} s after the one that took the load"
         if apart_us < 0:
@@ -52,9 +52,9 @@ def judge_restarted(case: Case) -> Item | None:
                 "another process answers; the server's clock was set back meanwhile"
             )
     elif outlived := _explain_outliving_process(case, end):
-        standing = Standing.ABSENT
+        status = Status.ABSENT
         reason = f"its start time did not change: its host was not cut, but {outlived}"
-    return Item(ItemId.RESTARTED, standing, reason, required=True)
+    return Item(ItemId.RESTARTED, status, reason, required=True)
 
 
 def _explain_outliving_process(case: Case, end: Ended) -> str:
@@ -66,7 +66,7 @@ def _explain_outliving_process(case: Case, end: Ended) -> str:
     if end.outlived_crash:
         return "it recovered from a crash"
     gone = judge_drives_gone(case)
-    if gone is not None and gone.standing is Standing.PRESENT:
+    if gone is not None and gone.status is Status.PRESENT:
         return "its drives lost their power and came back"
     return ""
 
@@ -83,7 +83,7 @@ def judge_return_of_server(case: Case) -> Item | None:
         f"the server did not come back after the cut ({failed}), and took"
         " queries only later; a PASS needs one that comes back by itself"
     )
-    return Item(ItemId.CAME_BACK, Standing.CONTRADICTED, reason, required=True)
+    return Item(ItemId.CAME_BACK, Status.CONTRADICTED, reason, required=True)
 
 
 def judge_same_server(case: Case) -> Item | None:
@@ -97,12 +97,12 @@ def judge_same_server(case: Case) -> Item | None:
     reader = case.manifest.nodes[case.after.reader_name]
     itself = reader.facts.identity if case.promoted else None
     found = compare_lineage(case.manifest.site, before, after, promoted=itself)
-    standing, reason = Standing.NOT_OBSERVABLE, found.unknown
+    status, reason = Status.NOT_OBSERVABLE, found.unknown
     if found.other:
-        standing, reason = Standing.CONTRADICTED, found.other
+        status, reason = Status.CONTRADICTED, found.other
     elif not reason:
-        standing, reason = Standing.PRESENT, f"same {', '.join(found.same)}"
-    return Item(ItemId.SAME_SERVER, standing, reason, required=True)
+        status, reason = Status.PRESENT, f"same {', '.join(found.same)}"
+    return Item(ItemId.SAME_SERVER, status, reason, required=True)
 
 
 def judge_not_refilled(case: Case) -> Item | None:
@@ -118,21 +118,21 @@ def judge_not_refilled(case: Case) -> Item | None:
     if refill is None:
         return None
     deleted = 0 if after.failure else after.deleted or 0  # no DELETE damages data
-    standing = Standing.ABSENT
+    status = Status.ABSENT
     harm = "rows that it lost may have come back from other servers"
     if refill.unknown:
-        standing = Standing.ASSUMED
+        status = Status.ASSUMED
     elif refill.replaces:
-        standing = Standing.CONTRADICTED
+        status = Status.CONTRADICTED
         harm = "its data may be another server's copy, so no row was judged"
     elif deleted:
-        standing = Standing.CONTRADICTED
+        status = Status.CONTRADICTED
         harm += (
             f", and {deleted:,} that it had were deleted since its start, perhaps from"
             " there as well, so no row was judged"
         )
     reason = f"the server {refill.how}: {harm}. {refill.advice}"
-    return Item(ItemId.NOT_REFILLED, standing, reason, required=True)
+    return Item(ItemId.NOT_REFILLED, status, reason, required=True)
 
 
 def judge_same_settings(case: Case) -> Item | None:
@@ -142,8 +142,8 @@ def judge_same_settings(case: Case) -> Item | None:
     """
     if case.after.facts is None:
         return None
-    standing, reason = _compare_settings(_list_later_settings(case, case.after.facts))
-    return Item(ItemId.SAME_SETTINGS, standing, reason, required=True)
+    status, reason = _compare_settings(_list_later_settings(case, case.after.facts))
+    return Item(ItemId.SAME_SETTINGS, status, reason, required=True)
 
 
 def _list_later_settings(
@@ -195,7 +195,7 @@ def _select_own_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
 
 def _compare_settings(
     readings: Sequence[tuple[str, Mapping[str, str], Mapping[str, str]]],
-) -> tuple[Standing, str]:
+) -> tuple[Status, str]:
     """Compare the settings that were read both times; name those that differ.
 
     One that was read at one of two times alone neither changed nor stayed the same.
@@ -209,18 +209,18 @@ def _compare_settings(
             then, now = before[setting], settings[setting]
             if then != now:
                 reason = f"{setting} was {then}, and {now} {when}"
-                return Standing.CONTRADICTED, reason
+                return Status.CONTRADICTED, reason
         compared += [f"{len(shared)} unchanged {when}"] if shared else []
         once |= dict.fromkeys(sorted(before.keys() ^ settings.keys()))
     if not compared:
-        return Standing.NOT_OBSERVABLE, "no setting was read again"
+        return Status.NOT_OBSERVABLE, "no setting was read again"
     if unread:
         reason = f"they could not be read {' and '.join(unread)}"
-        return Standing.NOT_OBSERVABLE, reason
+        return Status.NOT_OBSERVABLE, reason
     if once:
         reason = f"{', '.join(compared)}; not read each time: {', '.join(once)}"
-        return Standing.ASSUMED, reason
-    return Standing.PRESENT, ", ".join(compared)
+        return Status.ASSUMED, reason
+    return Status.PRESENT, ", ".join(compared)
 
 
 def judge_same_tables(case: Case) -> Item | None:
@@ -241,28 +241,28 @@ def judge_same_tables(case: Case) -> Item | None:
             f"{table} is a table of {now}" for table, now in engines.items()
         )
         reason = f"{shown} now, another storage engine than the load was written to"
-        return Item(name, Standing.CONTRADICTED, reason, required=True)
+        return Item(name, Status.CONTRADICTED, reason, required=True)
     if added := describe_changes_of_tables(case, FactKind.TABLE) or _find_added_objects(
         case
     ):
-        return Item(name, Standing.CONTRADICTED, added, required=True)
+        return Item(name, Status.CONTRADICTED, added, required=True)
     copied = case.promoted and case.manifest.site is not SiteKind.STREAMING
     if copied or case.manifest.site.is_group:
         return None  # each node gives its tables numbers of its own
-    standing, reason = Standing.NOT_OBSERVABLE, "the tables were not read to their end"
+    status, reason = Status.NOT_OBSERVABLE, "the tables were not read to their end"
     if case.after.tables or case.found is not None:
-        standing, reason = _compare_tables(
+        status, reason = _compare_tables(
             _list_table_identities(case.manifest), _list_table_identities(case.after)
         )
-    rewritten = standing is Standing.ABSENT
+    rewritten = status is Status.ABSENT
     if altered := _find_altered_tables(case, rewritten=rewritten):
-        standing, reason = Standing.CONTRADICTED, altered
-    return Item(name, standing, reason, required=True)
+        status, reason = Status.CONTRADICTED, altered
+    return Item(name, status, reason, required=True)
 
 
 def _compare_tables(
     before: Mapping[str, str], after: Mapping[str, str]
-) -> tuple[Standing, str]:
+) -> tuple[Status, str]:
     """Compare the tables; an identity that is not known is ""."""
     known = [name for name in before if before[name]]
     others = [n for n in known if after.get(n) and after[n] != before[n]]
@@ -277,11 +277,11 @@ def _compare_tables(
             " another storage engine, or to an account that lost a right"
         )
     if found:
-        return Standing.ABSENT, "; ".join(found)
+        return Status.ABSENT, "; ".join(found)
     if unknown := [name for name in before if not before[name]]:
         reason = f"{', '.join(unknown)}: no number of it was shown before the load"
-        return Standing.ASSUMED, reason
-    return Standing.PRESENT, f"{_format_tables(known)} not {_REPLACED}"
+        return Status.ASSUMED, reason
+    return Status.PRESENT, f"{_format_tables(known)} not {_REPLACED}"
 
 
 def _find_added_objects(case: Case) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import find_cut_us
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.watched import explain_lost_crash_canary
 from dbcheck.model.cut import CutClass, Gone, PowerState
 from dbcheck.model.depth import Depth
@@ -67,30 +67,30 @@ def make_crash_item(which: ItemId, log: LogTail, names: Mapping[str, str]) -> It
     Where more was logged than was read, a shutdown may stand in the rest; where a log
     does not continue what it was, its lines may be older than the load.
     """
-    standing, reason = judge_crash_in_log(log)
+    status, reason = judge_crash_in_log(log)
     if strange := startlog.find_other_server(log.text, names):
-        standing, reason = Standing.NOT_OBSERVABLE, f"{IS_SHARED} ({strange})"
-    required = standing in (Standing.PRESENT, Standing.CONTRADICTED)
-    return Item(which, standing, reason, required)
+        status, reason = Status.NOT_OBSERVABLE, f"{IS_SHARED} ({strange})"
+    required = status in (Status.PRESENT, Status.CONTRADICTED)
+    return Item(which, status, reason, required)
 
 
-def judge_crash_in_log(log: LogTail) -> tuple[Standing, str]:
+def judge_crash_in_log(log: LogTail) -> tuple[Status, str]:
     """Judge whether *log* shows a crash, or a shutdown; name the line that does."""
     text = log.text
     if log.rewound:
-        return Standing.NOT_OBSERVABLE, (
+        return Status.NOT_OBSERVABLE, (
             "it does not continue what was there before the load, so its lines may be"
             " older"
         )
     if found := startlog.find_shutdown(text):
-        return Standing.CONTRADICTED, f"it says {found!r}: it was shut down, not cut"
+        return Status.CONTRADICTED, f"it says {found!r}: it was shut down, not cut"
     if log.truncated:
-        return Standing.NOT_OBSERVABLE, (
+        return Status.NOT_OBSERVABLE, (
             "more was logged since the preflight than is read"
         )
     if found := startlog.find_sign_of_crash(text):
-        return Standing.PRESENT, f"it says {found!r}: crash recovery"
-    return Standing.NOT_OBSERVABLE, "it shows neither a crash nor a shutdown"
+        return Status.PRESENT, f"it says {found!r}: crash recovery"
+    return Status.NOT_OBSERVABLE, "it shows neither a crash nor a shutdown"
 
 
 def judge_complaints(case: Case) -> Item | None:
@@ -108,7 +108,7 @@ def judge_complaints(case: Case) -> Item | None:
             startlog.read_since_last_start(log.text)
         ):
             reason = f"since the start it says: {lines[0]}"
-            return Item(ItemId.LOG_COMPLAINTS, Standing.ABSENT, reason, required=False)
+            return Item(ItemId.LOG_COMPLAINTS, Status.ABSENT, reason, required=False)
     return None
 
 
@@ -135,15 +135,15 @@ def judge_replay_in_log(log: LogTail) -> Item | None:
             begins[-1], base
         )
         if size >= 0:
-            standing = Standing.PRESENT if size else Standing.ABSENT
+            status = Status.PRESENT if size else Status.ABSENT
             reason = f"recovery replayed {size:,} bytes written since the checkpoint"
-            return Item(ItemId.REPLAYED, standing, reason, required=False)
+            return Item(ItemId.REPLAYED, status, reason, required=False)
     if _NO_REPLAY in text and not any(last.search(text) for _, last, _ in _REPLAYS):
         reason = (
             f"recovery found nothing to replay ({_NO_REPLAY!r}): a checkpoint came "
             "after the last commit, as a shutdown makes one"
         )
-        return Item(ItemId.REPLAYED, Standing.ABSENT, reason, required=True)
+        return Item(ItemId.REPLAYED, Status.ABSENT, reason, required=True)
     return None
 
 
@@ -272,7 +272,7 @@ def decide_how_server_ended(case: Case) -> Ended:
         or explain_lost_crash_canary(case)
         or ("" if held else "the canary's session ended before the cut")
         or (_NO_ROW if of_a_copy and case.after.canary is False else ""),
-        logged=any(item.standing is Standing.PRESENT for item in logs),
+        logged=any(item.status is Status.PRESENT for item in logs),
         innodb=family.has_innodb,
         fast_seen=_find_fast_shutdown_setting(case),
         exact=cut is not None and cut.exact_us is not None,
@@ -338,31 +338,31 @@ def judge_not_shut_down(case: Case) -> Item:
     A failover claims nothing of how the former server ended, so needs none of it.
     """
     found = decide_how_server_ended(case)
-    standing, reason = judge_end(case.load, found)
+    status, reason = judge_end(case.load, found)
     required = case.cut_class is not CutClass.FAILOVER
-    if not required and standing is Standing.CONTRADICTED and found.restarted:
-        standing = Standing.ABSENT  # a failover may begin with that
-    return Item(ItemId.NOT_SHUT_DOWN, standing, reason, required)
+    if not required and status is Status.CONTRADICTED and found.restarted:
+        status = Status.ABSENT  # a failover may begin with that
+    return Item(ItemId.NOT_SHUT_DOWN, status, reason, required)
 
 
-def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Standing, str]:
+def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Status, str]:
     """Judge whether a server that *ended* so was not shut down; return the reason too.
 
     Silence alone proves nothing: where the network fails first, a server shuts down
     unseen.
     """
     if against := _find_evidence_against_cut(None if ended.unheard else load, ended):
-        return Standing.CONTRADICTED, against
+        return Status.CONTRADICTED, against
     if ended.unheard:
         load = None
     silent = load is not None and load.gone is Gone.SILENT
     if shown := _find_evidence_of_crash(ended, silent=silent):
-        return Standing.PRESENT, shown
+        return Status.PRESENT, shown
     if ended.seems_crashed:
-        return Standing.ASSUMED, _BY_LOG_ALONE
+        return Status.ASSUMED, _BY_LOG_ALONE
     if silent and (lost := _find_evidence_of_power_loss(ended)):
-        return Standing.ASSUMED, f"it fell silent, and {lost}; {_DARK}"
-    return Standing.NOT_OBSERVABLE, _explain_unknown_end(load, ended)
+        return Status.ASSUMED, f"it fell silent, and {lost}; {_DARK}"
+    return Status.NOT_OBSERVABLE, _explain_unknown_end(load, ended)
 
 
 def _find_evidence_against_cut(load: LoadRecord | None, ended: Ended) -> str:

@@ -9,9 +9,9 @@ from dbcheck.audit import mysql, rules
 from dbcheck.audit.rules import Finding
 from dbcheck.judge.case import Case, find_flagged_settings, find_unsafe_settings
 from dbcheck.judge.cutmoment import find_cut_us
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.volumes import list_changes_of_storage, list_hidden_drives
-from dbcheck.model.audited import RuleStanding
+from dbcheck.model.audited import RuleStatus
 from dbcheck.model.cut import LabCut
 from dbcheck.model.depth import Depth
 from dbcheck.model.family import FAMILIES
@@ -59,38 +59,38 @@ class Settings:
 
     def item(self, *, kept: bool) -> Item:
         """Return the item on their meaning for the verdict; kept: nothing was lost."""
-        standing, detail = self._meaning("; this cut happened to lose none" * kept)
-        return Item(ItemId.SETTINGS, standing, detail, required=True)
+        status, detail = self._meaning("; this cut happened to lose none" * kept)
+        return Item(ItemId.SETTINGS, status, detail, required=True)
 
-    def _meaning(self, chance: str) -> tuple[Standing, str]:
+    def _meaning(self, chance: str) -> tuple[Status, str]:
         if not self.known:
             reason = "no rules are known for servers of this family"
-            return Standing.NOT_OBSERVABLE, reason
+            return Status.NOT_OBSERVABLE, reason
         if self._losing:
             reason = f"{self._losing[0]} is documented to lose commits{chance}"
-            return Standing.ABSENT, reason
+            return Status.ABSENT, reason
         if hiding := [f for f in self.flagged if f.hides]:
-            return Standing.ABSENT, f"{hiding[0]} may hide what was lost"
+            return Status.ABSENT, f"{hiding[0]} may hide what was lost"
         if unread := [f for f in self.flagged if f.value is None and _matters(f)]:
             names = ", ".join(finding.rule.fact for finding in unread)
             return (
-                Standing.NOT_OBSERVABLE,
+                Status.NOT_OBSERVABLE,
                 f"could not be read, and commits may depend on it: {names}",
             )
         if self._tearing and self.torn:
             return (
-                Standing.ABSENT,
+                Status.ABSENT,
                 f"{self._tearing[0]} leaves no guard against torn pages, and this "
                 f"drive tears them{chance}",
             )
         if self._tearing:
             return (
-                Standing.ASSUMED,
+                Status.ASSUMED,
                 f"{self._tearing[0]}: the storage is assumed to write whole pages",
             )
         if self._unsafe:
-            return Standing.PRESENT, self._harmless(self._unsafe[0])
-        return Standing.PRESENT, "no setting of the server is known to lose commits"
+            return Status.PRESENT, self._harmless(self._unsafe[0])
+        return Status.PRESENT, "no setting of the server is known to lose commits"
 
     def _harmless(self, finding: Finding) -> str:
         """Return the reason why an unsafe setting loses no commit in such a cut."""
@@ -125,7 +125,7 @@ class Settings:
 
     @property
     def _unsafe(self) -> Sequence[Finding]:
-        return [f for f in self.flagged if f.standing is RuleStanding.UNSAFE]
+        return [f for f in self.flagged if f.status is RuleStatus.UNSAFE]
 
 
 def judge_durable_settings(case: Case) -> Item | None:
@@ -215,7 +215,7 @@ def explain_durable_commits(manifest: Manifest, load: LoadRecord | None) -> str:
     unsafe = {
         finding.rule.fact
         for finding in rules.find_flagged_settings(manifest.family, load.settings)
-        if finding.standing is RuleStanding.UNSAFE
+        if finding.status is RuleStatus.UNSAFE
     }
     has_binlog = (
         load.settings.get("log_bin", "").lower() in ("on", "1")

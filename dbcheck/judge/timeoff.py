@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import UNKNOWN, Elapsed, measure_elapsed
 from dbcheck.judge.host import RAN_ON_S, READ_HERE, measure_darkness
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import AfterRecord, LoadRecord
@@ -75,8 +75,8 @@ def judge_time_without_power(case: Case) -> Item | None:
 
 def _rank(item: Item) -> int:
     """Order items by what they allow: a PASS, one that assumes something, or none."""
-    order = (Standing.ASSUMED, Standing.PRESENT)
-    return order.index(item.standing) if item.standing in order else -1
+    order = (Status.ASSUMED, Status.PRESENT)
+    return order.index(item.status) if item.status in order else -1
 
 
 def _judge_time_of_node(one: Case) -> Item | None:
@@ -136,60 +136,60 @@ def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item 
         return None
     if cut_class.keeps_power:
         reason = f"a {cut_class.value} leaves the drives powered"
-        return Item(ItemId.TIME_OFF, Standing.ABSENT, reason, False)
+        return Item(ItemId.TIME_OFF, Status.ABSENT, reason, False)
     if depth is Depth.DRIVE:
         reason = "the drive's own cache lost its power, however long it was off"
-        return Item(ItemId.TIME_OFF, Standing.PRESENT, reason, True)
+        return Item(ItemId.TIME_OFF, Status.PRESENT, reason, True)
     if time.meant_s is None:
         reason = "the power comes back by itself, after a time that was not measured"
         # An undeclared cut claims nothing of the drives.
         required = cut_class is not CutClass.UNKNOWN
-        return Item(ItemId.TIME_OFF, Standing.NOT_OBSERVABLE, reason, required)
-    standing, reason = _compare_with_intended_time(time, time.meant_s)
-    if time.unbounded and standing in (Standing.PRESENT, Standing.ASSUMED):
-        standing, reason = Standing.ASSUMED, f"{reason}; {_UNBOUNDED}"
-    return Item(ItemId.TIME_OFF, standing, reason, True)
+        return Item(ItemId.TIME_OFF, Status.NOT_OBSERVABLE, reason, required)
+    status, reason = _compare_with_intended_time(time, time.meant_s)
+    if time.unbounded and status in (Status.PRESENT, Status.ASSUMED):
+        status, reason = Status.ASSUMED, f"{reason}; {_UNBOUNDED}"
+    return Item(ItemId.TIME_OFF, status, reason, True)
 
 
-def _compare_with_intended_time(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
+def _compare_with_intended_time(time: TimeOff, meant_s: float) -> tuple[Status, str]:
     """Judge the time off against the time that was intended."""
     wanted = f"{meant_s:g} s"
     if not meant_s > 0:
-        return Standing.NOT_OBSERVABLE, f"{wanted} were intended: {_AGAIN}, for longer"
+        return Status.NOT_OBSERVABLE, f"{wanted} were intended: {_AGAIN}, for longer"
     if back := _find_early_return(time, meant_s):
-        return Standing.NOT_OBSERVABLE, f"{back} {wanted} intended: {_AGAIN}"
+        return Status.NOT_OBSERVABLE, f"{back} {wanted} intended: {_AGAIN}"
     if time.by_hand:
-        return Standing.ASSUMED, (
+        return Status.ASSUMED, (
             f"the power was left off by hand for the {wanted} asked for; that was not "
             "measured"
         )
     if time.off_s is None:
-        return Standing.NOT_OBSERVABLE, (
+        return Status.NOT_OBSERVABLE, (
             f"how long it was off was not measured ({wanted} intended): {_AGAIN}, and "
             "do not interrupt it"
         )
     left_s = time.off_s - time.late_s
     if time.late_s > CLOCKS_S and left_s < meant_s:
-        return Standing.NOT_OBSERVABLE, (
+        return Status.NOT_OBSERVABLE, (
             f"acks came for {time.late_s:.1f} s after the switch reported its cut, "
             f"so the power was off for {max(0, left_s):.1f} s at most instead of "
             f"{wanted}: the switch acts late; keep the power off for longer "
             "(--off-seconds, dbcheck_power_off_s) and cut again"
         )
     if time.off_s < meant_s:
-        return Standing.NOT_OBSERVABLE, (
+        return Status.NOT_OBSERVABLE, (
             f"it was back after {time.off_s:.2f} s instead of {wanted}: {_AGAIN}, and "
             "do not interrupt it"
         )
     reason = f"off for {time.off_s:.2f} s (at least {wanted} intended)"
     if time.seen and time.by_program:
-        return Standing.ASSUMED, (
+        return Status.ASSUMED, (
             f"{reason} by the switch's own state command; nothing else shows that the"
             " power was off"
         )
     if time.seen:
-        return Standing.PRESENT, reason
-    return Standing.ASSUMED, (
+        return Status.PRESENT, reason
+    return Status.ASSUMED, (
         f"{time.off_s:.2f} s passed between the cut and the restore command; the "
         "switch has no state command that would confirm that the power was off"
     )
@@ -240,4 +240,4 @@ def judge_class_of_cut(case: Case) -> Item | None:
         f"a {case.cut_class.description} is assumed, as what was cut by hand"
         " was not declared (set --power-class or dbcheck_power_class)"
     )
-    return Item(ItemId.CUT_CLASS, Standing.ASSUMED, reason, required=True)
+    return Item(ItemId.CUT_CLASS, Status.ASSUMED, reason, required=True)

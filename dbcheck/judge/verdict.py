@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dbcheck.judge import headline
 from dbcheck.judge.diagnosis import NOTHING, ByClients
 from dbcheck.judge.headline import Survived, cut_named
-from dbcheck.judge.item import Item, ItemId, Standing, doubt_of
+from dbcheck.judge.item import Item, ItemId, Status, doubt_of
 from dbcheck.model.audited import Flag
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
@@ -18,7 +18,7 @@ from dbcheck.rows.loss import MISSING, ConditionCheck, IndexLoss, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 
 _HOST_KEPT = "the host and its controllers kept their power, so it leaves them untested"
-_ENOUGH = (Standing.PRESENT, Standing.ASSUMED)  # for a PASS
+_ENOUGH = (Status.PRESENT, Status.ASSUMED)  # for a PASS
 NO_COMMIT = (
     "the witness confirmed no commit before the cut. Check the witness, and cut later"
 )
@@ -65,7 +65,7 @@ class Judgement:
 def find_item_of_other_data(items: Sequence[Item]) -> Item | None:
     """Return the item that shows that other data answered, None if none does."""
     for item in items:
-        if item.id in _OF_THE_DATA and item.standing is Standing.CONTRADICTED:
+        if item.id in _OF_THE_DATA and item.status is Status.CONTRADICTED:
             return item
     return None
 
@@ -77,7 +77,7 @@ def explain_blameless_node(items: Sequence[Item], lost: str) -> str:
     not have applied it.
     """
     for item in items:
-        if item.id in _BEFORE_BLAME and item.standing not in _ENOUGH:
+        if item.id in _BEFORE_BLAME and item.status not in _ENOUGH:
             return f"{lost}; but {doubt_of(item)}"
     return ""
 
@@ -87,10 +87,10 @@ def _find_item(items: Sequence[Item], which: ItemId) -> Item | None:
     return next((item for item in items if item.id is which), None)
 
 
-def _find_reason(items: Sequence[Item], which: ItemId, standing: Standing) -> str:
+def _find_reason(items: Sequence[Item], which: ItemId, status: Status) -> str:
     """Return the reason of the item with that id if it stands so, else ""."""
     item = _find_item(items, which)
-    return item.reason if item is not None and item.standing is standing else ""
+    return item.reason if item is not None and item.status is status else ""
 
 
 def find_evidence_against_cut(items: Sequence[Item]) -> str:
@@ -98,7 +98,7 @@ def find_evidence_against_cut(items: Sequence[Item]) -> str:
 
     A record that is absent contradicts no cut.
     """
-    return _find_reason(items, ItemId.RESTARTED, Standing.CONTRADICTED)
+    return _find_reason(items, ItemId.RESTARTED, Status.CONTRADICTED)
 
 
 def explain_replaced_table(found: Reconciliation, items: Sequence[Item]) -> str:
@@ -109,7 +109,7 @@ def explain_replaced_table(found: Reconciliation, items: Sequence[Item]) -> str:
     """
     lost = _count_missing_rows(found)
     rows = f"{format_count(lost, 'row')} {'is' if lost == 1 else 'are'}"
-    why = _find_reason(items, ItemId.SAME_TABLE, Standing.ABSENT)
+    why = _find_reason(items, ItemId.SAME_TABLE, Status.ABSENT)
     if not lost or not why:
         return ""
     return (
@@ -139,7 +139,7 @@ def _refilled(found: Reconciliation, items: Sequence[Item]) -> str:
 def _find_writes_by_other_servers(items: Sequence[Item]) -> str:
     """Return the sign that other servers may have written to this one, "" if none."""
     item = _find_item(items, ItemId.NOT_REFILLED)
-    return "" if item is None or item.standing in _ENOUGH else item.reason
+    return "" if item is None or item.status in _ENOUGH else item.reason
 
 
 def _explain_total_loss(items: Sequence[Item], explained: bool) -> str:
@@ -148,7 +148,7 @@ def _explain_total_loss(items: Sequence[Item], explained: bool) -> str:
     Its first rows are committed, and checkpointed, before the load begins.
     """
     item = _find_item(items, ItemId.NOT_RESTORED)
-    if explained or (item is not None and item.standing is Standing.PRESENT):
+    if explained or (item is not None and item.status is Status.PRESENT):
         return ""
     why = f" ({item.reason})" if item else ""
     return (
@@ -161,7 +161,7 @@ def _explain_total_loss(items: Sequence[Item], explained: bool) -> str:
 
 def _find_restored_copy(items: Sequence[Item]) -> str:
     """Return the sign that a copy may have been written over the data, or ""."""
-    return _find_reason(items, ItemId.NOT_RESTORED, Standing.ABSENT)
+    return _find_reason(items, ItemId.NOT_RESTORED, Status.ABSENT)
 
 
 def judge_rows(
@@ -205,8 +205,8 @@ def judge_rows(
     doubts = altered + tuple(
         doubt_of(item)
         for item in items
-        if item.standing is Standing.CONTRADICTED
-        or (item.required and item.standing not in _ENOUGH)
+        if item.status is Status.CONTRADICTED
+        or (item.required and item.status not in _ENOUGH)
     )
     if found.foreign:
         belong = "belongs" if found.foreign == 1 else "belong"
@@ -288,17 +288,17 @@ def _left_open(
     yield from (item.reason for item in items if headline.leaves_open(item))
     for item in items:
         ended = item.id is ItemId.NOT_SHUT_DOWN
-        if cut is CutClass.FAILOVER and ended and item.standing is not Standing.PRESENT:
+        if cut is CutClass.FAILOVER and ended and item.status is not Status.PRESENT:
             yield f"whether the former server crashed was not seen ({item.reason})"
         counted = item.id is ItemId.UNSAFE_SHUTDOWNS
         shallow = depth is not Depth.DRIVE and cut in (CutClass.AC, CutClass.DC_RAIL)
-        if shallow and counted and item.standing is Standing.ABSENT:
+        if shallow and counted and item.status is Status.ABSENT:
             yield (
                 f"unsafe shutdowns did not rise: {item.reason}, so this says nothing"
                 " about the drives' caches"
             )
     for item in items:
-        if item.standing is Standing.ASSUMED:
+        if item.status is Status.ASSUMED:
             yield f"assumed, not seen: {item.id.value} ({item.reason})"
 
 

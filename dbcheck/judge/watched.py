@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import explain_missing_date, find_cut_us
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.volumes import list_changes_of_storage, list_hidden_drives
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import Volume
@@ -64,7 +64,7 @@ def judge_looks_during_load(case: Case) -> Item | None:
         changed += [describe_change(seen, went_us) for seen in storage]
         if changed:
             reason = f"{'; '.join(changed)}. Looked at: {looked}"
-            return Item(name, Standing.CONTRADICTED, reason, required=False)
+            return Item(name, Status.CONTRADICTED, reason, required=False)
     # A session shows its settings whenever it commits, so no look of it is missing.
     looks = [each for each in found if each[1] is not _OF_THE_SESSIONS]
     unseen = [
@@ -72,8 +72,8 @@ def judge_looks_during_load(case: Case) -> Item | None:
     ]
     if unseen := [each for each in unseen if each]:
         reason = f"{'; '.join(unseen)}. Looked at: {looked}"
-        return Item(name, Standing.ASSUMED, reason, required=False)
-    return Item(name, Standing.PRESENT, f"unchanged: {looked}", required=False)
+        return Item(name, Status.ASSUMED, reason, required=False)
+    return Item(name, Status.PRESENT, f"unchanged: {looked}", required=False)
 
 
 def describe_changes_of_tables(case: Case, kind: FactKind) -> str:
@@ -236,15 +236,15 @@ def places(case: Case) -> Item | None:
     if case.strayed:
         reason = "; ".join(describe_change(each, went_us) for each in case.strayed)
         reason += "; how deep the cut would have gone there is not known"
-        return Item(ItemId.PLACES, Standing.CONTRADICTED, reason, required=False)
+        return Item(ItemId.PLACES, Status.CONTRADICTED, reason, required=False)
     if case.moved:
         reason = "; ".join(f"{name} moved: {why}" for name, why in case.moved.items())
         reason += "; its depth, and what it lies on, were measured where it was before"
-        return Item(ItemId.PLACES, Standing.CONTRADICTED, reason, required=False)
+        return Item(ItemId.PLACES, Status.CONTRADICTED, reason, required=False)
     if case.seen_otherwise:
         reason = "; ".join(f"{n}: {text}" for n, text in case.seen_otherwise.items())
         reason += "; what it lies on, and its depth, are not known"
-        return Item(ItemId.PLACES, Standing.CONTRADICTED, reason, required=False)
+        return Item(ItemId.PLACES, Status.CONTRADICTED, reason, required=False)
     if before is None:
         return _judge_uninspected_places(case.tested.places)
     facts = before.facts
@@ -258,12 +258,12 @@ def places(case: Case) -> Item | None:
         for volume, canaries in zip(facts.volumes[1:], before.elsewhere, strict=True)
         if canaries.failure
     ]
-    standing = Standing.NOT_OBSERVABLE if unseen else Standing.PRESENT
+    status = Status.NOT_OBSERVABLE if unseen else Status.PRESENT
     if why := _explain_unread_view(case):
         unseen.append(f"that the server finds the same files there is assumed ({why})")
-        standing = Standing.NOT_OBSERVABLE if len(unseen) > 1 else Standing.ASSUMED
+        status = Status.NOT_OBSERVABLE if len(unseen) > 1 else Status.ASSUMED
     reason = "; ".join((*unseen, reason))
-    return Item(ItemId.PLACES, standing, reason, required=False)
+    return Item(ItemId.PLACES, status, reason, required=False)
 
 
 def _explain_unread_view(case: Case) -> str:
@@ -293,7 +293,7 @@ def _judge_uninspected_places(named_by_server: Sequence[Place]) -> Item | None:
         f"outside of the data directory: {named}; on which drives is not known "
         "(add --target-host)"
     )
-    return Item(ItemId.PLACES, Standing.NOT_OBSERVABLE, reason, required=False)
+    return Item(ItemId.PLACES, Status.NOT_OBSERVABLE, reason, required=False)
 
 
 def judge_depth_of_switch(case: Case) -> Item | None:
@@ -317,4 +317,4 @@ def judge_depth_of_switch(case: Case) -> Item | None:
     if not known:
         return None
     when = f"power test of {reached.at}, on the idle host: {'; '.join(shown)}"
-    return Item(ItemId.SWITCH_DEPTH, Standing.PRESENT, when, required=False)
+    return Item(ItemId.SWITCH_DEPTH, Status.PRESENT, when, required=False)

@@ -25,8 +25,8 @@ class Severity(enum.Enum):
         return list(Severity).index(self)
 
 
-class RuleStanding(enum.Enum):
-    """Standing of a fact under a rule."""
+class RuleStatus(enum.Enum):
+    """Status of a fact under a rule."""
 
     SAFE = "safe"
     UNSAFE = "unsafe"
@@ -44,7 +44,7 @@ class Flag:
 
     rule: str
     severity: Severity
-    standing: RuleStanding
+    status: RuleStatus
     subject: str
     fact: str
     value: str | None
@@ -52,7 +52,7 @@ class Flag:
     @property
     def is_alarm(self) -> bool:
         """True if it is unsafe, and more than a note."""
-        unsafe = self.standing is RuleStanding.UNSAFE
+        unsafe = self.status is RuleStatus.UNSAFE
         return unsafe and self.severity is not Severity.NOTE
 
     def __str__(self) -> str:

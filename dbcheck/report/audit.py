@@ -12,7 +12,7 @@ from rich.text import Text
 from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
 from dbcheck.audit.rule import Rule, SubjectKind
 from dbcheck.judge.results import ReceiptResult
-from dbcheck.model.audited import RuleStanding, Severity
+from dbcheck.model.audited import RuleStatus, Severity
 from dbcheck.report.terminal import (
     BAD,
     DOUBTFUL,
@@ -70,8 +70,8 @@ def draw_audit(result: AuditResult) -> RenderableType:
         why = with_id(result.host_error, result.host_error_id)
         parts.append(Text(f"  its host could not be read: {why}"))
     parts.append("")
-    unsafe = [f for f in result.findings if f.standing is RuleStanding.UNSAFE]
-    unknown = [f for f in result.findings if f.standing is RuleStanding.UNKNOWN]
+    unsafe = [f for f in result.findings if f.status is RuleStatus.UNSAFE]
+    unknown = [f for f in result.findings if f.status is RuleStatus.UNKNOWN]
     if unsafe:
         parts += [_draw_findings(unsafe), ""]
     if unknown:
@@ -171,7 +171,7 @@ def _draw_overview(results: Sequence[AuditResult]) -> RenderableType:
     table.add_column("worst", overflow="fold")
     for result in results:
         worst = next(
-            (f.rule for f in result.findings if f.standing is RuleStanding.UNSAFE), "-"
+            (f.rule for f in result.findings if f.status is RuleStatus.UNSAFE), "-"
         )
         numbers = [str(result.count(severity)) for severity in Severity]
         numbers += [str(result.unknown), str(result.safe)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.results import (
     CampaignResult,
     CampaignsResult,
@@ -30,11 +30,11 @@ _LINKED = re.compile(
     r"|\b[0-9A-Fa-f]{7,}\b|\b[A-Za-z]\w*-\d"
 )
 _MARKS = {
-    Standing.PRESENT: "yes",
-    Standing.ASSUMED: "assumed",
-    Standing.ABSENT: "**no**",
-    Standing.CONTRADICTED: "**contradicted**",
-    Standing.NOT_OBSERVABLE: "not observable",
+    Status.PRESENT: "yes",
+    Status.ASSUMED: "assumed",
+    Status.ABSENT: "**no**",
+    Status.CONTRADICTED: "**contradicted**",
+    Status.NOT_OBSERVABLE: "not observable",
 }
 
 
@@ -68,13 +68,13 @@ def _format_run(subject: RunSubject) -> Iterator[str]:
         yield from _format_items((*section.lines, *filter(None, [section.note])))
     yield from ("## Evidence", "")
     rows = (
-        (item.item.value, item.standing, of_run.explained(item), item.required)
+        (item.item.value, item.status, of_run.explained(item), item.required)
         for item in result.evidence
     )
     yield from ("| item | seen | how | needed for a PASS |", "|---|---|---|---|")
-    for name, standing, reason, required in rows:
+    for name, status, reason, required in rows:
         needed = "yes" if required else "no"
-        cells = (_escape_text(name), _MARKS[standing], _escape_text(reason), needed)
+        cells = (_escape_text(name), _MARKS[status], _escape_text(reason), needed)
         yield f"| {' | '.join(cells)} |"
     yield ""
     yield from _format_steps(subject)

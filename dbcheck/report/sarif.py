@@ -8,7 +8,7 @@ from typing import Any
 from dbcheck.audit.result import AuditResult, AuditsResult, FindingResult
 from dbcheck.audit.rule import Rule
 from dbcheck.audit.rules import list_all_rules
-from dbcheck.model.audited import RuleStanding
+from dbcheck.model.audited import RuleStatus
 from dbcheck.report.words.run import with_id
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -67,7 +67,7 @@ def _make_results(
     target: AuditResult, numbers: dict[str, int], file: str
 ) -> Iterator[dict[str, Any]]:
     for each in target.findings:
-        unsafe = each.standing is RuleStanding.UNSAFE
+        unsafe = each.status is RuleStatus.UNSAFE
         logical = f"{_name_target(target)}/{each.subject}"
         yield {
             "ruleId": each.rule,
@@ -95,7 +95,7 @@ def _make_results(
 
 def _format_text(target: AuditResult, each: FindingResult) -> str:
     where = f"{_name_target(target)}, {each.subject}: {each.fact}"
-    if each.standing is RuleStanding.UNSAFE:
+    if each.status is RuleStatus.UNSAFE:
         return f"{where} = {each.value}. {each.why} Fix: {each.fix}"
     remedy = f" {each.remedy}." if each.remedy else ""
     return f"{where} is not known: {each.unread}.{remedy}"

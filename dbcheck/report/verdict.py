@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.result import EvidenceResult, RunResult
 from dbcheck.report.lossshape import draw_explanations, draw_shape
 from dbcheck.report.terminal import BAD, BADGES, COLOURS, DOUBTFUL, GOOD, MINOR
@@ -18,13 +18,13 @@ from dbcheck.report.words import run as words
 
 # In the order in which they are listed: what is wrong or missing comes first.
 _MARKS = {
-    Standing.CONTRADICTED: ("!", BAD),
-    Standing.ABSENT: ("-", DOUBTFUL),
-    Standing.NOT_OBSERVABLE: ("?", DOUBTFUL),
-    Standing.ASSUMED: ("~", DOUBTFUL),
-    Standing.PRESENT: ("+", GOOD),
+    Status.CONTRADICTED: ("!", BAD),
+    Status.ABSENT: ("-", DOUBTFUL),
+    Status.NOT_OBSERVABLE: ("?", DOUBTFUL),
+    Status.ASSUMED: ("~", DOUBTFUL),
+    Status.PRESENT: ("+", GOOD),
 }
-_ORDER = {standing: place for place, standing in enumerate(_MARKS)}
+_ORDER = {status: place for place, status in enumerate(_MARKS)}
 
 
 def verdict_report(result: RunResult, reconcile: str = "") -> RenderableType:
@@ -85,16 +85,16 @@ def _draw_facts(result: RunResult) -> Table:
 
 
 def _draw_evidence(result: RunResult) -> Iterator[RenderableType]:
-    found = {item.standing for item in result.evidence}
+    found = {item.status for item in result.evidence}
     legend = "  ".join(
-        f"{mark} {standing.value}"
-        for standing, (mark, _) in _MARKS.items()
-        if standing in found
+        f"{mark} {status.value}"
+        for status, (mark, _) in _MARKS.items()
+        if status in found
     )
     yield Text.assemble(("Evidence", "bold"), (f"   {legend}", MINOR))
     table = Table.grid(padding=(0, 2))
-    for item in sorted(result.evidence, key=lambda item: _ORDER[item.standing]):
-        mark, style = _MARKS[item.standing]
+    for item in sorted(result.evidence, key=lambda item: _ORDER[item.status]):
+        mark, style = _MARKS[item.status]
         table.add_row(
             Text(f"  {mark}", style), Text(item.item.value, no_wrap=True), _seen(item)
         )
@@ -104,7 +104,7 @@ def _draw_evidence(result: RunResult) -> Iterator[RenderableType]:
 def _seen(item: EvidenceResult) -> Text:
     """Return the mark of an item; add the reason if a PASS needs more."""
     reason = Text(words.explained(item), overflow="fold")
-    if item.required and item.standing not in (Standing.PRESENT, Standing.ASSUMED):
+    if item.required and item.status not in (Status.PRESENT, Status.ASSUMED):
         reason.append(" (a PASS needs this)", "bold")
     return reason
 

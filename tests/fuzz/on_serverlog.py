@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.server_end import judge_replay_in_log, make_crash_item
 from dbcheck.model.host import LogTail
 from tests.fuzz.script import Script, edit_bytes
@@ -48,7 +48,7 @@ _WORDS = (
 )
 
 
-def standing_of(kinds: list[str]) -> Standing:
+def status_of(kinds: list[str]) -> Status:
     """Return what lines of these kinds show of how the server ended."""
     runs: list[list[str]] = [[]]
     for kind in kinds:
@@ -59,7 +59,7 @@ def standing_of(kinds: list[str]) -> Standing:
     for number, run in enumerate(runs):
         cut = cut or "cut" in run
         if "shut" in run and not cut:
-            return Standing.CONTRADICTED
+            return Status.CONTRADICTED
         served = run
         if number:
             last = max(
@@ -71,10 +71,10 @@ def standing_of(kinds: list[str]) -> Standing:
             and ("asked" in served[:at] or "failed" not in served[:at])
             for at, kind in enumerate(served)
         ):
-            return Standing.CONTRADICTED
+            return Status.CONTRADICTED
         if served or not number:
             cut = False
-    return Standing.PRESENT if "cut" in kinds else Standing.NOT_OBSERVABLE
+    return Status.PRESENT if "cut" in kinds else Status.NOT_OBSERVABLE
 
 
 def positions(text: str, words: str, digits: str) -> list[tuple[int, int]]:
@@ -109,7 +109,7 @@ def bytes_replayed(text: str) -> int | None:
     return None
 
 
-def read(text: str) -> Standing:
+def read(text: str) -> Status:
     log = LogTail(text, False, False)
     began_s = time.process_time()
     item, found = make_crash_item(ItemId.SERVER_LOG, log, {}), judge_replay_in_log(log)
@@ -118,8 +118,8 @@ def read(text: str) -> Standing:
     assert (found is None) == (size is None), (size, found)
     if found is not None and size is not None:
         assert f" {size:,} bytes" in found.reason
-        assert found.standing is (Standing.PRESENT if size else Standing.ABSENT)
-    return item.standing
+        assert found.status is (Status.PRESENT if size else Status.ABSENT)
+    return item.status
 
 
 def any_text(data: bytes) -> None:
@@ -145,7 +145,7 @@ def lines(data: bytes) -> None:
     while not script.is_over and len(written) < 200:
         written.append(script.choice(tuple(_LINES)))
     found = read("".join(f"{line}\n" for line in written))
-    assert found is standing_of([_LINES[line] for line in written])
+    assert found is status_of([_LINES[line] for line in written])
 
 
 def logs() -> Iterator[bytes]:

@@ -33,7 +33,7 @@ def summary(result: RunResult) -> Summary:
     """Return what of a result is the same each time a fault is planted."""
     items = defaultdict(list)
     for item in result.evidence:
-        items[item.standing.value].append(item.item.value)
+        items[item.status.value].append(item.item.value)
     return {
         "verdict": result.verdict.value,
         "items": dict(items),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import Item, Standing
+from dbcheck.judge.item import Item, Status
 from dbcheck.judge.server import judge_same_server
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import Cut, Gone
@@ -58,7 +58,7 @@ def of_servers(before: Mapping[str, Any], after: Mapping[str, Any]) -> Case:
 def is_same(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
     """Say whether two identities are seen to be of one server."""
     item = judge_same_server(of_servers({"identity": before}, {"identity": after}))
-    return item is not None and item.standing is Standing.PRESENT
+    return item is not None and item.status is Status.PRESENT
 
 
 def loaded(**changed: Any) -> LoadRecord:

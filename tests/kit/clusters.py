@@ -20,7 +20,7 @@ from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Limits, Rig
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab import lab as labs
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.spec import BY_DBCHECK, PATRONI, ClusterSpec
@@ -148,8 +148,8 @@ def cycle(rig: Rig, before: Callable[[], object] = lambda: None) -> Outcome:
     return finish_cycle(rig, started)
 
 
-def standing(outcome: Outcome, item: ItemId) -> Standing:
-    return next(one.standing for one in outcome.judgement.items if one.id is item)
+def status(outcome: Outcome, item: ItemId) -> Status:
+    return next(one.status for one in outcome.judgement.items if one.id is item)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from dbcheck.judge.results import (
     GroupResult,
     ReceiptResult,
 )
-from dbcheck.model.audited import RuleStanding, Severity
+from dbcheck.model.audited import RuleStatus, Severity
 from dbcheck.model.flushes import Method
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.probe.flushes import Outcome
@@ -54,7 +54,7 @@ from tests.kit.stored_run import manifest, stored_run
 
 # What the reports choose a style or a sentence by; no server says it.
 WORDS = {
-    *("verdict", "standing", "cut_class", "depth", "cut", "survivors", "item"),
+    *("verdict", "status", "cut_class", "depth", "cut", "survivors", "item"),
     *("at_cut", "done", "task", "power_scope"),
     *("gone", "ranges", "cause", "severity", "subject_kind"),
     *("latency_ms", "losses", "earlier_losses", "acked", "activities", "cut_classes"),
@@ -104,7 +104,7 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
         **{"reasons": ["lost", "more"], "final": False, "ranges": [span]},
         "audit": [
             {
-                **{"rule": "r", "severity": "error", "standing": "unsafe"},
+                **{"rule": "r", "severity": "error", "status": "unsafe"},
                 **{"subject": "s", "fact": "f", "value": "v"},
             }
         ],
@@ -138,7 +138,7 @@ def poisoned_audit(text: str) -> AuditResult:
         FindingResult(
             rule=text,
             severity=Severity.ERROR,
-            standing=standing,
+            status=status,
             subject_kind=SubjectKind.DRIVE,
             subject=text,
             fact=text,
@@ -152,9 +152,9 @@ def poisoned_audit(text: str) -> AuditResult:
             safe=(text,),
             unsafe=(text,),
         )
-        for standing, value in (
-            (RuleStanding.UNSAFE, text),
-            (RuleStanding.UNKNOWN, None),
+        for status, value in (
+            (RuleStatus.UNSAFE, text),
+            (RuleStatus.UNKNOWN, None),
         )
     )
     facts = {name: FactResult(text, text, text) for name in ("model", "firmware")}

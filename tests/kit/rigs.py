@@ -22,7 +22,7 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.cycle.stored_run import StoredLogs
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.verdict import Judgement
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
@@ -67,7 +67,7 @@ def witness_lagged(judgement: Judgement) -> bool:
 
     A busy machine stores it too late; a test then cuts once more.
     """
-    lacking = f"{ItemId.WITNESS_AT_CUT.value} {Standing.ABSENT.value}: "
+    lacking = f"{ItemId.WITNESS_AT_CUT.value} {Status.ABSENT.value}: "
     reason, *others = judgement.reasons
     return reason.startswith(lacking) and not others
 

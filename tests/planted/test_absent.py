@@ -15,7 +15,7 @@ from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Limits
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.verdict import Verdict
 from tests.kit.nodes import host_after, with_node
 from tests.kit.rigs import ENGINES
@@ -192,4 +192,4 @@ def test_a_start_that_fails_at_its_port_hides_no_crash(site: Site) -> None:
     with booted() as host:
         outcome = site.cycle(restore=start_twice, host=host.port, log=True)
     (item,) = [each for each in outcome.judgement.items if each.id is ItemId.SERVER_LOG]
-    assert item.standing is Standing.PRESENT, item
+    assert item.status is Status.PRESENT, item

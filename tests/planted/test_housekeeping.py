@@ -14,7 +14,7 @@ import pytest
 from dbcheck.config.files import read_sql
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, Key
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.plans.housekeeping import HousekeepingPlan
@@ -207,7 +207,7 @@ def test_a_dropped_table_whose_name_is_back_is_shown(site: Site) -> None:
     outcome = site.cycle(restore=restore, workload=only_checkpoints)
     assert outcome.verdict is PASS, outcome.judgement
     (item,) = (i for i in outcome.judgement.items if i.id is ItemId.DROPPED_TABLES)
-    assert item.standing is Standing.ABSENT
+    assert item.status is Status.ABSENT
     assert "side1 cannot be opened: " in item.reason
     assert "doesn't exist in engine" in item.reason
     after = site.cycle(workload=windows())

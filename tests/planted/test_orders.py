@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.rows.acks import Key
 from dbcheck.rows.loss import ConditionCheck, LossKind
 from dbcheck.rows.plans.orderentry import (
@@ -272,5 +272,5 @@ def test_numbers_that_no_checksum_covers_must_agree(site: Site) -> None:
     ]
     assert broken.result.losses == {LossKind.INCONSISTENT.value: len(shown)}
     (item,) = (i for i in broken.judgement.items if i.id is ItemId.CONDITIONS)
-    assert item.standing is Standing.CONTRADICTED
+    assert item.status is Status.CONTRADICTED
     assert ": condition 1, " in broken.judgement.reasons[0]

@@ -13,7 +13,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.engines.mysql.engine import MysqlEngine
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.verdict import Verdict
 from tests.kit.lab_access import connect
 from tests.kit.lone_member import bootstrap_of, settings_of
@@ -70,9 +70,9 @@ def after_its_start(site: Site, *statements: str) -> Outcome:
     return site.cycle(restore=restore)
 
 
-def standing(outcome: Outcome) -> Standing | None:
+def status(outcome: Outcome) -> Status | None:
     found = item_of(outcome)
-    return found.standing if found is not None else None
+    return found.status if found is not None else None
 
 
 def item_of(outcome: Outcome) -> Item | None:
@@ -86,33 +86,33 @@ def item_of(outcome: Outcome) -> Item | None:
     ("then", "verdict", "shown"),
     [
         pytest.param((), Verdict.PASS, None, id="not started"),
-        pytest.param((BEGIN,), Verdict.INCONCLUSIVE, Standing.ABSENT, id="started"),
+        pytest.param((BEGIN,), Verdict.INCONCLUSIVE, Status.ABSENT, id="started"),
         pytest.param(
             (BEGIN, STOP),
             Verdict.INCONCLUSIVE,
-            Standing.ABSENT,
+            Status.ABSENT,
             id="stopped again",
         ),
         pytest.param(
             (BEGIN, LOSE, UNCOUNTED),
             Verdict.FAIL,
-            Standing.ABSENT,
+            Status.ABSENT,
             id="lost all the same",
         ),
         pytest.param(
             (BEGIN, LOSE),
             Verdict.INCONCLUSIVE,
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="deleted, perhaps by the group",
         ),
     ],
 )
 def test_a_member_that_joins_its_group_before_it_is_read_does_not_pass(
-    member: Site, then: tuple[str, ...], verdict: Verdict, shown: Standing | None
+    member: Site, then: tuple[str, ...], verdict: Verdict, shown: Status | None
 ) -> None:
     outcome = after_its_start(member, *then)
     assert outcome.verdict is verdict, outcome.judgement
-    assert standing(outcome) is shown
+    assert status(outcome) is shown
     assert outcome.after.unanswered == ""  # final: a restart would hide that it joined
 
 
@@ -121,7 +121,7 @@ def test_a_member_that_joins_its_group_before_it_is_read_does_not_pass(
 def test_a_server_that_was_a_replica_for_a_time_does_not_pass(site: Site) -> None:
     outcome = after_its_start(site, *REPLICA[site.name])
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert standing(outcome) is Standing.ABSENT
+    assert status(outcome) is Status.ABSENT
 
 
 @engines("own_site", "postgresql")
@@ -147,7 +147,7 @@ def test_a_subscription_that_writes_into_the_tables_takes_the_pass(site: Site) -
     )
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
     item = item_of(outcome)
-    assert item is not None and item.standing is Standing.ABSENT
+    assert item is not None and item.status is Status.ABSENT
     assert "dbcheck.ledger" in item.reason
     with refused(
         ErrorId.SERVER_IS_REPLICA, EngineError, naming="peer into dbcheck.ledger"

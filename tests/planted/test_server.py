@@ -20,7 +20,7 @@ from dbcheck.cycle.recovery import reading_log
 from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
@@ -647,8 +647,8 @@ def test_a_server_that_is_shut_down_without_writing_its_pages_was_not_cut(
 
         outcome = _in_the_dark(site, end, host.port)
     items = {item.id: item for item in outcome.judgement.items}
-    assert items[ItemId.SERVER_LOG].standing is Standing.PRESENT
-    assert items[ItemId.NOT_SHUT_DOWN].standing is Standing.CONTRADICTED
+    assert items[ItemId.SERVER_LOG].status is Status.PRESENT
+    assert items[ItemId.NOT_SHUT_DOWN].status is Status.CONTRADICTED
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
 
 

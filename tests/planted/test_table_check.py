@@ -12,7 +12,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.result import to_values
 from tests.kit.innodb_index import miscount
 from tests.kit.refusals import refused
@@ -73,9 +73,9 @@ def break_index(site: Site) -> None:
     site.server.start()
 
 
-def item_of(outcome: Outcome) -> tuple[Standing, str]:
+def item_of(outcome: Outcome) -> tuple[Status, str]:
     (item,) = (i for i in outcome.judgement.items if i.id is ItemId.TABLE_CHECK)
-    return item.standing, item.reason
+    return item.status, item.reason
 
 
 @pytest.mark.wide_with("mysql")
@@ -84,8 +84,8 @@ def test_what_no_reading_of_rows_meets_is_found(site: Site) -> None:
     """The cycle before finds nothing; the one after is refused."""
     honest = site.cycle()
     assert honest.verdict is PASS, honest.judgement
-    standing, reason = item_of(honest)
-    assert standing is Standing.PRESENT
+    status, reason = item_of(honest)
+    assert status is Status.PRESENT
     assert "finds nothing wrong with" in reason
     outcome = cycle(site, lambda: break_index(site))
     assert outcome.verdict is FAIL, outcome.judgement
@@ -93,7 +93,7 @@ def test_what_no_reading_of_rows_meets_is_found(site: Site) -> None:
     assert outcome.found.kept == outcome.found.confirmed
     assert to_values(outcome.result)["losses"] == {"index-mismatch": 1}
     assert outcome.after.check is not None, outcome.judgement
-    assert item_of(outcome)[0] is Standing.CONTRADICTED
+    assert item_of(outcome)[0] is Status.CONTRADICTED
     with refused(ErrorId.TABLES_DAMAGED_BEFORE_LOAD, EngineError) as caught:
         site.cycle()
     assert "dbcheck clean" in caught.value.hint

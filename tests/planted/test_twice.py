@@ -15,7 +15,7 @@ from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.hosts.host import open_host
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.power.kinds.command import RestartProgram
 from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.loss import LossKind
@@ -83,9 +83,9 @@ def again_of(outcome: Outcome) -> SecondReading:
     return outcome.after.again
 
 
-def standing_of(outcome: Outcome) -> Standing:
+def status_of(outcome: Outcome) -> Status:
     (item,) = (i for i in outcome.judgement.items if i.id is ItemId.SECOND_READING)
-    return item.standing
+    return item.status
 
 
 @pytest.mark.wide_with("mysql")
@@ -96,7 +96,7 @@ def test_rows_that_are_as_they_were_pass(site: Site) -> None:
     again = again_of(outcome)
     assert again == SecondReading(again.rows, orderly=True)
     assert again.rows == site.execute(f"select count(*) from {site.table}")[0][0]
-    assert standing_of(outcome) is Standing.PRESENT
+    assert status_of(outcome) is Status.PRESENT
 
 
 @pytest.mark.wide_with(
@@ -137,7 +137,7 @@ def test_a_row_that_is_otherwise_is_found(
     assert {row.table for row in again_of(outcome).first} == {"ledger"}
     assert outcome.result.losses == {LossKind.UNSTABLE.value: len(was_there)}
     assert "not the same after a clean restart" in outcome.judgement.reasons[0]
-    assert standing_of(outcome) is Standing.CONTRADICTED
+    assert status_of(outcome) is Status.CONTRADICTED
 
 
 @pytest.mark.wide_with("mariadb", "mysql")
@@ -188,7 +188,7 @@ def test_a_restart_that_was_none_is_no_second_reading(site: Site) -> None:
     outcome = read_twice(site, lambda: None)
     assert outcome.verdict is INCONCLUSIVE
     assert "was not restarted" in again_of(outcome).not_done
-    assert standing_of(outcome) is Standing.ABSENT
+    assert status_of(outcome) is Status.ABSENT
 
 
 @pytest.mark.wide_with("mysql")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.verdict import Verdict
 from dbcheck.model.watched import FactKind, Looked, WatchTally
 from dbcheck.rows.table import LEDGER, PLAIN
@@ -119,7 +119,7 @@ def test_what_is_added_takes_the_pass_away_and_accuses_nobody(
         outcome = cut_beside(here, act, quick())
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
     (same,) = [i for i in outcome.judgement.items if i.id is ItemId.SAME_TABLE]
-    assert same.standing is Standing.CONTRADICTED
+    assert same.status is Status.CONTRADICTED
     assert same.reason in outcome.judgement.reasons[0]
 
 

@@ -23,7 +23,7 @@ from dbcheck.hosts.host import open_host
 from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.audited import Flag, RuleStanding, Severity
+from dbcheck.model.audited import Flag, RuleStatus, Severity
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
 from dbcheck.remote.way import LOCAL
@@ -55,12 +55,12 @@ def alarms(result: AuditResult) -> set[str]:
     return {
         each.rule
         for each in result.findings
-        if each.standing is RuleStanding.UNSAFE and each.severity is not Severity.NOTE
+        if each.status is RuleStatus.UNSAFE and each.severity is not Severity.NOTE
     }
 
 
 def unknown(result: AuditResult) -> set[str]:
-    found = (f for f in result.findings if f.standing is RuleStanding.UNKNOWN)
+    found = (f for f in result.findings if f.status is RuleStatus.UNKNOWN)
     return {each.rule for each in found}
 
 
@@ -188,11 +188,11 @@ def started(name: str, new_server: NewServer) -> Any:
     return engine_of(server)
 
 
-def of_server(engine: Engine) -> dict[tuple[str, str], RuleStanding]:
-    """Return what is found of a server: rule and subject -> standing."""
+def of_server(engine: Engine) -> dict[tuple[str, str], RuleStatus]:
+    """Return what is found of a server: rule and subject -> status."""
     result = audit_server(engine, None, TABLES, "")
     return {
-        (each.rule, each.subject): each.standing
+        (each.rule, each.subject): each.status
         for each in result.findings
         if each.subject_kind.value == "server"
     }
@@ -216,11 +216,11 @@ def test_what_is_set_for_a_role_and_a_database_is_found(
         run(engine, "drop table public.audited_unlogged", "drop owned by audited_role")
         run(engine, "drop role audited_role")
     role = "role audited_role"
-    assert found[("pg-synchronous-commit", role)] is RuleStanding.UNSAFE
+    assert found[("pg-synchronous-commit", role)] is RuleStatus.UNSAFE
     in_database = f"{role} in database postgres"
-    assert found[("pg-synchronous-commit", in_database)] is RuleStanding.UNSAFE
-    assert found[("pg-zero-damaged-pages", role)] is RuleStanding.UNSAFE
-    assert found[("pg-unlogged-tables", "this database")] is RuleStanding.UNSAFE
+    assert found[("pg-synchronous-commit", in_database)] is RuleStatus.UNSAFE
+    assert found[("pg-zero-damaged-pages", role)] is RuleStatus.UNSAFE
+    assert found[("pg-unlogged-tables", "this database")] is RuleStatus.UNSAFE
     assert not [each for each in of_server(engine) if each[0] != "pg-data-checksums"]
 
 
@@ -263,7 +263,7 @@ def test_tables_without_durable_commits_are_found(
     finally:
         run(engine, "drop table audited")
     place = ("my-tables-not-durable", "the server's tables")
-    assert found[place] is RuleStanding.UNSAFE
+    assert found[place] is RuleStatus.UNSAFE
     assert place not in of_server(engine)
 
 
@@ -291,7 +291,7 @@ def test_the_account_of_the_document_can_audit(
     result = audit_server(least.engine(), None, TABLES, "")
     assert alarms(result) == set()
     for each in result.findings:
-        if each.standing is RuleStanding.UNKNOWN:
+        if each.status is RuleStatus.UNKNOWN:
             assert each.remedy, each
     assert {"fs-in-memory", "drive-not-flushed"} <= unknown(result)
 
@@ -417,7 +417,7 @@ def test_a_flag_reads_as_a_sentence() -> None:
     flag = Flag(
         "fs-barrier",
         Severity.ERROR,
-        RuleStanding.UNSAFE,
+        RuleStatus.UNSAFE,
         *("data (/d)", "mount option barrier", "nobarrier"),
     )
     assert str(flag) == (

@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Gone, PowerState
@@ -92,9 +92,9 @@ def test_no_ack_that_a_stopped_client_read_afterwards_is_young(
     with lab_of(LabSpec("postgresql", drive=drive), tmp_path) as lab:
         outcome = stopped_at_the_cut(lab, tmp_path, 3 * DESTAGED_S)
     assert outcome.verdict is verdict, outcome.judgement
-    standings = {item.id: item.standing for item in outcome.judgement.items}
-    assert standings[ItemId.LOAD] is Standing.NOT_OBSERVABLE, outcome.judgement
-    assert standings[ItemId.WITNESS_AT_CUT] is Standing.NOT_OBSERVABLE
+    statuses = {item.id: item.status for item in outcome.judgement.items}
+    assert statuses[ItemId.LOAD] is Status.NOT_OBSERVABLE, outcome.judgement
+    assert statuses[ItemId.WITNESS_AT_CUT] is Status.NOT_OBSERVABLE
 
 
 @pytest.mark.parametrize(
@@ -124,5 +124,5 @@ def test_a_client_that_ends_while_its_switch_cuts_leaves_a_run_that_may_be_cut(
         outcome = reconcile_run(with_node(here.rig, host=None), run, run.manifest())
     assert outcome.verdict is Verdict.INCONCLUSIVE
     (found,) = [item for item in outcome.judgement.items if item.id is ItemId.LOAD]
-    assert found.standing is Standing.NOT_OBSERVABLE
+    assert found.status is Status.NOT_OBSERVABLE
     assert outcome.case.cut_asked == run.cut_asked()

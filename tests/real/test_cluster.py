@@ -21,7 +21,7 @@ from dbcheck.cycle import watching
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.watching import FollowerWatch
 from dbcheck.judge.diagnosis import Cause
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.process import Process
@@ -39,7 +39,7 @@ from tests.kit.clusters import (
     cluster_of,
     cycle,
     promoting,
-    standing,
+    status,
     without,
 )
 from tests.kit.lab_access import execute_on
@@ -64,7 +64,7 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
     assert cluster is not None
     assert cluster.left["node1"].behind == 0
     items = (ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
-    assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
+    assert {status(outcome, item) for item in items} == {Status.PRESENT}
     seen = outcome.load.replication if outcome.load else None
     assert seen is not None
     assert seen.awaited() == ("node2",)
@@ -85,7 +85,7 @@ def test_a_client_that_gets_few_samples_gets_its_verdict_all_the_same(
     with cluster_of(tmp_path) as (_, rig):
         outcome = cycle(rig)
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
-    assert standing(outcome, ItemId.IN_SYNC) is Standing.PRESENT
+    assert status(outcome, ItemId.IN_SYNC) is Status.PRESENT
 
 
 def test_an_asynchronous_standby_behind_a_link_that_is_down_loses(
@@ -101,8 +101,8 @@ def test_an_asynchronous_standby_behind_a_link_that_is_down_loses(
     left = outcome.case.left["node1"]
     assert left.behind > 0
     assert outcome.judgement.reasons[1].startswith("left-behind: node1 still has")
-    assert standing(outcome, ItemId.IN_SYNC) is Standing.ABSENT
-    assert standing(outcome, ItemId.PROMISED_SETTINGS) is Standing.ABSENT
+    assert status(outcome, ItemId.IN_SYNC) is Status.ABSENT
+    assert status(outcome, ItemId.PROMISED_SETTINGS) is Status.ABSENT
     assert result.diagnosis[0].cause is Cause.REPLICATION
     assert "synchronous_standby_names is empty" in result.diagnosis[0].reason
 
@@ -191,7 +191,7 @@ def test_an_old_writer_that_is_back_too_early_proves_nothing(tmp_path: Path) -> 
 
         outcome = cycle(promoting(rig, early))
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert standing(outcome, ItemId.WRITER_OFF) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.WRITER_OFF) is Status.CONTRADICTED
     assert (
         "node1 was up again before the rows were read" in (outcome.judgement.reasons[0])
     )
@@ -255,7 +255,7 @@ def test_an_outsider_that_takes_the_name_of_a_node_proves_nothing(
         outcome = cycle(without(rig, "node3"), take_name)
     assert outcome.after.reader_name == "node2"
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert standing(outcome, ItemId.IN_SYNC) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.IN_SYNC) is Status.CONTRADICTED
 
 
 def test_a_standby_that_follows_another_node_is_refused(tmp_path: Path) -> None:

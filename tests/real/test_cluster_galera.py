@@ -11,12 +11,12 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.preflight.before_load import run_preflight
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.site import Node
 from dbcheck.site.group import Group
-from tests.kit.clusters import WORKLOAD, cycle, group_of, standing
+from tests.kit.clusters import WORKLOAD, cycle, group_of, status
 from tests.kit.lab_access import execute_on
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
@@ -41,7 +41,7 @@ def test_a_node_that_still_counts_the_writer_proves_nothing(tmp_path: Path) -> N
         hasty = Hasty(site.kind, site.nodes, "node1", Promise.WRITER_GONE)
         outcome = cycle(replace(rig, site=hasty))
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert standing(outcome, ItemId.PROMOTED) is Standing.NOT_OBSERVABLE
+    assert status(outcome, ItemId.PROMOTED) is Status.NOT_OBSERVABLE
     assert "node2 still counted node1 as a member" in str(outcome.judgement)
 
 

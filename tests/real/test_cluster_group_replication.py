@@ -15,7 +15,7 @@ from dbcheck.base.errors import EngineError
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.diagnosis import Cause
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.model.cluster import Promise, SiteKind
@@ -24,7 +24,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.rows.loss import LossKind
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
-from tests.kit.clusters import WORKLOAD, cycle, group_of, standing
+from tests.kit.clusters import WORKLOAD, cycle, group_of, status
 from tests.kit.lab_access import execute_on
 from tests.kit.waiting import wait_until
 
@@ -57,7 +57,7 @@ def test_the_writer_may_return_as_a_secondary(tmp_path: Path) -> None:
         )
     assert read_only
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
-    assert standing(outcome, ItemId.SAME_SETTINGS) is Standing.PRESENT
+    assert status(outcome, ItemId.SAME_SETTINGS) is Status.PRESENT
 
 
 def test_no_member_is_left_to_form_a_second_group(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_members_that_flush_late_hold_other_rows(tmp_path: Path) -> None:
             break
     assert LossKind.DIVERGED.value in (outcome.result.losses or {})
     assert outcome.verdict is Verdict.FAIL
-    assert standing(outcome, ItemId.MEMBERS) is Standing.PRESENT
+    assert status(outcome, ItemId.MEMBERS) is Status.PRESENT
     assert outcome.result.diagnosis[0].cause is Cause.SETTING
 
 

@@ -19,7 +19,7 @@ from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.diagnosis import Cause
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.model.cluster import Promise
 from dbcheck.model.depth import Depth
@@ -37,7 +37,7 @@ from tests.kit.clusters import (
     dbcheck,
     group_of,
     inventory_of,
-    standing,
+    status,
 )
 from tests.kit.lab_access import execute_on
 from tests.kit.waiting import wait_until
@@ -64,7 +64,7 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path, topology: str) -
         *(ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED),
         *(ItemId.ALL_APPLIED, ItemId.AGREE),
     ):
-        assert standing(outcome, item) is Standing.PRESENT, item
+        assert status(outcome, item) is Status.PRESENT, item
     nodes = outcome.run.manifest().nodes
     others = tuple(sorted(nodes[each].member for each in ("node2", "node3")))
     promotion = outcome.after.promotion
@@ -99,7 +99,7 @@ def test_a_group_that_lost_its_power_has_every_commit(
     # The least that was seen of the three drives.
     assert outcome.result.shown_depth in (Depth.OS, Depth.DRIVE)
     for item in (ItemId.NODES_CUT, ItemId.MEMBERS, ItemId.AGREE):
-        assert standing(outcome, item) is Standing.PRESENT, item
+        assert status(outcome, item) is Status.PRESENT, item
     again = judge_run(outcome.run, FrameLogReader())
     assert again.judgement == outcome.judgement
 
@@ -141,7 +141,7 @@ def test_a_group_that_flushes_once_a_second_loses(
         if outcome.verdict is Verdict.FAIL:
             break
     assert outcome.verdict is Verdict.FAIL, outcome.judgement.reasons
-    assert standing(outcome, ItemId.MEMBERS) is Standing.PRESENT
+    assert status(outcome, ItemId.MEMBERS) is Status.PRESENT
     assert outcome.result.diagnosis[0].cause is Cause.SETTING
     assert f"{FLUSH} = {value}" in str(outcome.result.diagnosis[0])
 
@@ -173,7 +173,7 @@ def test_a_member_that_lacks_a_row_is_found(
     assert outcome.verdict is Verdict.FAIL, outcome.judgement.reasons
     assert outcome.result.losses == {LossKind.DIVERGED.value: 1}
     assert "differ in 1 row, although" in outcome.judgement.reasons[0]
-    assert standing(outcome, ItemId.AGREE) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.AGREE) is Status.CONTRADICTED
     assert "\ndiverged," in (outcome.run.path / "losses.csv").read_text()
     again = judge_run(outcome.run, FrameLogReader())
     assert again.judgement == outcome.judgement

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dbcheck.cycle.judging import judge_run
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab import programs
 from dbcheck.lab.certificates import Authority
 from dbcheck.lab.clusters.spec import PATRONI
@@ -28,7 +28,7 @@ from tests.kit.clusters import (
     cycle,
     dbcheck,
     inventory_of,
-    standing,
+    status,
 )
 from tests.kit.waiting import wait_until
 
@@ -49,7 +49,7 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
     assert promotion is not None
     assert promotion.by is PromotedBy.AUTO
     items = (ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
-    assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
+    assert {status(outcome, item) for item in items} == {Status.PRESENT}
     assert outcome.after.elsewhere["node1"].failure == ""
     again = judge_run(outcome.run, FrameLogReader())
     assert again.judgement == outcome.judgement
@@ -68,7 +68,7 @@ def test_without_synchronous_mode_it_loses_what_no_standby_had(tmp_path: Path) -
     # What the old writer has, and the new one not: the lost commits among them.
     lost = sum((outcome.result.losses or {}).values())
     assert 0 < lost <= outcome.case.left["node1"].behind
-    assert standing(outcome, ItemId.PROMISED_SETTINGS) is Standing.ABSENT
+    assert status(outcome, ItemId.PROMISED_SETTINGS) is Status.ABSENT
 
 
 def test_a_standby_that_lost_its_power_takes_over(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_standby_that_lost_its_power_takes_over(tmp_path: Path) -> None:
         outcome = cycle(rig)
         old = cluster.labs["node1"].server_log(20)
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
-    assert standing(outcome, ItemId.SERVER_LOG) is Standing.PRESENT
+    assert status(outcome, ItemId.SERVER_LOG) is Status.PRESENT
     assert outcome.after.elsewhere["node1"].failure == ""
     assert "database system is ready to accept connections" in old
 

@@ -14,13 +14,13 @@ from dbcheck.config.workload_file import load
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.preflight.before_load import run_preflight
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.spec import BY_DBCHECK, PATRONI
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.differences import OtherNode
 from dbcheck.witness.log import FrameLogReader
-from tests.kit.clusters import cluster_of, cycle, standing
+from tests.kit.clusters import cluster_of, cycle, status
 from tests.kit.lab_access import execute_on
 
 pytestmark = pytest.mark.wide
@@ -54,7 +54,7 @@ def test_a_writer_that_was_rewound_has_the_rows_of_the_new_one(
         assert not found.not_done
         assert (found.unlike, found.extra) == (0, 0)
         assert found.rows >= outcome.found.confirmed > 0
-    assert standing(outcome, ItemId.AGREE) is Standing.PRESENT
+    assert status(outcome, ItemId.AGREE) is Status.PRESENT
     again = judge_run(outcome.run, FrameLogReader())
     assert again.judgement == outcome.judgement
 
@@ -85,7 +85,7 @@ def test_a_source_that_lost_nothing_follows_as_it_is(
         assert found.extra == left.extra
     if not left.extra:
         assert not found.not_done
-        assert standing(outcome, ItemId.AGREE) is Standing.PRESENT
+        assert status(outcome, ItemId.AGREE) is Status.PRESENT
 
 
 @pytest.mark.parametrize("engine", sorted(TIMEOUT))
@@ -105,7 +105,7 @@ def test_a_source_keeps_what_the_new_one_never_had(tmp_path: Path, engine: str) 
     else:
         assert "it does not apply all" in found.not_done
         assert found.extra >= behind
-        assert standing(outcome, ItemId.AGREE) is Standing.ABSENT
+        assert status(outcome, ItemId.AGREE) is Status.ABSENT
 
 
 def test_a_node_that_lost_a_row_as_it_rejoined_has_diverged(
@@ -174,4 +174,4 @@ def test_a_node_that_cannot_rejoin_changes_no_verdict(
     assert outcome.verdict is Verdict.PASS
     found = of_writer(outcome.after.others)
     assert found.not_done == "it could not rejoin: it is refused"
-    assert standing(outcome, ItemId.AGREE) is Standing.NOT_OBSERVABLE
+    assert status(outcome, ItemId.AGREE) is Status.NOT_OBSERVABLE

@@ -16,11 +16,11 @@ from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.preflight import members
 from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.diagnosis import Cause
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
-from tests.kit.clusters import WORKLOAD, cluster_of, cycle, promoting, standing, without
+from tests.kit.clusters import WORKLOAD, cluster_of, cycle, promoting, status, without
 from tests.kit.lab_access import execute_on
 from tests.kit.refusals import refused
 from tests.kit.servers import skip_without_server
@@ -43,7 +43,7 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path, engine: str) -> 
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
     assert outcome.after.reader_name == "node2"
     items = (ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
-    assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
+    assert {status(outcome, item) for item in items} == {Status.PRESENT}
     assert outcome.case.left["node1"].behind == 0
 
 
@@ -56,16 +56,16 @@ def test_a_client_that_gets_few_samples_gets_its_verdict_all_the_same(
     with cluster_of(tmp_path, engine=engine) as (_, rig):
         outcome = cycle(rig)
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
-    assert standing(outcome, ItemId.IN_SYNC) is Standing.PRESENT
+    assert status(outcome, ItemId.IN_SYNC) is Status.PRESENT
 
 
 @pytest.mark.wide
 @ENGINES
 @pytest.mark.parametrize(
-    ("setting", "value", "standing_of_settings", "why"),
+    ("setting", "value", "status_of_settings", "why"),
     [
-        ("timeout", "100", Standing.ASSUMED, "did not wait for node2 at the cut"),
-        ("enabled", "OFF", Standing.ABSENT, "semi-synchronous replication is off"),
+        ("timeout", "100", Status.ASSUMED, "did not wait for node2 at the cut"),
+        ("enabled", "OFF", Status.ABSENT, "semi-synchronous replication is off"),
     ],
     ids=["timeout", "off"],
 )
@@ -74,7 +74,7 @@ def test_what_no_commit_waits_for_is_lost_behind_a_link_that_is_down(
     engine: str,
     setting: str,
     value: str,
-    standing_of_settings: Standing,
+    status_of_settings: Status,
     why: str,
 ) -> None:
     """Past its timeout semi-synchronous replication is asynchronous."""
@@ -83,8 +83,8 @@ def test_what_no_commit_waits_for_is_lost_behind_a_link_that_is_down(
         outcome = cycle(rig, cluster.take_links_down)
     assert outcome.verdict is Verdict.FAIL
     assert outcome.case.left["node1"].behind > 50
-    assert standing(outcome, ItemId.IN_SYNC) is Standing.ABSENT
-    assert standing(outcome, ItemId.PROMISED_SETTINGS) is standing_of_settings
+    assert status(outcome, ItemId.IN_SYNC) is Status.ABSENT
+    assert status(outcome, ItemId.PROMISED_SETTINGS) is status_of_settings
     best = outcome.result.diagnosis[0]
     assert best.cause is Cause.REPLICATION
     assert why in best.reason
@@ -128,7 +128,7 @@ def test_a_replica_that_others_promoted_too_early_proves_nothing(
     assert outcome.found is not None
     assert outcome.found.counts
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert standing(outcome, ItemId.ALL_APPLIED) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.ALL_APPLIED) is Status.CONTRADICTED
 
 
 @pytest.mark.wide
@@ -234,4 +234,4 @@ def test_a_foreign_replica_of_a_nodes_name_is_not_the_node(
     assert outcome.found is not None
     assert outcome.found.counts  # the foreign one has them
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert standing(outcome, ItemId.IN_SYNC) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.IN_SYNC) is Status.CONTRADICTED

@@ -61,7 +61,7 @@ def process_bench(engine: str, folder: Path) -> Iterator[Bench]:
 def control_of(outcome: Outcome) -> tuple[str, str]:
     """Return how the item of the control stands, and why."""
     (item,) = [i for i in outcome.judgement.items if i.id.value == "control"]
-    return item.standing.value, item.reason
+    return item.status.value, item.reason
 
 
 def tables(here: Bench) -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.diagnosis import Cause
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Gone
 from dbcheck.model.verdict import Verdict
@@ -39,9 +39,9 @@ RELAXED = {
 }
 
 
-def standing(outcome: Outcome, name: str) -> Standing:
+def status(outcome: Outcome, name: str) -> Status:
     (item,) = [item for item in outcome.judgement.items if item.id.value == name]
-    return item.standing
+    return item.status
 
 
 def require_explained(outcome: Outcome, cause: Cause) -> None:
@@ -83,8 +83,8 @@ def test_an_honest_drive_passes_cut_after_cut(
             assert outcome.load is not None
             assert at_the_cut(outcome.load).cut is not None
             assert outcome.load.gone == Gone.BROKEN
-            assert standing(outcome, "since the checkpoint") is Standing.PRESENT
-            assert standing(outcome, ItemId.NOT_RESTORED.value) is Standing.PRESENT
+            assert status(outcome, "since the checkpoint") is Status.PRESENT
+            assert status(outcome, ItemId.NOT_RESTORED.value) is Status.PRESENT
         assert outcome.found is not None
         assert outcome.found.earlier > 0  # the first cycle's rows, still there
         # What was read is what the server counts before the next cycle.

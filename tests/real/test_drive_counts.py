@@ -11,7 +11,7 @@ import pytest
 
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.flushes import UnderLoad
@@ -49,7 +49,7 @@ def test_the_commits_of_an_honest_server_have_their_flushes(tmp_path: Path) -> N
     drive = DriveSpec(flush_ms=FLUSH_MS)
     outcome = cut(LabSpec("postgresql", drive=drive), tmp_path)
     assert outcome.verdict is Verdict.PASS
-    assert item_of(outcome).standing is Standing.PRESENT
+    assert item_of(outcome).status is Status.PRESENT
     done = done_in(outcome)
     ((name, counts),) = done.drives.items()
     assert counts.flushes and counts.flush_ms
@@ -72,7 +72,7 @@ def test_commits_that_wait_for_no_flush_are_counted(tmp_path: Path) -> None:
     settings = {"innodb_flush_log_at_trx_commit": "2"}
     outcome = cut(LabSpec("mariadb", settings=settings), tmp_path, sessions=1)
     item, done = item_of(outcome), done_in(outcome)
-    assert item.standing is Standing.ASSUMED
+    assert item.status is Status.ASSUMED
     (counts,) = done.drives.values()
     assert counts.flushes is not None
     without = done.acked - counts.flushes

@@ -22,7 +22,7 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import ItemId, Standing, doubt_of
+from dbcheck.judge.item import ItemId, Status, doubt_of
 from dbcheck.judge.judge import judge
 from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -105,7 +105,7 @@ def test_an_honest_drive_passes_on_its_own_evidence(
         outcome = cycle(rig)
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
     items = {item.id: item for item in outcome.judgement.items}
-    assert {items[name].standing for name in OWN} == {Standing.PRESENT}
+    assert {items[name].status for name in OWN} == {Status.PRESENT}
     assert ItemId.HOST_DOWN not in items
     assert "the virtual drive alone" in outcome.judgement.reasons[0]
     assert outcome.manifest.writer.scope is PowerScope.DRIVE

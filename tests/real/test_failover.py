@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.cut import CutClass
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.words.run import scope
@@ -31,5 +31,5 @@ def test_a_pass_of_a_failover_claims_no_depth(tmp_path: Path) -> None:
     assert outcome.result.depth is None
     assert "What was cut: forced failover" in scope(replace(outcome.result, lab={}))
     items = {item.id: item for item in outcome.judgement.items}
-    assert items[ItemId.TIME_OFF].standing is Standing.ABSENT
+    assert items[ItemId.TIME_OFF].status is Status.ABSENT
     assert not items[ItemId.NOT_SHUT_DOWN].required

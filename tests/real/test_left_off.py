@@ -70,5 +70,5 @@ def test_reconcile_says_how_to_give_the_power_back(user: User) -> None:
     subprocess.run(shlex.split(found[1]), check=True, env=os.environ)
     result = user.json(*words, code=INCONCLUSIVE)
     assert result["losses"] == {}
-    standings = {each["item"]: each["standing"] for each in result["evidence"]}
-    assert standings["time without power"] != "present"
+    statuses = {each["item"]: each["status"] for each in result["evidence"]}
+    assert statuses["time without power"] != "present"

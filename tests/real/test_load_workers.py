@@ -103,7 +103,7 @@ def test_three_workers_find_what_one_process_finds(
     assert three.verdict is one.verdict
     assert three.verdict is (Verdict.PASS if personality == "honest" else Verdict.FAIL)
     items = [
-        {(item.id, item.standing) for item in found.judgement.items if item.required}
+        {(item.id, item.status) for item in found.judgement.items if item.required}
         for found in (one, three)
     ]
     assert items[0] == items[1]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict
 from tests.kit.lab_access import server_pid
@@ -25,9 +25,9 @@ from tests.kit.waiting import wait_until
 pytestmark = pytest.mark.root
 
 
-def standing(outcome: Outcome, name: ItemId) -> Standing:
+def status(outcome: Outcome, name: ItemId) -> Status:
     (found,) = [item for item in outcome.judgement.items if item.id is name]
-    return found.standing
+    return found.status
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def test_a_table_that_moved_to_a_folder_that_is_not_cut_claims_no_depth(
         here = replace(lab, rig=with_node(lab.rig, host=host))
         outcome = cut_beside(here, act, quick())
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert standing(outcome, ItemId.PLACES) is Standing.CONTRADICTED
-    assert standing(outcome, ItemId.SAME_TABLE) is Standing.ABSENT
+    assert status(outcome, ItemId.PLACES) is Status.CONTRADICTED
+    assert status(outcome, ItemId.SAME_TABLE) is Status.ABSENT
     assert outcome.result.depth is not None and outcome.result.depth.depth is None
 
 
@@ -70,7 +70,7 @@ def test_a_table_that_was_rewritten_takes_the_pass_away(tmp_path: Path) -> None:
     with bench(LabSpec("mariadb"), tmp_path) as here:
         outcome = cut_beside(here, act, quick())
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert standing(outcome, ItemId.SAME_TABLE) is Standing.ABSENT
+    assert status(outcome, ItemId.SAME_TABLE) is Status.ABSENT
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_table_of_another_storage_engine_is_not_read(
     with bench(process_lab(engine), tmp_path) as here:
         outcome = cut_beside(here, act, quick(workload))
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert standing(outcome, ItemId.SAME_TABLE) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.SAME_TABLE) is Status.CONTRADICTED
     (now,) = outcome.after.engines.values()
     assert f"engine={now}".lower() in options.lower()
     assert now in outcome.result.reasons[0]
@@ -132,4 +132,4 @@ def test_a_table_whose_number_is_no_longer_shown_takes_the_pass_away(
     with bench(process_lab(engine), tmp_path) as here:
         outcome = cut_beside(here, act, quick())
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert standing(outcome, ItemId.SAME_TABLE) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.SAME_TABLE) is Status.CONTRADICTED

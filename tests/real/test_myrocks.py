@@ -10,7 +10,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.cycle import run_controls, run_cycle
 from dbcheck.judge.diagnosis import Cause
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import LEDGER
@@ -43,8 +43,8 @@ def test_an_honest_drive_passes_and_what_innodb_does_is_not_asked(
         outcome = run_cycle(here.rig, quick(sessions=8), SEED)
         assert outcome.verdict is Verdict.PASS, outcome.judgement
         items = {item.id: item for item in outcome.judgement.items}
-        assert items[ItemId.SETTINGS].standing is Standing.PRESENT
-        assert items[ItemId.SAME_TABLE].standing is Standing.PRESENT
+        assert items[ItemId.SETTINGS].status is Status.PRESENT
+        assert items[ItemId.SAME_TABLE].status is Status.PRESENT
         assert "RocksDB log" in items[ItemId.PLACES].reason
         engine = here.rig.site.writer.engine
         assert outcome.after.tables == engine.prepare((LEDGER,))

@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.base.errors import LabError
 from dbcheck.hosts.host import open_host
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.server_end import judge_crash_in_log
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.host import COLLECTOR, STDERR, LogTail
@@ -100,6 +100,6 @@ def test_what_a_client_has_logged_is_no_word_of_the_server(
         wait_until(lambda: read().text.count("division by zero") >= 2, "its errors")
         assert '"pg_class" is not a sequence' in read().text.replace('""', '"')
         assert words in read().text
-        assert judge_crash_in_log(read())[0] is Standing.NOT_OBSERVABLE
+        assert judge_crash_in_log(read())[0] is Status.NOT_OBSERVABLE
         server.stop()
-        assert judge_crash_in_log(read())[0] is Standing.CONTRADICTED
+        assert judge_crash_in_log(read())[0] is Status.CONTRADICTED

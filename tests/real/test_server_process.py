@@ -21,7 +21,7 @@ from dbcheck.audit.stack import make_subjects
 from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.model.audited import RuleStanding
+from dbcheck.model.audited import RuleStatus
 from dbcheck.model.host import Readings, ServerProcess
 from tests.kit.host_samples import BEFORE
 from tests.kit.servers import NewServer, engine_of
@@ -40,7 +40,7 @@ def unsafe(found: AuditResult) -> dict[str, str | None]:
     return {
         each.rule: each.value
         for each in found.findings
-        if each.rule in OF_THE_PROCESS and each.standing is RuleStanding.UNSAFE
+        if each.rule in OF_THE_PROCESS and each.status is RuleStatus.UNSAFE
     }
 
 
@@ -148,12 +148,12 @@ def test_an_option_file_that_was_changed_since_the_start_is_not_in_force(
 
 
 @pytest.mark.parametrize(
-    ("words", "standing"),
-    [((), RuleStanding.UNKNOWN), (("--debug-no-sync",), RuleStanding.UNSAFE)],
+    ("words", "status"),
+    [((), RuleStatus.UNKNOWN), (("--debug-no-sync",), RuleStatus.UNSAFE)],
     ids=["not on its command line", "on its command line"],
 )
 def test_a_program_that_does_not_show_its_variable_is_not_called_safe(
-    words: tuple[str, ...], standing: RuleStanding, tmp_path: Path
+    words: tuple[str, ...], status: RuleStatus, tmp_path: Path
 ) -> None:
     """It knows the option, which then may stand in an option file."""
     program = tmp_path / "mariadbd"
@@ -170,10 +170,10 @@ def test_a_program_that_does_not_show_its_variable_is_not_called_safe(
     facts = replace(BEFORE.facts, process=read)
     host = make_subjects(facts, Readings(), 16 << 10, guarded=True)
     found = {
-        e.finding.rule.id: e.finding.standing
+        e.finding.rule.id: e.finding.status
         for e in find_located_findings("mysql", host)
     }
-    assert found["host-no-sync-option"] is standing
+    assert found["host-no-sync-option"] is status
 
 
 def test_a_server_as_it_is_has_flushes_of_its_own(server: DatabaseServer) -> None:

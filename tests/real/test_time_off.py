@@ -17,7 +17,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.judge.item import ItemId, Standing, meaning
+from dbcheck.judge.item import ItemId, Status, meaning
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import PowerState
 from dbcheck.model.verdict import CycleVerdict, Verdict
@@ -64,7 +64,7 @@ def settled(here: Bench, run: RunFolder) -> Outcome:
 def require_doubt(outcome: Outcome, said: str) -> None:
     assert outcome.verdict is Verdict.INCONCLUSIVE
     (reason,) = outcome.judgement.reasons
-    assert reason.startswith(f"{meaning(ItemId.TIME_OFF, Standing.NOT_OBSERVABLE)}: ")
+    assert reason.startswith(f"{meaning(ItemId.TIME_OFF, Status.NOT_OBSERVABLE)}: ")
     assert said in reason
     assert "cut again" in reason
 
@@ -73,8 +73,8 @@ def test_a_whole_time_passes_and_is_kept(here: Bench, tmp_path: Path) -> None:
     rig = with_node(here.rig, power=programs(here.lab.name, 0.5, tmp_path))
     outcome = run_cycle(rig, quick(), SEED)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
-    names = {item.id.value: item.standing for item in outcome.judgement.items}
-    assert names["time without power"] is Standing.ASSUMED  # by a program's word
+    names = {item.id.value: item.status for item in outcome.judgement.items}
+    assert names["time without power"] is Status.ASSUMED  # by a program's word
     measured = outcome.run.restore()
     assert measured is not None
     assert (measured.off_s[ONLY_NODE] or 0) >= 0.5
@@ -161,7 +161,7 @@ def test_a_switch_that_cuts_and_then_fails_leaves_a_run_to_judge(here: Bench) ->
     outcome = settled(here, run)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     (item,) = (i for i in outcome.judgement.items if i.id.value == "load at the cut")
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
     assert outcome.found is not None
     assert outcome.found.kept > 0
 

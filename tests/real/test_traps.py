@@ -13,7 +13,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.preflight.before_load import run_preflight
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import LEDGER
 from tests.kit.accounts import Least, statements
@@ -37,7 +37,7 @@ def test_a_cut_of_an_idle_server_is_no_pass(tmp_path: Path) -> None:
         outcome = run_cycle(here.rig, idle, SEED)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     items = {item.id.value: item for item in outcome.judgement.items}
-    assert items["load at the cut"].standing is Standing.ABSENT
+    assert items["load at the cut"].status is Status.ABSENT
     assert outcome.found is not None
     assert outcome.found.counts == {}
 

@@ -24,7 +24,7 @@ from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.diagnosis import Cause
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.server_end import decide_how_server_ended
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import Cut, Gone
@@ -116,9 +116,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     return Looks(monkeypatch)
 
 
-def standing(outcome: Outcome, name: ItemId) -> Standing:
+def status(outcome: Outcome, name: ItemId) -> Status:
     (found,) = [item for item in outcome.judgement.items if item.id is name]
-    return found.standing
+    return found.status
 
 
 @pytest.mark.root
@@ -148,8 +148,8 @@ def test_fsync_off_for_a_time_is_named_as_the_cause(
     result = outcome.result
     assert any(text.startswith("fsync = off") for text in result.settings_at_fault)
     assert result.diagnosis[0].cause is Cause.SETTING
-    assert standing(outcome, ItemId.SAME_SETTINGS) is Standing.CONTRADICTED
-    assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.SAME_SETTINGS) is Status.CONTRADICTED
+    assert status(outcome, ItemId.THROUGH_LOAD) is Status.CONTRADICTED
     assert outcome.load is not None and outcome.load.watched is not None
     seen = outcome.load.watched
     assert seen.looks > 2 and seen.last_us > outcome.load.began_us
@@ -182,9 +182,9 @@ def test_what_the_loads_sessions_alone_have_is_at_fault(
     assert outcome.verdict is not Verdict.PASS, outcome.judgement
     at_fault = outcome.result.settings_at_fault
     assert any(text.startswith(f"{name} = off") for text in at_fault)
-    assert standing(outcome, ItemId.SETTINGS) is Standing.ABSENT
-    assert standing(outcome, ItemId.SAME_SETTINGS) is Standing.CONTRADICTED
-    assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.SETTINGS) is Status.ABSENT
+    assert status(outcome, ItemId.SAME_SETTINGS) is Status.CONTRADICTED
+    assert status(outcome, ItemId.THROUGH_LOAD) is Status.CONTRADICTED
     load = outcome.load
     assert load is not None and load.watched is not None
     assert load.replaced is not None
@@ -208,8 +208,8 @@ def test_a_relaxed_log_for_a_time_takes_the_pass_away(
         outcome = cut_beside(here, act, quick())
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
     assert outcome.result.settings_at_fault[0].startswith(f"{FLUSH} = 2")
-    assert standing(outcome, ItemId.SETTINGS) is Standing.ABSENT
-    assert standing(outcome, ItemId.SAME_SETTINGS) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.SETTINGS) is Status.ABSENT
+    assert status(outcome, ItemId.SAME_SETTINGS) is Status.CONTRADICTED
 
 
 @pytest.mark.root
@@ -238,8 +238,8 @@ def test_a_mount_without_barriers_for_a_time_is_named(
         mounted = host.facts(datadir).data.mount_point
         outcome = cut_beside(here, act, quick())
     assert outcome.verdict is not Verdict.PASS, outcome.judgement
-    assert standing(outcome, ItemId.SETTINGS) is Standing.ABSENT
-    assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.SETTINGS) is Status.ABSENT
+    assert status(outcome, ItemId.THROUGH_LOAD) is Status.CONTRADICTED
     assert any("barrier" in text for text in outcome.result.settings_at_fault)
 
 
@@ -266,8 +266,8 @@ def test_a_log_that_lay_elsewhere_for_a_time_claims_no_depth(
         slow = replace(quick(), rate=40.0)  # no further segment is opened meanwhile
         outcome = cut_beside(here, act, slow)
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert standing(outcome, ItemId.PLACES) is Standing.CONTRADICTED
-    assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.PLACES) is Status.CONTRADICTED
+    assert status(outcome, ItemId.THROUGH_LOAD) is Status.CONTRADICTED
     assert outcome.result.depth is not None and outcome.result.depth.depth is None
 
 
@@ -321,8 +321,8 @@ def test_a_crash_that_postgresql_outlives_is_not_called_a_shutdown(
         outcome = here.judge(started)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert decide_how_server_ended(outcome.case).restarted is False
-    assert standing(outcome, ItemId.NOT_SHUT_DOWN) is Standing.PRESENT
-    assert standing(outcome, ItemId.RESTARTED) is Standing.ABSENT
+    assert status(outcome, ItemId.NOT_SHUT_DOWN) is Status.PRESENT
+    assert status(outcome, ItemId.RESTARTED) is Status.ABSENT
 
 
 def test_what_changes_while_a_hand_is_at_the_plug_is_seen(
@@ -356,8 +356,8 @@ def test_what_changes_while_a_hand_is_at_the_plug_is_seen(
         outcome = here.judge(started)
     assert load.settings is not None and load.settings[name] == "local"
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert standing(outcome, ItemId.SAME_SETTINGS) is Standing.CONTRADICTED
-    assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
+    assert status(outcome, ItemId.SAME_SETTINGS) is Status.CONTRADICTED
+    assert status(outcome, ItemId.THROUGH_LOAD) is Status.CONTRADICTED
 
 
 def test_a_server_that_answered_on_was_cut_later(looks: Looks, tmp_path: Path) -> None:
@@ -417,7 +417,7 @@ def test_a_server_that_answered_on_was_cut_later(looks: Looks, tmp_path: Path) -
             proxy.start()
             outcome = reconcile_run(rig, started.run, started.manifest)
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert standing(outcome, ItemId.LOAD) is Standing.ABSENT
+    assert status(outcome, ItemId.LOAD) is Status.ABSENT
     lost_s = outcome.before_cut_s(load.last_ack_us or 0)
     assert lost_s is not None and lost_s >= 1.5
 

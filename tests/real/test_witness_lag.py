@@ -16,7 +16,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.preflight.before_load import run_preflight
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut, Gone, PowerState, SwitchKind
 from dbcheck.model.verdict import Verdict
@@ -121,7 +121,7 @@ def test_a_witness_that_is_never_heard_again_before_the_cut_proves_nothing(
     (item,) = [
         one for one in outcome.judgement.items if one.id is ItemId.WITNESS_AT_CUT
     ]
-    assert item.standing is Standing.ABSENT
+    assert item.status is Status.ABSENT
     assert "it lagged" in item.reason
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import Verdict
@@ -25,7 +25,7 @@ def test_a_drive_that_is_never_flushed_is_shown_to_be_volatile(tmp_path: Path) -
     assert outcome.case.depth is not None
     assert outcome.case.depth.depth is Depth.DRIVE
     (item,) = (i for i in outcome.judgement.items if i.id is ItemId.WRITE_CACHE)
-    assert item.standing is Standing.CONTRADICTED
+    assert item.status is Status.CONTRADICTED
     file = io.StringIO()
     Console(file=file, width=400).print(verdict_report(outcome.result))
     assert file.getvalue().count("sends no flush to loop") == 3

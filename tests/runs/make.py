@@ -237,9 +237,7 @@ def shown(found: Mapping[str, Any]) -> dict[str, Any]:
     values = {
         "verdict": found["verdict"],
         **{name: found.get(name) for name in COUNTS},
-        "evidence": [
-            f"{each['item']}: {each['standing']}" for each in found["evidence"]
-        ],
+        "evidence": [f"{each['item']}: {each['status']}" for each in found["evidence"]],
     }
     if seen := found.get("seen"):  # of a run in which somebody looked
         values["seen"] = {"rows": seen["rows"], "lost": seen["lost"]}

@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.judge import judge
 from dbcheck.judge.server_end import judge_server_log
 from dbcheck.model.cut import Gone
@@ -221,17 +221,17 @@ def test_a_failed_start_of_another_server_is_not_held_against_this_one(
 
 
 @pytest.mark.parametrize(
-    ("text", "names", "standing"),
+    ("text", "names", "status"),
     [
-        (MARIA_REDO + MARIA_RECOVERS, OF_MARIA, Standing.PRESENT),
-        (MARIA_REDO + MARIA_RECOVERS, {"server_uid": "x"}, Standing.NOT_OBSERVABLE),
-        (MARIA_RECOVERS + MYSQL_READY, {"port": "3307"}, Standing.PRESENT),
-        (MARIA_RECOVERS + MYSQL_READY, {"port": "3306"}, Standing.NOT_OBSERVABLE),
+        (MARIA_REDO + MARIA_RECOVERS, OF_MARIA, Status.PRESENT),
+        (MARIA_REDO + MARIA_RECOVERS, {"server_uid": "x"}, Status.NOT_OBSERVABLE),
+        (MARIA_RECOVERS + MYSQL_READY, {"port": "3307"}, Status.PRESENT),
+        (MARIA_RECOVERS + MYSQL_READY, {"port": "3306"}, Status.NOT_OBSERVABLE),
     ],
 )
 def test_a_log_with_starts_of_another_server_proves_no_crash(
-    text: str, names: Mapping[str, str], standing: Standing
+    text: str, names: Mapping[str, str], status: Status
 ) -> None:
     item = judge_server_log(logged(text, names))
     assert item is not None
-    assert item.standing is standing
+    assert item.status is status

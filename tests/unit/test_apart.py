@@ -12,7 +12,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.cycle.preflight import independence
 from dbcheck.cycle.preflight.independence import require_other_host
 from dbcheck.engines.registry import open_engine
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.load_and_witness import judge_witness_host
 from dbcheck.model.witness import Apart, is_same_host, is_same_start
 from dbcheck.ports.witness import WitnessHostFacts
@@ -44,11 +44,11 @@ def test_same_host(
 def test_it_is_said_where_only_addresses_were_compared() -> None:
     item = judge_witness_host(case(apart=Apart.ADDRESSES))
     assert item is not None
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
     assert "only addresses" in item.reason
     item = judge_witness_host(case(apart=Apart.IDS))
     assert item is not None
-    assert item.standing is Standing.PRESENT
+    assert item.status is Status.PRESENT
 
 
 @pytest.mark.parametrize(

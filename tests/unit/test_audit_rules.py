@@ -24,7 +24,7 @@ from dbcheck.audit.subject import Fact, Subject
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.receipt import PRESET, find_receipt
-from dbcheck.model.audited import OtherSettings, RuleStanding, Severity
+from dbcheck.model.audited import OtherSettings, RuleStatus, Severity
 from dbcheck.model.verdict import Verdict
 from dbcheck.runner.matrix_rows import read_matrix
 from tests.kit.refusals import refused
@@ -152,15 +152,15 @@ def settings_with(family: str, rule: Rule, value: str) -> dict[str, str]:
 @pytest.mark.parametrize("rule", EVERY)
 def test_a_safe_value_is_safe_and_an_unsafe_one_is_not(rule: Rule) -> None:
     safe, unsafe = VALUES[rule.id]
-    assert judge_rule(rule, facts_with(rule, safe)) is RuleStanding.SAFE
-    assert judge_rule(rule, facts_with(rule, unsafe)) is RuleStanding.UNSAFE
+    assert judge_rule(rule, facts_with(rule, safe)) is RuleStatus.SAFE
+    assert judge_rule(rule, facts_with(rule, unsafe)) is RuleStatus.UNSAFE
 
 
 @pytest.mark.parametrize("rule", EVERY)
 def test_what_could_not_be_read_is_never_safe(rule: Rule) -> None:
     facts = facts_with(rule, None)
-    assert judge_rule(rule, facts, frozenset({rule.fact})) is RuleStanding.UNKNOWN
-    absent = RuleStanding.SAFE if rule.absent_is_safe else RuleStanding.UNKNOWN
+    assert judge_rule(rule, facts, frozenset({rule.fact})) is RuleStatus.UNKNOWN
+    absent = RuleStatus.SAFE if rule.absent_is_safe else RuleStatus.UNKNOWN
     assert judge_rule(rule, facts) is absent
 
 
@@ -169,15 +169,15 @@ def test_a_condition_that_is_not_met_makes_any_value_safe(rule: Rule) -> None:
     for name, values in rule.only:
         facts = {**facts_with(rule, VALUES[rule.id][1]), name: "something else"}
         assert "something else" not in values
-        assert judge_rule(rule, facts) is RuleStanding.SAFE
+        assert judge_rule(rule, facts) is RuleStatus.SAFE
         del facts[name]
-        assert judge_rule(rule, facts) is RuleStanding.UNKNOWN
+        assert judge_rule(rule, facts) is RuleStatus.UNKNOWN
         assert judge_rule(rule, {**facts, rule.fact: VALUES[rule.id][0]}) is (
-            RuleStanding.SAFE
+            RuleStatus.SAFE
         )
     for name, values in rule.unless:
         facts = {**facts_with(rule, VALUES[rule.id][1]), name: min(values).upper()}
-        assert judge_rule(rule, facts) is RuleStanding.SAFE
+        assert judge_rule(rule, facts) is RuleStatus.SAFE
 
 
 @pytest.mark.parametrize("rule", EVERY)
@@ -228,7 +228,7 @@ def test_a_fix_that_differs_by_subject_is_known_as_one() -> None:
 @pytest.mark.parametrize("rule", list_all_rules(), ids=lambda rule: rule.id)
 def test_a_fix_is_text_for_people_where_no_subject_is_known(rule: Rule) -> None:
     """As in the report of a run, in SARIF and in the document of the rules."""
-    found = Finding(rule, RuleStanding.UNSAFE, VALUES[rule.id][1])
+    found = Finding(rule, RuleStatus.UNSAFE, VALUES[rule.id][1])
     unnamed = Located(found, Subject(rule.subject, "it", {}), Fact(None, ""))
     for text in (found.sentence, f"{rule.fix}", unnamed.fix):
         assert "$" not in text
@@ -259,7 +259,7 @@ def test_an_unsafe_setting_is_flagged_alone(family: str, rule: Rule) -> None:
         family, settings_with(family, rule, VALUES[rule.id][1])
     )
     assert finding.rule is rule
-    assert finding.standing is RuleStanding.UNSAFE
+    assert finding.status is RuleStatus.UNSAFE
     assert finding.value == VALUES[rule.id][1]
 
 
@@ -267,22 +267,22 @@ def test_the_binary_log_is_judged_only_if_it_is_on() -> None:
     rule = find_rule("my-sync-binlog")
     assert rule is not None
     off = {"log_bin": "OFF", "sync_binlog": "0"}
-    assert judge_rule(rule, off) is RuleStanding.SAFE
-    assert judge_rule(rule, {**off, "log_bin": "ON"}) is RuleStanding.UNSAFE
-    assert judge_rule(rule, {"sync_binlog": "0"}) is RuleStanding.UNSAFE
+    assert judge_rule(rule, off) is RuleStatus.SAFE
+    assert judge_rule(rule, {**off, "log_bin": "ON"}) is RuleStatus.UNSAFE
+    assert judge_rule(rule, {"sync_binlog": "0"}) is RuleStatus.UNSAFE
 
 
 @pytest.mark.parametrize(
-    ("engine", "standing"),
-    [("InnoDB", RuleStanding.SAFE), ("", RuleStanding.UNSAFE)],
+    ("engine", "status"),
+    [("InnoDB", RuleStatus.SAFE), ("", RuleStatus.UNSAFE)],
 )
 def test_a_binary_log_in_innodb_needs_no_flush_of_its_own(
-    engine: str, standing: RuleStanding
+    engine: str, status: RuleStatus
 ) -> None:
     rule = find_rule("my-sync-binlog")
     assert rule is not None
     settings = {"log_bin": "ON", "sync_binlog": "0", "binlog_storage_engine": engine}
-    assert judge_rule(rule, settings) is standing
+    assert judge_rule(rule, settings) is status
 
 
 def test_a_rule_of_one_storage_engine_bears_on_runs_in_its_tables_alone() -> None:
@@ -304,8 +304,8 @@ def test_unsafe_comes_before_unknown_and_advice_is_left_out() -> None:
     found = find_flagged_settings(
         "postgresql", {"ignore_invalid_pages": "on", "wal_level": "minimal"}
     )
-    assert found[0].standing is RuleStanding.UNSAFE
-    assert {f.standing for f in found[1:]} == {RuleStanding.UNKNOWN}
+    assert found[0].status is RuleStatus.UNSAFE
+    assert {f.status for f in found[1:]} == {RuleStatus.UNKNOWN}
     assert all(each.rule.harm is not None for each in found)
     assert [rule.id for rule in BELOW if rule.harm is not None] == [
         "fs-barrier",
@@ -333,7 +333,7 @@ def server(product: str, version: tuple[int, ...], **facts: str | None) -> Subje
 
 def ids(family: str, *subjects: Subject) -> list[tuple[str, str]]:
     found = find_located_findings(family, subjects)
-    return [(each.finding.rule.id, each.finding.standing.value) for each in found]
+    return [(each.finding.rule.id, each.finding.status.value) for each in found]
 
 
 def test_a_rule_of_one_product_says_nothing_about_another() -> None:
@@ -354,9 +354,9 @@ def test_a_condition_that_is_not_known_leaves_a_finding_unknown() -> None:
         each.finding.rule.id: each for each in find_located_findings("mysql", [subject])
     }
     apart = found["my-redo-on-another-drive"]
-    assert apart.finding.standing is RuleStanding.UNKNOWN
+    assert apart.finding.status is RuleStatus.UNKNOWN
     assert apart.decisive.why == "it is not shown"
-    assert found["my-flush-method"].finding.standing is RuleStanding.UNSAFE
+    assert found["my-flush-method"].finding.status is RuleStatus.UNSAFE
 
 
 def test_settings_of_one_role_are_judged_by_the_rules_on_them_alone() -> None:
@@ -390,8 +390,8 @@ def test_the_worst_comes_first_and_what_is_unknown_last() -> None:
     found = find_located_findings("postgresql", [subject])
     order = [each.severity.value for each in found if each.finding.value is not None]
     assert order == ["error", "warning", "note"]
-    standings = [each.finding.standing for each in found]
-    assert standings == sorted(standings, key=lambda each: each.value == "unknown")
+    statuses = [each.finding.status for each in found]
+    assert statuses == sorted(statuses, key=lambda each: each.value == "unknown")
     torn = next(e for e in found if e.finding.rule.id == "pg-full-page-writes")
     assert torn.decisive.remedy == "a GRANT"
 

@@ -56,18 +56,18 @@ def found(
     readings = Readings(Reading(of, what, what, text, "") for of, what, text in shown)
     subject = make_server_subject(FAMILIES[family], facts, on, readings)
     rows = find_located_findings(family, [subject])
-    return {each.finding.rule.id: each.finding.standing.value for each in rows}
+    return {each.finding.rule.id: each.finding.status.value for each in rows}
 
 
 @pytest.mark.parametrize(
-    ("redo", "standing"), [("sda", None), ("sdb", "unsafe"), (None, "unknown")]
+    ("redo", "status"), [("sda", None), ("sdb", "unsafe"), (None, "unknown")]
 )
 def test_o_direct_no_fsync_with_the_redo_log_apart(
-    redo: str | None, standing: str | None
+    redo: str | None, status: str | None
 ) -> None:
     facts = server("MariaDB", "10.11.19", innodb_flush_method="O_DIRECT_NO_FSYNC")
     on = None if redo is None else host(volume("sda", "data"), volume(redo, "redo log"))
-    assert found(facts, on).get("my-redo-on-another-drive") == standing
+    assert found(facts, on).get("my-redo-on-another-drive") == status
     assert found(facts, on)["my-flush-method"] == "unsafe"
 
 
@@ -78,7 +78,7 @@ def test_files_of_the_redo_log_count_where_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cache", "shown", "standing"),
+    ("cache", "shown", "status"),
     [
         ("write back", (), "unsafe"),
         ("write back", (("sdb", "hdparm", "write-caching = 0"),), None),
@@ -87,11 +87,11 @@ def test_files_of_the_redo_log_count_where_they_are() -> None:
     ],
 )
 def test_the_drive_below_the_doublewrite_file_decides(
-    cache: str, shown: tuple[tuple[str, str, str], ...], standing: str | None
+    cache: str, shown: tuple[tuple[str, str, str], ...], status: str | None
 ) -> None:
     volumes = volume("sda", "data"), volume("sdb", "doublewrite", cache=cache)
     rules = found(server(), host(*volumes), *shown)
-    assert rules.get("my-doublewrite-not-flushed") == standing
+    assert rules.get("my-doublewrite-not-flushed") == status
     assert "my-doublewrite-not-flushed" not in found(
         server("MariaDB", "10.11.19"), host(*volumes), *shown
     )
@@ -117,15 +117,15 @@ def test_zfs_tears_no_page_if_a_record_holds_one(shown: str, is_safe: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("release", "standing"),
+    ("release", "status"),
     [("5.7.0", "unsafe"), ("5.8.0", None), ("6.1.0-44-amd64", None), ("", "unknown")],
 )
-def test_syncfs_is_as_good_as_its_kernel(release: str, standing: str | None) -> None:
+def test_syncfs_is_as_good_as_its_kernel(release: str, status: str | None) -> None:
     facts = server("PostgreSQL", "15.18", recovery_init_sync_method="syncfs")
     kernel = ("", "/proc/sys/kernel/osrelease", release)
     on = host(volume("sda", "data"))
     rules = found(facts, on, kernel, family="postgresql")
-    assert rules.get("pg-sync-of-recovery") == standing
+    assert rules.get("pg-sync-of-recovery") == status
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,11 @@ def host(*layers: Layer, **changed: Any) -> TargetFacts:
 def found(
     facts: TargetFacts, readings: Readings | None = None, *, guarded: bool = True
 ) -> dict[str, str]:
-    """Return each rule that is not met -> its standing."""
+    """Return each rule that is not met -> its status."""
     given = readings or Readings()
     subjects = make_subjects(facts, given, PAGE_BYTES, guarded=guarded)
     shown = find_located_findings("postgresql", subjects)
-    return {each.finding.rule.id: each.finding.standing.value for each in shown}
+    return {each.finding.rule.id: each.finding.status.value for each in shown}
 
 
 def fixes(facts: TargetFacts, readings: Readings | None = None) -> dict[str, str]:
@@ -415,7 +415,7 @@ HPE Smart Array P816i-a SR Gen10 in Slot 0 (Embedded)
 
 
 @pytest.mark.parametrize(
-    ("policy", "standing"),
+    ("policy", "status"),
     [
         ("Enable", "unsafe"),
         ("Disable", None),
@@ -424,11 +424,11 @@ HPE Smart Array P816i-a SR Gen10 in Slot 0 (Embedded)
     ],
 )
 def test_the_caches_of_drives_behind_a_controller(
-    policy: str, standing: str | None
+    policy: str, status: str | None
 ) -> None:
     for tool in ("ssacli", "hpssacli", "hpacucli"):
         shown = found(host(DISK), read(("", tool, GEN10.format(policy))))
-        assert shown.get("raid-drive-cache") == standing
+        assert shown.get("raid-drive-cache") == status
 
 
 def test_a_controller_that_is_not_understood_is_not_safe() -> None:
@@ -454,7 +454,7 @@ def test_a_controller_that_is_not_understood_is_not_safe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reading", "standing", "remedy"),
+    ("reading", "status", "remedy"),
     [
         (("ssacli", "Error: No controllers detected.", "ssacli: Error"), None, ""),
         (
@@ -467,12 +467,12 @@ def test_a_controller_that_is_not_understood_is_not_safe() -> None:
     ],
 )
 def test_a_tool_that_shows_no_controller(
-    reading: tuple[str, str, str], standing: str | None, remedy: str
+    reading: tuple[str, str, str], status: str | None, remedy: str
 ) -> None:
     what, text, why = reading
     facts, shown = host(DISK), read(Reading("", what, f"{what} show", text, why))
-    assert found(facts, shown).get("raid-cache-unprotected") == standing
-    if standing:
+    assert found(facts, shown).get("raid-cache-unprotected") == status
+    if status:
         (one,) = [
             each.decisive
             for each in find_located_findings(
@@ -561,7 +561,7 @@ def test_a_drive_that_smartctl_cannot_ask_is_not_called_sound(
         )
         if each.finding.rule.id == "drive-failing"
     ]
-    assert one.finding.standing.value == "unknown"
+    assert one.finding.status.value == "unknown"
     assert shown in one.decisive.why
     absent = Reading("sda", "smartctl", "smartctl", "", "smartctl is not installed")
     assert "drive-failing" not in found(host(DISK), read(absent))

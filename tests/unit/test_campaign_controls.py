@@ -10,7 +10,7 @@ import pytest
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.judge import control as judge_control
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict, Verdict
 from tests.kit.cases import case
 from tests.kit.partial_rig import RecordingListener, rig_of
@@ -38,7 +38,7 @@ def test_the_control_that_lost_decides_whatever_the_clock_said(first: Verdict) -
         case(controls=tuple(campaign._list_controls(cycles)))
     )
     assert item is not None
-    assert item.standing is Standing.PRESENT
+    assert item.status is Status.PRESENT
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.judge import judge, list_evidence
 from dbcheck.judge.server_end import judge_not_shut_down
 from dbcheck.model.cluster import (
@@ -113,52 +113,50 @@ def test_a_sound_takeover_has_all_the_evidence() -> None:
         cluster.judge_all_applied,
         insync.judge_in_sync,
     ):
-        assert item(each, one).standing is Standing.PRESENT, each
+        assert item(each, one).status is Status.PRESENT, each
     assert not judge(one).other_data
 
 
 @pytest.mark.parametrize(
-    ("old", "standing"),
+    ("old", "status"),
     [
-        ((OFF, OFF), Standing.PRESENT),
-        ((UNKNOWN, UNKNOWN), Standing.ASSUMED),
-        ((OFF, UNKNOWN), Standing.ASSUMED),
-        ((OFF,), Standing.NOT_OBSERVABLE),
-        ((), Standing.NOT_OBSERVABLE),
-        ((OFF, WriterOff(PowerState.ON, answers=False)), Standing.CONTRADICTED),
-        ((WriterOff(PowerState.OFF, answers=True), OFF), Standing.CONTRADICTED),
-        ((WriterOff(PowerState.UNKNOWN, answers=True),), Standing.CONTRADICTED),
+        ((OFF, OFF), Status.PRESENT),
+        ((UNKNOWN, UNKNOWN), Status.ASSUMED),
+        ((OFF, UNKNOWN), Status.ASSUMED),
+        ((OFF,), Status.NOT_OBSERVABLE),
+        ((), Status.NOT_OBSERVABLE),
+        ((OFF, WriterOff(PowerState.ON, answers=False)), Status.CONTRADICTED),
+        ((WriterOff(PowerState.OFF, answers=True), OFF), Status.CONTRADICTED),
+        ((WriterOff(PowerState.UNKNOWN, answers=True),), Status.CONTRADICTED),
     ],
 )
-def test_the_old_writer_must_stay_off(old: Any, standing: Standing) -> None:
+def test_the_old_writer_must_stay_off(old: Any, status: Status) -> None:
     one = case(promotion=replace(PROMOTION, old=old))
-    assert item(cluster.judge_writer_off, one).standing is standing
+    assert item(cluster.judge_writer_off, one).status is status
     verdict = judge(one)
-    if standing is Standing.CONTRADICTED:
+    if status is Status.CONTRADICTED:
         assert verdict.verdict is Verdict.INCONCLUSIVE
         assert "split in two" in verdict.reasons[0]
 
 
 @pytest.mark.parametrize(
-    ("changed", "standing"),
+    ("changed", "status"),
     [
-        ({"descent": None}, Standing.NOT_OBSERVABLE),
-        ({"descent": Descent(unread="no file")}, Standing.NOT_OBSERVABLE),
-        ({"descent": Descent({"00000002": 1000}, "00000003")}, Standing.CONTRADICTED),
+        ({"descent": None}, Status.NOT_OBSERVABLE),
+        ({"descent": Descent(unread="no file")}, Status.NOT_OBSERVABLE),
+        ({"descent": Descent({"00000002": 1000}, "00000003")}, Status.CONTRADICTED),
         ({"received": {"standby": Received(999, 1), "other": Received(1000, 1)}},
-         Standing.CONTRADICTED),
+         Status.CONTRADICTED),
         ({"received": {"standby": Received(None, 1), "other": Received(1, 1)}},
-         Standing.CONTRADICTED),
+         Status.CONTRADICTED),
         ({"by": PromotedBy.AUTO,
           "received": {"standby": Received(1, 1), "other": Received(1000, 1)}},
-         Standing.PRESENT),
+         Status.PRESENT),
     ],
 )  # fmt: skip
-def test_the_node_that_took_over_must_be_the_one(
-    changed: Any, standing: Standing
-) -> None:
+def test_the_node_that_took_over_must_be_the_one(changed: Any, status: Status) -> None:
     one = case(promotion=replace(PROMOTION, **changed))
-    assert item(cluster.judge_promoted_node, one).standing is standing
+    assert item(cluster.judge_promoted_node, one).status is status
 
 
 @pytest.mark.parametrize(
@@ -182,50 +180,50 @@ def test_a_missing_row_is_a_loss_only_of_a_node_that_must_have_it(
 
 
 @pytest.mark.parametrize(
-    ("switch", "standing"),
+    ("switch", "status"),
     [
-        (1000, Standing.PRESENT),
-        (900, Standing.PRESENT),  # the beginning of a record
-        (1000 - cluster.PARTIAL_RECORD_MAX - 1, Standing.CONTRADICTED),
-        (None, Standing.NOT_OBSERVABLE),
+        (1000, Status.PRESENT),
+        (900, Status.PRESENT),  # the beginning of a record
+        (1000 - cluster.PARTIAL_RECORD_MAX - 1, Status.CONTRADICTED),
+        (None, Status.NOT_OBSERVABLE),
     ],
 )
 def test_all_that_was_received_must_be_applied(
-    switch: int | None, standing: Standing
+    switch: int | None, status: Status
 ) -> None:
     descent = Descent({} if switch is None else {"00000001": switch}, "00000002")
     one = case(promotion=replace(PROMOTION, descent=descent))
-    assert item(cluster.judge_all_applied, one).standing is standing
+    assert item(cluster.judge_all_applied, one).status is status
     unknown = replace(PROMOTION, received={})
     found = item(cluster.judge_all_applied, case(promotion=unknown))
-    assert found.standing is Standing.NOT_OBSERVABLE
+    assert found.status is Status.NOT_OBSERVABLE
 
 
 @pytest.mark.parametrize(
-    ("seen", "standing"),
+    ("seen", "status"),
     [
-        (SEEN, Standing.PRESENT),
-        (None, Standing.NOT_OBSERVABLE),
-        (replace(SEEN, samples=15), Standing.NOT_OBSERVABLE),
-        (replace(SEEN, last_us=9_400_000), Standing.NOT_OBSERVABLE),
+        (SEEN, Status.PRESENT),
+        (None, Status.NOT_OBSERVABLE),
+        (replace(SEEN, samples=15), Status.NOT_OBSERVABLE),
+        (replace(SEEN, last_us=9_400_000), Status.NOT_OBSERVABLE),
         # What the server's own marks show holds between any two samples, and nobody
         # but an administrator ends it after the last one.
-        (replace(SEEN, samples=3, marked=True), Standing.PRESENT),
-        (replace(SEEN, samples=3, marked=True, broken_us=9), Standing.NOT_OBSERVABLE),
-        (replace(SEEN, last_us=9_400_000, marked=True), Standing.ASSUMED),
-        (replace(SEEN, last_us=7_900_000, marked=True), Standing.NOT_OBSERVABLE),
-        (replace(SEEN, changes=(Change(1, ("c",)),)), Standing.ABSENT),
-        (replace(SEEN, changes=(*SEEN.changes, Change(2, ()))), Standing.ABSENT),
-        (replace(SEEN, changes=(Change(1, ("b", "x")),)), Standing.CONTRADICTED),
-        (replace(SEEN, changes=(Change(1, ("b", "b")),)), Standing.CONTRADICTED),
+        (replace(SEEN, samples=3, marked=True), Status.PRESENT),
+        (replace(SEEN, samples=3, marked=True, broken_us=9), Status.NOT_OBSERVABLE),
+        (replace(SEEN, last_us=9_400_000, marked=True), Status.ASSUMED),
+        (replace(SEEN, last_us=7_900_000, marked=True), Status.NOT_OBSERVABLE),
+        (replace(SEEN, changes=(Change(1, ("c",)),)), Status.ABSENT),
+        (replace(SEEN, changes=(*SEEN.changes, Change(2, ()))), Status.ABSENT),
+        (replace(SEEN, changes=(Change(1, ("b", "x")),)), Status.CONTRADICTED),
+        (replace(SEEN, changes=(Change(1, ("b", "b")),)), Status.CONTRADICTED),
     ],
 )
 def test_commits_must_have_waited_for_it_until_the_cut(
-    seen: ReplicationSeen | None, standing: Standing
+    seen: ReplicationSeen | None, status: Status
 ) -> None:
     one = case(seen=seen)
-    assert item(insync.judge_in_sync, one).standing is standing
-    if standing is Standing.CONTRADICTED:  # what another standby has may look lost
+    assert item(insync.judge_in_sync, one).status is status
+    if status is Status.CONTRADICTED:  # what another standby has may look lost
         lost = replace(CLEAN, losses=Losses.of([LOST]))
         assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
 
@@ -240,24 +238,24 @@ def waited(*connections: str, names: str = "b") -> Any:
 
 
 @pytest.mark.parametrize(
-    ("seen", "standing"),
+    ("seen", "status"),
     [
-        (waited("slot b"), Standing.PRESENT),
-        (waited("slot x"), Standing.CONTRADICTED),
-        (waited("slot x", "slot b"), Standing.CONTRADICTED),
+        (waited("slot b"), Status.PRESENT),
+        (waited("slot x"), Status.CONTRADICTED),
+        (waited("slot x", "slot b"), Status.CONTRADICTED),
         # The standby is gone, and its slot with it; or another bears its name alone.
-        (waited("slot b", "address 10.0.0.9"), Standing.ABSENT),
-        (waited("address 10.0.0.9", "slot b"), Standing.PRESENT),
-        (waited("slot b", names="bb"), Standing.CONTRADICTED),
-        (replace(SEEN, shared=("b",)), Standing.CONTRADICTED),
-        (replace(SEEN, shared=("c",)), Standing.CONTRADICTED),
-        (replace(SEEN, shared=("pg_basebackup",)), Standing.PRESENT),
+        (waited("slot b", "address 10.0.0.9"), Status.ABSENT),
+        (waited("address 10.0.0.9", "slot b"), Status.PRESENT),
+        (waited("slot b", names="bb"), Status.CONTRADICTED),
+        (replace(SEEN, shared=("b",)), Status.CONTRADICTED),
+        (replace(SEEN, shared=("c",)), Status.CONTRADICTED),
+        (replace(SEEN, shared=("pg_basebackup",)), Status.PRESENT),
     ],
 )
-def test_a_name_alone_shows_no_node(seen: ReplicationSeen, standing: Standing) -> None:
+def test_a_name_alone_shows_no_node(seen: ReplicationSeen, status: Status) -> None:
     one = case(seen=seen)
-    assert item(insync.judge_in_sync, one).standing is standing
-    if standing is Standing.CONTRADICTED:
+    assert item(insync.judge_in_sync, one).status is status
+    if status is Status.CONTRADICTED:
         lost = replace(CLEAN, losses=Losses.of([LOST]))
         assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
 
@@ -266,7 +264,7 @@ def test_another_address_is_another_server() -> None:
     """The node "c" uses no slot."""
     both = Change(8_000_000, ("b", "c"), None, ("slot b", "address 10.0.0.9"))
     found = item(insync.judge_in_sync, case(seen=replace(SEEN, changes=(both,))))
-    assert found.standing is Standing.CONTRADICTED
+    assert found.status is Status.CONTRADICTED
 
 
 @pytest.mark.parametrize(
@@ -283,7 +281,7 @@ def test_a_connection_that_was_not_recognised_is_assumed(
     found = item(
         insync.judge_in_sync, replace(one, manifest=replace(one.manifest, nodes=nodes))
     )
-    assert found.standing is Standing.ASSUMED
+    assert found.status is Status.ASSUMED
     assert doubt in found.reason
 
 
@@ -303,13 +301,11 @@ def test_a_name_that_two_bear_at_a_sample_is_remembered() -> None:
 def test_a_late_sample_shows_little_where_the_wait_may_end_by_itself() -> None:
     late = replace(SEEN, last_us=9_400_000, marked=True)
     both = replace(late, changes=(Change(8_000_000, ("b", "c")),))
-    assert (
-        item(insync.judge_in_sync, case(seen=both)).standing is Standing.NOT_OBSERVABLE
-    )
-    for timeout, standing in (
-        ("10000", Standing.ASSUMED),
-        ("900", Standing.NOT_OBSERVABLE),
-        (None, Standing.NOT_OBSERVABLE),
+    assert item(insync.judge_in_sync, case(seen=both)).status is Status.NOT_OBSERVABLE
+    for timeout, status in (
+        ("10000", Status.ASSUMED),
+        ("900", Status.NOT_OBSERVABLE),
+        (None, Status.NOT_OBSERVABLE),
     ):
         one = case(seen=late)
         writer, name = one.manifest.writer, one.manifest.writer_name
@@ -320,20 +316,20 @@ def test_a_late_sample_shows_little_where_the_wait_may_end_by_itself() -> None:
         nodes = {**one.manifest.nodes, name: replace(writer, facts=facts)}
         manifest = replace(one.manifest, nodes=nodes, site=SiteKind.SEMI_SYNC)
         found = item(insync.judge_in_sync, replace(one, manifest=manifest))
-        assert found.standing is standing, timeout
+        assert found.status is status, timeout
 
 
 @pytest.mark.parametrize(
-    ("answered_us", "exact_us", "standing"),
+    ("answered_us", "exact_us", "status"),
     [
-        (9_000_000, 9_001_000, Standing.PRESENT),
-        (8_999_999, 9_001_000, Standing.ABSENT),
-        (None, 9_001_000, Standing.ABSENT),
-        (9_000_000, None, Standing.ABSENT),
+        (9_000_000, 9_001_000, Status.PRESENT),
+        (8_999_999, 9_001_000, Status.ABSENT),
+        (None, 9_001_000, Status.ABSENT),
+        (9_000_000, None, Status.ABSENT),
     ],
 )
 def test_a_writer_that_outlives_a_standby_waited_for_it_at_the_cut(
-    answered_us: int | None, exact_us: int | None, standing: Standing
+    answered_us: int | None, exact_us: int | None, status: Status
 ) -> None:
     """The standbys' switches were asked at 9.0 s; the writer showed none after that."""
     changes = (*SEEN.changes, Change(8_999_000, (), answered_us))
@@ -343,31 +339,31 @@ def test_a_writer_that_outlives_a_standby_waited_for_it_at_the_cut(
     nodes = {**one.load.nodes, "standby": cut, "other": cut}
     nodes["writer"] = NodeAtTheCut(Cut(8_990_000, 10_000_000), host_lived=False)
     one = replace(one, load=replace(one.load, nodes=nodes))
-    assert item(insync.judge_in_sync, one).standing is standing
+    assert item(insync.judge_in_sync, one).status is status
 
 
 @pytest.mark.parametrize(
-    ("exact_us", "heard_us", "standing"),
+    ("exact_us", "heard_us", "status"),
     [
-        (9_600_000, None, Standing.PRESENT),
-        (10_600_000, None, Standing.ABSENT),
-        (None, None, Standing.NOT_OBSERVABLE),
-        (None, 9_700_000, Standing.ASSUMED),
-        (None, 29_000_000, Standing.ABSENT),
+        (9_600_000, None, Status.PRESENT),
+        (10_600_000, None, Status.ABSENT),
+        (None, None, Status.NOT_OBSERVABLE),
+        (None, 9_700_000, Status.ASSUMED),
+        (None, 29_000_000, Status.ABSENT),
     ],
 )
 def test_a_standby_must_have_been_cut_when_the_writer_was(
-    exact_us: int | None, heard_us: int | None, standing: Standing
+    exact_us: int | None, heard_us: int | None, status: Status
 ) -> None:
     """The last ack came at 9.5 s, and no session is connected to a standby."""
     one = case(Promise.ALL_WRITER_GONE)
     assert one.load is not None
     cut = NodeAtTheCut(Cut(9_000_000, exact_us), heard_us=heard_us, host_lived=False)
     load = replace(one.load, nodes=dict.fromkeys(one.manifest.nodes, cut))
-    assert item(cluster.judge_nodes_cut, replace(one, load=load)).standing is standing
+    assert item(cluster.judge_nodes_cut, replace(one, load=load)).status is status
     none = {**load.nodes, "other": NodeAtTheCut(None)}
     found = item(cluster.judge_nodes_cut, replace(one, load=replace(load, nodes=none)))
-    assert found.standing is Standing.NOT_OBSERVABLE
+    assert found.status is Status.NOT_OBSERVABLE
     assert "no cut of other" in found.reason
 
 
@@ -379,7 +375,7 @@ def test_the_writer_s_silence_says_nothing_of_a_standby() -> None:
         silent, nodes=dict.fromkeys(one.manifest.nodes, NodeAtTheCut(Cut(1, None)))
     )
     ended = judge_not_shut_down(replace(one, load=silent))
-    assert ended.standing is Standing.NOT_OBSERVABLE
+    assert ended.status is Status.NOT_OBSERVABLE
     assert "no session is connected to a standby" in ended.reason
 
 
@@ -389,10 +385,10 @@ def test_a_fenced_writer_that_fell_silent_and_stayed_off_was_not_shut_down() -> 
     fenced = NodeAtTheCut(Cut(1, None, {"off_seen": True}))
     nodes = {**one.load.nodes, "writer": fenced}
     load = replace(one.load, gone=Gone.SILENT, nodes=nodes)
-    assert judge_not_shut_down(replace(one, load=load)).standing is Standing.ASSUMED
+    assert judge_not_shut_down(replace(one, load=load)).status is Status.ASSUMED
     unread = replace(one.after, promotion=replace(PROMOTION, old=(OFF, UNKNOWN)))
     found = judge_not_shut_down(replace(one, load=load, after=unread))
-    assert found.standing is Standing.NOT_OBSERVABLE
+    assert found.status is Status.NOT_OBSERVABLE
 
 
 def test_nothing_of_it_is_asked_where_the_writer_is_read() -> None:
@@ -591,36 +587,36 @@ NEW_ROW = (ChangedRow("ledger", 9, 1, 1, 4, 0, was_there=False),)
 
 
 @pytest.mark.parametrize(
-    ("found", "standing", "why"),
+    ("found", "status", "why"),
     [
-        (OtherNode(20), Standing.PRESENT, "writer: the same 20 rows"),
+        (OtherNode(20), Status.PRESENT, "writer: the same 20 rows"),
         (
             OtherNode(22, extra=2, first_extra=NEW_ROW),
-            Standing.ABSENT,
+            Status.ABSENT,
             "rejoined-extra: writer rejoined, and has 2 rows that standby lacks, e.g."
             " id 9; its clients see them",
         ),
         (
             OtherNode(not_done="it is stuck", extra=1),
-            Standing.ABSENT,
+            Status.ABSENT,
             "rejoined-extra: writer rejoined, and has 1 row that standby lacks; its"
             " clients see them; writer: it is stuck",
         ),
-        (OtherNode(not_done="no"), Standing.NOT_OBSERVABLE, "not compared: writer: no"),
+        (OtherNode(not_done="no"), Status.NOT_OBSERVABLE, "not compared: writer: no"),
         (
             OtherNode(19, 1, GONE_ROW, extra=2, first_extra=NEW_ROW),
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             "writer and standby differ in 1 row, although both have applied all; writer"
             " lacks id 7 of ledger",
         ),
     ],
 )
 def test_what_a_node_that_rejoined_has(
-    found: OtherNode, standing: Standing, why: str
+    found: OtherNode, status: Status, why: str
 ) -> None:
     one = case(others={"writer": found})
     agree = item(cluster.judge_nodes_agree, one)
-    assert agree.standing is standing
+    assert agree.status is status
     assert why in agree.reason
     # Rows that it alone has break no promise; rows that it lacks do.
     judgement = judge(one)

@@ -10,7 +10,7 @@ import pytest
 from dbcheck.config import files
 from dbcheck.config.workload_file import load
 from dbcheck.judge.flushes import judge_commits_per_flush
-from dbcheck.judge.item import Item, Standing
+from dbcheck.judge.item import Item, Status
 from dbcheck.model.flushes import Counts, UnderLoad
 from dbcheck.model.host import Layer, Volume, VolumeCanaries
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
@@ -54,21 +54,21 @@ def judged(
 
 
 @pytest.mark.parametrize(
-    ("acked", "flushes", "standing"),
+    ("acked", "flushes", "status"),
     [
-        (100, 400, Standing.PRESENT),
-        (100, 100, Standing.PRESENT),
-        (100, 25, Standing.PRESENT),  # each flush covers one commit of each session
-        (101, 25, Standing.ASSUMED),
-        (1, 0, Standing.ASSUMED),
+        (100, 400, Status.PRESENT),
+        (100, 100, Status.PRESENT),
+        (100, 25, Status.PRESENT),  # each flush covers one commit of each session
+        (101, 25, Status.ASSUMED),
+        (1, 0, Status.ASSUMED),
     ],
 )
 def test_no_flush_covers_two_commits_of_one_session(
-    acked: int, flushes: int, standing: Standing
+    acked: int, flushes: int, status: Status
 ) -> None:
     item = judged(acked, {"sda": flushes}, volume(layer("sda")))
     assert item is not None
-    assert (item.standing, item.required) == (standing, False)
+    assert (item.status, item.required) == (status, False)
     assert f"{acked:,} commits, {flushes:,} flushes of sda" in item.reason
 
 
@@ -81,14 +81,14 @@ def test_the_least_number_without_a_flush_is_named() -> None:
 def test_the_session_of_the_tasks_commits_too() -> None:
     item = judged(125, {"sda": 25}, volume(layer("sda")), tasks=True)
     assert item is not None
-    assert item.standing is Standing.PRESENT
+    assert item.status is Status.PRESENT
 
 
 def test_of_several_drives_the_one_that_was_flushed_most_counts() -> None:
     mirror = volume(layer("sda"), layer("sdb"))
     item = judged(100, {"sda": 0, "sdb": 90}, mirror)
     assert item is not None
-    assert item.standing is Standing.PRESENT
+    assert item.status is Status.PRESENT
     assert "90 flushes of sdb" in item.reason
 
 
@@ -97,7 +97,7 @@ def test_a_drive_without_a_log_does_not_count() -> None:
     data, log = volume(layer("sda"), place="data"), volume(layer("sdb"))
     item = judged(100, {"sda": 1000, "sdb": 1}, data, log)
     assert item is not None
-    assert item.standing is Standing.ASSUMED
+    assert item.status is Status.ASSUMED
 
 
 @pytest.mark.parametrize("cache", [THROUGH, ""])
@@ -108,7 +108,7 @@ def test_a_drive_that_is_sent_no_flush_is_not_judged(cache: str) -> None:
 def test_writes_that_need_no_flush_are_not_accused() -> None:
     item = judged(100, {"sda": 0}, volume(layer("sda", fua="1")))
     assert item is not None
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
     assert "FUA" in item.reason
 
 
@@ -118,7 +118,7 @@ def test_a_drive_that_was_not_counted_leaves_it_open(
 ) -> None:
     item = judged(100, flushes, volume(layer("sda"), layer("sdb")))
     assert item is not None
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
     assert "sda" in item.reason
     assert ("kernel" in item.reason) is ("sda" in flushes)  # else it was gone
 

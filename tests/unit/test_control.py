@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.judge.control import judge_control, judge_control_item
-from dbcheck.judge.item import Item, ItemId, Standing, doubt_of
+from dbcheck.judge.item import Item, ItemId, Status, doubt_of
 from dbcheck.judge.verdict import NO_COMMIT, judge_rows, judge_unrecoverable
 from dbcheck.model.verdict import ControlFacts, ControlOutcome, Verdict
 from dbcheck.rows.loss import Loss, Losses, LossKind
@@ -17,9 +17,9 @@ from dbcheck.rows.table import LEDGER
 from tests.kit.cases import case
 
 CLEAN = Reconciliation(100, 100, 1, 0, 0, 0, {}, Losses.of(()))
-FAIR = Item(ItemId.LOAD, Standing.PRESENT, "", True)
-IDLE = Item(ItemId.LOAD, Standing.ABSENT, "idle", True)
-SAME = Item(ItemId.RESTARTED, Standing.CONTRADICTED, "it did not", True)
+FAIR = Item(ItemId.LOAD, Status.PRESENT, "", True)
+IDLE = Item(ItemId.LOAD, Status.ABSENT, "idle", True)
+SAME = Item(ItemId.RESTARTED, Status.CONTRADICTED, "it did not", True)
 NOTHING = "the control lost nothing"
 OF_TWO = "the control lost 2 of 100 acknowledged commits"
 RUN = "20260102-030405-a1b2c3"
@@ -106,7 +106,7 @@ def test_a_control_must_lose_a_tail(
 
 def test_a_control_whose_table_was_replaced_shows_nothing() -> None:
     said = "fs was truncated, rewritten or recreated since the load began"
-    items = [FAIR, Item(ItemId.SAME_TABLE, Standing.ABSENT, said, False)]
+    items = [FAIR, Item(ItemId.SAME_TABLE, Status.ABSENT, said, False)]
     ordinary = judge_rows(TAIL, items)
     assert judge_control(ordinary, TAIL) == replace(
         ordinary, control=ControlOutcome.UNFAIR
@@ -170,7 +170,7 @@ def test_a_server_that_a_control_killed_for_good_fails() -> None:
 
 
 def test_another_servers_table_says_nothing_of_a_control() -> None:
-    other = Item(ItemId.SAME_SERVER, Standing.CONTRADICTED, "another one answers", True)
+    other = Item(ItemId.SAME_SERVER, Status.CONTRADICTED, "another one answers", True)
     judgement = judge_control(judge_rows(None, [other]), None)
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert judgement.reasons == ("another one answers",)
@@ -182,30 +182,30 @@ UNFAIR = ControlFacts(RUN, ControlOutcome.UNFAIR, f"{NOTHING}, but it was idle")
 
 
 @pytest.mark.parametrize(
-    ("controls", "standing", "reason"),
+    ("controls", "status", "reason"),
     [
-        pytest.param([LOST], Standing.PRESENT, LOST.reason, id="lost"),
-        pytest.param([BLIND, LOST], Standing.PRESENT, LOST.reason, id="in the end"),
+        pytest.param([LOST], Status.PRESENT, LOST.reason, id="lost"),
+        pytest.param([BLIND, LOST], Status.PRESENT, LOST.reason, id="in the end"),
         pytest.param(
             [BLIND],
-            Standing.ABSENT,
+            Status.ABSENT,
             f"{NOTHING}: this set-up cannot see losses",
             id="blind",
         ),
         pytest.param(
             [UNFAIR, BLIND, BLIND],
-            Standing.ABSENT,
+            Status.ABSENT,
             f"{NOTHING}, the last of 3 tries: this set-up cannot see losses",
             id="blind three times",
         ),
-        pytest.param([UNFAIR], Standing.ABSENT, UNFAIR.reason, id="no fair test"),
+        pytest.param([UNFAIR], Status.ABSENT, UNFAIR.reason, id="no fair test"),
     ],
 )
 def test_what_the_cycles_after_it_take_from_a_control(
-    controls: list[ControlFacts], standing: Standing, reason: str
+    controls: list[ControlFacts], status: Status, reason: str
 ) -> None:
     item = item_of(controls)
-    assert item == Item(ItemId.CONTROL, standing, reason, True)
+    assert item == Item(ItemId.CONTROL, status, reason, True)
 
 
 def test_no_pass_after_a_control_that_lost_nothing_but_a_fail_stays() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.server_end import judge_crash_in_log
 from dbcheck.model.host import LogTail
 from dbcheck.server_log.lines import read_lines
@@ -59,7 +59,7 @@ def test_text_that_looks_like_a_record_hides_no_later_line(
     assert find_shutdown(shut)
     assert find_shutdown(before + shut)
     log = LogTail(before + shut, truncated=False, rewound=False)
-    assert judge_crash_in_log(log)[0] is Standing.CONTRADICTED
+    assert judge_crash_in_log(log)[0] is Status.CONTRADICTED
 
 
 @pytest.mark.parametrize(

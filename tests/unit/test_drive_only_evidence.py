@@ -17,7 +17,7 @@ from dbcheck.judge.cutmoment import (
     find_last_canary_write_us,
     find_latest_cut_us,
 )
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.judge import list_evidence
 from dbcheck.judge.load_and_witness import judge_load_at_the_cut
 from dbcheck.judge.server_end import Ended, judge_end
@@ -91,10 +91,10 @@ OWN = (
 def test_drives_that_went_and_came_back_under_a_running_host() -> None:
     found = items(cut())
     for name in OWN:
-        assert found[name].standing is Standing.PRESENT, found[name].reason
+        assert found[name].status is Status.PRESENT, found[name].reason
         assert found[name].required
     assert ItemId.HOST_DOWN not in found, "its boot_id is expected to stay"
-    assert found[ItemId.UNSAFE_SHUTDOWNS].standing is Standing.PRESENT
+    assert found[ItemId.UNSAFE_SHUTDOWNS].status is Status.PRESENT
     assert "came back as sdb" in found[ItemId.DRIVES_GONE].reason
 
 
@@ -106,90 +106,90 @@ def test_none_of_them_is_about_a_host_that_is_cut() -> None:
 
 def test_a_host_that_kept_running_contradicts_a_cut_of_the_host() -> None:
     found = items(case(BEFORE, back(), load=loaded()))
-    assert found[ItemId.HOST_DOWN].standing is Standing.CONTRADICTED
+    assert found[ItemId.HOST_DOWN].status is Status.CONTRADICTED
 
 
 @pytest.mark.parametrize(
-    ("seen", "name", "standing", "said"),
+    ("seen", "name", "status", "said"),
     [
         pytest.param(
             replace(SEEN, drives={"s1": CutDrive(("sda",), False, ("sda",))}),
             ItemId.DRIVES_GONE,
-            Standing.ABSENT,
+            Status.ABSENT,
             "never saw sda",
             id="never gone",
         ),
         pytest.param(
             replace(SEEN, drives={"s1": CutDrive(("sda",), True, ())}),
             ItemId.DRIVES_GONE,
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             "no drive with the serial",
             id="another serial came back",
         ),
         pytest.param(
             None,
             ItemId.DRIVES_GONE,
-            Standing.NOT_OBSERVABLE,
+            Status.NOT_OBSERVABLE,
             "not on record",
             id="no record",
         ),
         pytest.param(
             replace(SEEN, left=(8,)),
             ItemId.SERVER_KILLED,
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             "processes 8 still ran",
             id="the server ran on",
         ),
         pytest.param(
             replace(SEEN, mounts=(replace(MOUNT, taken_off=False),)),
             ItemId.MOUNTED_ANEW,
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             "never off",
             id="mounted from before",
         ),
         pytest.param(
             replace(SEEN, mounts=(replace(MOUNT, mounted_on=""),), failure="torn"),
             ItemId.MOUNTED_ANEW,
-            Standing.ABSENT,
+            Status.ABSENT,
             "not mounted again: torn",
             id="not mounted again",
         ),
         pytest.param(
             replace(SEEN, mounts=(replace(MOUNT, point="/other"),)),
             ItemId.MOUNTED_ANEW,
-            Standing.NOT_OBSERVABLE,
+            Status.NOT_OBSERVABLE,
             "/ was not among",
             id="another filesystem",
         ),
         pytest.param(
             replace(SEEN, drives={"s2": CutDrive(("sdc",), True, ("sdc",))}),
             ItemId.PLACES_CUT,
-            Standing.ABSENT,
+            Status.ABSENT,
             "kept the power of sda",
             id="a place on another drive",
         ),
     ],
 )
 def test_a_fact_that_is_not_so(
-    seen: DriveCut | None, name: ItemId, standing: Standing, said: str
+    seen: DriveCut | None, name: ItemId, status: Status, said: str
 ) -> None:
     item = items(cut(seen))[name]
-    assert item.standing is standing
+    assert item.status is status
     assert item.required
     assert said in item.reason
 
 
 def test_a_host_that_was_booted_anew_was_not_cut_so() -> None:
     item = items(cut(host=after(boot_id="b2")))[ItemId.DRIVES_GONE]
-    assert item.standing is Standing.CONTRADICTED
+    assert item.status is Status.CONTRADICTED
     assert "another boot_id" in item.reason
 
 
 def test_counters_that_did_not_rise_show_a_link_or_a_reset() -> None:
     found = items(cut(host=back(power_cycles=9)))
-    assert found[ItemId.POWER_CYCLES].standing is Standing.CONTRADICTED
+    assert found[ItemId.POWER_CYCLES].status is Status.CONTRADICTED
     unread = items(cut(host=back(power_cycles=None)))
-    assert unread[ItemId.POWER_CYCLES].standing is Standing.ASSUMED
+    assert unread[ItemId.POWER_CYCLES].status is Status.ASSUMED
 
 
 def test_a_drive_that_was_shut_down_first_needs_its_cache_seen_lost(
@@ -198,7 +198,7 @@ def test_a_drive_that_was_shut_down_first_needs_its_cache_seen_lost(
     told = cut(host=back(unsafe_shutdowns=7))
     item = host_items.judge_unsafe_shutdowns(told)
     assert item is not None
-    assert (item.standing, item.required) == (Standing.ABSENT, True)
+    assert (item.status, item.required) == (Status.ABSENT, True)
     none = Tally(0, 0, 0)
     lost = DepthFinding(Depth.DRIVE, none, none, ("lost",))
     monkeypatch.setattr(Case, "depth", lost)
@@ -213,7 +213,7 @@ def test_a_place_that_was_not_inspected_may_have_kept_its_power() -> None:
     judged = replace(cut(), manifest=case(before, scope=PowerScope.DRIVE).manifest)
     item = driveonly.judge_places_cut(judged)
     assert item is not None
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
 
 
 def test_acks_without_a_drive_are_named() -> None:
@@ -236,13 +236,13 @@ def test_the_last_ack_dates_a_cut_after_which_the_server_ends_late() -> None:
     assert not explain_missing_date(judged)
     assert find_cut_us(judged) == 9_300_000
     assert find_latest_cut_us(judged) == SEEN.gone_us
-    assert judge_load_at_the_cut(judged).standing is Standing.PRESENT
+    assert judge_load_at_the_cut(judged).status is Status.PRESENT
     unseen = cut(replace(SEEN, gone_us=None), load=stalled)
     # The switch may have cut 5.2 s after the last ack, and no canary was read.
-    assert judge_load_at_the_cut(unseen).standing is Standing.NOT_OBSERVABLE
+    assert judge_load_at_the_cut(unseen).status is Status.NOT_OBSERVABLE
     assert "5.2 s after the last ack" in judge_load_at_the_cut(unseen).reason
     idle = cut(load=replace(stalled, last_ack_us=7_000_000))
-    assert judge_load_at_the_cut(idle).standing is Standing.ABSENT
+    assert judge_load_at_the_cut(idle).status is Status.ABSENT
 
 
 def test_a_drive_that_wrote_on_after_the_last_ack_was_cut_later() -> None:
@@ -253,26 +253,26 @@ def test_a_drive_that_wrote_on_after_the_last_ack_was_cut_later() -> None:
     host = replace(back(), remains=Remains("", (), 1, (Ring(((1, 9),)),), 16))
     judged = cut(load=stalled, host=host)
     assert find_last_canary_write_us(judged) == 12_000_000
-    assert judge_load_at_the_cut(judged).standing is Standing.ABSENT
+    assert judge_load_at_the_cut(judged).status is Status.ABSENT
 
 
 def test_a_server_that_waits_for_its_drive_is_no_sign_of_power() -> None:
     waiting = loaded(gone=Gone.STALLED)
-    assert judge_load_at_the_cut(cut(load=waiting)).standing is Standing.PRESENT
+    assert judge_load_at_the_cut(cut(load=waiting)).status is Status.PRESENT
     of_host = case(BEFORE, after(), load=waiting)
-    assert judge_load_at_the_cut(of_host).standing is Standing.CONTRADICTED
+    assert judge_load_at_the_cut(of_host).status is Status.CONTRADICTED
     answering = loaded(gone=Gone.NEVER)
-    assert judge_load_at_the_cut(cut(load=answering)).standing is Standing.CONTRADICTED
+    assert judge_load_at_the_cut(cut(load=answering)).status is Status.CONTRADICTED
 
 
 def test_a_server_may_tell_that_it_crashes_without_its_drives() -> None:
     told = loaded(farewells=("WARNING: because of crash of another server process",))
     crashed = Ended(canary=False, drive_only=True)
-    assert judge_end(told, crashed)[0] is Standing.PRESENT
+    assert judge_end(told, crashed)[0] is Status.PRESENT
     shut = Ended(canary=True, drive_only=True)
-    assert judge_end(told, shut)[0] is Standing.CONTRADICTED
+    assert judge_end(told, shut)[0] is Status.CONTRADICTED
     of_host = Ended(canary=False)
-    assert judge_end(told, of_host)[0] is Standing.CONTRADICTED
+    assert judge_end(told, of_host)[0] is Status.CONTRADICTED
 
 
 def test_acks_without_drives_do_not_make_the_switch_late() -> None:
@@ -282,10 +282,10 @@ def test_acks_without_drives_do_not_make_the_switch_late() -> None:
     )
     item = judge_time_without_power(cut(load=late))
     assert item is not None
-    assert item.standing is Standing.PRESENT
+    assert item.status is Status.PRESENT
     unseen = judge_time_without_power(cut(replace(SEEN, gone_us=None), load=late))
     assert unseen is not None
-    assert unseen.standing is Standing.NOT_OBSERVABLE
+    assert unseen.status is Status.NOT_OBSERVABLE
 
 
 START = "LOG:  starting PostgreSQL 15.1 on x86_64\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.judge import judge
 from dbcheck.judge.server_end import Ended, judge_end, judge_not_shut_down
 from dbcheck.model.cluster import ONLY_NODE
@@ -30,13 +30,13 @@ from tests.kit.server_logs import MARIA, PG
 CLOSED = loaded()
 SILENT = replace(CLOSED, gone=Gone.SILENT)
 FAREWELL = replace(SILENT, farewells=("shutting down",))
-PRESENT, UNSEEN = Standing.PRESENT, Standing.NOT_OBSERVABLE
-ASSUMED = Standing.ASSUMED
-AGAINST = Standing.CONTRADICTED
+PRESENT, UNSEEN = Status.PRESENT, Status.NOT_OBSERVABLE
+ASSUMED = Status.ASSUMED
+AGAINST = Status.CONTRADICTED
 
 
 @pytest.mark.parametrize(
-    ("load", "ended", "standing"),
+    ("load", "ended", "status"),
     [
         pytest.param(SILENT, Ended(), UNSEEN, id="silence alone"),
         pytest.param(CLOSED, Ended(), UNSEEN, id="closed"),
@@ -119,9 +119,9 @@ AGAINST = Standing.CONTRADICTED
     ],
 )
 def test_how_a_server_ended(
-    load: LoadRecord | None, ended: Ended, standing: Standing
+    load: LoadRecord | None, ended: Ended, status: Status
 ) -> None:
-    assert judge_end(load, ended)[0] is standing
+    assert judge_end(load, ended)[0] is status
 
 
 def test_how_it_ended_is_required() -> None:
@@ -130,19 +130,19 @@ def test_how_it_ended_is_required() -> None:
 
 
 def test_a_server_that_never_stopped_is_not_called_shut_down() -> None:
-    standing, said = judge_end(CLOSED, Ended(restarted=False, canary=True))
+    status, said = judge_end(CLOSED, Ended(restarted=False, canary=True))
     assert "shut down" not in said
 
 
 def test_a_crash_beside_a_host_with_power_is_not_called_a_shutdown() -> None:
     words = "WARNING: terminating connection because of crash of another server process"
-    standing, said = judge_end(replace(CLOSED, farewells=(words,)), Ended())
-    assert standing is AGAINST
+    status, said = judge_end(replace(CLOSED, farewells=(words,)), Ended())
+    assert status is AGAINST
     assert "shutdown" not in said
 
 
 def test_it_is_said_what_would_have_told() -> None:
-    standing, said = judge_end(SILENT, Ended(no_canary="the account lacks LOCK TABLES"))
+    status, said = judge_end(SILENT, Ended(no_canary="the account lacks LOCK TABLES"))
     assert "the account lacks LOCK TABLES" in said
 
 
@@ -193,7 +193,7 @@ def test_a_server_may_outlive_a_cut_with_the_same_start_time(
     intact = judge(replace(one, found=CLEAN))
     assert intact.verdict is Verdict.INCONCLUSIVE, "no PASS without a new start time"
     (item,) = (item for item in intact.items if item.id is ItemId.RESTARTED)
-    assert item.required and item.standing not in (PRESENT, ASSUMED)
+    assert item.required and item.status not in (PRESENT, ASSUMED)
 
 
 @pytest.mark.parametrize("found", [None, CLEAN], ids=["rows lost", "none lost"])
@@ -208,8 +208,8 @@ def test_a_server_of_one_process_outlives_no_crash(
     judged = judge(replace(one, found=found or one.found))
     assert judged.verdict is Verdict.INCONCLUSIVE
     assert Tally.of([(judged.verdict, "")]).cuts == 0
-    standings = {item.id: item.standing for item in judged.items}
-    assert standings[ItemId.RESTARTED] is standings[ItemId.NOT_SHUT_DOWN] is AGAINST
+    statuses = {item.id: item.status for item in judged.items}
+    assert statuses[ItemId.RESTARTED] is statuses[ItemId.NOT_SHUT_DOWN] is AGAINST
 
 
 FAST = "innodb_fast_shutdown"
@@ -247,7 +247,7 @@ def of_innodb(
 
 
 @pytest.mark.parametrize(
-    ("one", "standing"),
+    ("one", "status"),
     [
         pytest.param(of_innodb(), ASSUMED, id="the log alone"),
         pytest.param(of_innodb(canary=False), PRESENT, id="its canary gone"),
@@ -259,15 +259,13 @@ def of_innodb(
         pytest.param(of_innodb(at_last="2", canary=False), PRESENT, id="set; a crash"),
     ],
 )
-def test_a_shutdown_that_leaves_the_log_of_a_crash(
-    one: Case, standing: Standing
-) -> None:
+def test_a_shutdown_that_leaves_the_log_of_a_crash(one: Case, status: Status) -> None:
     """InnoDB recovers as from a crash after innodb_fast_shutdown = 2."""
-    assert judge_not_shut_down(one).standing is standing
+    assert judge_not_shut_down(one).status is status
 
 
 @pytest.mark.parametrize(
-    ("found", "log", "started_us", "standing"),
+    ("found", "log", "started_us", "status"),
     [
         pytest.param(CLEAN, "", 1, PRESENT, id="with rows of the run"),
         pytest.param(ALL_GONE, "", 1, UNSEEN, id="with none of them"),
@@ -277,11 +275,11 @@ def test_a_shutdown_that_leaves_the_log_of_a_crash(
     ],
 )
 def test_a_canary_is_gone_from_a_copy_of_before_the_run_as_well(
-    found: Reconciliation | None, log: str, started_us: int, standing: Standing
+    found: Reconciliation | None, log: str, started_us: int, status: Status
 ) -> None:
     """started_us: how much later it started than before the cut."""
     now = replace(FACTS, started_us=FACTS.started_us + started_us)
     read = {"facts": now, "canary": False}
     load = replace(loaded(cut=Cut(9_000_000, None)), gone=Gone.SILENT)
     one = case(BEFORE, host_after(log), load=load, after=read)
-    assert judge_not_shut_down(replace(one, found=found)).standing is standing
+    assert judge_not_shut_down(replace(one, found=found)).status is status

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.verdict import Judgement, judge_index
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.loss import IndexLoss, Losses
@@ -29,7 +29,7 @@ GONE = Reconciliation(9, 0, 0, 0, 0, 0, {}, Losses.of(()))
         pytest.param(
             Verdict.INCONCLUSIVE,
             CLEAN,
-            (Item(ItemId.NOT_RESTORED, Standing.CONTRADICTED, "a copy", True),),
+            (Item(ItemId.NOT_RESTORED, Status.CONTRADICTED, "a copy", True),),
             Verdict.INCONCLUSIVE,
             id="other data",
         ),
@@ -43,7 +43,7 @@ GONE = Reconciliation(9, 0, 0, 0, 0, 0, {}, Losses.of(()))
         pytest.param(
             Verdict.INCONCLUSIVE,
             replace(CLEAN, earlier_lost={3: 1}),
-            (Item(ItemId.SAME_TABLE, Standing.ABSENT, "ledger was recreated", False),),
+            (Item(ItemId.SAME_TABLE, Status.ABSENT, "ledger was recreated", False),),
             Verdict.INCONCLUSIVE,
             id="the table was replaced",
         ),

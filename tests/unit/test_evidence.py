@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.config import workload_file
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.load_and_witness import (
     judge_load_at_the_cut,
     judge_log_since_checkpoint,
@@ -43,8 +43,8 @@ LOST = dataclasses.replace(
     kept=99,
     losses=Losses.of([Loss(LossKind.MISSING_TAIL, 1, 9, 9, 5, LEDGER.name)]),
 )
-SAME = Item(ItemId.SAME_SERVER, Standing.PRESENT, "", True)
-OTHER = Item(ItemId.SAME_SERVER, Standing.CONTRADICTED, "another server answers", True)
+SAME = Item(ItemId.SAME_SERVER, Status.PRESENT, "", True)
+OTHER = Item(ItemId.SAME_SERVER, Status.CONTRADICTED, "another server answers", True)
 
 
 def sent_at(*sent_us: int) -> LoadRecord:
@@ -88,89 +88,87 @@ def tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
 
 
 @pytest.mark.parametrize(
-    ("load", "standing"),
+    ("load", "status"),
     [
-        pytest.param(GOOD, Standing.PRESENT, id="acks until the cut"),
-        pytest.param(None, Standing.NOT_OBSERVABLE, id="the client was lost"),
+        pytest.param(GOOD, Status.PRESENT, id="acks until the cut"),
+        pytest.param(None, Status.NOT_OBSERVABLE, id="the client was lost"),
         pytest.param(
-            dataclasses.replace(GOOD, last_ack_us=None), Standing.ABSENT, id="no ack"
+            dataclasses.replace(GOOD, last_ack_us=None), Status.ABSENT, id="no ack"
         ),
         pytest.param(
             dataclasses.replace(GOOD, gone=Gone.NEVER),
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="not gone",
         ),
         pytest.param(
             dataclasses.replace(GOOD, gone=Gone.STALLED),
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="stall",
         ),
         pytest.param(
             dataclasses.replace(GOOD, gone=Gone.UNSEEN),
-            Standing.NOT_OBSERVABLE,
+            Status.NOT_OBSERVABLE,
             id="the witness failed first",
         ),
         pytest.param(
             having(GOOD, cut=None),
-            Standing.ABSENT,
+            Status.ABSENT,
             id="it went by itself",
         ),
-        pytest.param(
-            dataclasses.replace(GOOD, in_flight=0), Standing.ABSENT, id="idle"
-        ),
+        pytest.param(dataclasses.replace(GOOD, in_flight=0), Status.ABSENT, id="idle"),
         pytest.param(
             dataclasses.replace(GOOD, last_ack_us=9_000_000),
-            Standing.ABSENT,
+            Status.ABSENT,
             id="last ack a second old",
         ),
         pytest.param(
             dataclasses.replace(GOOD, last_ack_us=9_000_001),
-            Standing.PRESENT,
+            Status.PRESENT,
             id="last ack just younger than a second",
         ),
         pytest.param(
             having(GOOD, cut=None, cut_failed="it did not answer"),
-            Standing.NOT_OBSERVABLE,
+            Status.NOT_OBSERVABLE,
             id="moment unknown",
         ),
         pytest.param(
             dataclasses.replace(GOOD, last_ack_us=10_000_500),
-            Standing.PRESENT,
+            Status.PRESENT,
             id="a reply that was under way at the cut",
         ),
-        pytest.param(sent_at(9_000_001), Standing.PRESENT, id="just sent"),
-        pytest.param(sent_at(9_000_000), Standing.ASSUMED, id="sent a second before"),
-        pytest.param(sent_at(8_000_000), Standing.ABSENT, id="sent two before"),
+        pytest.param(sent_at(9_000_001), Status.PRESENT, id="just sent"),
+        pytest.param(sent_at(9_000_000), Status.ASSUMED, id="sent a second before"),
+        pytest.param(sent_at(8_000_000), Status.ABSENT, id="sent two before"),
         pytest.param(
-            sent_at(8_000_000, 9_500_000), Standing.PRESENT, id="another log's just"
+            sent_at(8_000_000, 9_500_000), Status.PRESENT, id="another log's just"
         ),
     ],
 )
-def test_at_risk(load: LoadRecord | None, standing: Standing) -> None:
+def test_at_risk(load: LoadRecord | None, status: Status) -> None:
     item = judge_load_at_the_cut(case(load=load))
-    assert (item.standing, item.required) == (standing, True)
+    assert (item.status, item.required) == (status, True)
 
 
 @pytest.mark.parametrize(
-    ("newest_us", "cut_us", "standing"),
+    ("newest_us", "cut_us", "status"),
     [
-        pytest.param(9_500_000, 10_000_000, Standing.PRESENT, id="young"),
-        pytest.param(9_000_001, 10_000_000, Standing.PRESENT, id="just young"),
-        pytest.param(9_000_000, 10_000_000, Standing.ABSENT, id="a second old"),
-        pytest.param(10_000_500, 10_000_000, Standing.PRESENT, id="read after the cut"),
-        pytest.param(None, 10_000_000, Standing.ABSENT, id="not one"),
-        pytest.param(9_500_000, None, Standing.NOT_OBSERVABLE, id="moment unknown"),
+        pytest.param(9_500_000, 10_000_000, Status.PRESENT, id="young"),
+        pytest.param(9_000_001, 10_000_000, Status.PRESENT, id="just young"),
+        pytest.param(9_000_000, 10_000_000, Status.ABSENT, id="a second old"),
+        pytest.param(10_000_500, 10_000_000, Status.PRESENT, id="read after the cut"),
+        pytest.param(None, 10_000_000, Status.ABSENT, id="not one"),
+        pytest.param(9_500_000, None, Status.NOT_OBSERVABLE, id="moment unknown"),
     ],
 )
 def test_held_at_the_cut(
-    newest_us: int | None, cut_us: int | None, standing: Standing
+    newest_us: int | None, cut_us: int | None, status: Status
 ) -> None:
     cut = None if cut_us is None else Cut(1, cut_us)
     held = LogFacts(1, 1, 0, newest_us, ())
     load = loaded(cut=cut, gone_us=None)
     item = judge_witness_at_the_cut(dataclasses.replace(case(load=load), logs=(held,)))
     assert item is not None
-    assert (item.standing, item.required) == (standing, True)
+    assert (item.status, item.required) == (status, True)
 
 
 def test_a_witness_whose_clock_was_set_holds_nothing_young() -> None:
@@ -180,23 +178,23 @@ def test_a_witness_whose_clock_was_set_holds_nothing_young() -> None:
     run = dataclasses.replace(of_run, logs=(held,), clock_set="it was set by 5 s")
     item = judge_witness_at_the_cut(run)
     assert item is not None
-    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
+    assert (item.status, item.required) == (Status.NOT_OBSERVABLE, True)
     assert item.reason.startswith("it was set by 5 s")
 
 
 @pytest.mark.parametrize(
-    ("after_us", "error_us", "standing"),
+    ("after_us", "error_us", "status"),
     [
-        pytest.param(5_000_000, 0, Standing.CONTRADICTED, id="same start"),
-        pytest.param(5_000_001, 0, Standing.PRESENT, id="later start"),
+        pytest.param(5_000_000, 0, Status.CONTRADICTED, id="same start"),
+        pytest.param(5_000_001, 0, Status.PRESENT, id="later start"),
         pytest.param(
-            6_900_000, 1_000_000, Standing.CONTRADICTED, id="within the clocks' errors"
+            6_900_000, 1_000_000, Status.CONTRADICTED, id="within the clocks' errors"
         ),
-        pytest.param(7_100_000, 1_000_000, Standing.PRESENT, id="beyond them"),
-        pytest.param(4_000_000, 0, Standing.PRESENT, id="its clock went back"),
+        pytest.param(7_100_000, 1_000_000, Status.PRESENT, id="beyond them"),
+        pytest.param(4_000_000, 0, Status.PRESENT, id="its clock went back"),
     ],
 )
-def test_restarted(after_us: int, error_us: int, standing: Standing) -> None:
+def test_restarted(after_us: int, error_us: int, status: Status) -> None:
     error = {"started_error_us": error_us}
     item = judge_restarted(
         of_servers(
@@ -204,17 +202,17 @@ def test_restarted(after_us: int, error_us: int, standing: Standing) -> None:
         )
     )
     assert item is not None
-    assert item.standing is standing
+    assert item.status is status
 
 
 def test_another_identity_is_another_server() -> None:
     before = {"server_uuid": "a", "datadir": "/d"}
     after = {"server_uuid": "b", "datadir": "/d"}
-    assert same(before, before).standing is Standing.PRESENT
+    assert same(before, before).status is Status.PRESENT
     other = same(before, after)
-    assert other.standing is Standing.CONTRADICTED
+    assert other.status is Status.CONTRADICTED
     assert "server_uuid was a and is b" in other.reason
-    assert same({}, after).standing is Standing.NOT_OBSERVABLE
+    assert same({}, after).status is Status.NOT_OBSERVABLE
 
 
 @pytest.mark.parametrize(
@@ -242,7 +240,7 @@ def test_without_the_name_of_the_data_it_may_be_another_server(
     before: dict[str, str], after: dict[str, str], said: str
 ) -> None:
     item = same(before, after)
-    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
+    assert (item.status, item.required) == (Status.NOT_OBSERVABLE, True)
     assert said in item.reason
 
 
@@ -250,7 +248,7 @@ def test_a_promoted_standby_is_called_a_failover() -> None:
     before = {"data_directory": "/a", "system_identifier": "7", "timeline": "1"}
     after = {"data_directory": "/b", "system_identifier": "7", "timeline": "2"}
     item = same(before, after)
-    assert item.standing is Standing.CONTRADICTED
+    assert item.status is Status.CONTRADICTED
     assert "timeline was 1 and is 2: a failover" in item.reason
     stranger = same(before, {**after, "system_identifier": "8"})
     assert "a different server" in stranger.reason
@@ -259,7 +257,7 @@ def test_a_promoted_standby_is_called_a_failover() -> None:
 def test_a_load_that_a_lagging_witness_holds_back_is_not_called_idle() -> None:
     load = loaded(in_flight=0, windows=(WindowFacts(10, 0.5),))
     held = case(load=load)
-    assert judge_load_at_the_cut(held).standing is Standing.ABSENT
+    assert judge_load_at_the_cut(held).status is Status.ABSENT
     assert "the witness lagged" in judge_load_at_the_cut(held).reason
     assert "idle" not in judge_load_at_the_cut(held).reason
 
@@ -268,10 +266,10 @@ def test_a_changed_setting_is_seen() -> None:
     before = {"fsync": "on", "synchronous_commit": "on"}
     after = before | {"synchronous_commit": "off"}
     same, other = ("before the cut", before), ("after it", after)
-    assert settings(before, same, same).standing is Standing.PRESENT
+    assert settings(before, same, same).status is Status.PRESENT
     for later in ((same, other), (other, same)):
         item = settings(before, *later)
-        assert item.standing is Standing.CONTRADICTED
+        assert item.status is Status.CONTRADICTED
         assert "synchronous_commit was on, and off" in item.reason
 
 
@@ -282,7 +280,7 @@ def test_settings_that_were_read_long_before_the_cut_are_dated() -> None:
     for settings_us in (9_000_000, 2_500_000, None):
         load = loaded(settings={"fsync": "on"}, settings_us=settings_us)
         item = judge_same_settings(dataclasses.replace(both, load=load))
-        assert item is not None and item.standing is Standing.PRESENT
+        assert item is not None and item.status is Status.PRESENT
         reasons.append(item.reason)
     assert ["7.5 s before the cut" in reason for reason in reasons] == [
         *(False, True, False)
@@ -294,18 +292,17 @@ def test_only_settings_that_were_read_again_are_called_the_same() -> None:
     unread: tuple[str, dict[str, str]] = ("before the cut", {})
     some = ("after the cut", {"fsync": "on"})
     item = settings(before, some)
-    assert item.standing is Standing.ASSUMED
+    assert item.status is Status.ASSUMED
     assert "synchronous_commit" in item.reason
     item = settings({"fsync": "on"}, ("after the cut", before))
-    assert item.standing is Standing.ASSUMED, "it was not known before"
+    assert item.status is Status.ASSUMED, "it was not known before"
     item = settings(before, unread)
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
 
 
-def items(*standings: Standing) -> list[Item]:
+def items(*statuses: Status) -> list[Item]:
     return [
-        Item(ItemId.LOAD, standing, "because of the load", True)
-        for standing in standings
+        Item(ItemId.LOAD, status, "because of the load", True) for status in statuses
     ]
 
 
@@ -341,7 +338,7 @@ def test_a_pass_leaves_open_what_its_switch_may_keep_powered(
 
 
 def test_a_pass_names_what_is_only_assumed() -> None:
-    (item,) = items(Standing.ASSUMED)
+    (item,) = items(Status.ASSUMED)
     judgement = judge_rows(CLEAN, [SAME, item], CutClass.AC, Depth.OS)
     assert judgement.verdict is Verdict.PASS
     claim, details = judgement.reasons
@@ -350,41 +347,41 @@ def test_a_pass_names_what_is_only_assumed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("begun", "before", "standing", "said"),
+    ("begun", "before", "status", "said"),
     [
         pytest.param(
-            (100, 90), (500, 90), Standing.PRESENT, "all 7 acks", id="no checkpoint"
+            (100, 90), (500, 90), Status.PRESENT, "all 7 acks", id="no checkpoint"
         ),
         pytest.param(
-            (100, 90), (500, 400), Standing.PRESENT, "100 bytes", id="one meanwhile"
+            (100, 90), (500, 400), Status.PRESENT, "100 bytes", id="one meanwhile"
         ),
         pytest.param(
-            (100, 90), (500, 500), Standing.ABSENT, "checkpointed", id="one just now"
+            (100, 90), (500, 500), Status.ABSENT, "checkpointed", id="one just now"
         ),
     ],
 )
 def test_what_was_written_since_the_checkpoint(
-    begun: tuple[int, int], before: tuple[int, int], standing: Standing, said: str
+    begun: tuple[int, int], before: tuple[int, int], status: Status, said: str
 ) -> None:
     item = judge_log_since_checkpoint(
         case(load=loaded(log=(LogPosition(*begun), LogPosition(*before)), acked={1: 7}))
     )
     assert item is not None
-    assert item.standing is standing
+    assert item.status is status
     assert said in item.reason
     assert ("acks" in item.reason) == (begun[1] == before[1])
 
 
 def test_a_clean_cycle_passes() -> None:
-    judgement = judge_rows(CLEAN, [SAME, *items(Standing.PRESENT)])
+    judgement = judge_rows(CLEAN, [SAME, *items(Status.PRESENT)])
     assert judgement.verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize(
-    "standing", [s for s in Standing if s not in (Standing.PRESENT, Standing.ASSUMED)]
+    "status", [s for s in Status if s not in (Status.PRESENT, Status.ASSUMED)]
 )
-def test_no_pass_without_its_evidence(standing: Standing) -> None:
-    judgement = judge_rows(CLEAN, [SAME, *items(standing)])
+def test_no_pass_without_its_evidence(status: Status) -> None:
+    judgement = judge_rows(CLEAN, [SAME, *items(status)])
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert "because of the load" in judgement.reasons[0]
 
@@ -392,9 +389,9 @@ def test_no_pass_without_its_evidence(standing: Standing) -> None:
 def test_an_item_that_is_not_required_may_be_unobservable_but_not_contradicted() -> (
     None
 ):
-    optional = Item(ItemId.PLACES, Standing.NOT_OBSERVABLE, "", False)
+    optional = Item(ItemId.PLACES, Status.NOT_OBSERVABLE, "", False)
     assert judge_rows(CLEAN, [optional]).verdict is Verdict.PASS
-    against = dataclasses.replace(optional, standing=Standing.CONTRADICTED)
+    against = dataclasses.replace(optional, status=Status.CONTRADICTED)
     assert judge_rows(CLEAN, [against]).verdict is Verdict.INCONCLUSIVE
 
 
@@ -404,7 +401,7 @@ def test_no_pass_without_acks() -> None:
 
 
 def test_a_loss_fails_however_thin_the_evidence() -> None:
-    judgement = judge_rows(LOST, items(Standing.NOT_OBSERVABLE))
+    judgement = judge_rows(LOST, items(Status.NOT_OBSERVABLE))
     assert judgement.verdict is Verdict.FAIL
     assert len(judgement.reasons) == 1
     assert " lost 1 of the 100 commits " in judgement.reasons[0]
@@ -479,26 +476,26 @@ def test_rows_that_are_missing_from_another_table_give_no_verdict(
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "standing", "verdict"),
+    ("before", "after", "status", "verdict"),
     [
-        pytest.param("1", "", Standing.ABSENT, Verdict.INCONCLUSIVE, id="no longer"),
-        pytest.param("", "1", Standing.ASSUMED, Verdict.PASS, id="only now"),
-        pytest.param("", "", Standing.ASSUMED, Verdict.PASS, id="never"),
+        pytest.param("1", "", Status.ABSENT, Verdict.INCONCLUSIVE, id="no longer"),
+        pytest.param("", "1", Status.ASSUMED, Verdict.PASS, id="only now"),
+        pytest.param("", "", Status.ASSUMED, Verdict.PASS, id="never"),
     ],
 )
 def test_each_table_counts_whose_number_was_not_shown(
-    before: str, after: str, standing: Standing, verdict: Verdict
+    before: str, after: str, status: Status, verdict: Verdict
 ) -> None:
     same = {"ledger": "7", "register": "8"}
     (item,) = tables({**same, "item": before}, {**same, "item": after})
-    assert item.standing is standing
+    assert item.status is status
     assert judge_rows(CLEAN, [SAME, item]).verdict is verdict
 
 
 def test_a_table_of_another_engine_gives_no_verdict_whatever_is_lost() -> None:
     converted = case(after={"facts": FACTS, "engines": {"ledger": "Aria"}})
     item = judge_same_tables(converted)
-    assert item is not None and item.standing is Standing.CONTRADICTED
+    assert item is not None and item.status is Status.CONTRADICTED
     for found in (CLEAN, LOST, None):
         for explained in (False, True):
             judgement = judge_rows(found, [SAME, item], explained=explained)
@@ -513,7 +510,7 @@ def test_a_table_of_another_engine_gives_no_verdict_whatever_is_lost() -> None:
 
 def test_tables_that_were_not_read_are_not_seen_to_be_the_same() -> None:
     (item,) = tables({"ledger": "1 1"}, {})
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
 
 
 def test_another_table_with_every_row_takes_the_pass_away_alone() -> None:
@@ -554,31 +551,31 @@ BEFORE_US, AFTER_US = 9_000_000, 11_000_000  # the cut of loaded() came between 
 
 
 @pytest.mark.parametrize(
-    ("changed", "standing"),
+    ("changed", "status"),
     [
-        pytest.param({"after": PLAIN_TABLE}, Standing.PRESENT, id="as it was"),
-        pytest.param({"after": Definition()}, Standing.PRESENT, id="not known after"),
+        pytest.param({"after": PLAIN_TABLE}, Status.PRESENT, id="as it was"),
+        pytest.param({"after": Definition()}, Status.PRESENT, id="not known after"),
         pytest.param(
             {"after": TRIGGER, "before": Definition()},
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="an old record before",
         ),
-        pytest.param({"after": TRIGGER}, Standing.CONTRADICTED, id="still there"),
-        pytest.param({"after": LATER}, Standing.CONTRADICTED, id="came and went"),
-        pytest.param(REWRITTEN, Standing.ABSENT, id="rewritten alone"),
+        pytest.param({"after": TRIGGER}, Status.CONTRADICTED, id="still there"),
+        pytest.param({"after": LATER}, Status.CONTRADICTED, id="came and went"),
+        pytest.param(REWRITTEN, Status.ABSENT, id="rewritten alone"),
         pytest.param(
             {**REWRITTEN, "after": LATER._replace(columns="as created, 790")},
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="rewritten as a column was altered",
         ),
         pytest.param(
             {"after": PLAIN_TABLE, "looks": [(BEFORE_US, TRIGGER)]},
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="seen while the load ran",
         ),
         pytest.param(
             {"after": PLAIN_TABLE, "looks": [(BEFORE_US, LATER)]},
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="another table for a time",
         ),
         pytest.param(
@@ -586,29 +583,29 @@ BEFORE_US, AFTER_US = 9_000_000, 11_000_000  # the cut of loaded() came between 
                 "after": PLAIN_TABLE,
                 "looks": [(BEFORE_US, PLAIN_TABLE), (AFTER_US, TRIGGER)],
             },
-            Standing.PRESENT,
+            Status.PRESENT,
             id="seen after the cut alone, and gone",
         ),
     ],
 )
 def test_a_table_that_somebody_altered_accuses_nobody(
-    changed: dict[str, Any], standing: Standing
+    changed: dict[str, Any], status: Status
 ) -> None:
     """A trigger can change rows, and a child double them, on a sound server."""
     found = judge_same_tables(defined(**changed))
     assert found is not None
-    assert found.standing is standing
+    assert found.status is status
     corrupt = dataclasses.replace(
         CLEAN, losses=Losses.of([Loss(LossKind.CORRUPT, 1, 8, 8, 5, LEDGER.name)])
     )
-    altered = standing is Standing.CONTRADICTED
+    altered = status is Status.CONTRADICTED
     for rows, explained in ((corrupt, False), (corrupt, True), (LOST, True)):
         judgement = judge_rows(rows, [SAME, found], explained=explained)
         expected = Verdict.INCONCLUSIVE if altered else Verdict.FAIL
         assert judgement.verdict is expected
         assert judgement.reasons[0].startswith(found.reason) is altered
     passes = judge_rows(CLEAN, [SAME, found]).verdict is Verdict.PASS
-    assert passes is (standing is Standing.PRESENT)
+    assert passes is (status is Status.PRESENT)
 
 
 @pytest.mark.parametrize(
@@ -683,7 +680,7 @@ def test_a_server_that_nobody_cut_is_not_to_blame_for_its_absence() -> None:
 def test_a_cut_that_spared_the_page_cache_took_no_table(
     missing: bool, spared: bool, explained: bool, verdict: Verdict
 ) -> None:
-    same = [Item(ItemId.NOT_RESTORED, Standing.PRESENT, "as seen", False)]
+    same = [Item(ItemId.NOT_RESTORED, Status.PRESENT, "as seen", False)]
     judged = judge_unrecoverable(
         "no such table", same, missing=missing, explained=explained, spared=spared
     )
@@ -692,26 +689,26 @@ def test_a_cut_that_spared_the_page_cache_took_no_table(
 
 
 @pytest.mark.parametrize(
-    ("standing", "explained", "verdict"),
+    ("status", "explained", "verdict"),
     [
-        (Standing.PRESENT, False, Verdict.FAIL),
-        (Standing.PRESENT, True, Verdict.FAIL),
-        (Standing.NOT_OBSERVABLE, False, Verdict.INCONCLUSIVE),
-        (Standing.NOT_OBSERVABLE, True, Verdict.FAIL),
-        (Standing.CONTRADICTED, True, Verdict.INCONCLUSIVE),
+        (Status.PRESENT, False, Verdict.FAIL),
+        (Status.PRESENT, True, Verdict.FAIL),
+        (Status.NOT_OBSERVABLE, False, Verdict.INCONCLUSIVE),
+        (Status.NOT_OBSERVABLE, True, Verdict.FAIL),
+        (Status.CONTRADICTED, True, Verdict.INCONCLUSIVE),
     ],
 )
 def test_the_loss_of_everything_may_be_a_restored_copy(
-    standing: Standing, explained: bool, verdict: Verdict
+    status: Status, explained: bool, verdict: Verdict
 ) -> None:
-    restored = [Item(ItemId.NOT_RESTORED, standing, "as seen", False)]
+    restored = [Item(ItemId.NOT_RESTORED, status, "as seen", False)]
     losses = Losses.of(
         Loss(LossKind.MISSING_TAIL, 0, n, n, n, LEDGER.name) for n in range(1, 4)
     )
     gone = Reconciliation(3, 0, 0, 0, 0, 0, {}, losses)
     judged = judge_rows(gone, restored, explained=explained)
     assert judged.verdict is verdict
-    if standing is not Standing.CONTRADICTED:  # its table is then not even read
+    if status is not Status.CONTRADICTED:  # its table is then not even read
         judged = judge_unrecoverable(
             "no such table", restored, missing=True, explained=explained
         )
@@ -719,7 +716,7 @@ def test_the_loss_of_everything_may_be_a_restored_copy(
 
 
 def test_a_single_survivor_shows_that_no_copy_was_restored() -> None:
-    unseen = [Item(ItemId.NOT_RESTORED, Standing.NOT_OBSERVABLE, "", False)]
+    unseen = [Item(ItemId.NOT_RESTORED, Status.NOT_OBSERVABLE, "", False)]
     losses = Losses.of([Loss(LossKind.MISSING_TAIL, 1, 2, 2, 2, LEDGER.name)])
     for kept, recovered, unconfirmed in ((1, 0, 0), (0, 1, 0), (0, 0, 1)):
         found = Reconciliation(2, kept, recovered, unconfirmed, 0, 0, {}, losses)
@@ -737,7 +734,7 @@ def test_the_worst_verdict_counts() -> None:
 def test_a_drive_that_counted_no_loss_of_power_keeps_the_claim_from_the_drives(
     cut: CutClass,
 ) -> None:
-    kept = Item(ItemId.UNSAFE_SHUTDOWNS, Standing.ABSENT, "counted since: sda 0", False)
+    kept = Item(ItemId.UNSAFE_SHUTDOWNS, Status.ABSENT, "counted since: sda 0", False)
     said = "unsafe shutdowns did not rise: counted since: sda 0"
     for depth in (None, Depth.OS):
         reasons = judge_rows(CLEAN, [SAME, kept], cut, depth).reasons
@@ -750,26 +747,26 @@ def test_a_drive_that_counted_no_loss_of_power_keeps_the_claim_from_the_drives(
 def test_settings_that_could_not_be_read_again_are_not_the_same() -> None:
     before = {"fsync": "on"}
     item = settings(before, ("before the cut", {}), ("after", before))
-    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
+    assert (item.status, item.required) == (Status.NOT_OBSERVABLE, True)
     assert item.reason == "they could not be read before the cut"
 
 
 @pytest.mark.parametrize(
-    ("standing", "verdict"),
+    ("status", "verdict"),
     [
-        (Standing.CONTRADICTED, Verdict.INCONCLUSIVE),
-        (Standing.PRESENT, Verdict.FAIL),
-        (Standing.NOT_OBSERVABLE, Verdict.FAIL),
+        (Status.CONTRADICTED, Verdict.INCONCLUSIVE),
+        (Status.PRESENT, Verdict.FAIL),
+        (Status.NOT_OBSERVABLE, Verdict.FAIL),
         (None, Verdict.FAIL),
     ],
 )
 def test_only_the_server_itself_shows_that_no_cut_took_its_rows(
-    standing: Standing | None, verdict: Verdict
+    status: Status | None, verdict: Verdict
 ) -> None:
     """A record that is absent, as of a client that was lost, contradicts no cut."""
-    shown = [SAME, *items(Standing.NOT_OBSERVABLE)]
-    if standing is not None:
-        shown.append(Item(ItemId.RESTARTED, standing, "the start time", True))
+    shown = [SAME, *items(Status.NOT_OBSERVABLE)]
+    if status is not None:
+        shown.append(Item(ItemId.RESTARTED, status, "the start time", True))
     found = judge_rows(LOST, shown)
     assert found.verdict is verdict
 
@@ -780,7 +777,7 @@ def test_a_cut_that_the_witness_alone_knows_of_is_not_denied() -> None:
     def said(*events: str) -> str:
         log = LogFacts(1, 1, 0, 1, [{"event": event} for event in events])
         known = dataclasses.replace(case(load=None), logs=(log,))
-        assert judge_load_at_the_cut(known).standing is Standing.NOT_OBSERVABLE
+        assert judge_load_at_the_cut(known).status is Status.NOT_OBSERVABLE
         return judge_load_at_the_cut(known).reason
 
     once = said(CUT_EVENT)

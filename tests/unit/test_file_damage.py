@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.judge.absence import Absence, judge_absence
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.server_end import judge_crash_in_log
 from dbcheck.model.host import LogTail
 from tests.kit.cases import case, loaded
@@ -106,16 +106,16 @@ def test_what_is_not_the_datas_fault_is_never_blamed_on_them(line: Line) -> None
 @pytest.mark.parametrize("line", DOWN, ids=name)
 def test_a_start_that_fails_is_no_shutdown(line: Line) -> None:
     """Whatever made it fail, and however often it is tried."""
-    standing, _ = judge_crash_in_log(LogTail(line.log * 2, False, False))
-    assert standing is not Standing.CONTRADICTED
+    status, _ = judge_crash_in_log(LogTail(line.log * 2, False, False))
+    assert status is not Status.CONTRADICTED
     assert "shut down" not in judged(line).why.split("; ")[0]
 
 
 @pytest.mark.parametrize("product", ["PostgreSQL", "MariaDB", "MySQL"])
 def test_a_start_that_fails_at_its_port_hides_no_crash(product: str) -> None:
     failed, whole = of(product, "port in use", NO_DAMAGE).log, healthy(product)
-    standing, _ = judge_crash_in_log(LogTail(failed + whole, False, False))
-    assert standing is Standing.PRESENT
+    status, _ = judge_crash_in_log(LogTail(failed + whole, False, False))
+    assert status is Status.PRESENT
 
 
 def healthy(product: str) -> str:
@@ -124,7 +124,7 @@ def healthy(product: str) -> str:
         line.log
         for line in LINES
         if (line.product, line.verdict) == (product, "harmless")
-        and judge_crash_in_log(LogTail(line.log, False, False))[0] is Standing.PRESENT
+        and judge_crash_in_log(LogTail(line.log, False, False))[0] is Status.PRESENT
     )
 
 
@@ -245,8 +245,8 @@ STOPPED = (
 @pytest.mark.parametrize("client", CLIENTS)
 def test_what_a_client_was_answered_is_no_start(client: str) -> None:
     """An application's database may have been damaged long before."""
-    standing, _ = judge_crash_in_log(LogTail(client + STOPPED, False, False))
-    assert standing is Standing.CONTRADICTED
+    status, _ = judge_crash_in_log(LogTail(client + STOPPED, False, False))
+    assert status is Status.CONTRADICTED
     for log in (client, healthy("PostgreSQL") + client):
         assert not absence(log).failure
 

@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.judge import judge
 from dbcheck.judge.server import judge_same_settings
 from dbcheck.judge.server_end import judge_not_shut_down, judge_server_log_over_sql
@@ -128,7 +128,7 @@ def test_a_majority_that_went_on_has_all_the_evidence() -> None:
         cluster.judge_all_applied,
         insync.judge_in_sync,
     ):
-        assert item(each, one).standing is Standing.PRESENT, each
+        assert item(each, one).status is Status.PRESENT, each
     assert cluster.judge_nodes_cut(one) is None
     assert cluster.judge_all_members(one) is None
     assert judge(one).verdict is Verdict.PASS
@@ -150,7 +150,7 @@ def test_a_node_that_counted_the_writer_is_not_blamed(
     received = {"b": Received(20, 20, True, members)}
     one = case(Promise.WRITER_GONE, replace(GONE_ON, received=received))
     found = item(cluster.judge_promoted_node, one)
-    assert found.standing is Standing.NOT_OBSERVABLE
+    assert found.status is Status.NOT_OBSERVABLE
     assert why in found.reason
     assert judge(replace(one, found=LOSS)).verdict is Verdict.INCONCLUSIVE
 
@@ -158,9 +158,9 @@ def test_a_node_that_counted_the_writer_is_not_blamed(
 def test_a_group_that_is_whole_again_has_all_the_evidence() -> None:
     one = case(Promise.ALL, WHOLE)
     found = item(cluster.judge_nodes_cut, one)
-    assert found.standing is Standing.PRESENT
+    assert found.status is Status.PRESENT
     assert "a, b, c were cut" in found.reason
-    assert item(cluster.judge_all_members, one).standing is Standing.PRESENT
+    assert item(cluster.judge_all_members, one).status is Status.PRESENT
     for each in (
         cluster.judge_writer_off,
         cluster.judge_promoted_node,
@@ -185,7 +185,7 @@ def test_a_group_without_one_of_its_nodes_is_not_blamed(
     """The missing node may have what the others lack."""
     one = case(Promise.ALL, promotion)
     found = item(cluster.judge_all_members, one)
-    assert found.standing is Standing.NOT_OBSERVABLE
+    assert found.status is Status.NOT_OBSERVABLE
     assert "missing: " in found.reason
     assert found.reason.endswith("c")
     assert judge(replace(one, found=LOSS)).verdict is Verdict.INCONCLUSIVE
@@ -198,13 +198,13 @@ def test_a_node_that_was_not_cut_gave_the_others_what_they_lost() -> None:
         cluster.judge_all_members,
         case(Promise.ALL, replace(WHOLE, received={"a": strange})),
     )
-    assert found.standing is Standing.CONTRADICTED
+    assert found.status is Status.CONTRADICTED
     assert found.reason.startswith("n4 is or was a member as well")
     one = case(Promise.ALL, WHOLE)
     assert one.load is not None
     seen = replace(SEEN, changes=(*SEEN.changes, Change(9_000_000, ("n2", "n3", "x"))))
     before = replace(one, load=replace(one.load, replication=seen))
-    assert item(cluster.judge_all_members, before).standing is Standing.CONTRADICTED
+    assert item(cluster.judge_all_members, before).status is Status.CONTRADICTED
     assert judge(before).verdict is Verdict.INCONCLUSIVE
 
 
@@ -213,7 +213,7 @@ def test_a_writer_that_does_not_start_is_no_loss_of_the_group() -> None:
     nodes = {**one.after.nodes, "a": NodeAfter(None)}
     after = replace(one.after, nodes=nodes, failure="exit status 134")
     gone = replace(one, after=after, found=None)
-    assert item(cluster.judge_all_members, gone).standing is Standing.NOT_OBSERVABLE
+    assert item(cluster.judge_all_members, gone).status is Status.NOT_OBSERVABLE
     judged = judge(gone)
     assert judged.verdict is Verdict.INCONCLUSIVE
     assert "whatever the other nodes have" in judged.reasons[0]
@@ -225,11 +225,11 @@ def test_a_node_that_kept_its_power_gives_the_others_what_they_lost() -> None:
     found = item(
         cluster.judge_nodes_cut, replace(one, after=replace(one.after, nodes=nodes))
     )
-    assert found.standing is Standing.CONTRADICTED
+    assert found.status is Status.CONTRADICTED
     assert found.reason == "the server of c did not restart: it was not cut"
     silent = {**nodes, "c": NodeAfter(None)}
     unread = replace(one, after=replace(one.after, nodes=silent))
-    assert item(cluster.judge_nodes_cut, unread).standing is Standing.NOT_OBSERVABLE
+    assert item(cluster.judge_nodes_cut, unread).status is Status.NOT_OBSERVABLE
 
 
 def test_a_node_that_was_shut_down_had_time_to_flush() -> None:
@@ -239,7 +239,7 @@ def test_a_node_that_was_shut_down_had_time_to_flush() -> None:
     found = item(
         cluster.judge_nodes_cut, replace(one, after=replace(one.after, nodes=nodes))
     )
-    assert found.standing is Standing.CONTRADICTED
+    assert found.status is Status.CONTRADICTED
     assert found.reason.startswith("the host of c shut down in an orderly way")
 
 
@@ -273,9 +273,9 @@ def test_what_the_node_that_was_read_shows_is_no_evidence_of_the_others(
     for name in "ac":
         other = one.as_tested(name)
         assert judge_server_log_over_sql(other) is None
-        assert judge_not_shut_down(other).standing is Standing.NOT_OBSERVABLE
+        assert judge_not_shut_down(other).status is Status.NOT_OBSERVABLE
         assert not other.moved
-    assert item(cluster.judge_nodes_cut, one).standing is Standing.NOT_OBSERVABLE
+    assert item(cluster.judge_nodes_cut, one).status is Status.NOT_OBSERVABLE
     itself = one.as_tested("b")
     assert (judge_server_log_over_sql(itself) is not None) is ("log" in read)
     assert bool(itself.moved) is ("places" in read)
@@ -293,10 +293,10 @@ def test_nodes_that_were_cut_in_several_ways_have_no_class() -> None:
 def test_the_node_that_was_off_for_the_shortest_time_counts() -> None:
     one = case(Promise.ALL, WHOLE)
     assert one.restore is not None
-    assert item(judge_time_without_power, one).standing is Standing.PRESENT
+    assert item(judge_time_without_power, one).status is Status.PRESENT
     short = replace(one.restore, off_s={**one.restore.off_s, "c": 0.05})
     found = item(judge_time_without_power, replace(one, restore=short))
-    assert found.standing is Standing.NOT_OBSERVABLE
+    assert found.status is Status.NOT_OBSERVABLE
     assert found.reason.startswith("c: it was back after 0.05 s")
 
 
@@ -349,23 +349,23 @@ def test_settings_of_a_writer_that_is_gone_lose_nothing_of_another_node() -> Non
     relaxed = replace(one, manifest=made)
     found = collect_settings(relaxed)
     assert found.at_fault(lost=True) == ()
-    assert found.item(kept=True).standing is not Standing.ABSENT
+    assert found.item(kept=True).status is not Status.ABSENT
     cut_too = replace(relaxed, manifest=replace(made, promise=Promise.ALL))
-    assert collect_settings(cut_too).item(kept=True).standing is Standing.ABSENT
+    assert collect_settings(cut_too).item(kept=True).status is Status.ABSENT
 
 
 @pytest.mark.parametrize(
-    ("exact_us", "heard_us", "standing"),
+    ("exact_us", "heard_us", "status"),
     [
-        (9_700_000, None, Standing.PRESENT),
-        (10_600_000, None, Standing.ABSENT),
-        (None, 9_700_000, Standing.ASSUMED),
-        (None, 29_000_000, Standing.ABSENT),
-        (None, None, Standing.NOT_OBSERVABLE),
+        (9_700_000, None, Status.PRESENT),
+        (10_600_000, None, Status.ABSENT),
+        (None, 9_700_000, Status.ASSUMED),
+        (None, 29_000_000, Status.ABSENT),
+        (None, None, Status.NOT_OBSERVABLE),
     ],
 )
 def test_each_node_must_have_been_cut_when_the_writer_was(
-    exact_us: int | None, heard_us: int | None, standing: Standing
+    exact_us: int | None, heard_us: int | None, status: Status
 ) -> None:
     """The last ack came at 9.5 s."""
     one = case(Promise.ALL, WHOLE)
@@ -374,26 +374,26 @@ def test_each_node_must_have_been_cut_when_the_writer_was(
     late = NodeAtTheCut(seen_off, heard_us=heard_us, host_lived=False)
     load = replace(one.load, nodes={**one.load.nodes, "b": late})
     found = item(cluster.judge_nodes_cut, replace(one, load=load))
-    assert found.standing is standing
-    if standing is Standing.ASSUMED:
+    assert found.status is status
+    if status is Status.ASSUMED:
         assert found.reason.endswith("; that b was not shut down before is assumed")
-    if standing is Standing.NOT_OBSERVABLE:
+    if status is Status.NOT_OBSERVABLE:
         assert found.reason.startswith("when b lost its power")
-    elif standing is Standing.ABSENT:
+    elif status is Status.ABSENT:
         assert ", b " in found.reason
 
 
 @pytest.mark.parametrize(
-    ("lab", "there_us", "standing"),
+    ("lab", "there_us", "status"),
     [
-        ({}, 9_000_000, Standing.ABSENT),
-        ({}, 12_000_000, Standing.ASSUMED),
-        ({"cut": "process"}, 9_000_000, Standing.ASSUMED),
+        ({}, 9_000_000, Status.ABSENT),
+        ({}, 12_000_000, Status.ASSUMED),
+        ({"cut": "process"}, 9_000_000, Status.ASSUMED),
     ],
     ids=["its host", "its host that is up again", "a lab's, which runs on"],
 )
 def test_a_node_lived_as_long_as_its_host_answered(
-    lab: dict[str, str], there_us: int, standing: Standing
+    lab: dict[str, str], there_us: int, status: Status
 ) -> None:
     one = case(Promise.ALL, WHOLE)
     assert one.load is not None
@@ -408,7 +408,7 @@ def test_a_node_lived_as_long_as_its_host_answered(
     )
     load = replace(one.load, nodes={**one.load.nodes, "b": late})
     one = replace(one, manifest=replace(one.manifest, lab=lab), load=load)
-    assert item(cluster.judge_nodes_cut, one).standing is standing
+    assert item(cluster.judge_nodes_cut, one).status is status
 
 
 @pytest.mark.parametrize(
@@ -459,12 +459,12 @@ def test_a_writer_may_return_as_a_node_that_is_read_only() -> None:
     load = replace(one.load, settings=before.settings)
     manifest = replace(one.manifest, nodes=nodes)
     one = replace(one, manifest=manifest, load=load, after=after)
-    assert item(judge_same_settings, one).standing is Standing.PRESENT
+    assert item(judge_same_settings, one).status is Status.PRESENT
     relaxed = {**SETTINGS, "innodb_flush_log_at_trx_commit": "2"}
     now = replace(AFTER, settings=relaxed)
     after = replace(after, nodes={**after.nodes, "a": NodeAfter(now)})
-    assert item(judge_same_settings, replace(one, after=after)).standing is (
-        Standing.CONTRADICTED
+    assert item(judge_same_settings, replace(one, after=after)).status is (
+        Status.CONTRADICTED
     )
 
 
@@ -474,42 +474,42 @@ def test_nodes_may_be_cut_within_the_time_that_was_asked_for() -> None:
     assert one.load is not None
     nodes = {**one.load.nodes, "c": replace(one.load.nodes["c"], cut=late)}
     one = replace(one, load=replace(one.load, nodes=nodes))
-    assert item(cluster.judge_nodes_cut, one).standing is Standing.ABSENT
+    assert item(cluster.judge_nodes_cut, one).status is Status.ABSENT
     asked = replace(one, manifest=replace(one.manifest, stagger_s=3.0))
     found = item(cluster.judge_nodes_cut, asked)
-    assert found.standing is Standing.PRESENT
+    assert found.status is Status.PRESENT
     assert "c 2." in found.reason
     reason = judge(asked).reasons[0]
     assert "a power cut of all nodes, one after the other within 3 s" in reason
     less = replace(one, manifest=replace(one.manifest, stagger_s=0.5))
-    assert item(cluster.judge_nodes_cut, less).standing is Standing.ABSENT
+    assert item(cluster.judge_nodes_cut, less).status is Status.ABSENT
 
 
 @pytest.mark.parametrize(
-    ("other", "verdict", "standing"),
+    ("other", "verdict", "status"),
     [
-        (OtherNode(20), Verdict.PASS, Standing.PRESENT),
+        (OtherNode(20), Verdict.PASS, Status.PRESENT),
         (
             OtherNode(20, 2, (ChangedRow("ledger", 7, 1, 1, 3, 0, was_there=True),)),
             Verdict.FAIL,
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
         ),
         # What may be older than the run is no FAIL of it.
         (
             OtherNode(20, failure="no such table"),
             Verdict.INCONCLUSIVE,
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
         ),
-        (OtherNode(not_done="ended"), Verdict.PASS, Standing.NOT_OBSERVABLE),
+        (OtherNode(not_done="ended"), Verdict.PASS, Status.NOT_OBSERVABLE),
     ],
 )
 @pytest.mark.parametrize("promise", [Promise.WRITER_GONE, Promise.ALL])
 def test_nodes_of_a_group_must_agree(
-    promise: Promise, other: OtherNode, verdict: Verdict, standing: Standing
+    promise: Promise, other: OtherNode, verdict: Verdict, status: Status
 ) -> None:
     one = case(promise, WHOLE if promise.cuts_all else GONE_ON)
     one = replace(one, after=replace(one.after, others={"c": other}))
-    assert item(cluster.judge_nodes_agree, one).standing is standing
+    assert item(cluster.judge_nodes_agree, one).status is status
     judgement = judge(one)
     assert judgement.verdict is verdict
     if other.not_done:

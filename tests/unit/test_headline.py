@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.judge.control import judge_control
-from dbcheck.judge.item import Item, ItemId, Standing, doubt_of, meaning
+from dbcheck.judge.item import Item, ItemId, Status, doubt_of, meaning
 from dbcheck.judge.verdict import (
     Judgement,
     judge_after_second_reading,
@@ -28,8 +28,8 @@ from dbcheck.rows.table import LEDGER
 from tests.kit.reports import run_result
 from tests.kit.samples import CLEAN
 
-FAIR = Item(ItemId.LOAD, Standing.PRESENT, "at work", True)
-AGAINST = Item(ItemId.HOST_DOWN, Standing.CONTRADICTED, "its boot_id is the same", True)
+FAIR = Item(ItemId.LOAD, Status.PRESENT, "at work", True)
+AGAINST = Item(ItemId.HOST_DOWN, Status.CONTRADICTED, "its boot_id is the same", True)
 ROWS = [kind for kind in LossKind if kind is not LossKind.UNEXPECTED]
 AFTER = "this AC power cut (the drive's cache was lost, too)"
 
@@ -90,7 +90,7 @@ def not_back(*, answers: bool) -> Judgement:
     """Return the verdict on a table, or a server, that did not come back."""
     return judge_unrecoverable(
         "no such file",
-        [Item(ItemId.NOT_RESTORED, Standing.PRESENT, "", False)],
+        [Item(ItemId.NOT_RESTORED, Status.PRESENT, "", False)],
         missing=answers,
         explained=False,
         cut=AFTER,
@@ -182,11 +182,11 @@ def test_a_pass_says_that_one_cut_proves_little() -> None:
 
 
 @pytest.mark.parametrize("which", ItemId)
-@pytest.mark.parametrize("standing", [Standing.ABSENT, Standing.CONTRADICTED])
+@pytest.mark.parametrize("status", [Status.ABSENT, Status.CONTRADICTED])
 def test_each_item_has_words_for_a_cut_that_it_keeps_from_counting(
-    which: ItemId, standing: Standing
+    which: ItemId, status: Status
 ) -> None:
-    text = doubt_of(Item(which, standing, "as seen", True))
+    text = doubt_of(Item(which, status, "as seen", True))
     assert "as seen" in text
-    assert text.startswith(meaning(which, standing))
-    assert not [each.value for each in Standing if f" {each.value}: " in text]
+    assert text.startswith(meaning(which, status))
+    assert not [each.value for each in Status if f" {each.value}: " in text]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dbcheck.judge import host as host_items
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.judge import judge
 from dbcheck.judge.server_end import Ended
 from dbcheck.model.cut import CutClass, Gone
@@ -32,23 +32,23 @@ def finding(depth: Depth | None) -> DepthFinding:
 
 
 @pytest.mark.parametrize(
-    ("changed", "standing"),
+    ("changed", "status"),
     [
-        pytest.param({}, Standing.PRESENT, id="the same"),
-        pytest.param({"machine_id": "m2"}, Standing.CONTRADICTED, id="other machine"),
-        pytest.param(on(filesystem_uuid="u2"), Standing.CONTRADICTED, id="other fs"),
-        pytest.param(on(drives=()), Standing.PRESENT, id="drives cannot be read now"),
+        pytest.param({}, Status.PRESENT, id="the same"),
+        pytest.param({"machine_id": "m2"}, Status.CONTRADICTED, id="other machine"),
+        pytest.param(on(filesystem_uuid="u2"), Status.CONTRADICTED, id="other fs"),
+        pytest.param(on(drives=()), Status.PRESENT, id="drives cannot be read now"),
         pytest.param(
             on(drives=(dataclasses.replace(VOLUME.drives[0], serial="s2"),)),
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="other drive",
         ),
     ],
 )
-def test_same_storage(changed: dict[str, Any], standing: Standing) -> None:
+def test_same_storage(changed: dict[str, Any], status: Status) -> None:
     item = host_items.judge_same_storage(case(BEFORE, after(**changed)))
     assert item is not None
-    assert item.standing is standing
+    assert item.status is status
 
 
 def test_a_drive_is_one_whatever_the_number_of_its_paths() -> None:
@@ -61,7 +61,7 @@ def test_a_drive_is_one_whatever_the_number_of_its_paths() -> None:
             case(dataclasses.replace(BEFORE, facts=facts), after(**now))
         )
         assert item is not None
-        assert item.standing is Standing.PRESENT, item.reason
+        assert item.status is Status.PRESENT, item.reason
 
 
 KNOWN = VOLUME.drives[0]
@@ -70,25 +70,25 @@ NAMELESS = dataclasses.replace(KNOWN, name="sdn", serial="", wwid="")
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "standing"),
+    ("then", "now", "status"),
     [
-        ((KNOWN, NAMELESS), (KNOWN, NAMELESS), Standing.PRESENT),
-        ((KNOWN, NAMELESS), (KNOWN, OTHER), Standing.PRESENT),
-        ((KNOWN, OTHER), (KNOWN, NAMELESS), Standing.PRESENT),
-        ((KNOWN, OTHER), (KNOWN,), Standing.CONTRADICTED),
-        ((KNOWN,), (OTHER, NAMELESS), Standing.CONTRADICTED),
+        ((KNOWN, NAMELESS), (KNOWN, NAMELESS), Status.PRESENT),
+        ((KNOWN, NAMELESS), (KNOWN, OTHER), Status.PRESENT),
+        ((KNOWN, OTHER), (KNOWN, NAMELESS), Status.PRESENT),
+        ((KNOWN, OTHER), (KNOWN,), Status.CONTRADICTED),
+        ((KNOWN,), (OTHER, NAMELESS), Status.CONTRADICTED),
     ],
 )
 def test_a_drive_that_nothing_identifies_is_named(
-    then: tuple[Drive, ...], now: tuple[Drive, ...], standing: Standing
+    then: tuple[Drive, ...], now: tuple[Drive, ...], status: Status
 ) -> None:
     """It may be any, and never makes the others another storage."""
     facts = dataclasses.replace(FACTS, **on(drives=then))
     before = dataclasses.replace(BEFORE, facts=facts)
     item = host_items.judge_same_storage(case(before, after(**on(drives=now))))
     assert item is not None
-    assert item.standing is standing
-    if standing is Standing.PRESENT:
+    assert item.status is status
+    if status is Status.PRESENT:
         assert "sdn" in item.reason
 
 
@@ -102,7 +102,7 @@ def test_only_what_was_read_twice_is_called_the_same() -> None:
         case(BEFORE, after(machine_id="", **on(drives=(), filesystem_uuid="")))
     )
     assert nothing is not None
-    assert nothing.standing is Standing.NOT_OBSERVABLE
+    assert nothing.status is Status.NOT_OBSERVABLE
 
 
 def test_the_drives_own_counter() -> None:
@@ -113,10 +113,10 @@ def test_the_drives_own_counter() -> None:
         case(BEFORE, after(**on(drives=(more,))))
     )
     assert counted is not None
-    assert counted.standing is Standing.PRESENT
+    assert counted.status is Status.PRESENT
     same = host_items.judge_unsafe_shutdowns(case(BEFORE, after()))
     assert same is not None
-    assert same.standing is Standing.ABSENT
+    assert same.status is Status.ABSENT
     silent = case(BEFORE, after(**on(drives=(unread,))))
     assert host_items.judge_unsafe_shutdowns(silent) is None
 
@@ -130,7 +130,7 @@ def went(
     silent: bool = False,
     reset: bool = False,
     **load_fields: Any,
-) -> Standing:
+) -> Status:
     cut_class = CutClass.RESET if reset else CutClass.UNKNOWN
     gone = Gone.SILENT if silent else Gone.BROKEN
     load = loaded(gone=gone, heard_us=None, **load_fields)
@@ -140,82 +140,82 @@ def went(
 
 
 @pytest.mark.parametrize(
-    ("found", "standing"),
+    ("found", "status"),
     [
-        pytest.param(went(after(), Depth.DRIVE), Standing.PRESENT, id="rebooted"),
+        pytest.param(went(after(), Depth.DRIVE), Status.PRESENT, id="rebooted"),
         pytest.param(
-            went(after(), None), Standing.NOT_OBSERVABLE, id="rebooted, no depth"
+            went(after(), None), Status.NOT_OBSERVABLE, id="rebooted, no depth"
         ),
         pytest.param(
-            went(after(), None, silent=True), Standing.PRESENT, id="rebooted, silent"
+            went(after(), None, silent=True), Status.PRESENT, id="rebooted, silent"
         ),
-        pytest.param(went(after(), None, reset=True), Standing.PRESENT, id="reset"),
+        pytest.param(went(after(), None, reset=True), Status.PRESENT, id="reset"),
         pytest.param(
             went(NO_CLOCK, None, silent=True),
-            Standing.NOT_OBSERVABLE,
+            Status.NOT_OBSERVABLE,
             id="rebooted, silent, on no clock",
         ),
         pytest.param(
             went(NO_CLOCK, Depth.OS, silent=True),
-            Standing.PRESENT,
+            Status.PRESENT,
             id="its page cache was lost, on no clock",
         ),
         pytest.param(
-            went(after(), Depth.PROCESS), Standing.CONTRADICTED, id="cache survived"
+            went(after(), Depth.PROCESS), Status.CONTRADICTED, id="cache survived"
         ),
         pytest.param(
-            went(after(boot_id="b1"), Depth.OS), Standing.CONTRADICTED, id="same boot"
+            went(after(boot_id="b1"), Depth.OS), Status.CONTRADICTED, id="same boot"
         ),
         pytest.param(
-            went(after(boot_id=""), Depth.OS), Standing.PRESENT, id="boot unknown"
+            went(after(boot_id=""), Depth.OS), Status.PRESENT, id="boot unknown"
         ),
         pytest.param(
-            went(None, None, silent=True), Standing.NOT_OBSERVABLE, id="silence alone"
+            went(None, None, silent=True), Status.NOT_OBSERVABLE, id="silence alone"
         ),
         pytest.param(
             went(None, None, Ended(canary=False), silent=True),
-            Standing.ASSUMED,
+            Status.ASSUMED,
             id="crashed in silence",
         ),
         pytest.param(
-            went(None, None, Ended(logged=True)), Standing.ABSENT, id="crashed, closed"
+            went(None, None, Ended(logged=True)), Status.ABSENT, id="crashed, closed"
         ),
         pytest.param(
             went(after(), None, Ended(recorded="wtmp records the shutdown")),
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="rebooted, after a shutdown",
         ),
         pytest.param(
             went(None, None, Ended(seen_off=True), silent=True),
-            Standing.PRESENT,
+            Status.PRESENT,
             id="the switch saw the power off",
         ),
-        pytest.param(went(None, None), Standing.ABSENT, id="closed at once"),
-        pytest.param(went(None, None, lab_cut="drive"), Standing.PRESENT, id="lab"),
+        pytest.param(went(None, None), Status.ABSENT, id="closed at once"),
+        pytest.param(went(None, None, lab_cut="drive"), Status.PRESENT, id="lab"),
         pytest.param(
             went(None, None, lab_cut="drive", cut=None),
-            Standing.NOT_OBSERVABLE,
+            Status.NOT_OBSERVABLE,
             id="a lab without a cut on record",
         ),
         pytest.param(
             went(after(), Depth.OS, lab_cut="drive", cut=None),
-            Standing.PRESENT,
+            Status.PRESENT,
             id="a lab whose canaries show the cut",
         ),
         pytest.param(
             went(after(boot_id="b1"), Depth.DRIVE, lab_cut="drive"),
-            Standing.PRESENT,
+            Status.PRESENT,
             id="a lab's kernel lives on",
         ),
         pytest.param(
             went(after(), Depth.PROCESS, lab_cut="drive"),
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="a lab whose drive lost nothing",
         ),
     ],
 )
-def test_host_went_down(found: Standing, standing: Standing) -> None:
-    assert found is standing
+def test_host_went_down(found: Status, status: Status) -> None:
+    assert found is status
 
 
 def test_that_the_host_went_down_is_required() -> None:
@@ -227,7 +227,7 @@ def test_that_the_host_went_down_is_required() -> None:
 def test_the_drive_of_a_lab_whose_client_was_lost_is_not_known_to_be_cut() -> None:
     item = host_items.judge_host_went_down(case(lab=lab("drive")))
     assert item is not None
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
 
 
 def test_a_killed_process_does_not_say_that_a_host_went_down() -> None:
@@ -245,36 +245,36 @@ THERE, GONE = Remains("", (), 1, (), 1), Remains("it does not hold them", (), 1,
 
 
 @pytest.mark.parametrize(
-    ("made", "remains", "standing"),
+    ("made", "remains", "status"),
     [
-        pytest.param(FACTS.made, THERE, Standing.PRESENT, id="the same"),
+        pytest.param(FACTS.made, THERE, Status.PRESENT, id="the same"),
         pytest.param(
             {**FACTS.made, ".": "inode 1 of 7.0"},
             THERE,
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="another folder",
         ),
         pytest.param(
             {**FACTS.made, "ibdata1": "inode 3 of 6.0"},
             THERE,
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="another file in the same folder",
         ),
         pytest.param(
-            {".": FACTS.made["."]}, THERE, Standing.PRESENT, id="a file unreadable"
+            {".": FACTS.made["."]}, THERE, Status.PRESENT, id="a file unreadable"
         ),
-        pytest.param({}, THERE, Standing.NOT_OBSERVABLE, id="nothing readable"),
+        pytest.param({}, THERE, Status.NOT_OBSERVABLE, id="nothing readable"),
         pytest.param(
-            FACTS.made, GONE, Standing.NOT_OBSERVABLE, id="the canaries gone as well"
+            FACTS.made, GONE, Status.NOT_OBSERVABLE, id="the canaries gone as well"
         ),
     ],
 )
 def test_data_that_were_put_back_are_told(
-    made: dict[str, str], remains: Remains, standing: Standing
+    made: dict[str, str], remains: Remains, status: Status
 ) -> None:
     told = dataclasses.replace(after(made=made), remains=remains)
     item = host_items.judge_not_restored(case(BEFORE, told))
-    assert (item.id, item.standing) == (ItemId.NOT_RESTORED, standing)
+    assert (item.id, item.status) == (ItemId.NOT_RESTORED, status)
 
 
 TOUCHED = {"auto.cnf": 12}
@@ -282,27 +282,27 @@ EARLIER = {"auto.cnf": 9}
 
 
 @pytest.mark.parametrize(
-    ("changed", "found", "standing"),
+    ("changed", "found", "status"),
     [
-        pytest.param(TOUCHED, ALL_GONE, Standing.ABSENT, id="and no row"),
-        pytest.param(TOUCHED, None, Standing.ABSENT, id="and no table"),
-        pytest.param(TOUCHED, CLEAN, Standing.PRESENT, id="and rows of the run"),
-        pytest.param(WRITTEN, ALL_GONE, Standing.PRESENT, id="unchanged, and no row"),
-        pytest.param(WRITTEN, None, Standing.PRESENT, id="unchanged, and no table"),
-        pytest.param(EARLIER, ALL_GONE, Standing.PRESENT, id="earlier, and no row"),
-        pytest.param(EARLIER, None, Standing.PRESENT, id="earlier, and no table"),
-        pytest.param({}, ALL_GONE, Standing.PRESENT, id="not there, and no row"),
+        pytest.param(TOUCHED, ALL_GONE, Status.ABSENT, id="and no row"),
+        pytest.param(TOUCHED, None, Status.ABSENT, id="and no table"),
+        pytest.param(TOUCHED, CLEAN, Status.PRESENT, id="and rows of the run"),
+        pytest.param(WRITTEN, ALL_GONE, Status.PRESENT, id="unchanged, and no row"),
+        pytest.param(WRITTEN, None, Status.PRESENT, id="unchanged, and no table"),
+        pytest.param(EARLIER, ALL_GONE, Status.PRESENT, id="earlier, and no row"),
+        pytest.param(EARLIER, None, Status.PRESENT, id="earlier, and no table"),
+        pytest.param({}, ALL_GONE, Status.PRESENT, id="not there, and no row"),
     ],
 )
 def test_a_copy_written_over_the_data_is_told_by_what_no_server_writes(
-    changed: dict[str, int], found: Reconciliation | None, standing: Standing
+    changed: dict[str, int], found: Reconciliation | None, status: Status
 ) -> None:
     before = dataclasses.replace(
         BEFORE, facts=dataclasses.replace(FACTS, changed=WRITTEN)
     )
     told = dataclasses.replace(after(changed=changed), remains=THERE)
     one = dataclasses.replace(case(before, told, load=loaded()), found=found)
-    assert host_items.judge_not_restored(one).standing is standing
+    assert host_items.judge_not_restored(one).status is status
     if found is CLEAN:
         return
     if found is None:
@@ -310,7 +310,7 @@ def test_a_copy_written_over_the_data_is_told_by_what_no_server_writes(
         one = dataclasses.replace(one, after=having(one.after, failure=failure))
     judged = judge(one)
     # A drive that lost all that the run wrote made no ctime later.
-    is_lost = standing is Standing.PRESENT
+    is_lost = status is Status.PRESENT
     assert judged.verdict is (Verdict.FAIL if is_lost else Verdict.INCONCLUSIVE)
     # As a chown of a server's unit, or of Kubernetes, does.
     assert ("fsGroupChangePolicy" in judged.reasons[0]) is not is_lost
@@ -319,9 +319,9 @@ def test_a_copy_written_over_the_data_is_told_by_what_no_server_writes(
 def test_where_nobody_looks_data_may_have_been_put_back() -> None:
     for told in (None, HostAfter(None, THERE, None, "no route")):
         item = host_items.judge_not_restored(case(BEFORE, told, lab=lab("process")))
-        assert item.standing is Standing.NOT_OBSERVABLE
+        assert item.status is Status.NOT_OBSERVABLE
     item = host_items.judge_not_restored(case(lab=lab("drive")))
-    assert item.standing is Standing.PRESENT
+    assert item.status is Status.PRESENT
 
 
 def test_records_of_a_shutdown_that_could_not_be_asked_for_are_named() -> None:
@@ -329,10 +329,10 @@ def test_records_of_a_shutdown_that_could_not_be_asked_for_are_named() -> None:
     told = dataclasses.replace(after(), remains=kept)
     whole = host_items.judge_readings_after_cut(case(BEFORE, told))
     assert whole is not None
-    assert whole.standing is Standing.PRESENT
+    assert whole.status is Status.PRESENT
     item = host_items.judge_readings_after_cut(
         case(BEFORE, dataclasses.replace(told, shut_down=None))
     )
     assert item is not None
-    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
+    assert (item.status, item.required) == (Status.NOT_OBSERVABLE, True)
     assert "the host's records of a shutdown" in item.reason

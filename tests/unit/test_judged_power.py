@@ -16,7 +16,7 @@ from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.cutmoment import find_cut_us
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.result import to_values
 from dbcheck.model.cut import Cut, CutClass, Gone, PowerScope, SwitchKind
 from dbcheck.model.depth import Completed, Counted, Remains, Ring
@@ -99,7 +99,7 @@ def test_a_cut_by_hand_passes_and_says_what_nobody_saw(tmp_path: Path) -> None:
     assert outcome.verdict is Verdict.PASS
     claim, *details = outcome.judgement.reasons
     for name in ("time without power", "load at the cut"):
-        assert item(outcome, name).standing is Standing.ASSUMED
+        assert item(outcome, name).status is Status.ASSUMED
         assert name in claim.partition("; assumed, not seen: ")[2]
         assert any(f"assumed, not seen: {name} (" in each for each in details)
 
@@ -131,21 +131,21 @@ def test_a_host_that_outlived_the_load_was_not_cut_by_a_switch_either(
     outcome = judged(tmp_path, record, CutClass.AC)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     found = item(outcome, "load at the cut")
-    assert found.standing is Standing.NOT_OBSERVABLE
+    assert found.status is Status.NOT_OBSERVABLE
     assert "host still answered" in found.reason
 
 
 @pytest.mark.parametrize(
-    ("gone", "late_s", "standing"),
+    ("gone", "late_s", "status"),
     [
-        (Gone.SILENT, 0.9, Standing.PRESENT),
-        (Gone.SILENT, 12.0, Standing.ASSUMED),
-        (Gone.BROKEN, 0.9, Standing.PRESENT),
-        (Gone.BROKEN, 12.0, Standing.NOT_OBSERVABLE),
+        (Gone.SILENT, 0.9, Status.PRESENT),
+        (Gone.SILENT, 12.0, Status.ASSUMED),
+        (Gone.BROKEN, 0.9, Status.PRESENT),
+        (Gone.BROKEN, 12.0, Status.NOT_OBSERVABLE),
     ],
 )
 def test_a_switch_that_took_long_does_not_date_its_cut(
-    gone: Gone, late_s: float, standing: Standing, tmp_path: Path
+    gone: Gone, late_s: float, status: Status, tmp_path: Path
 ) -> None:
     """The network may fail first: a lying drive writes out its cache meanwhile."""
     record = replace(
@@ -155,7 +155,7 @@ def test_a_switch_that_took_long_does_not_date_its_cut(
         switched_us=LAST_US + int(late_s * 1e6),
     )
     found = item(judged(tmp_path, record, CutClass.AC), "load at the cut")
-    assert found.standing is standing, found
+    assert found.status is status, found
     assert ("12.0 s" in found.reason) is (late_s > 1)
 
 
@@ -221,7 +221,7 @@ def test_what_answered_after_the_last_ack_had_its_power_until_then(
     outcome = judged(tmp_path, record, CutClass.AC)
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
     found = item(outcome, "load at the cut")
-    assert found.standing is Standing.ABSENT
+    assert found.status is Status.ABSENT
     assert f"answered {LIVED_S:.1f} s after the last ack" in found.reason
     assert outcome.before_cut_s(LAST_US) == LIVED_S
 
@@ -241,7 +241,7 @@ def test_only_what_connected_before_the_cut_shows_that_it_came_later(
 ) -> None:
     record = having(switched(off_s=15.0, off_seen=True), **{by: answered})
     outcome = judged(tmp_path, replace(record, gone_us=LAST_US), CutClass.AC)
-    assert item(outcome, "load at the cut").standing is Standing.PRESENT
+    assert item(outcome, "load at the cut").status is Status.PRESENT
 
 
 def test_a_loss_is_a_fail_however_long_the_server_answered(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_a_loss_is_a_fail_however_long_the_server_answered(tmp_path: Path) -> No
     stored = {"ledger": run.write_survivors("ledger", [np.array(kept)])}
     run.write_after(replace(run.after(), survivors=stored))
     outcome = judge_run(run, FrameLogReader())
-    assert item(outcome, "load at the cut").standing is Standing.ABSENT
+    assert item(outcome, "load at the cut").status is Status.ABSENT
     assert outcome.verdict is Verdict.FAIL, outcome.judgement
 
 
@@ -276,7 +276,7 @@ def test_a_container_that_was_restarted_is_no_host_that_went_down(
     outcome = judged(tmp_path, record, cut, dark_s=-4431.0)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     found = item(outcome, "host went down")
-    assert found.standing is Standing.CONTRADICTED
+    assert found.status is Status.CONTRADICTED
     assert "kernel started 4431 s before it was last heard" in found.reason
     assert not any("-4431" in one.reason for one in outcome.judgement.items)
 
@@ -303,8 +303,8 @@ def test_a_clock_that_is_set_hides_no_power_that_was_back_too_soon(
         set_s=set_s,
     )
     assert outcome.verdict is verdict, outcome.judgement
-    standing = item(outcome, "time without power").standing
-    assert (standing is Standing.ASSUMED) is (verdict is Verdict.PASS)
+    status = item(outcome, "time without power").status
+    assert (status is Status.ASSUMED) is (verdict is Verdict.PASS)
 
 
 @pytest.mark.parametrize("set_s", SET_S)
@@ -313,24 +313,24 @@ def test_a_clock_that_is_set_accuses_no_host_of_having_run_on(
 ) -> None:
     record = switched(off_s=15.0, off_seen=True)
     outcome = judged(tmp_path, record, CutClass.AC, dark_s=15.0, set_s=set_s)
-    assert item(outcome, "host went down").standing is Standing.PRESENT
+    assert item(outcome, "host went down").status is Status.PRESENT
 
 
 @pytest.mark.parametrize(
-    ("set_s", "standing"),
+    ("set_s", "status"),
     [
-        (0.0, Standing.CONTRADICTED),
-        (-120.0, Standing.CONTRADICTED),
-        (60.0, Standing.CONTRADICTED),
-        (7200.0, Standing.NOT_OBSERVABLE),  # or the client stood still for so long
+        (0.0, Status.CONTRADICTED),
+        (-120.0, Status.CONTRADICTED),
+        (60.0, Status.CONTRADICTED),
+        (7200.0, Status.NOT_OBSERVABLE),  # or the client stood still for so long
     ],
 )
 def test_a_clock_that_is_set_hides_no_container_that_was_restarted(
-    set_s: float, standing: Standing, tmp_path: Path
+    set_s: float, status: Status, tmp_path: Path
 ) -> None:
     record = switched(off_s=15.0, off_seen=True)
     outcome = judged(tmp_path, record, CutClass.AC, dark_s=-4431.0, set_s=set_s)
-    assert item(outcome, "host went down").standing is standing
+    assert item(outcome, "host went down").status is status
     assert outcome.verdict is Verdict.INCONCLUSIVE
 
 
@@ -345,8 +345,8 @@ def test_on_clocks_of_another_boot_nothing_bounds_the_time_without_power(
         record, boot = replace(record, clocks=None), "c1"
     outcome = judged(tmp_path, record, CutClass.AC, dark_s=dark_s, boot=boot)
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert item(outcome, "time without power").standing is Standing.ASSUMED
-    assert item(outcome, "host went down").standing is Standing.NOT_OBSERVABLE
+    assert item(outcome, "time without power").status is Status.ASSUMED
+    assert item(outcome, "host went down").status is Status.NOT_OBSERVABLE
 
 
 def test_a_client_that_slept_while_the_load_ran_blames_no_host(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_a_client_that_slept_while_the_load_ran_blames_no_host(tmp_path: Path) -
     ended = replace(ended, boot_us=ended.boot_us + slept_us)
     record = replace(switched(off_s=15.0, off_seen=True), clocks=(began, ended))
     outcome = judged(tmp_path, record, CutClass.AC, dark_s=20.0)
-    assert item(outcome, "host went down").standing is Standing.NOT_OBSERVABLE
+    assert item(outcome, "host went down").status is Status.NOT_OBSERVABLE
 
 
 @pytest.mark.parametrize("assumed", [True, False])
@@ -367,7 +367,7 @@ def test_a_class_that_nobody_declared_is_assumed(assumed: bool, tmp_path: Path) 
     reasons = "\n".join(outcome.judgement.reasons)
     assert ("assumed, not seen: class of the cut (" in reasons) is assumed
     if assumed:
-        assert item(outcome, "class of the cut").standing is Standing.ASSUMED
+        assert item(outcome, "class of the cut").status is Status.ASSUMED
     assert to_values(outcome.result)["class_assumed"] is assumed
 
 
@@ -403,16 +403,16 @@ def test_an_answer_bounds_how_long_a_hand_left_the_power_off(
 
 
 @pytest.mark.parametrize(
-    ("later_s", "standing"),
-    [(0.4, Standing.ASSUMED), (0.0, Standing.ASSUMED), (30.0, Standing.ABSENT)],
+    ("later_s", "status"),
+    [(0.4, Status.ASSUMED), (0.0, Status.ASSUMED), (30.0, Status.ABSENT)],
 )
 def test_the_last_report_of_the_host_is_taken_to_date_a_cut_by_hand(
-    later_s: float, standing: Standing, tmp_path: Path
+    later_s: float, status: Status, tmp_path: Path
 ) -> None:
     """A server that hung while its host lived on was idle when the power went."""
     record = having(BY_HAND, heard_us=LAST_US + int(later_s * 1e6))
     found = item(judged(tmp_path, record, CutClass.AC), "load at the cut")
-    assert found.standing is standing
+    assert found.status is status
     assert f"{later_s:.3f} s" in found.reason
 
 
@@ -434,38 +434,36 @@ def test_a_server_that_went_before_the_hand_cut_is_no_pass(
     outcome = judged(tmp_path, record, CutClass.AC)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     found = item(outcome, "load at the cut")
-    assert found.standing is Standing.NOT_OBSERVABLE
+    assert found.status is Status.NOT_OBSERVABLE
     assert words in found.reason
     assert outcome.before_cut_s(LAST_US) is None
 
 
 @pytest.mark.parametrize(
-    ("cut", "report", "verdict", "standing"),
+    ("cut", "report", "verdict", "status"),
     [
         pytest.param(
             *(CutClass.AC, {"off_s": 15.0, "off_seen": True}, Verdict.PASS),
-            *(Standing.ASSUMED,),
+            *(Status.ASSUMED,),
             id="a program that looks",
         ),
         pytest.param(
             *(CutClass.AC, {"off_s": 15.0, "off_seen": False}, Verdict.PASS),
-            *(Standing.ASSUMED,),
+            *(Status.ASSUMED,),
             id="one that cannot look",
         ),
         pytest.param(
-            *(CutClass.AC, {}, Verdict.INCONCLUSIVE, Standing.NOT_OBSERVABLE),
+            *(CutClass.AC, {}, Verdict.INCONCLUSIVE, Status.NOT_OBSERVABLE),
             id="an outlet that comes back by itself",
         ),
         pytest.param(
             *(CutClass.AC, {"off_s": 0, "off_seen": True}, Verdict.INCONCLUSIVE),
-            *(Standing.NOT_OBSERVABLE,),
+            *(Status.NOT_OBSERVABLE,),
             id="for no time at all",
         ),
+        pytest.param(*(CutClass.RESET, {}, Verdict.PASS, Status.ABSENT), id="a reset"),
         pytest.param(
-            *(CutClass.RESET, {}, Verdict.PASS, Standing.ABSENT), id="a reset"
-        ),
-        pytest.param(
-            *(CutClass.UNKNOWN, {}, Verdict.PASS, Standing.NOT_OBSERVABLE),
+            *(CutClass.UNKNOWN, {}, Verdict.PASS, Status.NOT_OBSERVABLE),
             id="undeclared",
         ),
     ],
@@ -474,33 +472,33 @@ def test_what_is_known_of_the_time_decides(
     cut: CutClass,
     report: dict[str, Any],
     verdict: Verdict,
-    standing: Standing,
+    status: Status,
     tmp_path: Path,
 ) -> None:
     outcome = judged(tmp_path, switched(**report), cut)
     assert outcome.verdict is verdict, outcome.judgement
-    assert item(outcome, "time without power").standing is standing
+    assert item(outcome, "time without power").status is status
     reasons = "\n".join(outcome.judgement.reasons)
     if cut in (CutClass.RESET, CutClass.UNKNOWN):
         assert "says nothing about their caches" in reasons
     assumed = "assumed, not seen: time without power (" in reasons
-    assert assumed is (standing is Standing.ASSUMED)
+    assert assumed is (status is Status.ASSUMED)
     assert to_values(outcome.result)["cut_class"] == cut.value
 
 
 @pytest.mark.parametrize(
-    ("kind", "standing"),
-    [(SwitchKind.FENCE, Standing.PRESENT), (SwitchKind.EXEC, Standing.ASSUMED)],
+    ("kind", "status"),
+    [(SwitchKind.FENCE, Status.PRESENT), (SwitchKind.EXEC, Status.ASSUMED)],
 )
 def test_the_word_of_a_users_program_is_a_named_assumption(
-    kind: SwitchKind, standing: Standing, tmp_path: Path
+    kind: SwitchKind, status: Status, tmp_path: Path
 ) -> None:
     """Either passes; an agent reads the state from its device, a program may not."""
     first = having(manifest(), power=kind)
     record = switched(off_s=15.0, off_seen=True)
     outcome = judged(tmp_path, record, CutClass.AC, first=first)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
-    assert item(outcome, ItemId.TIME_OFF.value).standing is standing
+    assert item(outcome, ItemId.TIME_OFF.value).status is status
 
 
 @pytest.mark.parametrize(
@@ -585,4 +583,4 @@ def test_a_time_without_power_that_is_no_number_is_not_reached(
     run.write_load(having(load, cut=cut, canaries=None))  # no depth is known
     items = judge_run(run, FrameLogReader()).judgement.items
     (item,) = [item for item in items if item.id.value == "time without power"]
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE

@@ -177,7 +177,7 @@ def missing_all(acks: AckArray) -> Losses:
 def test_each_operation_belongs_to_the_task_under_way_when_it_was_acked(
     parts: int, *, to_the_cut: bool
 ) -> None:
-    """HousekeepingTasks end at 10, 30 and 50 s; another may be under way at the cut."""
+    """Tasks end at 10, 30 and 50 s; another may be under way at the cut."""
     tasks = HousekeepingTasks(7, (TaskKind.CREATE, TaskKind.CHECKPOINT, TaskKind.DROP))
     times = {f"s{HOUSEKEEPING_SESSION}": [10.0, 30.0, 50.0]}
     acks = acks_at(s1=[5, 20, 25, 55], s2=[10, 58], **times)

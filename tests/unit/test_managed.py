@@ -22,10 +22,10 @@ from dbcheck.cycle.preflight.before_load import require_failover
 from dbcheck.engines.mysql.check import require_known
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.server_end import judge_not_shut_down
 from dbcheck.judge.verdict import judge_rows
-from dbcheck.model.audited import RuleStanding
+from dbcheck.model.audited import RuleStatus
 from dbcheck.model.cut import DECLARABLE, CutClass, OtherUsers
 from dbcheck.model.managed import (
     ALLOYDB,
@@ -54,7 +54,7 @@ from tests.kit.refusals import refused
 from tests.kit.samples import CLEAN, FACTS
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/cloud.md"
-SAME = Item(ItemId.SAME_SERVER, Standing.PRESENT, "", True)
+SAME = Item(ItemId.SAME_SERVER, Status.PRESENT, "", True)
 POSTGRESQL = "PostgreSQL 16.4 on x86_64-pc-linux-gnu, compiled by gcc"
 
 
@@ -303,7 +303,7 @@ def test_a_stored_run_of_one_is_a_failover_whatever_it_says(declared: CutClass) 
 
 
 def test_a_pass_says_that_it_survived_a_failover() -> None:
-    ended = Item(ItemId.NOT_SHUT_DOWN, Standing.ABSENT, "it said goodbye", False)
+    ended = Item(ItemId.NOT_SHUT_DOWN, Status.ABSENT, "it said goodbye", False)
     claim, *details = judge_rows(CLEAN, [SAME, ended], CutClass.FAILOVER).reasons
     assert claim.endswith("survived this forced failover (no power cut was tested)")
     said = "\n".join(details)
@@ -318,11 +318,11 @@ def test_an_orderly_end_of_the_former_server_is_no_contradiction() -> None:
     }
     shut = case(facts=MANAGED, after={**after, "canary": True})
     item = judge_not_shut_down(shut)
-    assert (item.standing, item.required) == (Standing.ABSENT, False)
+    assert (item.status, item.required) == (Status.ABSENT, False)
     own = case(after={"facts": after["facts"], "canary": True})
-    assert judge_not_shut_down(own).standing is Standing.CONTRADICTED
+    assert judge_not_shut_down(own).status is Status.CONTRADICTED
     same = case(facts=MANAGED, after={"facts": MANAGED, "canary": True})
-    assert judge_not_shut_down(same).standing is Standing.CONTRADICTED
+    assert judge_not_shut_down(same).status is Status.CONTRADICTED
 
 
 def test_what_aurora_does_not_go_by_is_not_believed() -> None:
@@ -343,7 +343,7 @@ def test_what_aurora_does_not_go_by_is_not_believed() -> None:
     assert finding.rule.id == "my-flush-log-at-trx-commit"
     allowed = {SERVICE: AURORA, "innodb_trx_commit_allow_data_loss": "1"}
     (rule,) = [rule for rule in RULES if rule.id == "my-aurora-data-loss"]
-    assert judge_rule(rule, allowed) is RuleStanding.UNSAFE
+    assert judge_rule(rule, allowed) is RuleStatus.UNSAFE
 
 
 def test_the_provider_s_own_database_is_no_other_user_s(

@@ -14,7 +14,7 @@ from dbcheck.audit.mysql import RULES, TABLES
 from dbcheck.audit.rules import find_flagged_settings, judge_rule
 from dbcheck.engines.mysql.check import parse_product
 from dbcheck.engines.mysql.engine import MysqlEngine
-from dbcheck.model.audited import RuleStanding
+from dbcheck.model.audited import RuleStatus
 from dbcheck.model.managed import SERVICE
 from tests.kit.recorded_servers import RecordedLink
 
@@ -62,7 +62,7 @@ def test_it_is_a_mysql_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_its_own_flush_variable_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = facts(monkeypatch).settings
     (rule,) = [rule for rule in RULES if rule.id == "my-global-flush-log"]
-    assert judge_rule(rule, settings) is RuleStanding.UNSAFE
+    assert judge_rule(rule, settings) is RuleStatus.UNSAFE
     # MyRocks' setting bears on no row in InnoDB.
     assert find_flagged_settings("mysql", settings) == []
 

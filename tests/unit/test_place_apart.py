@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dbcheck.agent.host import devices as host_apart
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.volumes import find_least_depth, find_volume_depths
 from dbcheck.judge.watched import places as places_item
 from dbcheck.model.depth import Depth
@@ -87,7 +87,7 @@ def test_a_journal_apart_caps_the_claim(
     item = places_item(case(before))
     assert item is not None
     if said:
-        assert item.standing is Standing.NOT_OBSERVABLE
+        assert item.status is Status.NOT_OBSERVABLE
         assert said in item.reason
 
 

@@ -15,7 +15,7 @@ from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import end_canaries, inspect_host, inspect_host_again
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.host import judge_same_storage, judge_unsafe_shutdowns
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.verdict import judge_rows
 from dbcheck.judge.volumes import find_least_depth, find_shallowest, find_volume_depths
 from dbcheck.judge.watched import places as places_item
@@ -145,7 +145,7 @@ def test_a_place_that_nobody_could_look_at_caps_the_claim() -> None:
     assert "unknown on WAL (/wal: Permission denied)" in found.reasons[0]
     item = places_item(case(before))
     assert item is not None
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
     assert item.reason.startswith("WAL was not inspected (/wal: Permission denied); ")
 
 
@@ -153,7 +153,7 @@ def test_a_pass_says_what_was_not_looked_at() -> None:
     full = replace(BEFORE, elsewhere=(VolumeCanaries("", "", "no room"),))
     item = places_item(case(full))
     assert item is not None
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
     assert item.reason.startswith("no canaries are on WAL (sdb) (no room); ")
     judgement = judge_rows(CLEAN, [item], CutClass.AC, None)
     assert judgement.verdict is Verdict.PASS
@@ -180,7 +180,7 @@ def test_places_on_one_volume_need_no_names() -> None:
 def test_every_place_is_named_with_its_drives() -> None:
     item = places_item(case(BEFORE))
     assert item is not None
-    assert item.standing is Standing.PRESENT
+    assert item.status is Status.PRESENT
     assert item.reason == "xfs: data, undo (sda); xfs: WAL (sdb)"
 
 
@@ -189,32 +189,32 @@ def changed(**values: Any) -> TargetFacts:
 
 
 @pytest.mark.parametrize(
-    ("now", "standing", "said"),
+    ("now", "status", "said"),
     [
-        (TWO, Standing.PRESENT, "drives of data, filesystem of WAL, drives of WAL"),
-        (changed(filesystem_uuid="u9"), Standing.CONTRADICTED, "filesystem of WAL"),
-        (changed(places={"WAL": "/w2"}), Standing.CONTRADICTED, "path of WAL was /wal"),
-        (changed(drives=()), Standing.PRESENT, "filesystem of WAL"),
+        (TWO, Status.PRESENT, "drives of data, filesystem of WAL, drives of WAL"),
+        (changed(filesystem_uuid="u9"), Status.CONTRADICTED, "filesystem of WAL"),
+        (changed(places={"WAL": "/w2"}), Status.CONTRADICTED, "path of WAL was /wal"),
+        (changed(drives=()), Status.PRESENT, "filesystem of WAL"),
         (
             replace(
                 TWO, volumes=(replace(DATA, places={**DATA.places, "WAL": "/wal"}),)
             ),
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             "filesystem of WAL was u2 and is u1",
         ),
         (
             replace(TWO, volumes=(DATA,), unseen={"WAL": "/wal: No such file"}),
-            Standing.NOT_OBSERVABLE,
+            Status.NOT_OBSERVABLE,
             "WAL cannot be inspected again: /wal: No such file",
         ),
     ],
 )
 def test_storage_is_compared_for_every_place(
-    now: TargetFacts, standing: Standing, said: str
+    now: TargetFacts, status: Status, said: str
 ) -> None:
     item = judge_same_storage(case(BEFORE, after(KEPT, KEPT, facts=now)))
     assert item is not None
-    assert (item.standing, item.required) == (standing, True)
+    assert (item.status, item.required) == (status, True)
     assert said in item.reason
 
 
@@ -227,22 +227,22 @@ def counted(*counts: int | None) -> TargetFacts:
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "standing", "said"),
+    ("then", "now", "status", "said"),
     [
-        ((7, 7), (8, 9), Standing.PRESENT, "sd0 1, sd1 2"),
-        ((7, 7), (8, 7), Standing.ABSENT, "sd0 1, sd1 0"),
-        ((7, None), (8, 9), Standing.PRESENT, "sd0 1; sd1"),
-        ((None, 7), (8, 7), Standing.ABSENT, "sd1 0"),
+        ((7, 7), (8, 9), Status.PRESENT, "sd0 1, sd1 2"),
+        ((7, 7), (8, 7), Status.ABSENT, "sd0 1, sd1 0"),
+        ((7, None), (8, 9), Status.PRESENT, "sd0 1; sd1"),
+        ((None, 7), (8, 7), Status.ABSENT, "sd1 0"),
     ],
 )
 def test_every_drive_of_an_array_counts(
-    then: Any, now: Any, standing: Standing, said: str
+    then: Any, now: Any, status: Status, said: str
 ) -> None:
     array = replace(TWO, volumes=counted(*then).volumes[:1])
     before = replace(BEFORE, facts=array, elsewhere=())
     item = judge_unsafe_shutdowns(case(before, after(KEPT, facts=counted(*now))))
     assert item is not None
-    assert item.standing is standing
+    assert item.status is status
     assert said in item.reason
 
 
@@ -435,7 +435,7 @@ def test_without_a_host_the_report_names_what_is_on_other_paths(tmp_path: Path) 
     blind = having(manifest(), host=None, places=places)
     outcome = judge_run(stored_run(RunFolder.create(tmp_path, blind)), FrameLogReader())
     (item,) = (i for i in outcome.judgement.items if i.id is ItemId.PLACES)
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
     assert "binary log (/l)" in item.reason
 
 
@@ -462,7 +462,7 @@ def test_a_place_that_the_server_finds_otherwise_takes_depth_and_pass_away(
     run.write_after(having(found, host=host))
     outcome = judge_run(run, FrameLogReader())
     (item,) = (i for i in outcome.judgement.items if i.id is ItemId.PLACES)
-    assert item.standing is Standing.CONTRADICTED
+    assert item.status is Status.CONTRADICTED
     assert "WAL: process 9 finds another file at /wal" in item.reason
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert outcome.result.depth is None or outcome.result.depth.depth is None
@@ -474,5 +474,5 @@ def test_a_view_that_is_not_known_is_assumed(why: str) -> None:
     before = replace(BEFORE, facts=replace(TWO, view_unread=why))
     item = places_item(case(before=before))
     assert item is not None
-    assert item.standing is (Standing.ASSUMED if why else Standing.PRESENT)
+    assert item.status is (Status.ASSUMED if why else Status.PRESENT)
     assert why in item.reason

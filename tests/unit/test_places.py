@@ -7,7 +7,7 @@ import pytest
 from dbcheck.audit.mysql import ROCKSDB, TABLES
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.watched import places as places_item
 from dbcheck.model.places import (
     Place,
@@ -179,7 +179,7 @@ def test_without_its_host_what_is_outside_of_the_data_directory_is_named() -> No
     assert list_places_outside_data(apart) == apart
     item = places_item(case(places=(*inside, *apart)))
     assert item is not None
-    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, False)
+    assert (item.status, item.required) == (Status.NOT_OBSERVABLE, False)
     assert "binary log (/dd/l), tablespace t (unknown)" in item.reason
     assert places_item(case(places=tuple(inside))) is None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cycle.judging import judge_run
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.watched import judge_depth_of_switch
 from dbcheck.model.depth import Reached, ReachedVolume
 from dbcheck.model.host import Expected, HostBefore
@@ -44,7 +44,7 @@ def test_a_verdict_cites_what_the_switch_reached(
     run = stored_run(RunFolder.create(tmp_path, first))
     items = judge_run(run, FrameLogReader()).judgement.items
     (item,) = [item for item in items if item.id is ItemId.SWITCH_DEPTH]
-    assert (item.standing, item.required) == (Standing.PRESENT, False)
+    assert (item.status, item.required) == (Status.PRESENT, False)
     assert item.reason.startswith("power test of 2026-01-02T03:04:05+00:00")
     assert "DRIVE on " in item.reason
 

@@ -15,7 +15,7 @@ from dbcheck.engines.postgresql.replication import (
     find_subscriptions,
     require_no_subscription,
 )
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.judge import has_other_data, judge
 from dbcheck.judge.server import judge_not_refilled
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
@@ -207,55 +207,55 @@ def test_a_server_without_a_subscription_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refill", "deleted", "standing"),
+    ("refill", "deleted", "status"),
     [
         (None, 0, None),
         (None, 3, None),
-        (UNKNOWN, 0, Standing.ASSUMED),
-        (UNKNOWN, 3, Standing.ASSUMED),
-        (JOINED, None, Standing.ABSENT),
-        (JOINED, 0, Standing.ABSENT),
-        (JOINED, 1, Standing.CONTRADICTED),
-        (CLONED, 0, Standing.CONTRADICTED),
-        (CLONED, 1, Standing.CONTRADICTED),
+        (UNKNOWN, 0, Status.ASSUMED),
+        (UNKNOWN, 3, Status.ASSUMED),
+        (JOINED, None, Status.ABSENT),
+        (JOINED, 0, Status.ABSENT),
+        (JOINED, 1, Status.CONTRADICTED),
+        (CLONED, 0, Status.CONTRADICTED),
+        (CLONED, 1, Status.CONTRADICTED),
     ],
 )
 def test_a_copy_of_another_server_and_what_others_may_have_deleted_are_other_data(
-    refill: Refill | None, deleted: int | None, standing: Standing | None
+    refill: Refill | None, deleted: int | None, status: Status | None
 ) -> None:
     judged = case(after={"facts": FACTS, "refill": refill, "deleted": deleted})
     item = judge_not_refilled(judged)
-    assert (item and item.standing) is standing
+    assert (item and item.status) is status
     if refill is not None and item is not None:
         assert item.required and item.id is ItemId.NOT_REFILLED
         assert refill.how in item.reason and refill.advice in item.reason
-        is_other = standing is Standing.CONTRADICTED
+        is_other = status is Status.CONTRADICTED
         assert ("no row was judged" in item.reason) is is_other
-    assert has_other_data(judged) is (standing is Standing.CONTRADICTED)
+    assert has_other_data(judged) is (status is Status.CONTRADICTED)
 
 
 def test_deleted_rows_do_not_excuse_a_server_whose_data_cannot_be_read() -> None:
     after = {"facts": RESTARTED, "refill": JOINED, "deleted": 1, "failure": "torn page"}
     item = judge_not_refilled(case(after=after))
-    assert item is not None and item.standing is Standing.ABSENT
+    assert item is not None and item.status is Status.ABSENT
     assert judge(case(after=after)).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
-    ("losses", "standing", "verdict"),
+    ("losses", "status", "verdict"),
     [
-        ([], Standing.ABSENT, Verdict.INCONCLUSIVE),
-        ([LossKind.MISSING_TAIL], Standing.ABSENT, Verdict.FAIL),
-        ([LossKind.MISSING_HOLE, LossKind.TORN], Standing.ABSENT, Verdict.FAIL),
-        ([LossKind.UNEXPECTED], Standing.ABSENT, Verdict.INCONCLUSIVE),
-        ([LossKind.STALE], Standing.ABSENT, Verdict.INCONCLUSIVE),
-        ([LossKind.MISSING_TAIL], Standing.CONTRADICTED, Verdict.INCONCLUSIVE),
+        ([], Status.ABSENT, Verdict.INCONCLUSIVE),
+        ([LossKind.MISSING_TAIL], Status.ABSENT, Verdict.FAIL),
+        ([LossKind.MISSING_HOLE, LossKind.TORN], Status.ABSENT, Verdict.FAIL),
+        ([LossKind.UNEXPECTED], Status.ABSENT, Verdict.INCONCLUSIVE),
+        ([LossKind.STALE], Status.ABSENT, Verdict.INCONCLUSIVE),
+        ([LossKind.MISSING_TAIL], Status.CONTRADICTED, Verdict.INCONCLUSIVE),
     ],
 )
 def test_only_a_row_that_is_missing_all_the_same_is_lost(
-    losses: list[LossKind], standing: Standing, verdict: Verdict
+    losses: list[LossKind], status: Status, verdict: Verdict
 ) -> None:
-    items = [Item(ItemId.NOT_REFILLED, standing, "joined", True)]
+    items = [Item(ItemId.NOT_REFILLED, status, "joined", True)]
     lost = [Loss(kind, 0, n, n, n, LEDGER.name) for n, kind in enumerate(losses, 1)]
     found = Reconciliation(9, 5, 0, 0, 0, 0, {}, Losses.of(lost))
     assert judge_rows(found, items).verdict is verdict
@@ -273,7 +273,7 @@ def test_only_a_row_that_is_missing_all_the_same_is_lost(
 def test_a_table_that_another_server_may_have_dropped_is_no_loss(
     refill: Refill | None, missing: bool, verdict: Verdict
 ) -> None:
-    present = Item(ItemId.NOT_RESTORED, Standing.PRESENT, "the same files", False)
+    present = Item(ItemId.NOT_RESTORED, Status.PRESENT, "the same files", False)
     item = judge_not_refilled(case(after={"facts": FACTS, "refill": refill}))
     items = [present, item] if item else [present]
     judged = judge_unrecoverable("no table", items, missing=missing, explained=False)

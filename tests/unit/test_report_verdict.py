@@ -87,7 +87,7 @@ def test_deletes_that_explain_every_loss_blame_no_drive(
 
 
 @pytest.mark.parametrize(
-    ("lab", "standing", "said"),
+    ("lab", "status", "said"),
     [
         ({}, None, True),
         ({}, "not observable", True),
@@ -96,15 +96,15 @@ def test_deletes_that_explain_every_loss_blame_no_drive(
     ],
 )
 def test_a_loss_says_that_a_backup_that_was_put_back_looks_the_same(
-    lab: dict[str, Any], standing: str | None, said: bool
+    lab: dict[str, Any], status: str | None, said: bool
 ) -> None:
     loss = {"losses": {"missing-tail": 9}, "verdict": "FAIL", "depth": None}
-    item = {"item": "not restored", "standing": standing, "reason": "why"}
-    evidence = [{**item, "required": False}] if standing else []
+    item = {"item": "not restored", "status": status, "reason": "why"}
+    evidence = [{**item, "required": False}] if status else []
     changed = {**RESULT, **loss, "power": "exec", "lab": lab, "evidence": evidence}
     shown = printed(verdict_report(run_result(changed)))
     assert ("older copy of the data" in shown) is said
-    assert ("was put in its place: why" in shown) is (standing == "not observable")
+    assert ("was put in its place: why" in shown) is (status == "not observable")
 
 
 def test_rows_of_earlier_cycles_have_a_line_of_their_own() -> None:
@@ -197,11 +197,11 @@ def test_a_forged_lab_is_described_without_what_it_left(
 
 
 ITEMS = [
-    {"item": "same server", "standing": "present", "required": True},
-    {"item": "not shut down", "standing": "absent", "required": True},
-    {"item": "host went down", "standing": "assumed", "required": True},
-    {"item": "write cache", "standing": "absent", "required": False},
-    {"item": "server's log", "standing": "contradicted", "required": True},
+    {"item": "same server", "status": "present", "required": True},
+    {"item": "not shut down", "status": "absent", "required": True},
+    {"item": "host went down", "status": "assumed", "required": True},
+    {"item": "write cache", "status": "absent", "required": False},
+    {"item": "server's log", "status": "contradicted", "required": True},
 ]
 
 

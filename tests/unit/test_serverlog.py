@@ -11,7 +11,7 @@ import pytest
 from dbcheck.hosts.host import LOG_BYTES_MAX
 from dbcheck.judge import server_end
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.host import LogTail
 from tests.kit.cases import case
 from tests.kit.host_samples import BEFORE
@@ -36,31 +36,31 @@ def replayed(text: str) -> Item | None:
 
 
 @pytest.mark.parametrize(
-    ("line", "standing"),
+    ("line", "status"),
     [
         pytest.param(
             "LOG:  database system was interrupted; last known up at 2026-01-01",
-            Standing.PRESENT,
+            Status.PRESENT,
             id="PostgreSQL, crash",
         ),
         pytest.param(
             "LOG:  database system was not properly shut down; automatic recovery",
-            Standing.PRESENT,
+            Status.PRESENT,
             id="PostgreSQL, recovery",
         ),
         pytest.param(
             "LOG:  database system was interrupted while in recovery at log time 2026-",
-            Standing.PRESENT,
+            Status.PRESENT,
             id="PostgreSQL, crash of a standby",
         ),
         pytest.param(
             "LOG:  database system was shut down in recovery at 2026-01-01 00:00 UTC",
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="PostgreSQL, a standby shut down",
         ),
         pytest.param(
             "LOG:  database system was shut down at 2026-01-01 00:00:00 UTC",
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="PostgreSQL, shut down, told at the start",
         ),
         pytest.param(
@@ -72,7 +72,7 @@ def replayed(text: str) -> Item | None:
             "LOG:  starting PostgreSQL 15.18 on x86_64-pc-linux-gnu\n"
             "LOG:  database system was interrupted; last known up at 2026-01-01\n"
             "LOG:  database system is ready to accept connections\n",
-            Standing.PRESENT,
+            Status.PRESENT,
             id="PostgreSQL, a start that failed, and one that did not",
         ),
         pytest.param(
@@ -82,89 +82,89 @@ def replayed(text: str) -> Item | None:
             "LOG:  database system was interrupted; last known up at 2026-01-01\n"
             "LOG:  database system is ready to accept connections\n"
             "LOG:  database system is shut down\n",
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="PostgreSQL, a start that failed, and then a shutdown",
         ),
         pytest.param(
             "LOG:  database system is shut down",
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="PostgreSQL, shut down",
         ),
         pytest.param(
             "[Note] InnoDB: Starting crash recovery from checkpoint LSN=1",
-            Standing.PRESENT,
+            Status.PRESENT,
             id="MariaDB, crash",
         ),
         pytest.param(
             "[Note] /usr/sbin/mariadbd: Shutdown complete",
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="MariaDB, shut down",
         ),
         pytest.param(
             "[MY-012551] [InnoDB] Database was not shutdown normally!",
-            Standing.PRESENT,
+            Status.PRESENT,
             id="MySQL, crash",
         ),
         pytest.param(
             "[MY-010910] [Server] /usr/sbin/mysqld: Shutdown complete (mysqld 9.7)",
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="MySQL, shut down",
         ),
         pytest.param(
             "[MY-010229] [Server] Starting XA crash recovery...",
-            Standing.PRESENT,
+            Status.PRESENT,
             id="MySQL, crash with a binary log",
         ),
         pytest.param(
             "[MY-013911] [Server] Crash recovery finished in InnoDB engine. No attempts"
             " to commit, rollback or prepare any transactions.",
-            Standing.NOT_OBSERVABLE,
+            Status.NOT_OBSERVABLE,
             id="MySQL, any start",
         ),
         pytest.param(
             "[MY-013172] [Server] Received SHUTDOWN from user <via user signal>.",
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
             id="MySQL, asked to shut down",
         ),
         pytest.param(
             '{ "err_code" : 12551, "msg" : "Database was not shutdown normally!" }',
-            Standing.PRESENT,
+            Status.PRESENT,
             id="MySQL, crash, as JSON",
         ),
         pytest.param(
             '2026-01-01 UTC,,,7,,1,,2026-01-01 UTC,,0,LOG,00000,"Datenbanksystem wurde'
             ' nicht richtig heruntergefahren"',
-            Standing.NOT_OBSERVABLE,
+            Status.NOT_OBSERVABLE,
             id="PostgreSQL, crash, in German",
         ),
-        pytest.param("ready for connections", Standing.NOT_OBSERVABLE, id="neither"),
+        pytest.param("ready for connections", Status.NOT_OBSERVABLE, id="neither"),
     ],
 )
-def test_the_servers_log(line: str, standing: Standing) -> None:
+def test_the_servers_log(line: str, status: Status) -> None:
     item = told(f"before\n{line}\nafter")
-    assert item.standing is standing
+    assert item.status is status
 
 
 @pytest.mark.parametrize(
-    ("truncated", "rewound", "text", "standing"),
+    ("truncated", "rewound", "text", "status"),
     [
-        (True, False, CRASH, Standing.NOT_OBSERVABLE),
-        (False, True, CRASH, Standing.NOT_OBSERVABLE),
-        (False, True, SHUTDOWN, Standing.NOT_OBSERVABLE),
-        (True, False, SHUTDOWN, Standing.CONTRADICTED),
+        (True, False, CRASH, Status.NOT_OBSERVABLE),
+        (False, True, CRASH, Status.NOT_OBSERVABLE),
+        (False, True, SHUTDOWN, Status.NOT_OBSERVABLE),
+        (True, False, SHUTDOWN, Status.CONTRADICTED),
     ],
 )
 def test_a_log_of_which_only_a_part_is_known_proves_no_crash(
-    truncated: bool, rewound: bool, text: str, standing: Standing
+    truncated: bool, rewound: bool, text: str, status: Status
 ) -> None:
     log = LogTail(text, truncated, rewound)
-    assert server_end.make_crash_item(ItemId.SERVER_LOG, log, {}).standing is standing
+    assert server_end.make_crash_item(ItemId.SERVER_LOG, log, {}).status is status
     replay = "redo starts at 0/10\nredo done at 0/20\n"
     assert server_end.judge_replay_in_log(LogTail(replay, truncated, rewound)) is None
 
 
 def test_a_shutdown_outweighs_a_crash_in_the_log() -> None:
-    assert told(SHUTDOWN + CRASH).standing is Standing.CONTRADICTED
+    assert told(SHUTDOWN + CRASH).status is Status.CONTRADICTED
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_shutdown_outweighs_a_crash_in_the_log() -> None:
 def test_how_much_was_replayed(log: str, size: int) -> None:
     item = replayed(log)
     assert item is not None
-    assert (item.standing, item.required) == (Standing.PRESENT, False)
+    assert (item.status, item.required) == (Status.PRESENT, False)
     assert f"{size:,} bytes" in item.reason
     assert replayed("redo starts at 0/1") is None
 
@@ -224,18 +224,18 @@ def test_a_recovery_that_had_nothing_to_replay_followed_a_checkpoint() -> None:
     """After a commit only another process of the server can have made it."""
     item = replayed("database system was interrupted\nredo is not required\n")
     assert item is not None
-    assert (item.standing, item.required) == (Standing.ABSENT, True)
+    assert (item.status, item.required) == (Status.ABSENT, True)
     later = "redo starts at 0/10\nredo done at 0/20\nredo is not required\n"
     item = replayed(later)
     assert item is not None
-    assert item.standing is Standing.PRESENT
+    assert item.status is Status.PRESENT
 
 
 def test_a_line_of_names_is_searched_in_no_time() -> None:
     """As much as is read of a log; each name once began a search to the line's end."""
     began_s = time.process_time()
     item = told("mysqld" * (LOG_BYTES_MAX // 6))
-    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.status is Status.NOT_OBSERVABLE
     assert time.process_time() - began_s < 5
 
 
@@ -254,7 +254,7 @@ def test_damage_that_the_log_names_is_reported_and_decides_nothing(
     item = server_end.judge_complaints(case(after={"log": log}))
     assert (item is not None) == shown
     if item is not None:
-        assert (item.standing, item.required) == (Standing.ABSENT, False)
+        assert (item.status, item.required) == (Status.ABSENT, False)
         assert "invalid page in block 3" in item.reason
 
 
@@ -296,21 +296,21 @@ def test_a_log_that_another_server_writes_to_shows_nothing_of_this_one(
     alone = logged(own, {name: "3307"})
     assert server_end.judge_log_replayed(alone) is not None
     assert (server_end.judge_complaints(alone) is not None) is shows_damage
-    assert _crash(alone) is Standing.PRESENT
+    assert _crash(alone) is Status.PRESENT
     for of_another in (logged(shared, {name: "3307"}), logged(own, {name: "3308"})):
         assert server_end.judge_log_replayed(of_another) is None
         assert server_end.judge_complaints(of_another) is None
-        assert _crash(of_another) is Standing.NOT_OBSERVABLE
+        assert _crash(of_another) is Status.NOT_OBSERVABLE
 
 
-def _crash(one: Case) -> Standing:
+def _crash(one: Case) -> Status:
     """Return what the log shows, whichever way it was read; it decides only a crash."""
     (item,) = filter(
         None,
         (server_end.judge_server_log(one), server_end.judge_server_log_over_sql(one)),
     )
-    assert item.required is (item.standing is Standing.PRESENT)
-    return item.standing
+    assert item.required is (item.status is Status.PRESENT)
+    return item.status
 
 
 def test_a_shared_log_leaves_the_other_one_to_show_what_was_replayed() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dbcheck.audit import rules
 from dbcheck.cycle.judging import judge_run
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.judge.settings import (
@@ -151,17 +151,17 @@ TORN_PAGES = [
 
 @pytest.mark.parametrize("settings", TORN_PAGES)
 @pytest.mark.parametrize(
-    ("filesystem", "standing"), [("xfs", "assumed"), ("zfs", "present")]
+    ("filesystem", "status"), [("xfs", "assumed"), ("zfs", "present")]
 )
 def test_a_pass_without_a_guard_against_torn_pages_names_what_it_assumes(
-    settings: dict[str, str], filesystem: str, standing: str, tmp_path: Path
+    settings: dict[str, str], filesystem: str, status: str, tmp_path: Path
 ) -> None:
     result = judged(tmp_path, change=on_filesystem(filesystem), settings=settings)
     assert result["verdict"] == "PASS", result["reasons"]
     (item,) = (i for i in result["evidence"] if i["item"] == "durable settings")
-    assert item["standing"] == standing
+    assert item["status"] == status
     reasons = "\n".join(result["reasons"])
-    assert ("whole pages" in reasons) is (standing == "assumed")
+    assert ("whole pages" in reasons) is (status == "assumed")
     assert not result["settings_at_fault"]
     assert any("tore in two" in said for said in result["other_settings"])
 
@@ -513,16 +513,16 @@ def test_a_lost_row_of_an_earlier_cycle_is_a_loss_too(
 
 
 TEARS = {
-    "none": Standing.ASSUMED,
-    "all": Standing.ASSUMED,
-    "prefix": Standing.ASSUMED,
-    "suffix": Standing.ASSUMED,
-    "but-one": Standing.ASSUMED,
-    "writes": Standing.ASSUMED,
-    "torn": Standing.ABSENT,
-    "pages": Standing.ABSENT,
-    "blocks": Standing.ABSENT,
-    "random": Standing.ABSENT,
+    "none": Status.ASSUMED,
+    "all": Status.ASSUMED,
+    "prefix": Status.ASSUMED,
+    "suffix": Status.ASSUMED,
+    "but-one": Status.ASSUMED,
+    "writes": Status.ASSUMED,
+    "torn": Status.ABSENT,
+    "pages": Status.ABSENT,
+    "blocks": Status.ABSENT,
+    "random": Status.ABSENT,
 }
 
 
@@ -530,15 +530,15 @@ def test_of_each_model_of_a_cut_it_is_known_whether_it_tears() -> None:
     assert TEARS.keys() == set(SURVIVORS)
 
 
-@pytest.mark.parametrize(("survivors", "standing"), TEARS.items())
+@pytest.mark.parametrize(("survivors", "status"), TEARS.items())
 def test_a_lab_that_tears_writes_is_not_assumed_to_keep_pages_whole(
-    survivors: str, standing: Standing
+    survivors: str, status: Status
 ) -> None:
     made = manifest()
     before = {**made.writer.facts.settings, "full_page_writes": "off"}
     lab = {"cut": "drive", "drive": {"survivors": survivors}}
     torn = having(made, facts=replace(made.writer.facts, settings=before), lab=lab)
-    assert of_depth(torn, None, Depth.DRIVE).item(kept=True).standing is standing
+    assert of_depth(torn, None, Depth.DRIVE).item(kept=True).status is status
 
 
 @pytest.mark.parametrize(
@@ -575,4 +575,4 @@ def test_without_rules_no_setting_is_called_durable(
 ) -> None:
     monkeypatch.setattr(rules, "RULES", {"postgresql": ()})
     item = of_depth(manifest(), None, Depth.OS).item(kept=True)
-    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
+    assert (item.status, item.required) == (Status.NOT_OBSERVABLE, True)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.server_end import judge_crash_in_log
 from dbcheck.model.host import LogTail
 from dbcheck.server_log.postgresql import merge_early_log
@@ -642,8 +642,8 @@ REFUSED = "Access denied for user '{}'@'localhost' (using password: YES)"
 )
 def test_what_a_client_chose_shows_nothing(text: str) -> None:
     """Neither an end, nor a failure of a start, before the next or after it."""
-    standing, _ = judge_crash_in_log(LogTail(text, truncated=False, rewound=False))
-    assert standing is Standing.NOT_OBSERVABLE
+    status, _ = judge_crash_in_log(LogTail(text, truncated=False, rewound=False))
+    assert status is Status.NOT_OBSERVABLE
     for begun in (PG_START, MARIA_START, MYSQL_START):
         assert find_starts(begun + text).outcome is RUNNING, begun
     assert not find_lines_about_damage(text)
@@ -653,4 +653,4 @@ def test_a_record_that_the_power_tore_hides_no_later_one() -> None:
     """It has no closing quote."""
     torn = '2026-11-22 01:16:32.595 UTC,"u","d",9,,6.1,1,,,,0,ERROR,22012,"div'
     text = f"{torn}\n{csvlog(PG_START)}"
-    assert judge_crash_in_log(LogTail(text, False, False))[0] is Standing.PRESENT
+    assert judge_crash_in_log(LogTail(text, False, False))[0] is Status.PRESENT

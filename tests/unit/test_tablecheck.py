@@ -5,27 +5,27 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.judge.after_reading import judge_dropped_tables, judge_table_check
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.model.server import CheckOutcome, TableCheck
 from tests.kit.cases import case
 
 
 @pytest.mark.parametrize(
-    ("outcome", "standing", "required"),
+    ("outcome", "status", "required"),
     [
-        (CheckOutcome.SOUND, Standing.PRESENT, False),
-        (CheckOutcome.INDEX, Standing.CONTRADICTED, True),
-        (CheckOutcome.TABLE, Standing.CONTRADICTED, True),
-        (CheckOutcome.BROKE_OFF, Standing.ABSENT, True),
-        (CheckOutcome.NOT_DONE, Standing.NOT_OBSERVABLE, False),
+        (CheckOutcome.SOUND, Status.PRESENT, False),
+        (CheckOutcome.INDEX, Status.CONTRADICTED, True),
+        (CheckOutcome.TABLE, Status.CONTRADICTED, True),
+        (CheckOutcome.BROKE_OFF, Status.ABSENT, True),
+        (CheckOutcome.NOT_DONE, Status.NOT_OBSERVABLE, False),
     ],
 )
 def test_a_check_that_broke_off_or_complains_holds_a_pass_back(
-    outcome: CheckOutcome, standing: Standing, required: bool
+    outcome: CheckOutcome, status: Status, required: bool
 ) -> None:
     item = judge_table_check(case(after={"check": TableCheck(outcome, "why")}))
     assert item is not None
-    assert (item.standing, item.required, item.reason) == (standing, required, "why")
+    assert (item.status, item.required, item.reason) == (status, required, "why")
 
 
 def test_a_run_without_a_check_has_no_such_item() -> None:
@@ -38,5 +38,5 @@ def test_a_side_table_that_cannot_be_opened_is_shown() -> None:
         case(after={"sides_lost": {"side1": "1932: no engine"}})
     )
     assert item is not None
-    assert (item.standing, item.required) == (Standing.ABSENT, False)
+    assert (item.status, item.required) == (Status.ABSENT, False)
     assert item.reason == "side1 cannot be opened: 1932: no engine"

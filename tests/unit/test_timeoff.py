@@ -8,7 +8,7 @@ import pytest
 
 from dbcheck.judge.cutmoment import UNKNOWN as NO_CLOCK
 from dbcheck.judge.cutmoment import Elapsed
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Status
 from dbcheck.judge.timeoff import TimeOff, judge_time
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
@@ -17,7 +17,7 @@ MEANT_S = 15.0
 SEEN = TimeOff(MEANT_S, 15.2, seen=True)
 UNSEEN = TimeOff(MEANT_S, 15.2, seen=False)
 BY_HAND = TimeOff(MEANT_S, None, seen=False, by_hand=True)
-UNKNOWN = Standing.NOT_OBSERVABLE
+UNKNOWN = Status.NOT_OBSERVABLE
 
 
 def sure(seconds: float) -> Elapsed:
@@ -31,17 +31,17 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
 
 
 @pytest.mark.parametrize(
-    ("time", "standing", "said"),
+    ("time", "status", "said"),
     [
-        pytest.param(SEEN, Standing.PRESENT, "off for 15.20 s", id="whole, seen"),
+        pytest.param(SEEN, Status.PRESENT, "off for 15.20 s", id="whole, seen"),
         pytest.param(
             replace(SEEN, by_program=True),
-            Standing.ASSUMED,
+            Status.ASSUMED,
             "nothing else shows",
             id="whole, by the word of a program",
         ),
-        pytest.param(UNSEEN, Standing.ASSUMED, "no state command", id="nothing looked"),
-        pytest.param(BY_HAND, Standing.ASSUMED, "not measured", id="by hand"),
+        pytest.param(UNSEEN, Status.ASSUMED, "no state command", id="nothing looked"),
+        pytest.param(BY_HAND, Status.ASSUMED, "not measured", id="by hand"),
         pytest.param(TimeOff(MEANT_S, 14.9, seen=True), UNKNOWN, "14.90 s", id="short"),
         pytest.param(
             TimeOff(MEANT_S, None, seen=True), UNKNOWN, "not measured", id="unknown"
@@ -54,13 +54,13 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
         ),
         pytest.param(
             TimeOff(MEANT_S, 25.2, seen=True, late_s=8.0),
-            Standing.PRESENT,
+            Status.PRESENT,
             "25.20",
             id="a delayed outlet, long enough",
         ),
         pytest.param(
             TimeOff(MEANT_S, 15.2, seen=True, late_s=0.9),
-            Standing.PRESENT,
+            Status.PRESENT,
             "15.20",
             id="the charge of a supply",
         ),
@@ -83,7 +83,7 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
         ),
         pytest.param(
             late(-3682.8, by_hand=True),
-            Standing.ASSUMED,
+            Status.ASSUMED,
             "not measured",
             id="a kernel that had run before",
         ),
@@ -101,7 +101,7 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
         ),
         pytest.param(
             replace(BY_HAND, answered=sure(15.1)),
-            Standing.ASSUMED,
+            Status.ASSUMED,
             "not measured",
             id="a late answer",
         ),
@@ -131,13 +131,13 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
         ),
         pytest.param(
             replace(SEEN, kernel=Elapsed(15.1, 75.1)),
-            Standing.PRESENT,
+            Status.PRESENT,
             "15.20",
             id="a clock set forward, and late enough all the same",
         ),
         pytest.param(
             replace(SEEN, kernel=NO_CLOCK),
-            Standing.ASSUMED,
+            Status.ASSUMED,
             "is not known",
             id="the start of the kernel on no clock",
         ),
@@ -155,32 +155,32 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
         ),
         pytest.param(
             replace(SEEN, answered=NO_CLOCK),
-            Standing.ASSUMED,
+            Status.ASSUMED,
             "is not known",
             id="an answer on no clock",
         ),
         pytest.param(
             replace(SEEN, kernel=sure(15.1), answered=NO_CLOCK),
-            Standing.PRESENT,
+            Status.PRESENT,
             "15.20",
             id="an answer on no clock, and a kernel that started late enough",
         ),
-        pytest.param(late(15.1), Standing.ASSUMED, "state command", id="late enough"),
-        pytest.param(late(95.0, seen=True), Standing.PRESENT, "15.20", id="slow boot"),
+        pytest.param(late(15.1), Status.ASSUMED, "state command", id="late enough"),
+        pytest.param(late(95.0, seen=True), Status.PRESENT, "15.20", id="slow boot"),
     ],
 )
 @pytest.mark.parametrize("cut", [CutClass.AC, CutClass.DC_RAIL, CutClass.BMC_OFF])
 def test_a_cut_of_a_supply_must_last(
-    cut: CutClass, time: TimeOff, standing: Standing, said: str
+    cut: CutClass, time: TimeOff, status: Status, said: str
 ) -> None:
     for depth in (None, Depth.OS):
         item = judge_time(cut, time, depth)
         assert item is not None
-        assert (item.standing, item.required) == (standing, True)
+        assert (item.status, item.required) == (status, True)
         assert said in item.reason
     deep = judge_time(cut, time, Depth.DRIVE)
     assert deep is not None
-    assert deep.standing is Standing.PRESENT
+    assert deep.status is Status.PRESENT
 
 
 @pytest.mark.parametrize("cut", [CutClass.RESET, CutClass.HYPERVISOR_KILL])
@@ -188,17 +188,17 @@ def test_what_takes_no_power_says_so(cut: CutClass) -> None:
     for depth in (Depth.OS, Depth.DRIVE):
         item = judge_time(cut, TimeOff(None, None, seen=False), depth)
         assert item is not None
-        assert (item.standing, item.required) == (Standing.ABSENT, False)
+        assert (item.status, item.required) == (Status.ABSENT, False)
         assert "leaves the drives powered" in item.reason
 
 
 def test_an_undeclared_cut_that_ends_by_itself_claims_nothing_of_the_drives() -> None:
     item = judge_time(CutClass.UNKNOWN, TimeOff(None, None, seen=False), None)
     assert item is not None
-    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, False)
+    assert (item.status, item.required) == (Status.NOT_OBSERVABLE, False)
     kept = judge_time(CutClass.UNKNOWN, UNSEEN, Depth.OS)
     assert kept is not None
-    assert (kept.standing, kept.required) == (Standing.ASSUMED, True)
+    assert (kept.status, kept.required) == (Status.ASSUMED, True)
 
 
 @pytest.mark.parametrize("cut", [CutClass.LAB_DRIVE, CutClass.PROCESS])

@@ -8,7 +8,7 @@ import pytest
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import find_cut_us
-from dbcheck.judge.item import Item, Standing
+from dbcheck.judge.item import Item, Status
 from dbcheck.judge.load_and_witness import (
     judge_load_at_the_cut,
     judge_witness_at_the_cut,
@@ -70,7 +70,7 @@ def items(load: LoadRecord) -> tuple[Item, Item]:
 )
 def test_what_was_read_after_a_gap_has_no_known_age(gap: Gap, cut: Cut) -> None:
     load = silent(gap, cut=cut)
-    assert [one.standing for one in items(load)] == [Standing.NOT_OBSERVABLE] * 2
+    assert [one.status for one in items(load)] == [Status.NOT_OBSERVABLE] * 2
     assert find_cut_us(case(load=load)) is None
 
 
@@ -78,7 +78,7 @@ def test_what_was_read_after_a_gap_has_no_known_age(gap: Gap, cut: Cut) -> None:
 def test_a_moment_that_a_lab_knows_is_compared_with_the_earliest_age(gap: Gap) -> None:
     load = silent(gap, cut=LAB)
     assert find_cut_us(case(load=load)) == LAB.exact_us
-    assert [one.standing for one in items(load)] == [Standing.ABSENT] * 2
+    assert [one.status for one in items(load)] == [Status.ABSENT] * 2
 
 
 @pytest.mark.parametrize(
@@ -100,17 +100,17 @@ def test_a_moment_that_a_lab_knows_is_compared_with_the_earliest_age(gap: Gap) -
     ],
 )
 def test_other_gaps_leave_the_age_known(harmless: tuple[Gap, ...]) -> None:
-    assert [one.standing for one in items(silent(*harmless))] == [Standing.PRESENT] * 2
+    assert [one.status for one in items(silent(*harmless))] == [Status.PRESENT] * 2
 
 
 def test_a_gap_in_which_nothing_was_in_flight_hides_when_the_silence_began() -> None:
     idle = Gap(READ_US + S // 10, READ_US + 9 * S, 9 * S, GapClock.MONOTONIC)
-    assert items(silent(idle))[0].standing is Standing.NOT_OBSERVABLE
+    assert items(silent(idle))[0].status is Status.NOT_OBSERVABLE
 
 
 def test_older_records_say_nothing_of_gaps_and_are_judged_as_before() -> None:
     load = replace(silent(), observed=None)
-    assert [one.standing for one in items(load)] == [Standing.PRESENT] * 2
+    assert [one.status for one in items(load)] == [Status.PRESENT] * 2
 
 
 def test_of_several_processes_the_one_counts_that_saw_the_end() -> None:
@@ -118,16 +118,14 @@ def test_of_several_processes_the_one_counts_that_saw_the_end() -> None:
     load = replace(
         silent(STOPPED), observed=(Observed(), Observed(READ_US, (STOPPED,)), watching)
     )
-    assert judge_load_at_the_cut(case(load=load)).standing is Standing.PRESENT
+    assert judge_load_at_the_cut(case(load=load)).status is Status.PRESENT
 
 
 def test_an_ack_from_long_after_a_known_cut_contradicts_it() -> None:
     late = Cut(READ_US - 9 * S, READ_US - 8 * S)
-    assert [one.standing for one in items(silent(cut=late))] == [
-        Standing.CONTRADICTED
-    ] * 2
+    assert [one.status for one in items(silent(cut=late))] == [Status.CONTRADICTED] * 2
     close = Cut(READ_US - S, READ_US - 3000)  # a reply that was on its way
-    assert items(silent(cut=close))[0].standing is Standing.PRESENT
+    assert items(silent(cut=close))[0].status is Status.PRESENT
 
 
 # ------------------------------------------------------------------- how gaps are seen

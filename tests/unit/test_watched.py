@@ -11,7 +11,7 @@ import pytest
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import explain_missing_date
 from dbcheck.judge.flushes import judge_write_caches
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.server import judge_same_settings, judge_same_tables
 from dbcheck.judge.server_end import decide_how_server_ended, judge_not_shut_down
 from dbcheck.judge.settings import collect_settings, collect_settings_at_depths
@@ -45,7 +45,7 @@ from tests.kit.samples import CLEAN, FACTS, MANIFEST
 
 FSYNC = Fact(FactKind.SETTING, "fsync")
 LOADED = Fact(FactKind.CHANGE_TIME, "configuration")
-_PRESENT, _ABSENT = Standing.PRESENT, Standing.ABSENT
+_PRESENT, _ABSENT = Status.PRESENT, Status.ABSENT
 CUT_US = 10_000_000  # of cases.loaded()
 BEGAN_US = 8_000_000
 SAFE = {FSYNC: "on", CANARY: THERE, LOADED: "1"}
@@ -91,7 +91,7 @@ def test_nothing_is_said_of_a_run_that_was_not_looked_at() -> None:
 
 def test_what_never_changed_is_present() -> None:
     found = item(judge_looks_during_load, of_looks(SAFE, SAFE, SAFE))
-    assert (found.id, found.standing) == (ItemId.THROUGH_LOAD, Standing.PRESENT)
+    assert (found.id, found.status) == (ItemId.THROUGH_LOAD, Status.PRESENT)
     assert "3 times" in found.reason
     assert "0.1 s before the cut" in found.reason
 
@@ -102,9 +102,9 @@ def test_an_unsafe_value_of_a_moment_is_at_fault() -> None:
     one = of_looks(SAFE, off, off, SAFE)
     assert one.load is not None
     assert flagged(one.load) == ["fsync = off"]
-    assert item(judge_same_settings, one).standing is Standing.CONTRADICTED
+    assert item(judge_same_settings, one).status is Status.CONTRADICTED
     found = item(judge_looks_during_load, one)
-    assert found.standing is Standing.CONTRADICTED
+    assert found.status is Status.CONTRADICTED
     assert "from 1.1 s before the cut to 0.6 s before the cut" in found.reason
 
 
@@ -118,9 +118,9 @@ def test_an_unsafe_value_of_one_session_is_at_fault() -> None:
     one = replace(one, load=replace(one.load, sessions_watched=tally.watched()))
     assert one.load is not None
     assert flagged(one.load) == ["fsync = off"]
-    assert item(judge_same_settings, one).standing is Standing.CONTRADICTED
-    assert item(judge_looks_during_load, one).standing is Standing.CONTRADICTED
-    assert collect_settings(one).item(kept=True).standing is Standing.ABSENT
+    assert item(judge_same_settings, one).status is Status.CONTRADICTED
+    assert item(judge_looks_during_load, one).status is Status.CONTRADICTED
+    assert collect_settings(one).item(kept=True).status is Status.ABSENT
 
 
 def test_what_was_seen_otherwise_does_not_count_all_settings_as_compared() -> None:
@@ -132,7 +132,7 @@ def test_what_was_seen_otherwise_does_not_count_all_settings_as_compared() -> No
     compared = item(judge_same_settings, one).reason
     one = replace(one, load=replace(one.load, sessions_watched=tally.watched()))
     found = item(judge_same_settings, one)
-    assert found.standing is Standing.ASSUMED
+    assert found.status is Status.ASSUMED
     assert found.reason == f"{compared}; not read each time: {fact.of}"
 
 
@@ -143,7 +143,7 @@ def test_sessions_that_commit_seldom_are_looked_at_whenever_they_do() -> None:
     one = of_looks(SAFE)
     assert one.load is not None
     one = replace(one, load=replace(one.load, sessions_watched=tally.watched()))
-    assert item(judge_looks_during_load, one).standing is _PRESENT
+    assert item(judge_looks_during_load, one).status is _PRESENT
 
 
 def test_what_several_processes_saw_is_told_as_one() -> None:
@@ -261,28 +261,28 @@ def test_a_server_that_may_have_started_again_is_not_that_of_the_load(
     assert explain_missing_date(one)
     assert bool(collect_settings(one).at_fault(lost=True)) is is_at_fault
     found = [
-        item(each, one).standing
+        item(each, one).status
         for each in (judge_same_settings, judge_looks_during_load)
     ]
-    assert (Standing.CONTRADICTED in found) is is_at_fault
+    assert (Status.CONTRADICTED in found) is is_at_fault
 
 
 @pytest.mark.parametrize(
-    ("fact", "judged", "standing"),
+    ("fact", "judged", "status"),
     [
-        (CANARY, judge_not_shut_down, Standing.NOT_OBSERVABLE),
-        (Fact(FactKind.TABLE, "ledger"), judge_same_tables, Standing.CONTRADICTED),
+        (CANARY, judge_not_shut_down, Status.NOT_OBSERVABLE),
+        (Fact(FactKind.TABLE, "ledger"), judge_same_tables, Status.CONTRADICTED),
         (
             Fact(FactKind.TABLE_VERSION, "ledger"),
             judge_same_tables,
-            Standing.CONTRADICTED,
+            Status.CONTRADICTED,
         ),
-        (LOADED, judge_looks_during_load, Standing.ASSUMED),
+        (LOADED, judge_looks_during_load, Status.ASSUMED),
     ],
     ids=lambda each: each.kind.value if isinstance(each, Fact) else "",
 )
 def test_no_look_at_a_server_that_may_have_started_again_counts(
-    fact: Fact, judged: Callable[[Case], Item | None], standing: Standing
+    fact: Fact, judged: Callable[[Case], Item | None], status: Status
 ) -> None:
     """Its canary is gone by the cut, and so may a table be, or what it counts."""
     safe = {fact: THERE}
@@ -297,7 +297,7 @@ def test_no_look_at_a_server_that_may_have_started_again_counts(
         load = replace(one.load, watched=tally.watched(), cut_failed="interrupted")
         one = replace(one, load=load)
         assert explain_missing_date(one)
-        assert (item(judged, one).standing is standing) is counts
+        assert (item(judged, one).status is status) is counts
 
 
 def test_sessions_show_settings_of_the_load_wherever_the_cut_came() -> None:
@@ -324,7 +324,7 @@ def test_a_value_that_was_first_seen_after_the_cut_is_not_of_the_load() -> None:
     assert one.load is not None
     one = replace(one, load=replace(one.load, watched=tally.watched()))
     assert not collect_settings(one).at_fault(lost=True)
-    assert item(judge_same_settings, one).standing is _PRESENT
+    assert item(judge_same_settings, one).status is _PRESENT
 
 
 def test_looks_that_all_came_after_the_cut_show_nothing_of_the_load() -> None:
@@ -334,7 +334,7 @@ def test_looks_that_all_came_after_the_cut_show_nothing_of_the_load() -> None:
     one = of_looks()
     assert one.load is not None
     one = replace(one, load=replace(one.load, watched=tally.watched()))
-    assert item(judge_looks_during_load, one).standing is Standing.ASSUMED
+    assert item(judge_looks_during_load, one).status is Status.ASSUMED
     assert not decide_how_server_ended(one).crashed, (
         "its canary may have been gone before"
     )
@@ -343,7 +343,7 @@ def test_looks_that_all_came_after_the_cut_show_nothing_of_the_load() -> None:
 def test_a_control_changes_settings_itself() -> None:
     one = of_looks(SAFE, {**SAFE, FSYNC: "off"})
     one = replace(one, manifest=replace(one.manifest, control=True))
-    assert item(judge_looks_during_load, one).standing is not Standing.CONTRADICTED
+    assert item(judge_looks_during_load, one).status is not Status.CONTRADICTED
 
 
 @pytest.mark.parametrize(
@@ -358,20 +358,20 @@ def test_what_may_have_changed_unseen_is_assumed_not_to_have(
     looks: tuple[Looked, ...], until_us: int
 ) -> None:
     found = item(judge_looks_during_load, of_looks(*looks, until_us=until_us))
-    assert found.standing is Standing.ASSUMED
+    assert found.status is Status.ASSUMED
 
 
 @pytest.mark.parametrize(
-    ("late_us", "standing"),
-    [(0, Standing.PRESENT), (int(LATE_S * 1e6) + 1, Standing.ASSUMED)],
+    ("late_us", "status"),
+    [(0, Status.PRESENT), (int(LATE_S * 1e6) + 1, Status.ASSUMED)],
 )
 def test_a_load_that_began_before_the_first_look_was_not_looked_at_then(
-    late_us: int, standing: Standing
+    late_us: int, status: Status
 ) -> None:
     one = of_looks(SAFE)
     assert one.load is not None and one.load.watched is not None
     load = replace(one.load, began_us=one.load.watched.first_us - late_us)
-    assert item(judge_looks_during_load, replace(one, load=load)).standing is standing
+    assert item(judge_looks_during_load, replace(one, load=load)).status is status
 
 
 def test_a_client_that_stood_still_dates_no_look() -> None:
@@ -390,7 +390,7 @@ def test_what_was_never_looked_at_is_assumed_and_says_why() -> None:
     assert one.load is not None
     never = replace(one.load, watched=WatchTally({}).watched("too many connections"))
     found = item(judge_looks_during_load, replace(one, load=never))
-    assert found.standing is Standing.ASSUMED
+    assert found.status is Status.ASSUMED
     assert "too many connections" in found.reason
 
 
@@ -401,7 +401,7 @@ def test_a_mount_without_barriers_of_a_moment_is_at_fault() -> None:
     one = of_host(BEFORE, tally.watched())
     found = collect_settings(one).at_fault(lost=True)
     assert [finding.rule.id for finding in found] == ["fs-barrier"]
-    assert item(judge_looks_during_load, one).standing is Standing.CONTRADICTED
+    assert item(judge_looks_during_load, one).status is Status.CONTRADICTED
 
 
 @pytest.mark.parametrize("at", ["/dev/shm/w (tmpfs 0:25)", ""])
@@ -412,19 +412,19 @@ def test_a_place_that_lay_elsewhere_for_a_time_has_no_known_depth(at: str) -> No
         tally.add(at_us, {wal: where}, at_us)
     one = of_host(BEFORE, tally.watched())
     assert [(seen.of, seen.looks) for seen in one.strayed] == [("WAL", 2)]
-    assert item(judge_looks_during_load, one).standing is Standing.CONTRADICTED
+    assert item(judge_looks_during_load, one).status is Status.CONTRADICTED
     found = item(places, one)
-    assert found.standing is Standing.CONTRADICTED
+    assert found.status is Status.CONTRADICTED
     assert at in found.reason and "2 looks" in found.reason
 
 
 @pytest.mark.parametrize(
-    ("answered_us", "standing"),
-    [(9_499_999, Standing.CONTRADICTED), (9_500_000, Standing.PRESENT)],
+    ("answered_us", "status"),
+    [(9_499_999, Status.CONTRADICTED), (9_500_000, Status.PRESENT)],
     ids=["before the last ack", "after it"],
 )
 def test_what_the_cut_takes_off_a_host_that_runs_on_contradicts_nothing(
-    answered_us: int, standing: Standing
+    answered_us: int, status: Status
 ) -> None:
     """A look that is asked for before the cut may be answered after it."""
     mount = Fact(FactKind.MOUNT, "/")
@@ -432,7 +432,7 @@ def test_what_the_cut_takes_off_a_host_that_runs_on_contradicts_nothing(
     tally.add(8_000_000, {mount: "rw,relatime"}, 8_000_001)
     tally.add(9_400_000, {mount: ""}, answered_us)
     found = item(judge_looks_during_load, of_host(BEFORE, tally.watched()))
-    assert found.standing is standing
+    assert found.status is status
 
 
 def test_the_drive_of_a_lab_is_gone_from_when_its_cut_is_asked_for() -> None:
@@ -441,8 +441,8 @@ def test_the_drive_of_a_lab_is_gone_from_when_its_cut_is_asked_for() -> None:
     tally.add(8_900_000, {mount: ""}, 9_000_000)
     one = of_host(BEFORE, tally.watched())
     in_lab = replace(one, manifest=replace(one.manifest, lab={"cut": "drive"}))
-    assert item(judge_looks_during_load, one).standing is Standing.CONTRADICTED
-    assert item(judge_looks_during_load, in_lab).standing is Standing.PRESENT
+    assert item(judge_looks_during_load, one).status is Status.CONTRADICTED
+    assert item(judge_looks_during_load, in_lab).status is Status.PRESENT
 
 
 @pytest.mark.parametrize("back_us", [9_500_001, 18_500_000])
@@ -459,8 +459,8 @@ def test_a_host_that_is_up_again_shows_nothing_of_the_load(back_us: int) -> None
     booted = {cache: WRITE_THROUGH, mount: "rw,nobarrier"}
     tally.add(back_us, booted, back_us + 1)
     one = of_host(host, tally.watched())
-    assert item(judge_looks_during_load, one).standing is _PRESENT
-    assert item(judge_write_caches, one).standing is _PRESENT
+    assert item(judge_looks_during_load, one).status is _PRESENT
+    assert item(judge_write_caches, one).status is _PRESENT
     assert not collect_settings(one).at_fault(lost=True)
 
 
@@ -474,7 +474,7 @@ def test_a_server_that_is_up_again_was_looked_at_until_its_cut() -> None:
     one = of_looks()
     assert one.load is not None
     one = replace(one, load=replace(one.load, watched=tally.watched()))
-    assert item(judge_looks_during_load, one).standing is _PRESENT
+    assert item(judge_looks_during_load, one).status is _PRESENT
 
 
 def test_a_long_time_without_a_look_before_the_last_ack_counts() -> None:
@@ -485,7 +485,7 @@ def test_a_long_time_without_a_look_before_the_last_ack_counts() -> None:
     one = of_looks()
     assert one.load is not None
     one = replace(one, load=replace(one.load, watched=tally.watched()))
-    assert item(judge_looks_during_load, one).standing is Standing.ASSUMED
+    assert item(judge_looks_during_load, one).status is Status.ASSUMED
 
 
 def test_a_volatile_drive_that_was_sent_no_flush_for_a_moment_counts() -> None:
@@ -494,10 +494,10 @@ def test_a_volatile_drive_that_was_sent_no_flush_for_a_moment_counts() -> None:
     host = replace(BEFORE, facts=replace(BEFORE.facts, volumes=(volume,)))
     tally, cache = WatchTally({}), Fact(FactKind.WRITE_CACHE, "sda")
     tally.add(1, {cache: WRITE_BACK}, 1)
-    assert item(judge_write_caches, of_host(host, tally.watched())).standing is _PRESENT
+    assert item(judge_write_caches, of_host(host, tally.watched())).status is _PRESENT
     tally.add(2, {cache: WRITE_THROUGH}, 2)
     tally.add(3, {cache: WRITE_BACK}, 3)
-    assert item(judge_write_caches, of_host(host, tally.watched())).standing is _ABSENT
+    assert item(judge_write_caches, of_host(host, tally.watched())).status is _ABSENT
 
 
 @pytest.mark.parametrize(
@@ -524,7 +524,7 @@ def test_a_canary_that_was_gone_before_the_cut_shows_nothing(
 ) -> None:
     one = of_looks(*looks, until_us=until_us)
     assert decide_how_server_ended(one).crashed is shows
-    assert (judge_not_shut_down(one).standing is Standing.PRESENT) is shows
+    assert (judge_not_shut_down(one).status is Status.PRESENT) is shows
 
 
 def test_a_row_that_is_there_after_the_cut_shows_a_shutdown_all_the_same() -> None:

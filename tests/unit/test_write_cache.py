@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.judge.flushes import judge_write_caches
-from dbcheck.judge.item import Item, Standing
+from dbcheck.judge.item import Item, Status
 from dbcheck.judge.volumes import VolumeDepth
 from dbcheck.model.depth import Depth, DepthFinding, Tally
 from dbcheck.model.host import Drive, Layer, Volume, VolumeCanaries
@@ -41,13 +41,13 @@ def judged(*cuts: VolumeDepth) -> Item | None:
     return judge_write_caches(of_host)
 
 
-def item(depth: Depth | None, *layers: Layer) -> tuple[Standing, str]:
+def item(depth: Depth | None, *layers: Layer) -> tuple[Status, str]:
     one = volume(*layers)
     cut = VolumeDepth(one, DepthFinding(depth, NONE, NONE, ("as measured",)))
     found = judged(cut)
     assert found is not None
     assert not found.required
-    return found.standing, found.reason
+    return found.status, found.reason
 
 
 LVM = layer("dm-0", BACK, "sda1", kind="dm")
@@ -62,35 +62,35 @@ def array(first: str, second: str) -> tuple[Layer, ...]:
 
 @pytest.mark.parametrize("depth", [None, *Depth])
 def test_a_drive_that_is_flushed_is_named(depth: Depth | None) -> None:
-    standing, said = item(depth, layer("sda", BACK))
-    assert (standing, said) == (Standing.PRESENT, "the kernel flushes sda")
+    status, said = item(depth, layer("sda", BACK))
+    assert (status, said) == (Status.PRESENT, "the kernel flushes sda")
 
 
 @pytest.mark.parametrize("layers", [(SDA,), (PART, SDA), (LVM, PART, SDA)])
 def test_a_caching_drive_below_a_write_through_is_a_contradiction_on_every_layer(
     layers: tuple[Layer, ...],
 ) -> None:
-    standing, said = item(Depth.DRIVE, *layers)
-    assert standing is Standing.CONTRADICTED
+    status, said = item(Depth.DRIVE, *layers)
+    assert status is Status.CONTRADICTED
     assert said.startswith(
         "the kernel sends no flush to sda, as sda is 'write through'"
     )
     assert "volatile" in said
     for depth in (None, Depth.PROCESS, Depth.OS):
-        standing, said = item(depth, *layers)
-        assert standing is Standing.PRESENT
+        status, said = item(depth, *layers)
+        assert status is Status.PRESENT
         assert "right if no cache there is volatile" in said
 
 
 def test_a_layer_of_lvm_that_holds_flushes_back_is_named() -> None:
     layers = (replace(LVM, write_cache=THROUGH), layer("sda", BACK))
     layers = (replace(layers[0], below=("sda",)), layers[1])
-    standing, said = item(Depth.DRIVE, *layers)
-    assert standing is Standing.CONTRADICTED
+    status, said = item(Depth.DRIVE, *layers)
+    assert status is Status.CONTRADICTED
     assert "as dm-0 (vg-data) is 'write through'" in said
     for depth in (None, Depth.OS):  # the kernel contradicts itself
-        standing, said = item(depth, *layers)
-        assert standing is Standing.ABSENT
+        status, said = item(depth, *layers)
+        assert status is Status.ABSENT
         assert "sda is 'write back' and needs flushes" in said
 
 
@@ -98,23 +98,23 @@ def test_every_layer_that_holds_flushes_back_is_named() -> None:
     md, *drives = array(THROUGH, BACK)
     dm = layer("dm-1", THROUGH, "md0", kind="dm")
     layers = (dm, replace(md, write_cache=THROUGH), *drives)
-    standing, said = item(Depth.DRIVE, *layers)
-    assert standing is Standing.CONTRADICTED
+    status, said = item(Depth.DRIVE, *layers)
+    assert status is Status.CONTRADICTED
     assert "sda, sdb, as dm-1 (vg-data), md0, sda is" in said
 
 
 def test_of_an_array_the_flushed_drive_may_be_the_one_that_lost() -> None:
-    standing, said = item(Depth.DRIVE, *array(THROUGH, BACK))
-    assert standing is Standing.NOT_OBSERVABLE
+    status, said = item(Depth.DRIVE, *array(THROUGH, BACK))
+    assert status is Status.NOT_OBSERVABLE
     assert "no flush to sda, as sda is" in said
     assert "sdb may be the one that lost writes" in said
-    standing, said = item(Depth.DRIVE, *array(THROUGH, THROUGH))
-    assert standing is Standing.CONTRADICTED
+    status, said = item(Depth.DRIVE, *array(THROUGH, THROUGH))
+    assert status is Status.CONTRADICTED
 
 
 def test_a_filesystem_on_several_devices_flushes_each() -> None:
-    standing, said = item(Depth.DRIVE, layer("sda", BACK), layer("sdb", BACK))
-    assert (standing, said) == (Standing.PRESENT, "the kernel flushes sda, sdb")
+    status, said = item(Depth.DRIVE, layer("sda", BACK), layer("sdb", BACK))
+    assert (status, said) == (Status.PRESENT, "the kernel flushes sda, sdb")
 
 
 def test_each_volume_is_judged_by_its_own_depth() -> None:
@@ -124,11 +124,11 @@ def test_each_volume_is_judged_by_its_own_depth() -> None:
     cuts = [VolumeDepth(data, deep), VolumeDepth(wal, replace(deep, depth=Depth.OS))]
     found = judged(*cuts)
     assert found is not None
-    assert found.standing is Standing.PRESENT
+    assert found.status is Status.PRESENT
     assert "the kernel flushes sda; the kernel sends no flush to sdb" in found.reason
     found = judged(cuts[0], VolumeDepth(wal, deep))
     assert found is not None
-    assert found.standing is Standing.CONTRADICTED
+    assert found.status is Status.CONTRADICTED
 
 
 def test_where_no_layer_is_known_nothing_is_said() -> None:

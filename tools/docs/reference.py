@@ -119,9 +119,7 @@ def reference() -> str:
             _explained(
                 "Operations of a mixed workload", "operation", Action, _OPERATIONS
             ),
-            _explained(
-                "HousekeepingTasks of the housekeeping session", "task", TaskKind
-            ),
+            _explained("Tasks of the housekeeping session", "task", TaskKind),
             _table("Kinds of loss", ("kind", "what is wrong"), _losses(), _LOSSES),
             _RULES,
             _table("JSON", ("schema", "printed by"), _schemas(), _JSON),

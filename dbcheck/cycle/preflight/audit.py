@@ -16,7 +16,7 @@ from dbcheck.cycle.host import (
     require_data_directory,
     require_own_data,
 )
-from dbcheck.model.audited import Flag, RuleStanding, format_alarm_counts, list_alarms
+from dbcheck.model.audited import Flag, RuleStatus, format_alarm_counts, list_alarms
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import HostBefore, Readings, TargetFacts
 from dbcheck.model.server import ServerFacts
@@ -116,7 +116,7 @@ def audit_node_before_load(
     except (EngineError, HostError) as error:
         listener.phase(Phase.AUDIT, f"the settings could not be audited: {error}")
         return None
-    unknown = sum(flag.standing is RuleStanding.UNKNOWN for flag in flags)
+    unknown = sum(flag.status is RuleStatus.UNKNOWN for flag in flags)
     summary = format_alarm_counts(flags) or "no unsafe setting found"
     if unknown:
         summary += f"; {unknown} could not be read"

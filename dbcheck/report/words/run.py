@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dbcheck.judge.item import Standing, meaning
+from dbcheck.judge.item import Status, meaning
 from dbcheck.judge.result import (
     ClusterResult,
     EvidenceResult,
@@ -447,8 +447,8 @@ _AGAIN = {
 
 
 _SHORTFALLS = {
-    Standing.ASSUMED: "Assumed, not seen",
-    Standing.NOT_OBSERVABLE: "Could not be checked",
+    Status.ASSUMED: "Assumed, not seen",
+    Status.NOT_OBSERVABLE: "Could not be checked",
 }
 
 
@@ -456,13 +456,13 @@ def limits(result: RunResult) -> Iterator[str]:
     """Yield what the verdict does not cover."""
     covered = _covered(result).removeprefix("Scope: ")
     yield covered[0].upper() + covered[1:]
-    for standing, text in _SHORTFALLS.items():
-        items = [one.item.value for one in result.evidence if one.standing is standing]
+    for status, text in _SHORTFALLS.items():
+        items = [one.item.value for one in result.evidence if one.status is status]
         if items:
             yield f"{text}: {', '.join(items)}."
     for one in result.evidence:
-        if one.standing is Standing.ABSENT:
-            means = meaning(one.item, one.standing)
+        if one.status is Status.ABSENT:
+            means = meaning(one.item, one.status)
             yield sentence(means) if means else f"{one.reason}."
     if result.unconfirmed:
         yield (
@@ -475,8 +475,8 @@ def limits(result: RunResult) -> Iterator[str]:
 
 def explained(item: EvidenceResult) -> str:
     """Return the reason of an item, after its consequence for the cut if it has one."""
-    fine = item.standing in (Standing.PRESENT, Standing.ASSUMED)
-    means = "" if fine else meaning(item.item, item.standing)
+    fine = item.status in (Status.PRESENT, Status.ASSUMED)
+    means = "" if fine else meaning(item.item, item.status)
     return f"{means}: {item.reason}" if means else item.reason
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbcheck.judge.diagnosis import Cause
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.result import RunResult
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
@@ -64,7 +64,7 @@ def _unseen_settings(result: RunResult) -> str:
     """
     for item in result.evidence:
         if item.item is ItemId.THROUGH_LOAD:
-            return "" if item.standing is Standing.PRESENT else item.reason
+            return "" if item.status is Status.PRESENT else item.reason
     return ""
 
 
@@ -74,5 +74,5 @@ def _copy_doubt(result: RunResult) -> str:
         return ""
     for item in result.evidence:
         if item.item is ItemId.NOT_RESTORED:
-            return "" if item.standing is Standing.PRESENT else item.reason
+            return "" if item.status is Status.PRESENT else item.reason
     return "nothing was compared"
