@@ -19,7 +19,7 @@ from dbcheck.model.host import TargetFacts
 from dbcheck.model.records import LoadRecord, Manifest, NodeBefore
 from dbcheck.model.watched import FactKind
 
-_TEARING = ("torn", "pages", "blocks", "random")  # kinds of lab.spec.SURVIVORS
+_TEARING = ("torn", "pages", "blocks", "random")  # kinds of lab.spec.KEPT_WRITES
 _COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts
 
 
@@ -172,7 +172,7 @@ def collect_settings_at_depths(
 def _tears_writes(manifest: Manifest) -> bool:
     """Return True if the drive is a lab's that tears the writes not flushed."""
     drive = manifest.lab.get("drive")
-    return isinstance(drive, Mapping) and drive.get("survivors") in _TEARING
+    return isinstance(drive, Mapping) and drive.get("kept_writes") in _TEARING
 
 
 def find_hiding_settings(manifest: Manifest, settings: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ PERSONALITIES = (
     "reordering",
     "write-through",
 )
-SURVIVORS = (
+KEPT_WRITES = (
     "none",
     "all",
     "prefix",
@@ -46,7 +46,7 @@ WRITE_CACHES = ("auto", "write back", "write through")
 _OTHER_DEVICES = frozenset({"logdev", "rtdev", "journal_dev", "journal_path"})
 XFS_BYTES_MIN = 300 << 20  # mkfs.xfs refuses less
 CHANGEABLE = frozenset(  # settings of a drive that runs
-    {"flush_ms", "write_ms", "survivors", "seed", "forget_at_bytes", "forget_bytes"}
+    {"flush_ms", "write_ms", "kept_writes", "seed", "forget_at_bytes", "forget_bytes"}
 )
 TIME_MAX = 60_000  # of a drive, in the unit of each
 MIB = 1 << 20
@@ -67,7 +67,7 @@ class DriveSpec:
     size_bytes:    capacity, a multiple of 1 MiB; memory is used as it is written.
     cache_bytes:   more than this is destaged at once, oldest first.  What became
                    stable before an older write did still takes its room.
-    survivors:     drive/model.py says what each is.
+    kept_writes:   drive/model.py says what each is.
     seed:          decides what survives, and what a fickle drive is.
     newest_bytes:  one write is flushed at least.
 
@@ -122,12 +122,12 @@ class DriveSpec:
             help="Size of the drive's volatile cache, in MiB.",
         ),
     ] = 64 * MIB
-    survivors: Annotated[
+    kept_writes: Annotated[
         str,
-        one_of(SURVIVORS),
+        one_of(KEPT_WRITES),
         Setting(
-            "--survivors",
-            help="What a cut leaves of the writes that were not flushed: nothing, all, "
+            "--kept-writes",
+            help="Which of the writes that were not flushed a cut keeps: nothing, all, "
             "the oldest (prefix), the newest (suffix), the oldest and a part of the "
             "next (torn), all but one, any whole writes, any pages of 16384 bytes, any "
             "blocks of 4096 bytes, any sectors of 512 bytes (random).",

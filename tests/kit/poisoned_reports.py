@@ -54,7 +54,7 @@ from tests.kit.stored_run import manifest, stored_run
 
 # What the reports choose a style or a sentence by; no server says it.
 WORDS = {
-    *("verdict", "status", "cut_class", "depth", "cut", "survivors", "item"),
+    *("verdict", "status", "cut_class", "depth", "cut", "kept_writes", "item"),
     *("at_cut", "done", "task", "power_scope"),
     *("gone", "ranges", "cause", "severity", "subject_kind"),
     *("latency_ms", "losses", "earlier_losses", "acked", "activities", "cut_classes"),

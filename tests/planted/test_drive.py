@@ -42,7 +42,7 @@ def test_a_lying_drive_whose_cache_is_spared_and_then_lost(
     """A PASS says how deep its cut went; that it went no deeper clears no drive."""
     with bench(LabSpec(engine, drive=LYING), tmp_path) as here:
         for fault, depth in ((SPARED, Depth.OS), (CUT_OFF, Depth.DRIVE)):
-            here.lab.set_drive(survivors=fault.plant())
+            here.lab.set_drive(kept_writes=fault.plant())
             started = here.cut_cycle()
             selected = {row[0] for row in here.execute(f"select id from {here.table}")}
             outcome = here.judge(started)

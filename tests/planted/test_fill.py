@@ -170,7 +170,7 @@ def test_a_row_of_a_fill_without_content_is_missed(site: Site) -> None:
 @pytest.mark.parametrize("drive", ["honest", "lying"])
 def test_filled_tables_on_a_drive(engine: str, drive: str, tmp_path: Path) -> None:
     """What a lying drive leaves is no database any more, or one without the rows."""
-    spec = DriveSpec(personality=drive, survivors="none", seed=3)
+    spec = DriveSpec(personality=drive, kept_writes="none", seed=3)
     with bench(LabSpec(engine, drive=spec), tmp_path) as here:
         started = here.cut_cycle(aged())
         outcome = here.judge(started)

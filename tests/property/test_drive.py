@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbcheck.lab.drive.model import Drive, DriveState, Mark, choose_surviving_parts
-from dbcheck.lab.spec import PERSONALITIES, SECTOR_BYTES, SURVIVORS, DriveSpec
+from dbcheck.lab.spec import KEPT_WRITES, PERSONALITIES, SECTOR_BYTES, DriveSpec
 
 SIZE = 1 << 20
 SECTORS = 12  # of the drive are used, so that writes overlap
@@ -98,13 +98,13 @@ def play(drive: Drive, history: Sequence[Step]) -> list[list[int]]:
     return legal
 
 
-@given(histories, st.sampled_from(SURVIVORS), seeds)
+@given(histories, st.sampled_from(KEPT_WRITES), seeds)
 def test_a_sector_holds_what_was_written_at_or_after_its_last_flush(
-    history: list[Step], survivors: str, seed: int
+    history: list[Step], kept_writes: str, seed: int
 ) -> None:
     drive = make()
     legal = play(drive, history)
-    drive.cut(0.0, survivors, seed)
+    drive.cut(0.0, kept_writes, seed)
     after = content(drive)
     for sector, values in enumerate(legal):
         held = after[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]
@@ -140,57 +140,57 @@ def test_if_all_survives_a_cut_changes_nothing(
     assert report.lost_sectors == 0
 
 
-@given(histories, st.sampled_from(SURVIVORS), seeds)
+@given(histories, st.sampled_from(KEPT_WRITES), seeds)
 def test_a_write_through_drive_loses_nothing(
-    history: list[Step], survivors: str, seed: int
+    history: list[Step], kept_writes: str, seed: int
 ) -> None:
     drive = make("write-through")
     play(drive, history)
     before = content(drive)
-    assert drive.cut(0.0, survivors, seed).cached_writes == 0
+    assert drive.cut(0.0, kept_writes, seed).cached_writes == 0
     assert content(drive) == before
 
 
-@given(histories, st.sampled_from(SURVIVORS), seeds)
+@given(histories, st.sampled_from(KEPT_WRITES), seeds)
 def test_the_same_seed_leaves_the_same(
-    history: list[Step], survivors: str, seed: int
+    history: list[Step], kept_writes: str, seed: int
 ) -> None:
     drives = make(), make()
     reports = []
     for drive in drives:
         play(drive, history)
-        reports.append(drive.cut(0.0, survivors, seed))
+        reports.append(drive.cut(0.0, kept_writes, seed))
     assert content(drives[0]) == content(drives[1])
     assert reports[0] == reports[1]
 
 
-@given(histories, st.sampled_from(SURVIVORS), seeds)
+@given(histories, st.sampled_from(KEPT_WRITES), seeds)
 def test_a_report_counts_every_cached_sector_once(
-    history: list[Step], survivors: str, seed: int
+    history: list[Step], kept_writes: str, seed: int
 ) -> None:
     drive = make()
     play(drive, history)
     cached = drive.counters(0.0).cached_bytes
-    report = drive.cut(0.0, survivors, seed)
+    report = drive.cut(0.0, kept_writes, seed)
     assert report.cached_bytes == cached
     assert (report.kept_sectors + report.lost_sectors) * SECTOR_BYTES == cached
     assert drive.counters(0.0).cached_bytes == 0
 
 
-@given(histories, histories, st.sampled_from(SURVIVORS), seeds)
+@given(histories, histories, st.sampled_from(KEPT_WRITES), seeds)
 def test_a_drive_goes_on_after_a_cut_as_a_drive_with_that_content(
-    first: list[Step], second: list[Step], survivors: str, seed: int
+    first: list[Step], second: list[Step], kept_writes: str, seed: int
 ) -> None:
     drive = make()
     play(drive, first)
-    drive.cut(0.0, survivors, seed)
+    drive.cut(0.0, kept_writes, seed)
     drive.power_on()
     twin = make()
     twin.write(0, content(drive), 0.0)
     twin.flush_all()
     for one in (drive, twin):
         play(one, second)
-        one.cut(0.0, survivors, seed)
+        one.cut(0.0, kept_writes, seed)
     assert content(drive) == content(twin)
 
 
@@ -207,9 +207,9 @@ def test_the_newest_survivor_of_a_sector_is_the_one_that_is_read(
         for of_one in choose_surviving_parts("random", blocks, seed)
         for each in of_one
     ]
-    survivors = [block[0] for _, block in left]
+    kept_writes = [block[0] for _, block in left]
     drive.cut(0.0, "random", seed)
-    assert content(drive)[0] == (survivors[-1] if survivors else 0)
+    assert content(drive)[0] == (kept_writes[-1] if kept_writes else 0)
 
 
 def test_a_flush_does_not_cover_what_came_after_it_arrived() -> None:

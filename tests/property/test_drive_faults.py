@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.lab.drive.model import Drive, Mark
-from dbcheck.lab.spec import SECTOR_BYTES, SURVIVORS, DriveSpec
+from dbcheck.lab.spec import KEPT_WRITES, SECTOR_BYTES, DriveSpec
 from tests.kit.refusals import refused
 
 SIZE = 1 << 20
@@ -172,14 +172,14 @@ def test_a_cut_leaves_what_the_plain_model_says(
     assert content(drive) == plain.left()
 
 
-@given(faults, histories, st.sampled_from(SURVIVORS), seeds)
+@given(faults, histories, st.sampled_from(KEPT_WRITES), seeds)
 def test_no_survivor_comes_over_a_newer_stable_write(
-    fault: str, history: list[Step], survivors: str, seed: int
+    fault: str, history: list[Step], kept_writes: str, seed: int
 ) -> None:
     drive = played(fault, history)
     plain = Plain(spec_of(fault))
     plain.play(history)
-    drive.cut(0.0, survivors, seed)
+    drive.cut(0.0, kept_writes, seed)
     first = plain.spec.forget_at_bytes // SECTOR_BYTES
     forgotten = range(first, first + plain.spec.forget_bytes // SECTOR_BYTES)
     for sector, held in enumerate(content(drive)):
@@ -191,13 +191,13 @@ def test_no_survivor_comes_over_a_newer_stable_write(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@given(histories, st.sampled_from(SURVIVORS), seeds)
+@given(histories, st.sampled_from(KEPT_WRITES), seeds)
 def test_a_report_counts_every_sector_at_risk_once(
-    fault: str, history: list[Step], survivors: str, seed: int
+    fault: str, history: list[Step], kept_writes: str, seed: int
 ) -> None:
     drive = played(fault, history)
     counters = drive.counters(0.0)
-    report = drive.cut(0.0, survivors, seed)
+    report = drive.cut(0.0, kept_writes, seed)
     assert report.cached_bytes == counters.cached_bytes
     assert report.cached_writes == counters.cached_writes
     at_risk = (report.kept_sectors + report.lost_sectors) * SECTOR_BYTES

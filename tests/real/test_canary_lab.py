@@ -89,7 +89,7 @@ def cut_idle(here: Bench, host: TargetHost) -> DepthFinding:
             marks=pytest.mark.wide,
         ),
         pytest.param(
-            LabSpec("mariadb", drive=DriveSpec(survivors="all")),
+            LabSpec("mariadb", drive=DriveSpec(kept_writes="all")),
             Depth.OS,
             marks=pytest.mark.wide,
         ),
@@ -218,7 +218,7 @@ def test_nine_of_ten_honest_cuts_show_the_drive_while_the_sessions_are_held(
 @ENGINES
 @pytest.mark.parametrize(
     "drive",
-    [DriveSpec("write-through"), DriveSpec(survivors="all")],
+    [DriveSpec("write-through"), DriveSpec(kept_writes="all")],
     ids=["write-through", "survivors"],
 )
 def test_a_drive_whose_cache_survived_never_looks_lost(

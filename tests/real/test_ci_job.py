@@ -26,7 +26,7 @@ JOB = Path(__file__).parents[2] / "docs" / "guides" / "ci" / "dbcheck-job.sh"
 KEPT = {"html", "xml", "dbcheck.tar"}
 LYING = "--drive lying --seed 1"
 # Documented to lose commits, and loses none: the drive keeps what was not flushed.
-LUCKY = "--fs ext4 --mount-options barrier=0 --survivors all"
+LUCKY = "--fs ext4 --mount-options barrier=0 --kept-writes all"
 
 
 @pytest.fixture(autouse=True)

@@ -72,7 +72,7 @@ def require_explained(outcome: Outcome, cause: Cause) -> None:
 def test_an_honest_drive_passes_cut_after_cut(
     engine: str, filesystem: str, tmp_path: Path
 ) -> None:
-    drive = DriveSpec(survivors="torn", seed=3)
+    drive = DriveSpec(kept_writes="torn", seed=3)
     spec = LabSpec(engine, filesystem=filesystem, drive=drive)
     with bench(spec, tmp_path) as here:
         for cycle in range(2):

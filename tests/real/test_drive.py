@@ -169,16 +169,16 @@ def test_a_kernel_that_believes_in_write_through_loses(
     assert lost(storage) == FILES
 
 
-@pytest.mark.parametrize("survivors", ["prefix", "random", "torn"])
+@pytest.mark.parametrize("kept_writes", ["prefix", "random", "torn"])
 @pytest.mark.parametrize("filesystem", FILESYSTEMS)
 def test_an_honest_drive_keeps_what_was_synced_whatever_else_survives(
-    stack: ExitStack, tmp_path: Path, filesystem: str, survivors: str
+    stack: ExitStack, tmp_path: Path, filesystem: str, kept_writes: str
 ) -> None:
     storage = build(stack, tmp_path, filesystem)
     for seed in range(5):
         write_synced(storage, start=seed * FILES)
         write_unsynced(storage)
-        report = storage.cut(survivors, seed)
+        report = storage.cut(kept_writes, seed)
         assert report.cached_writes > 0, "nothing was at risk"
         assert sum(lost(storage, start * FILES) for start in range(seed + 1)) == 0
 

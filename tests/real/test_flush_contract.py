@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.lab.drive.process import DriveServer
-from dbcheck.lab.spec import FILESYSTEMS, SURVIVORS, DriveSpec
+from dbcheck.lab.spec import FILESYSTEMS, KEPT_WRITES, DriveSpec
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.drive_stack import Storage
 from tests.kit.waiting import wait_until
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 
 # Nothing becomes stable by itself, so that all that survives was flushed or is lucky.
 SPEC = DriveSpec(flush_ms=0.2, destage_age_s=0.0, size_bytes=320 << 20)
-KINDS = tuple(kind for kind in SURVIVORS if kind != "all")
+KINDS = tuple(kind for kind in KEPT_WRITES if kind != "all")
 STACKS = ("raw", *FILESYSTEMS)
 COUNT = 4096  # sectors of a file
 FLUSHES = 12  # of each writer, before the power goes
@@ -101,7 +101,7 @@ class Bench:
             self.renamed.sent, self.renamed.owed = before.sent, before.owed
         yield self.renamed
 
-    def cut(self, survivors: str, seed: int) -> int:
+    def cut(self, kept_writes: str, seed: int) -> int:
         """Write, cut and restore; return how many sectors were lost."""
         writers = list(self.writers())
         counted = [(writer, writer.flushes + FLUSHES) for writer in writers]
@@ -124,7 +124,7 @@ class Bench:
                 writer.stopped.set()
             for writer in writers:
                 writer.join()
-        return self.storage.restore(survivors, seed).lost_sectors
+        return self.storage.restore(kept_writes, seed).lost_sectors
 
     def violations(self) -> list[str]:
         """Return all that is wrong, with the names of the files."""
@@ -162,12 +162,12 @@ def build(
 
 
 def keeps_the_contract(bench: Bench, cuts: int) -> None:
-    """Cut so often, with each kind of survivors in turn."""
+    """Cut so often, with each kind of kept writes in turn."""
     lost = 0
     for seed in range(cuts):
         kind = KINDS[seed % len(KINDS)]
         lost += bench.cut(kind, seed)
-        assert bench.violations() == [], f"cut {seed}, survivors {kind}"
+        assert bench.violations() == [], f"cut {seed}, kept writes {kind}"
     assert lost > 0, "nothing was at risk"
 
 

@@ -48,9 +48,9 @@ PAUSE_S = 0.05
 ROUND_MAX_S = 30.0
 ROUNDS_MIN = 5
 # Any of the last writes may survive.  Of the log one is lost soon, and it ends there.
-LYING = DriveSpec("lying", destage_age_s=0.8, survivors="writes")
+LYING = DriveSpec("lying", destage_age_s=0.8, kept_writes="writes")
 # The oldest writes are lost: those of the moments in which the server slept.
-LATE = replace(LYING, destage_age_s=0.4, survivors="suffix")
+LATE = replace(LYING, destage_age_s=0.4, kept_writes="suffix")
 OTHER = {"ledger": "register", "register": "ledger"}
 STALE, TORN = LossKind.STALE, LossKind.TORN
 _ERRORS = (psycopg2.Error, mysql.connector.Error)

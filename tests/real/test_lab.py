@@ -100,9 +100,9 @@ def test_whatever_survives_an_honest_drive_loses_no_commit(
 ) -> None:
     lab = start(engine)
     table = Table(lab)
-    for survivors in ("none", "all", "prefix", "random", "torn"):
-        lab.set_drive(survivors=survivors, seed=7)
-        assert not _cycle(lab, table), survivors
+    for kept_writes in ("none", "all", "prefix", "random", "torn"):
+        lab.set_drive(kept_writes=kept_writes, seed=7)
+        assert not _cycle(lab, table), kept_writes
 
 
 @pytest.mark.root

@@ -184,7 +184,10 @@ def test_without_a_name_all_are_ended() -> None:
     ("words", "named"),
     [
         (("--cut", "process", "--drive", "lying"), "--drive"),
-        (("--cut", "process", "--fs", "ext4", "--survivors", "torn"), "--survivors"),
+        (
+            ("--cut", "process", "--fs", "ext4", "--kept-writes", "torn"),
+            "--kept-writes",
+        ),
         (("--setting", "port=1"), "port"),
         (("--setting", "bind-address=::"), "bind-address"),
     ],

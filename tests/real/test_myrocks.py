@@ -28,8 +28,8 @@ def _has_myrocks() -> None:
     skip_without_server("myrocks")
 
 
-def spec(cut: str = "drive", *, survivors: str = "none", **settings: str) -> LabSpec:
-    drive = DriveSpec(survivors=survivors, seed=3)
+def spec(cut: str = "drive", *, kept_writes: str = "none", **settings: str) -> LabSpec:
+    drive = DriveSpec(kept_writes=kept_writes, seed=3)
     return LabSpec("myrocks", cut=cut, settings=settings, drive=drive)
 
 
@@ -39,7 +39,7 @@ def test_an_honest_drive_passes_and_what_innodb_does_is_not_asked(
 ) -> None:
     # A setting of InnoDB's bears on no row of MyRocks.
     relaxed = {"innodb_flush_log_at_trx_commit": "0"}
-    with bench(spec(survivors="torn", **relaxed), tmp_path) as here:
+    with bench(spec(kept_writes="torn", **relaxed), tmp_path) as here:
         outcome = run_cycle(here.rig, quick(sessions=8), SEED)
         assert outcome.verdict is Verdict.PASS, outcome.judgement
         items = {item.id: item for item in outcome.judgement.items}
@@ -115,7 +115,7 @@ def test_a_control_weakens_myrocks_and_loses(tmp_path: Path) -> None:
 @AT_DRIVE
 @pytest.mark.parametrize("workload", ["two-phase", "order-entry"])
 def test_other_workloads_pass(workload: str, tmp_path: Path) -> None:
-    with bench(spec(survivors="random"), tmp_path) as here:
+    with bench(spec(kept_writes="random"), tmp_path) as here:
         outcome = run_cycle(here.rig, quick(workload, sessions=8), SEED)
         assert outcome.verdict is Verdict.PASS, outcome.judgement
 

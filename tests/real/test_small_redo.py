@@ -52,7 +52,7 @@ def test_a_redo_log_that_was_written_over_several_times(
     engine: str, personality: str, expected: Verdict, tmp_path: Path
 ) -> None:
     name, size = SMALLEST[engine]
-    drive = DriveSpec(personality=personality, survivors="random")
+    drive = DriveSpec(personality=personality, kept_writes="random")
     spec = LabSpec(engine, drive=drive, settings={name: str(size)})
     chosen = replace(quick("sizes", sessions=8), payload_bytes=(8192,))
     with bench(spec, tmp_path) as here:

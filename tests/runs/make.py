@@ -112,7 +112,7 @@ RECIPES = (
     ),
     Recipe(
         ("unrecoverable",),
-        f"--engine mysql {LYING} --survivors random",
+        f"--engine mysql {LYING} --kept-writes random",
         "FAIL",
         gone="server",
     ),

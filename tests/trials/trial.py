@@ -92,7 +92,7 @@ class TrialSpec:
 
     def lab_spec(self) -> LabSpec:
         """Return the lab that it needs."""
-        drive = DriveSpec(survivors="torn", seed=self.seed)
+        drive = DriveSpec(kept_writes="torn", seed=self.seed)
         if self.lying:
             # What it loses is older than what makes a cut too idle to pass.
             drive = DriveSpec(personality="lying", destage_age_s=2.0)

@@ -161,7 +161,7 @@ def _disk(folder: Path, kind: str) -> Iterator[Disk]:
 
 @contextlib.contextmanager
 def _drive(folder: Path) -> Iterator[DriveStorage]:
-    drive = DriveSpec(size_bytes=320 << 20, flush_ms=0, survivors="torn")
+    drive = DriveSpec(size_bytes=320 << 20, flush_ms=0, kept_writes="torn")
     storage = DriveStorage(LabSpec("mariadb", filesystem="ext4", drive=drive), folder)
     storage.folder.mkdir(exist_ok=True)
     storage.build()

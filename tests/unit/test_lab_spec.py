@@ -14,7 +14,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.flags.groups import Verb, grouped
 from dbcheck.cli.flags.lab import StorageOptions
-from dbcheck.lab.spec import SURVIVORS, TIME_MAX, DriveSpec, LabSpec
+from dbcheck.lab.spec import KEPT_WRITES, TIME_MAX, DriveSpec, LabSpec
 from tests.kit.refusals import refused
 
 
@@ -43,9 +43,9 @@ def test_a_share_is_one(value: Any) -> None:
 
 
 def test_every_kind_of_survivors_can_be_drawn() -> None:
-    assert [DriveSpec(survivors=kind, seed=-1).survivors for kind in SURVIVORS]
-    with refused(ErrorId.VALUE_INVALID, UsageError, naming="survivors"):
-        DriveSpec(survivors=["none"])  # type: ignore[arg-type]
+    assert [DriveSpec(kept_writes=kind, seed=-1).kept_writes for kind in KEPT_WRITES]
+    with refused(ErrorId.VALUE_INVALID, UsageError, naming="kept_writes"):
+        DriveSpec(kept_writes=["none"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

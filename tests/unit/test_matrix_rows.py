@@ -67,7 +67,7 @@ def test_each_key_reaches_the_lab(tmp_path: Path) -> None:
     write_ms = 0.5
     destage_s = 3
     cache_mib = 7
-    survivors = "torn"
+    kept_writes = "torn"
     lie_fraction = 0.5
     honest_flushes = 7
     newest_bytes = 9
@@ -91,7 +91,7 @@ def test_each_key_reaches_the_lab(tmp_path: Path) -> None:
             write_ms=0.5,
             destage_age_s=3.0,
             cache_bytes=7 << 20,
-            survivors="torn",
+            kept_writes="torn",
             lie_fraction=0.5,
             honest_flushes=7,
             newest_bytes=9,

@@ -28,7 +28,7 @@ def results(verdicts: Sequence[str], depth: str | None) -> list[RunResult]:
                 "depth": {"depth": depth},
                 "image": f"runs/{number}/drive.img" if verdict == "FAIL" else "",
                 "lab": LabSpec(
-                    "mysql", drive=DriveSpec(survivors="blocks")
+                    "mysql", drive=DriveSpec(kept_writes="blocks")
                 ).to_values(),
             }
         )

@@ -29,7 +29,7 @@ def cycle(
             "losses": None if lost is None else {"missing-tail": lost},
             "earlier_losses": {},
             "depth": {"depth": "DRIVE"},
-            "lab": {"cut": "drive", "drive": {"survivors": "none"}},
+            "lab": {"cut": "drive", "drive": {"kept_writes": "none"}},
             "cut_class": "lab drive",
         }
     )

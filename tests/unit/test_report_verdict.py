@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
+from dbcheck.lab.spec import KEPT_WRITES, DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict, one_cut
 from dbcheck.report.drives import describe_faults
 from dbcheck.report.verdict import verdict_report
-from dbcheck.report.words.run import SURVIVORS as LEFT
+from dbcheck.report.words.run import KEPT_WRITES as LEFT
 from dbcheck.report.words.run import caveats, lab_scope
 from dbcheck.rows.loss import LossKind
 from tests.kit.reports import VALUES, printed, run_result
@@ -118,7 +118,7 @@ def test_rows_of_earlier_cycles_have_a_line_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     "lab",
-    [{}, {"cut": "drive", "drive": {"survivors": "none"}}, {"cut": "process"}],
+    [{}, {"cut": "drive", "drive": {"kept_writes": "none"}}, {"cut": "process"}],
     ids=["target", "lab", "killed"],
 )
 @pytest.mark.parametrize("depth", ["OS", None])
@@ -135,7 +135,7 @@ def test_a_control_bounds_nothing() -> None:
     shown = {
         **RESULT,
         "power": "lab",
-        "lab": {"cut": "drive", "drive": {"survivors": "none"}},
+        "lab": {"cut": "drive", "drive": {"kept_writes": "none"}},
         "depth": None,
     }
     said = printed(verdict_report(run_result({**shown, "control": True})))
@@ -143,9 +143,9 @@ def test_a_control_bounds_nothing() -> None:
     assert "confidence" not in said
 
 
-@pytest.mark.parametrize("kind", SURVIVORS)
+@pytest.mark.parametrize("kind", KEPT_WRITES)
 def test_a_lab_says_what_its_cuts_left(kind: str) -> None:
-    spec = LabSpec("mysql", drive=DriveSpec(survivors=kind))
+    spec = LabSpec("mysql", drive=DriveSpec(kept_writes=kind))
     said = lab_scope(spec.to_values())
     assert f"each cut left {LEFT[kind]}" in said
     assert "breaks its promise" not in said
@@ -185,7 +185,7 @@ def test_a_drive_without_a_fault_is_said_to_have_none(personality: str) -> None:
     [
         {"x": 1},
         {"drive": 3},
-        {"cut": 1, "drive": {"survivors": ["none"]}},
+        {"cut": 1, "drive": {"kept_writes": ["none"]}},
         {"drive": {"personality": ["lying"], "tear_bytes": "512"}},
         {"drive": {"personality": "failing", "honest_flushes": "{x}"}},
     ],

@@ -21,7 +21,7 @@ from dbcheck.judge.settings import (
     explain_durable_commits,
     find_hiding_settings,
 )
-from dbcheck.lab.spec import SURVIVORS
+from dbcheck.lab.spec import KEPT_WRITES
 from dbcheck.model.depth import Depth, Remains, Ring
 from dbcheck.model.host import HostAfter
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
@@ -527,16 +527,16 @@ TEARS = {
 
 
 def test_of_each_model_of_a_cut_it_is_known_whether_it_tears() -> None:
-    assert TEARS.keys() == set(SURVIVORS)
+    assert TEARS.keys() == set(KEPT_WRITES)
 
 
-@pytest.mark.parametrize(("survivors", "status"), TEARS.items())
+@pytest.mark.parametrize(("kept_writes", "status"), TEARS.items())
 def test_a_lab_that_tears_writes_is_not_assumed_to_keep_pages_whole(
-    survivors: str, status: Status
+    kept_writes: str, status: Status
 ) -> None:
     made = manifest()
     before = {**made.writer.facts.settings, "full_page_writes": "off"}
-    lab = {"cut": "drive", "drive": {"survivors": survivors}}
+    lab = {"cut": "drive", "drive": {"kept_writes": kept_writes}}
     torn = having(made, facts=replace(made.writer.facts, settings=before), lab=lab)
     assert of_depth(torn, None, Depth.DRIVE).item(kept=True).status is status
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dbcheck.config import workload_file
-from dbcheck.lab.spec import FILESYSTEMS, SURVIVORS, DriveSpec, LabSpec
+from dbcheck.lab.spec import FILESYSTEMS, KEPT_WRITES, DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.workload import Workload
 
@@ -69,8 +69,8 @@ class Case:
         engine = ENGINES[number // len(KINDS) % len(ENGINES)]
         turns = number // (len(KINDS) * len(ENGINES))
         filesystem = FILESYSTEMS[(turns + number) % len(FILESYSTEMS)]
-        survivors = draw.choice(_survivors(kind, engine))
-        drive = DriveSpec(survivors=survivors, seed=number, **kind.drive)
+        kept_writes = draw.choice(_survivors(kind, engine))
+        drive = DriveSpec(kept_writes=kept_writes, seed=number, **kind.drive)
         lab = dict(kind.lab)
         if kind.name == "relaxed setting":
             lab["settings"] = _RELAXED[engine]
@@ -88,9 +88,9 @@ class Case:
         load = self.workload
         processes = f"{load.processes} process{'es' if load.processes > 1 else ''}"
         return (
-            f"{self.kind.name}, {self.spec.engine}, {self.spec.filesystem}, survivors "
-            f"{self.spec.drive.survivors}, {load.name} by {load.sessions} sessions in "
-            f"{processes}, cut after {load.cut_after_s[0]:g} to "
+            f"{self.kind.name}, {self.spec.engine}, {self.spec.filesystem}, "
+            f"kept writes {self.spec.drive.kept_writes}, {load.name} by "
+            f"{load.sessions} sessions in {processes}, cut after {load.cut_after_s[0]:g} to "
             f"{load.cut_after_s[1]:g} s"
         )
 
@@ -99,7 +99,7 @@ def _survivors(kind: Kind, engine: str) -> tuple[str, ...]:
     """Return what a cut may leave, so that the verdict is known beforehand."""
     if kind.keeps is not True:
         return ("none", "prefix", "torn")  # "all" would lose nothing
-    return SURVIVORS if engine == "postgresql" else _INNODB_SURVIVORS
+    return KEPT_WRITES if engine == "postgresql" else _INNODB_SURVIVORS
 
 
 def keeps(kind: Kind, report: Mapping[str, Any]) -> bool:

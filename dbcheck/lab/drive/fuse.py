@@ -168,11 +168,11 @@ class FuseDrive:
         self._busy_until = 0.0
         return frozen_us
 
-    def cut(self, survivors: str, seed: int) -> CutReport:
-        """Lose the drive's cache, except for the survivors; freeze it if it is on."""
+    def cut(self, kept_writes: str, seed: int) -> CutReport:
+        """Lose the drive's cache, except for the kept writes; freeze it if it is on."""
         if self._drive.state is DriveState.ON:
             self.freeze()
-        return self._drive.cut(self._clock(), survivors, seed)
+        return self._drive.cut(self._clock(), kept_writes, seed)
 
     def fail(self) -> None:
         """Fail the requests that are held, and all that follow."""

@@ -59,8 +59,8 @@ def choose_surviving_parts(
 ) -> Iterator[list[tuple[int, Bytes]]]:
     """Yield the surviving parts of each cached write, oldest first; [] if none.
 
-    kind is one of spec.SURVIVORS.  The same kind, writes and seed give the same
-    survivors.  Whoever applies them in turn never puts an older sector over a newer
+    kind is one of spec.KEPT_WRITES.  The same kind, writes and seed give the same
+    kept writes.  Whoever applies them in turn never puts an older sector over a newer
     one.
     """
     draw = random.Random(seed)
@@ -85,7 +85,7 @@ def choose_surviving_parts(
             yield list(_tear_write(draw, *write)) if kind == "torn" else []
         yield from ([] for _ in writes[whole + 1 :])
     else:
-        raise ValueError(f"unknown kind of survivors: {kind!r}")
+        raise ValueError(f"unknown kind of kept writes: {kind!r}")
 
 
 def _choose_random_units(
@@ -369,10 +369,10 @@ class Drive:
         """Answer nothing but errors from now on."""
         self.state = DriveState.OFF
 
-    def cut(self, now: float, survivors: str, seed: int) -> CutReport:
-        """Lose the cache, except for the *survivors*; freeze the drive if it is on.
+    def cut(self, now: float, kept_writes: str, seed: int) -> CutReport:
+        """Lose the cache, except for the *kept_writes*; freeze the drive if it is on.
 
-        The stable bytes and the survivors are then what is read.
+        The stable bytes and the kept writes are then what is read.
         """
         self.freeze(now)
         held = [
@@ -384,7 +384,7 @@ class Drive:
         for _, offset, before, _ in reversed(self._cache):
             self._now[offset : offset + len(before)] = before
         self.flush_all()
-        left = choose_surviving_parts(survivors, writes, seed)
+        left = choose_surviving_parts(kept_writes, writes, seed)
         kept = 0
         for settled, write in held:
             for offset, content in [write] if settled else next(left):

@@ -143,11 +143,11 @@ class DriveServer:
 
     @remote(_ANSWER_S)
     def cut(self) -> CutReport:
-        """Lose the cache, except for the survivors; freeze the drive if it is on."""
+        """Lose the cache, except for the kept writes; freeze the drive if it is on."""
         if self._drive.state is DriveState.ON:
             self.freeze()
         spec = self._drive.spec
-        return self._front.cut(spec.survivors, spec.seed)
+        return self._front.cut(spec.kept_writes, spec.seed)
 
     @remote(_ANSWER_S)
     def fail(self) -> None:

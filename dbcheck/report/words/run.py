@@ -80,7 +80,7 @@ _ENDS = {
 }
 
 # What a lab's cut leaves of the drive's cache, by the name of the kind.
-SURVIVORS = {
+KEPT_WRITES = {
     "none": "nothing",
     "all": "everything",
     "prefix": "the oldest, up to a random moment",
@@ -400,9 +400,9 @@ def lab_scope(lab: Json) -> str:
     wrong = "; ".join(describe_faults(drive))
     if wrong:
         parts.append(f"That drive breaks its promise: {wrong}.")
-    if (kind := str(drive.get("survivors"))) in SURVIVORS:
+    if (kind := str(drive.get("kept_writes"))) in KEPT_WRITES:
         lost = "no flush covered" if wrong else "were not flushed"
-        parts.append(f"Of the writes that {lost}, each cut left {SURVIVORS[kind]}.")
+        parts.append(f"Of the writes that {lost}, each cut left {KEPT_WRITES[kind]}.")
     parts.append(NOT_A_DRIVE)
     return " ".join(parts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.lab.drive.model import Write, choose_surviving_parts, count_sectors
-from dbcheck.lab.spec import SURVIVORS
+from dbcheck.lab.spec import KEPT_WRITES
 
 EIGHT = [(4096 * n, bytes([n + 1]) * 4096) for n in range(8)]
 
@@ -97,11 +97,11 @@ def test_an_unaligned_write_breaks_at_the_sectors_of_the_drive(kind: str) -> Non
 
 
 def test_no_writes_leave_nothing() -> None:
-    for kind in SURVIVORS:
+    for kind in KEPT_WRITES:
         assert list(choose_surviving_parts(kind, [], 3)) == []
 
 
-@pytest.mark.parametrize("kind", SURVIVORS)
+@pytest.mark.parametrize("kind", KEPT_WRITES)
 def test_what_survives_is_told_write_by_write(kind: str) -> None:
     for seed in range(20):
         told = list(choose_surviving_parts(kind, EIGHT, seed))
