@@ -17,7 +17,7 @@ from itertools import takewhile
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, TargetChanged, UsageError, WitnessError
-from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.campaign.totals import COUNTS, find_last_number, is_finished, tally_cycles
 from dbcheck.cycle.cycle import (
     extract_control_facts,
@@ -130,7 +130,7 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     return tally_cycles(folder.cycles())
 
 
-def _run_controls(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
+def _run_controls(rig: Rig, folder: CampaignFolder, plan: CampaignPlan) -> None:
     """Run controls, unless one lost already or nothing is left to cut.
 
     One that showed nothing, or whose client was lost before its end, would make
@@ -168,7 +168,7 @@ def _require_progress(cycles: Sequence[Cycle]) -> None:
 
 
 def _run_next_cycle(
-    rig: Rig, folder: CampaignFolder, plan: Plan, *, is_first: bool
+    rig: Rig, folder: CampaignFolder, plan: CampaignPlan, *, is_first: bool
 ) -> None:
     """Run the next cycle and store its result; is_first: of this client's."""
     cycles = folder.cycles()
@@ -201,7 +201,7 @@ def _run_next_cycle(
         add_outcome(folder, outcome)
 
 
-def _draw_next_moment(rig: Rig, plan: Plan, cycles: Sequence[Cycle]) -> Moment:
+def _draw_next_moment(rig: Rig, plan: CampaignPlan, cycles: Sequence[Cycle]) -> Moment:
     writer, tasks = rig.site.writer, plan.workload.housekeeping
     activities = list(Activity if tasks else WITHOUT_TASKS)
     if not writer.engine.has(Feature.CHECKPOINT):
@@ -230,7 +230,7 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
     """Judge the runs that an error or a lost client left; return whether any were."""
     left = list(folder.list_unsettled_runs())
     if left:
-        rig.turns.take()  # an earlier client may have left it without power
+        rig.permit.take()  # an earlier client may have left it without power
     for run in left:
         drawn = run.manifest().moment
         rig.listener.phase(
@@ -242,7 +242,7 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
             text = "the client ended before the load began, or the witness lost a log"
             folder.add(_make_failed_cycle(run.path.name, drawn, text))
     if left:
-        rig.turns.over()
+        rig.permit.give_back()
     return bool(left)
 
 

@@ -55,8 +55,8 @@ def read_matrix(path: Path) -> MatrixResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Plan of a campaign.
+class CampaignPlan:
+    """CampaignPlan of a campaign.
 
     name:     of the target, as the user calls it.
     target:   URL without a password.
@@ -171,7 +171,7 @@ class CampaignFolder:
         self.runs = path / "runs"
 
     @classmethod
-    def create(cls, path: Path, plan: Plan) -> CampaignFolder:
+    def create(cls, path: Path, plan: CampaignPlan) -> CampaignFolder:
         """Make the folder of a new campaign; raise UsageError if there is one."""
         folder = cls(path)
         if folder._plan.exists():
@@ -210,9 +210,9 @@ class CampaignFolder:
         """Keep every other dbcheck out; raise RunWriteError if one is in."""
         return stored.lock_folder(self.path)
 
-    def plan(self) -> Plan:
+    def plan(self) -> CampaignPlan:
         """Read the plan."""
-        return stored.from_bytes(self._content, Plan, str(self._plan))
+        return stored.from_bytes(self._content, CampaignPlan, str(self._plan))
 
     def remember(self) -> None:
         """Note that the campaign is this user's own; raise RunWriteError."""

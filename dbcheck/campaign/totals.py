@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.judge.results import (
     CampaignResult,
     CycleResult,
@@ -38,7 +38,7 @@ def tally_cycles(cycles: Sequence[Cycle]) -> Tally:
     )
 
 
-def is_finished(plan: Plan, cycles: Sequence[Cycle]) -> bool:
+def is_finished(plan: CampaignPlan, cycles: Sequence[Cycle]) -> bool:
     """Return True if a campaign is over: enough cuts, a loss, or no cut left."""
     counted = tally_cycles(cycles)
     return (

@@ -14,7 +14,7 @@ import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunWriteError, UsageError
 from dbcheck.campaign.compare import group_targets
-from dbcheck.campaign.folder import CampaignFolder, Plan
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import FOLDER, SEED, Verb, grouped, option
@@ -275,9 +275,9 @@ def _make_plan(
     keep_going: bool,
     control: bool,
     twice: bool,
-) -> Plan:
+) -> CampaignPlan:
     cuts, bound_ppm = goal
-    return Plan(
+    return CampaignPlan(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dbcheck=dbcheck.__version__,
         name=entry.name,

@@ -20,7 +20,7 @@ from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.depth import Depth
 from dbcheck.ports.power import DriveScoped, PowerSwitch
 from dbcheck.power import consent as agreed
-from dbcheck.power import selftest, wiring
+from dbcheck.power import selftest, switched_host
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.probe import idle_cut
 from dbcheck.report.console import make_progress_console
@@ -72,7 +72,7 @@ def cut(
     done = switch.cut()
     result = {"host": host, "switch": switch.kind.value, "report": dict(done.report)}
     _show(result, f"{host}: the power is cut", as_json=as_json)
-    agreed.remember_consent(entry.wiring)
+    agreed.remember_consent(entry.switched_host)
 
 
 @command.command()
@@ -138,7 +138,7 @@ def test(
         "drives": drives,
     }
     _show(result, *_format_test(result, switch.cut_class, depth), as_json=as_json)
-    agreed.remember_consent(entry.wiring)
+    agreed.remember_consent(entry.switched_host)
 
 
 def _require_back(host: str, switch: PowerSwitch) -> None:
@@ -217,7 +217,7 @@ def _test_entry(
         switch.cut_class,
     )
     if found is not None and seen.rebooted is not False:
-        wiring.remember_reached(entry.wiring, found)
+        switched_host.remember_reached(entry.switched_host, found)
     lines = [
         f"{each}: {each.finding.reasons[0] if each.finding else each.unmeasured}"
         for each in depths

@@ -85,15 +85,15 @@ def run_cycle(
 
 @contextlib.contextmanager
 def wait_for_turn(rig: Rig) -> Iterator[None]:
-    """Wait for this target's turn to be cut; end the turn if the body fails.
+    """Wait for the permit to cut this target; give it back if the body fails.
 
     finish_cycle() ends it once the power is back, or if it was not cut.
     """
-    rig.turns.take()
+    rig.permit.take()
     try:
         yield
     except BaseException:
-        rig.turns.over()
+        rig.permit.give_back()
         raise
 
 
@@ -126,7 +126,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     load = load_until_cut(rig, started, cutter)
             except BaseException as error:
                 if not cutter.asked:
-                    rig.turns.over()
+                    rig.permit.give_back()
                     rig.listener.phase(Phase.STOPPED, "before the cut: nothing was cut")
                 elif not rig.site.attended:
                     pressed = interrupt.is_caused_by_interrupt(error)
@@ -143,7 +143,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
             if cutter.asked or (load.gone is not Gone.NEVER and rig.site.attended):
                 restore_power(rig, started.run)
             else:
-                rig.turns.over()
+                rig.permit.give_back()
         fetched = fetch_logs(rig, started.run, started.manifest)
         return _reconcile(rig, started.run, started.manifest, fetched)
 
@@ -169,7 +169,7 @@ def restore_power(rig: Rig, run: RunFolder) -> None:
     }
     if off_s:
         run.write_restore(RestoreRecord(off_s, drives))
-    rig.turns.over()
+    rig.permit.give_back()
 
 
 def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:

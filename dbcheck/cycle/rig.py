@@ -1,4 +1,4 @@
-"""One site and one witness, put together, and the turns of several targets."""
+"""One site and one witness, put together, and the permit to cut."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from dbcheck.load.far import FarWorkers
 
 
-class Turns:
-    """Turns of one target alone: it never waits for others to be cut."""
+class CutPermit:
+    """Permit of one target to be without power; alone, it never waits for others.
+
+    A fleet limits how many targets are cut at once (--cutting).
+    """
 
     def take(self) -> None:
         """Wait until the target may be without power, up to over()."""
 
-    def over(self) -> None:
-        """End the turn: the target has its power back.  Idempotent."""
+    def give_back(self) -> None:
+        """Give the permit back: the target has its power.  Idempotent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Rig:
     before_load: called in each cycle once its preflight has passed.
     store:    called before rows are dropped: what the campaign's folder holds is then
               the only evidence of them, and must outlive this machine.
-    turns:    when this target may be without power, if others are cut beside it.
+    permit:   when this target may be without power, if others are cut beside it.
     far:      the workers on other machines that share the sessions, None if the
               sessions run on this one.
     reconcile_flags: those with which dbcheck reconcile reaches this target and its
@@ -77,7 +80,7 @@ class Rig:
     twice: bool = False
     before_load: Callable[[], None] = lambda: None
     store: Callable[[], None] = lambda: None
-    turns: Turns = field(default_factory=Turns)
+    permit: CutPermit = field(default_factory=CutPermit)
     far: FarWorkers | None = None
     reconcile_flags: Sequence[str] = ()
 

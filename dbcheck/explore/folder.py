@@ -1,6 +1,6 @@
 """The folder of an exploration: the recorded cycle, and each crash state judged.
 
-exploration.json   the plan of the exploration, see Plan
+exploration.json   the plan of the exploration, see ExplorePlan
 recording/         the recorded requests to the drives, and data to replay them in a lab
 RUN/               the recorded cycle: an ordinary run folder
 states.jsonl       one line for each judged state, in the order of judging
@@ -36,8 +36,8 @@ _PLAN, _STATES = "exploration.json", "states.jsonl"
 _SUBJECT = "explorations"  # in the state folder
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """Plan of an exploration.
+class ExplorePlan(msgspec.Struct, frozen=True):
+    """ExplorePlan of an exploration.
 
     seed: decides which states are judged, in which order.
     run:  the name of the recorded cycle's folder.
@@ -93,13 +93,13 @@ class Exploration:
         """Keep every other dbcheck out; raise RunWriteError if one is in."""
         return stored.lock_folder(self.path)
 
-    def write_plan(self, plan: Plan) -> None:
+    def write_plan(self, plan: ExplorePlan) -> None:
         """Store what is explored: from now on the folder can be opened."""
         stored.write_file(self.path / _PLAN, [stored.to_bytes(plan)])
 
-    def plan(self) -> Plan:
+    def plan(self) -> ExplorePlan:
         """Read it; raise RunFormatError if it is damaged."""
-        return stored.read_record(self.path / _PLAN, Plan)
+        return stored.read_record(self.path / _PLAN, ExplorePlan)
 
     def remember(self) -> None:
         """Note that the recording is this user's own; raise RunWriteError."""

@@ -14,7 +14,7 @@ from dbcheck.base.errors import LabError
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Rig
-from dbcheck.explore.folder import Exploration, Plan
+from dbcheck.explore.folder import Exploration, ExplorePlan
 from dbcheck.explore.oracle import Oracle
 from dbcheck.lab.lab import Lab
 from dbcheck.rows.workload import Workload
@@ -40,7 +40,7 @@ def record_load(
             hint="Run the command again.",
         )
     lab.save_recordings()
-    folder.write_plan(Plan(__version__, seed, outcome.run.path.name))
+    folder.write_plan(ExplorePlan(__version__, seed, outcome.run.path.name))
 
 
 class Labs:

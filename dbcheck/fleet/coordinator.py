@@ -46,7 +46,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
 from dbcheck.model.verdict import Tally
 from dbcheck.power import consent
-from dbcheck.power.wiring import recall_reached
+from dbcheck.power.switched_host import recall_reached
 from dbcheck.report.fleet import RigStatus, State
 from dbcheck.runs import client_key
 from dbcheck.runs.folder import RunFolder
@@ -135,7 +135,7 @@ def make_rig(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> Fle
     return FleetRig(
         entry=entry,
         folder=folder,
-        job=Job(attempt, entry, recall_reached(entry.wiring), up, files, own),
+        job=Job(attempt, entry, recall_reached(entry.switched_host), up, files, own),
         incoming=Incoming(folder.path, files),
         needs=list_resources(entry),
         planned=plan.cuts,
@@ -185,7 +185,7 @@ class Coordinator:
         for number, (entry, folder) in enumerate(campaigns):
             rig = make_rig(f"{token}-{number}", entry, folder, self._up.name)
             self._rigs[rig.job.attempt] = rig
-        self._turns: dict[str, None] = {}  # attempts, in the order of their turns
+        self._permits: dict[str, None] = {}  # attempts, in the order of their requests
         self._wanting: dict[str, None] = {}
         self._spoke_s = self._looked_s = self._shown_s = 0.0
         self._stopping = self._stopped = False
@@ -272,7 +272,7 @@ class Coordinator:
             for rig in self._rigs.values():
                 if rig.state is State.RUNNING:
                     rig.say(Word.ALIVE)
-        self._give_turns()
+        self._grant_permits()
 
     def _receive_all(self) -> Iterator[Envelope]:
         try:
@@ -296,10 +296,10 @@ class Coordinator:
             rig.incoming.take(message)
         elif isinstance(message, Listing):
             self._keep(rig, message)
-        elif message is Word.WANTS_TURN:
+        elif message is Word.WANTS_PERMIT:
             self._wanting[rig.job.attempt] = None
-        elif message is Word.TURN_OVER:
-            self._turns.pop(rig.job.attempt, None)
+        elif message is Word.PERMIT_RETURNED:
+            self._permits.pop(rig.job.attempt, None)
         elif isinstance(message, Ended):
             self._end(rig, State.ENDED, message.error, message.error_id)
 
@@ -323,7 +323,7 @@ class Coordinator:
                 name for name in listing.files if name.endswith(f"/{client_key.FILE}")
             ]
             if runs and not rig.agreed:
-                consent.remember_consent(rig.entry.wiring)
+                consent.remember_consent(rig.entry.switched_host)
                 rig.agreed = True
             for name in set(runs).difference(rig.job.files):  # made by the worker
                 # It may be no run, or its key cannot be kept.
@@ -338,19 +338,19 @@ class Coordinator:
         self._wanting.pop(rig.job.attempt, None)
         self._view.line(rig.entry.name, error or "ended")
 
-    def _give_turns(self) -> None:
+    def _grant_permits(self) -> None:
         """Tell those who may be without power now.
 
-        A turn that nothing ended stays taken: that target may be without power.
+        A permit that was not given back stays taken: that target may be without power.
         """
         for attempt in list(self._wanting):
-            if attempt not in self._turns:
-                if self._cutting is not None and len(self._turns) >= self._cutting:
+            if attempt not in self._permits:
+                if self._cutting is not None and len(self._permits) >= self._cutting:
                     break
-                self._turns[attempt] = None
+                self._permits[attempt] = None
             del self._wanting[attempt]
-            self._rigs[attempt].say(Word.YOUR_TURN)
-        held = [a for a in self._turns if self._rigs[a].state is not State.RUNNING]
+            self._rigs[attempt].say(Word.PERMIT_GRANTED)
+        held = [a for a in self._permits if self._rigs[a].state is not State.RUNNING]
         if self._wanting and len(held) == self._cutting and not self._stopping:
             names = ", ".join(self._rigs[attempt].entry.name for attempt in held)
             text = f"{names} may be without power, so no other target may be cut"

@@ -49,15 +49,15 @@ class Word(Enum):
     """A message without content."""
 
     # From the process of a campaign, by way of its task, to the client.
-    WANTS_TURN = auto()  # the target is to be without power from YOUR_TURN on
-    TURN_OVER = auto()  # the target has its power, and keeps it
+    WANTS_PERMIT = auto()  # the target is to be without power from PERMIT_GRANTED on
+    PERMIT_RETURNED = auto()  # the target has its power, and keeps it
     STORE = auto()  # the client is to hold all of the folder before anything goes on
     # From either end to the other.
     ALIVE = auto()
     # From the client to a task.
     GO = auto()  # the job may begin: no other worker has begun it
     REFUSED = auto()  # it may not: it did elsewhere, or the client ends
-    YOUR_TURN = auto()  # the target may be without power
+    PERMIT_GRANTED = auto()  # the target may be without power
     STOP = auto()  # the campaign is to end as Ctrl-C ends it, with the power restored
     # What a task notes itself. LOST: nothing was heard of the client for LOST_S, or the
     # scheduler is gone.

@@ -159,7 +159,7 @@ class Task:
                 )
         elif isinstance(message, Kept):
             return self._is_kept(message, channel)
-        elif message is Word.YOUR_TURN:
+        elif message is Word.PERMIT_GRANTED:
             _pass_on(message, channel)
         else:  # the campaign's own, or ALIVE, which answers the client's
             self._link.send(message)

@@ -22,9 +22,9 @@ from dbcheck.model.cluster import Promise
 from dbcheck.model.cut import PowerScope, SwitchKind
 from dbcheck.model.host import Expected
 from dbcheck.power import registry, scope
-from dbcheck.power.kinds.manual import ManualPlan
-from dbcheck.power.kinds.plan import PowerPlan
-from dbcheck.power.wiring import Wiring
+from dbcheck.power.kinds.config import SwitchConfig
+from dbcheck.power.kinds.manual import ManualConfig
+from dbcheck.power.switched_host import SwitchedHost
 from dbcheck.remote.address import AS_SSH, SshOptions
 
 _ASK_HOST = f"{PREFIX}ask_host"
@@ -58,7 +58,7 @@ class Entry(TargetSettings):
     password: Secret | None = None
     host: str = ""
     host_options: SshOptions = AS_SSH
-    power: PowerPlan = ManualPlan()
+    power: SwitchConfig = ManualConfig()
     expected: Expected = Expected()
     doubt: str = ""
     inventory: str = ""
@@ -86,10 +86,10 @@ class Entry(TargetSettings):
         return shlex.join(self.power.restore_command(named))
 
     @property
-    def wiring(self) -> Wiring:
+    def switched_host(self) -> SwitchedHost:
         """The host that a cut hits, with its switch."""
         about = (self.name, self.target, self.host, self.expected, self.power)
-        return Wiring(*about, self.drive_scope)
+        return SwitchedHost(*about, self.drive_scope)
 
     @property
     def cut_with(self) -> tuple[Entry, ...]:
@@ -121,7 +121,7 @@ def parse_entry(fields: Fields) -> Entry:
         "password": fields.secret(f"{PREFIX}password"),
         "host": host,
         "host_options": host_options,
-        "power": registry.read_power_plan(fields),
+        "power": registry.read_switch_config(fields),
         "expected": fields.read(Expected, EXPECT),
         "doubt": "",
         "inventory": "",

@@ -17,7 +17,7 @@ from dbcheck.inventory.listed import Variables
 from dbcheck.model.cluster import CLUSTER_NODES_MIN, SiteKind
 from dbcheck.model.replication import PromotedBy
 from dbcheck.power import registry
-from dbcheck.power.kinds.plan import PowerPlan
+from dbcheck.power.kinds.config import SwitchConfig
 
 _OF_ALL = ("topology", "survives", "promoted_by", "promote")  # the writer is the same
 
@@ -236,7 +236,7 @@ class _Found:
     def __init__(self, file: str) -> None:
         self._file = file
         self._entries: dict[str, Entry] = {}
-        self._switches: dict[str, PowerPlan] = {}
+        self._switches: dict[str, SwitchConfig] = {}
         self._faults: dict[str, UsageError] = {}
         self._others: set[str] = set()
 
@@ -248,7 +248,7 @@ class _Found:
             if f"{PREFIX}target" not in variables:
                 self._others.add(name)
                 return
-            self._switches[name] = registry.read_power_plan(fields)
+            self._switches[name] = registry.read_switch_config(fields)
             self._entries[name] = parse_entry(fields)
         except UsageError as error:
             self._faults[name] = error

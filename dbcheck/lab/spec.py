@@ -127,10 +127,10 @@ class DriveSpec:
         one_of(KEPT_WRITES),
         Setting(
             "--kept-writes",
-            help="Which of the writes that were not flushed a cut keeps: nothing, all, "
-            "the oldest (prefix), the newest (suffix), the oldest and a part of the "
-            "next (torn), all but one, any whole writes, any pages of 16384 bytes, any "
-            "blocks of 4096 bytes, any sectors of 512 bytes (random).",
+            help="Which unflushed writes a cut keeps: none, all, the oldest (prefix), "
+            "the newest (suffix), the oldest and a part of the next (torn), all but "
+            "one, any whole writes, any pages of 16384 bytes, any blocks of 4096 "
+            "bytes, any sectors of 512 bytes (random).",
         ),
     ] = "none"
     seed: int = 0

@@ -13,33 +13,35 @@ from dbcheck.config.validated import one_of
 from dbcheck.model.cut import Cut, PowerState, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds import shared
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.fence import FencePlan
-from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.power.kinds.manual import ManualPlan
-from dbcheck.power.kinds.plan import Fields, PowerPlan
-from dbcheck.power.kinds.sysrq import SysrqPlan
+from dbcheck.power.kinds.config import Fields, SwitchConfig
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.kinds.fence import FenceConfig
+from dbcheck.power.kinds.lab import LabConfig
+from dbcheck.power.kinds.manual import ManualConfig
+from dbcheck.power.kinds.sysrq import SysrqConfig
 
 _READ_ONLY = "this command neither cuts nor restores power"
-PLANS: tuple[type[PowerPlan], ...] = (
-    ManualPlan,
-    ExecPlan,
-    FencePlan,
-    SysrqPlan,
-    LabPlan,
+CONFIGS: tuple[type[SwitchConfig], ...] = (
+    ManualConfig,
+    ExecConfig,
+    FenceConfig,
+    SysrqConfig,
+    LabConfig,
 )
-KINDS: Mapping[SwitchKind, type[PowerPlan]] = {plan.kind: plan for plan in PLANS}
-UNATTENDED = ", ".join(plan.kind.value for plan in PLANS if not plan.attended)
+KINDS: Mapping[SwitchKind, type[SwitchConfig]] = {
+    config.kind: config for config in CONFIGS
+}
+UNATTENDED = ", ".join(config.kind.value for config in CONFIGS if not config.attended)
 OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
     shared.POWER: Annotated[
         str,
-        one_of([plan.kind.value for plan in PLANS]),
+        one_of([config.kind.value for config in CONFIGS]),
         Meta(description="The kind of switch, see [power.md](power.md)."),
     ],
     **shared.OTHERS,
 }
 VARIABLES = frozenset(
-    (*OTHERS, *(name for plan in PLANS for name in shared.list_variables(plan)))
+    (*OTHERS, *(name for config in CONFIGS for name in shared.list_variables(config)))
 )
 SECRETS = {shared.PASSWORD: "the password of the agent (`fence`)"}
 
@@ -66,10 +68,10 @@ class ReadOnlySwitch:
         return self._switch.failure()
 
 
-def read_power_plan(fields: Fields) -> PowerPlan:
-    """Return the switch's plan for a target; raise UsageError naming the key.
+def read_switch_config(fields: Fields) -> SwitchConfig:
+    """Return the switch's config for a target; raise UsageError naming the key.
 
-    A kind that is not in PLANS is refused as unknown.
+    A kind that is not in CONFIGS is refused as unknown.
     """
     name = fields.value(shared.POWER, OTHERS[shared.POWER], SwitchKind.MANUAL.value)
     shared.withhold_secrets(fields)

@@ -10,8 +10,8 @@ from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.hosts.drives import Survey
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.power.kinds.command import format_command
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.plan import PowerPlan
+from dbcheck.power.kinds.config import SwitchConfig
+from dbcheck.power.kinds.exec import ExecConfig
 
 SCOPE = "dbcheck_power_scope"
 CLASSES = (CutClass.AC, CutClass.DC_RAIL)  # that take the power from a drive itself
@@ -65,20 +65,20 @@ def make_unit_scope(
     )
 
 
-def require_power_cut(plan: PowerPlan) -> None:
+def require_power_cut(config: SwitchConfig) -> None:
     """Raise UsageError unless the switch can cut the power of drives alone.
 
     A link that is disabled, and a reset, leave a drive its power: its cache stays.
     """
-    if plan.kind is SwitchKind.LAB:
+    if config.kind is SwitchKind.LAB:
         return
-    if plan.attended:
+    if config.attended:
         raise UsageError(
             "nothing dates a cut of the drives alone that is made by hand",
             id=ErrorId.DRIVES_CUT_BY_HAND,
             hint="Use a switch that dbcheck runs: dbcheck_power: exec or fence.",
         )
-    cut_class = plan.cut_class
+    cut_class = config.cut_class
     if cut_class is CutClass.UNKNOWN:
         raise UsageError(
             "what the switch takes the power from is not declared; to disable a link "
@@ -95,13 +95,13 @@ def require_power_cut(plan: PowerPlan) -> None:
             hint="Use a switch of their supply (a relay, a module between drive and "
             f"slot, the outlet of a drive shelf), whose class is {_CLASSES}.",
         )
-    if isinstance(plan, ExecPlan) and not plan.state:
+    if isinstance(config, ExecConfig) and not config.state:
         raise UsageError(
             "nothing shows whether the drives have power",
             id=ErrorId.STATE_COMMAND_MISSING,
             hint="Give the command that prints it: dbcheck_power_state.",
         )
-    if plan.returns_by_itself:
+    if config.returns_by_itself:
         raise UsageError(
             "the power of this switch comes back by itself, perhaps before the old "
             "filesystem is forced off",

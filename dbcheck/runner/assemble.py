@@ -30,11 +30,11 @@ from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.kinds.command import PromotionProgram, RestartProgram
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.fence import FencePlan
-from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.kinds.fence import FenceConfig
+from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.power.registry import ReadOnlySwitch
-from dbcheck.power.wiring import recall_reached
+from dbcheck.power.switched_host import recall_reached
 from dbcheck.remote.address import SshOptions
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.cluster import Cluster
@@ -74,7 +74,7 @@ def make_scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
     A lab knows that of itself.
     """
     switch = make_power_switch(entry, ask)
-    if isinstance(entry.power, LabPlan):
+    if isinstance(entry.power, LabConfig):
         from dbcheck.runner import lab_rig
 
         return lab_rig.scope_lab_switch(switch, entry.power.name, entry.power_scope)
@@ -83,7 +83,7 @@ def make_scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
         return switch
     server = describe_drive_server(make_engine(entry.target, entry.password))
     timeout_s = limits.POWER_TIMEOUT_S
-    if isinstance(entry.power, ExecPlan | FencePlan):
+    if isinstance(entry.power, ExecConfig | FenceConfig):
         timeout_s = entry.power.timeout_s
     return DriveOnlySwitch(switch, host, entry.drive_scope, server, timeout_s=timeout_s)
 
@@ -146,7 +146,7 @@ def open_far_workers(
 
 def make_host(entry: Entry) -> TargetHost | None:
     """Return the host that *entry* names, None if it is not to be asked."""
-    if isinstance(entry.power, LabPlan) and not entry.host:
+    if isinstance(entry.power, LabConfig) and not entry.host:
         from dbcheck.runner import lab_rig
 
         return lab_rig.find_lab_host(entry.power.name)
@@ -157,7 +157,7 @@ def make_restarter(entry: Entry) -> Restarter | None:
     """Return the restarter of *entry*'s server, None if it has none."""
     if entry.restart:
         return RestartProgram(entry.restart, entry.return_s)
-    if isinstance(entry.power, LabPlan):
+    if isinstance(entry.power, LabConfig):
         from dbcheck.runner import lab_rig
 
         return lab_rig.find_lab_restarter(entry.power.name)
@@ -192,7 +192,7 @@ def make_rig(
         twice=entry.twice,
         before_load=partial(_remember_consent, entry),
     )
-    if isinstance(entry.power, LabPlan):
+    if isinstance(entry.power, LabConfig):
         from dbcheck.runner import lab_rig
 
         return lab_rig.join_lab(rig, entry.power.name)
@@ -201,7 +201,7 @@ def make_rig(
 
 def _remember_consent(entry: Entry) -> None:
     for one in entry.cut_with:
-        consent.remember_consent(one.wiring)
+        consent.remember_consent(one.switched_host)
 
 
 def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
@@ -241,7 +241,7 @@ def _make_node(entry: Entry, ask: Callable[[str], None]) -> Node:
         host=make_host(entry),
         log_path=entry.server_log,
         restore_command=entry.restore_command,
-        reached=recall_reached(entry.wiring),
+        reached=recall_reached(entry.switched_host),
         class_assumed=entry.power.class_assumed,
         restarter=make_restarter(entry),
     )

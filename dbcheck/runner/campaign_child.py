@@ -23,7 +23,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, FleetError, HostError
 from dbcheck.base.processes import Channel, NotAMessage
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.cycle.rig import Rig, Turns
+from dbcheck.cycle.rig import CutPermit, Rig
 from dbcheck.fleet.messages import (
     END_S,
     LOST_S,
@@ -95,11 +95,11 @@ def _require_other_machine(entry: Entry) -> None:
     """
     if entry.power.guarded and (host := assemble.make_power_host(entry)):
         with contextlib.suppress(HostError):
-            require_other_machine(entry.wiring.title, host.identity())
+            require_other_machine(entry.switched_host.title, host.identity())
 
 
-class Worker(Turns):
-    """The fleet's task that this process works for; it grants the target's turn."""
+class Worker(CutPermit):
+    """The fleet's task that this process works for; it grants the permit to cut."""
 
     def __init__(self, channel: Channel) -> None:
         """Receive the job, then listen."""
@@ -128,21 +128,21 @@ class Worker(Turns):
         return False
 
     def adapt_rig(self, rig: Rig) -> Rig:
-        """Return *rig* for a fleet: it waits for its turn, and sends what it stored."""
+        """Return *rig* for a fleet: it waits for a permit and sends what it stored."""
         node = replace(rig.site.writer, reached=self.job.reached)
         return replace(
             rig,
             site=rig.site.with_writer(node),
-            turns=self,
+            permit=self,
             store=self._store,
             before_load=chain_calls(self._store, rig.before_load),
         )
 
     def take(self) -> None:
-        self._ask(Word.WANTS_TURN, Word.YOUR_TURN)
+        self._ask(Word.WANTS_PERMIT, Word.PERMIT_GRANTED)
 
-    def over(self) -> None:
-        self.send(Word.TURN_OVER)
+    def give_back(self) -> None:
+        self.send(Word.PERMIT_RETURNED)
 
     def _store(self) -> None:
         """Send the client all that the folder holds, before anything is cut."""

@@ -16,7 +16,7 @@ from dbcheck.campaign.totals import make_result
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
 from dbcheck.load import dask_cluster
-from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.remote.same_host import read_boot_id
 from dbcheck.report.console import make_progress_console
 from dbcheck.report.fleet import make_fleet_view
@@ -98,7 +98,7 @@ def require_workers(address: str, entries: Sequence[Entry]) -> None:
     here = read_boot_id()  # "" where the system has none
     elsewhere = [each for each in workers if not here or machines[each] != here]
     for entry in entries if elsewhere else ():
-        if isinstance(entry.power, LabPlan):
+        if isinstance(entry.power, LabConfig):
             what, do = "is a lab of this machine", "Use workers on this machine alone."
         elif entry.witness.startswith("file:"):
             what = "logs to a folder of the machine that its campaign runs on"

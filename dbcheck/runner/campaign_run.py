@@ -103,7 +103,7 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
         require_none_pending(RUNS, engine)
     if entry.power.guarded:
         require_unshared_switch(entry)
-        consent.require_consent(entry.wiring, yes=yes)
+        consent.require_consent(entry.switched_host, yes=yes)
 
 
 def list_stored_campaigns(root: Path) -> list[CampaignFolder]:

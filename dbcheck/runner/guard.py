@@ -33,7 +33,7 @@ def check_interlocks(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -
     require_unshared_switch(entry)
     host = assemble.make_power_host(entry)
     seen = host.identity() if host else None
-    name = entry.wiring.title
+    name = entry.switched_host.title
     interlock.require_other_machine(name, seen)
     server, found = _read_server_and_users(engine, i_know=i_know)
     if entry.standbys:
@@ -52,7 +52,7 @@ def check_interlocks(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -
     for addresses in locate_target(engine.endpoints()).others.values():
         interlock.require_address(name, seen, addresses, i_know=i_know)
     interlock.require_no_other_users(name, found, i_know=i_know)
-    consent.require_consent(entry.wiring, yes=yes)
+    consent.require_consent(entry.switched_host, yes=yes)
     return recognised
 
 

@@ -21,7 +21,7 @@ from dbcheck.model.records import LoadRecord
 from dbcheck.model.verdict import ControlFacts
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
-from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.power.kinds.manual import ManualConfig
 from dbcheck.report.console import make_progress_console
 from dbcheck.report.live import make_progress
 from dbcheck.report.progress import PlainProgress
@@ -107,7 +107,7 @@ def reconcile_entry(
     restarter = assemble.make_restarter(entry)
     # Nothing is cut here, whatever switch the inventory names.
     if not entry.standbys:
-        entry = replace(entry, power=ManualPlan())
+        entry = replace(entry, power=ManualConfig())
     entry = _complete_entry(entry, folder)
     window = WindowLimits()
     with (

@@ -19,11 +19,11 @@ from dbcheck.lab.switch import LabSwitch
 from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds import sysrq
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.fence import FencePlan
-from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.power.kinds.manual import ManualPlan
-from dbcheck.power.kinds.sysrq import SysrqPlan, SysrqSwitch
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.kinds.fence import FenceConfig
+from dbcheck.power.kinds.lab import LabConfig
+from dbcheck.power.kinds.manual import ManualConfig
+from dbcheck.power.kinds.sysrq import SysrqConfig, SysrqSwitch
 from dbcheck.remote.address import SshOptions
 from tests.kit import fence_lab
 from tests.kit.lab_access import connect
@@ -58,7 +58,7 @@ class Device:
 def by_hand(folder: Path, lab: Lab) -> Iterator[Device]:
     """Give a human, who is only asked."""
     asked: list[str] = []
-    yield Device(ManualPlan(OFF_S).open(None, asked.append), asked=asked)
+    yield Device(ManualConfig(OFF_S).open(None, asked.append), asked=asked)
 
 
 @contextlib.contextmanager
@@ -76,7 +76,7 @@ def by_programs(folder: Path, lab: Lab) -> Iterator[Device]:
         cut, restore, state = (
             ("sh", "-c", scripts[name]) for name in ("cut", "restore", "state")
         )
-        plan = ExecPlan(cut, restore, state, off_s=OFF_S, timeout_s=2.0)
+        plan = ExecConfig(cut, restore, state, off_s=OFF_S, timeout_s=2.0)
         return plan.open(None, print)
 
     yield Device(
@@ -96,7 +96,7 @@ def by_an_agent(folder: Path, lab: Lab) -> Iterator[Device]:
 
     def switch(fault: str = "", timeout_s: float = 60.0) -> PowerSwitch:
         options = {"plug": lab.name} | ({"fault": fault} if fault else {})
-        plan = FencePlan(agent, options, off_s=OFF_S, timeout_s=timeout_s)
+        plan = FenceConfig(agent, options, off_s=OFF_S, timeout_s=timeout_s)
         return plan.open(None, print)
 
     with powered(lab):
@@ -144,17 +144,17 @@ def by_kernel(folder: Path, lab: Lab) -> Iterator[Device]:
         def stuck() -> PowerSwitch:
             over.set()
             kernel.join()
-            return SysrqSwitch(SysrqPlan(1.0), host, trigger=str(trigger))
+            return SysrqSwitch(SysrqConfig(1.0), host, trigger=str(trigger))
 
         def broken() -> PowerSwitch:
             sshd.close()
-            return SysrqSwitch(SysrqPlan(1.0), host, trigger=str(trigger))
+            return SysrqSwitch(SysrqConfig(1.0), host, trigger=str(trigger))
 
         kernel = threading.Thread(target=obey)
         kernel.start()
         try:
             yield Device(
-                SysrqSwitch(SysrqPlan(10.0), host, trigger=str(trigger)),
+                SysrqSwitch(SysrqConfig(10.0), host, trigger=str(trigger)),
                 power=lambda: PowerState.OFF if trigger.read_text() else PowerState.ON,
                 turn_off=sshd.close,
                 stuck=stuck,
@@ -171,10 +171,10 @@ def by_a_lab(folder: Path, lab: Lab) -> Iterator[Device]:
     """Give a lab."""
     with powered(lab):
         yield Device(
-            LabPlan(lab.name).open(None, print),
+            LabConfig(lab.name).open(None, print),
             power=lambda: power_of(lab),
             turn_off=LabSwitch(lab.name).cut,
-            broken=lambda: LabPlan("nosuchlab").open(None, print),
+            broken=lambda: LabConfig("nosuchlab").open(None, print),
         )
 
 

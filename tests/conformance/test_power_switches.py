@@ -20,13 +20,13 @@ from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.model.host import Expected
 from dbcheck.power import registry
 from dbcheck.power.kinds import shared
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.fence import FencePlan
-from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.power.kinds.manual import ManualPlan
-from dbcheck.power.kinds.plan import NOT_AGREED_TO, PowerPlan
-from dbcheck.power.kinds.sysrq import SysrqPlan
-from dbcheck.power.wiring import Wiring
+from dbcheck.power.kinds.config import NOT_AGREED_TO, SwitchConfig
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.kinds.fence import FenceConfig
+from dbcheck.power.kinds.lab import LabConfig
+from dbcheck.power.kinds.manual import ManualConfig
+from dbcheck.power.kinds.sysrq import SysrqConfig
+from dbcheck.power.switched_host import SwitchedHost
 from tests.conformance.power_devices import DEVICES, OFF_S, Device
 from tests.kit.labs import process_lab
 from tests.kit.refusals import refused
@@ -38,11 +38,11 @@ def secret(variable: str) -> Secret:
     return Secret("password", "env", (variable,))
 
 
-# A plan of each kind, and others that differ from it in one field each.
-PLANS: Mapping[SwitchKind, tuple[PowerPlan, Mapping[str, object]]] = {
-    SwitchKind.MANUAL: (ManualPlan(), {"off_s": 9.0}),
+# A config of each kind, and others that differ from it in one field each.
+CONFIGS: Mapping[SwitchKind, tuple[SwitchConfig, Mapping[str, object]]] = {
+    SwitchKind.MANUAL: (ManualConfig(), {"off_s": 9.0}),
     SwitchKind.EXEC: (
-        ExecPlan(
+        ExecConfig(
             ("pdu", "off", "7"), ("pdu", "on", "7"), ("pdu", "state", "7"), "1", "0"
         ),
         {
@@ -55,7 +55,9 @@ PLANS: Mapping[SwitchKind, tuple[PowerPlan, Mapping[str, object]]] = {
         },
     ),
     SwitchKind.FENCE: (
-        FencePlan("fence_apc", {"ip": "pdu1", "plug": "7"}, {"password": secret("A")}),
+        FenceConfig(
+            "fence_apc", {"ip": "pdu1", "plug": "7"}, {"password": secret("A")}
+        ),
         {
             "agent": "/tmp/fence_apc",
             "options": {"ip": "pdu1", "plug": "8"},
@@ -63,22 +65,22 @@ PLANS: Mapping[SwitchKind, tuple[PowerPlan, Mapping[str, object]]] = {
             "off_s": 9.0,
         },
     ),
-    SwitchKind.SYSRQ: (SysrqPlan(), {}),
-    SwitchKind.LAB: (LabPlan("one"), {"name": "two"}),
+    SwitchKind.SYSRQ: (SysrqConfig(), {}),
+    SwitchKind.LAB: (LabConfig("one"), {"name": "two"}),
 }
-# Of each kind two plans of one outlet, and one of another.
-OUTLETS: list[tuple[PowerPlan, PowerPlan, PowerPlan]] = [
+# Of each kind two configs of one outlet, and one of another.
+OUTLETS: list[tuple[SwitchConfig, SwitchConfig, SwitchConfig]] = [
     (
-        ExecPlan(("pdu", "off", "7")),
-        ExecPlan(("pdu", "off", "7"), restore=("other",), off_s=9.0),
-        ExecPlan(("pdu", "off", "8")),
+        ExecConfig(("pdu", "off", "7")),
+        ExecConfig(("pdu", "off", "7"), restore=("other",), off_s=9.0),
+        ExecConfig(("pdu", "off", "8")),
     ),
     (
-        FencePlan("fence_apc", {"plug": "7", "ip": "pdu1"}),
-        FencePlan("/sbin/fence_apc", {"ip": "pdu1", "plug": "7"}, off_s=9.0),
-        FencePlan("fence_apc", {"ip": "pdu2", "plug": "7"}),
+        FenceConfig("fence_apc", {"plug": "7", "ip": "pdu1"}),
+        FenceConfig("/sbin/fence_apc", {"ip": "pdu1", "plug": "7"}, off_s=9.0),
+        FenceConfig("fence_apc", {"ip": "pdu2", "plug": "7"}),
     ),
-    (LabPlan("one"), LabPlan("one"), LabPlan("two")),
+    (LabConfig("one"), LabConfig("one"), LabConfig("two")),
 ]
 NO_OUTLET = {SwitchKind.MANUAL, SwitchKind.SYSRQ}
 UNGUARDED = {SwitchKind.MANUAL, SwitchKind.LAB}
@@ -101,11 +103,13 @@ INVENTORIES: Mapping[SwitchKind, tuple[Mapping[str, Any], Mapping[str, Any]]] = 
 }
 
 
-def wiring(plan: PowerPlan) -> Wiring:
-    return Wiring("db1", "postgresql://u@db1/d", "ssh://db1", Expected("db1"), plan)
+def switched(config: SwitchConfig) -> SwitchedHost:
+    return SwitchedHost(
+        "db1", "postgresql://u@db1/d", "ssh://db1", Expected("db1"), config
+    )
 
 
-class Twin(LabPlan):
+class Twin(LabConfig):
     """Another kind with the fields of a lab's."""
 
     kind = SwitchKind.EXEC
@@ -131,15 +135,17 @@ class Noted(Fields):
 
 def test_every_kind_is_registered_and_under_test() -> None:
     kinds = set(SwitchKind)
-    assert len(registry.PLANS) == len(kinds)
-    assert kinds == set(registry.KINDS) == set(PLANS) == set(INVENTORIES)
+    assert len(registry.CONFIGS) == len(kinds)
+    assert kinds == set(registry.KINDS) == set(CONFIGS) == set(INVENTORIES)
     assert kinds == set(DEVICES)
-    assert kinds - NO_OUTLET == {plan.kind for plan, _, _ in OUTLETS}
+    assert kinds - NO_OUTLET == {config.kind for config, _, _ in OUTLETS}
 
 
 def test_only_a_human_and_a_lab_cut_without_interlocks() -> None:
-    assert {plan.kind for plan in registry.PLANS if not plan.guarded} == UNGUARDED
-    assert [plan for plan in registry.PLANS if plan.attended] == [ManualPlan]
+    assert {
+        config.kind for config in registry.CONFIGS if not config.guarded
+    } == UNGUARDED
+    assert [config for config in registry.CONFIGS if config.attended] == [ManualConfig]
 
 
 def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
@@ -149,7 +155,7 @@ def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
         UsageError,
         naming=("hosts.yml", "host db1: dbcheck_power"),
     ) as (caught):
-        registry.read_power_plan(Fields("db1", found, "hosts.yml"))
+        registry.read_switch_config(Fields("db1", found, "hosts.yml"))
     kinds = ", ".join(kind.value for kind in SwitchKind)
     assert caught.value.hint == f"It must be one of {kinds}."
 
@@ -160,18 +166,18 @@ def test_an_inventory_makes_a_plan_that_another_process_can_use(
 ) -> None:
     least, more = INVENTORIES[kind]
     whole = Noted(kind, least, more)
-    plan = registry.read_power_plan(whole)
-    assert type(plan) is registry.KINDS[kind]
-    assert pickle.loads(pickle.dumps(plan)) == plan
+    config = registry.read_switch_config(whole)
+    assert type(config) is registry.KINDS[kind]
+    assert pickle.loads(pickle.dumps(config)) == config
     own = {name for name in whole.asked if name.startswith(shared.POWER)}
     assert own <= set(KNOWN)
-    assert own >= {*shared.list_variables(type(plan)), shared.POWER}
+    assert own >= {*shared.list_variables(type(config)), shared.POWER}
     for missing in least:
         some = {name: value for name, value in least.items() if name != missing}
         with refused(
             ErrorId.KEY_MISSING, UsageError, naming=f"{shared.POWER}_{missing}"
         ):
-            registry.read_power_plan(Noted(kind, some))
+            registry.read_switch_config(Noted(kind, some))
 
 
 @pytest.mark.parametrize("kind", SwitchKind)
@@ -179,13 +185,13 @@ def test_what_is_agreed_to_is_what_is_described(
     kind: SwitchKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A", PASSWORD)
-    plan, others = PLANS[kind]
-    own = {field.name for field in fields(plan)}
+    config, others = CONFIGS[kind]
+    own = {field.name for field in fields(config)}
     assert own - NOT_AGREED_TO == others.keys()
-    first = wiring(plan)
+    first = switched(config)
     assert PASSWORD not in first.describe() + repr(first)
     for name, value in others.items():
-        other = wiring(replace(plan, **{name: value}))
+        other = switched(replace(config, **{name: value}))
         assert other.describe() != first.describe(), name
         assert other.fingerprint() != first.fingerprint(), name
     for changed in (
@@ -200,50 +206,54 @@ def test_what_is_agreed_to_is_what_is_described(
 
 
 def test_no_two_kinds_are_agreed_to_as_one() -> None:
-    wirings = [wiring(plan) for plan, _ in PLANS.values()]
-    assert len({one.fingerprint() for one in wirings}) == len(PLANS)
-    assert len({one.describe() for one in wirings}) == len(PLANS)
-    assert wiring(Twin("one")).fingerprint() != wiring(LabPlan("one")).fingerprint()
+    hosts = [switched(config) for config, _ in CONFIGS.values()]
+    assert len({one.fingerprint() for one in hosts}) == len(CONFIGS)
+    assert len({one.describe() for one in hosts}) == len(CONFIGS)
+    assert (
+        switched(Twin("one")).fingerprint() != switched(LabConfig("one")).fingerprint()
+    )
 
 
-@pytest.mark.parametrize(("plan", "same", "other"), OUTLETS)
+@pytest.mark.parametrize(("config", "same", "other"), OUTLETS)
 def test_one_outlet_is_known_as_one(
-    plan: PowerPlan, same: PowerPlan, other: PowerPlan
+    config: SwitchConfig, same: SwitchConfig, other: SwitchConfig
 ) -> None:
-    assert plan.outlet() is not None
-    assert plan.outlet() == same.outlet()
-    assert hash(plan.outlet()) == hash(same.outlet())
-    assert plan.outlet() != other.outlet()
+    assert config.outlet() is not None
+    assert config.outlet() == same.outlet()
+    assert hash(config.outlet()) == hash(same.outlet())
+    assert config.outlet() != other.outlet()
 
 
 def test_outlets_of_two_kinds_are_never_one() -> None:
-    assert Twin("one").outlet() != LabPlan("one").outlet()
-    outlets = [PLANS[kind][0].outlet() for kind in SwitchKind if kind not in NO_OUTLET]
+    assert Twin("one").outlet() != LabConfig("one").outlet()
+    outlets = [
+        CONFIGS[kind][0].outlet() for kind in SwitchKind if kind not in NO_OUTLET
+    ]
     assert len(set(outlets)) == len(outlets)
     for kind in NO_OUTLET:
-        assert PLANS[kind][0].outlet() is None
+        assert CONFIGS[kind][0].outlet() is None
 
 
 @pytest.mark.parametrize("kind", SwitchKind)
 def test_what_comes_back_by_itself_has_no_command_to_restore_it(
     kind: SwitchKind,
 ) -> None:
-    plan = registry.read_power_plan(Noted(kind, INVENTORIES[kind][0]))
+    config = registry.read_switch_config(Noted(kind, INVENTORIES[kind][0]))
     named = ("dbcheck", "power", "restore", "db1")
-    if plan.returns_by_itself or plan.attended:
-        assert plan.restore_command(named) == ()
-    assert plan.restore_command(named) in ((), named)
+    if config.returns_by_itself or config.attended:
+        assert config.restore_command(named) == ()
+    assert config.restore_command(named) in ((), named)
 
 
 @pytest.mark.parametrize("kind", SwitchKind)
 def test_who_needs_the_host_is_not_opened_without_it(kind: SwitchKind) -> None:
-    plan, _ = PLANS[kind]
-    if not plan.needs_host:
+    config, _ = CONFIGS[kind]
+    if not config.needs_host:
         return
     with refused(
         ErrorId.HOST_IS_THIS_MACHINE, UsageError, naming="needs SSH to a host other"
     ) as caught:
-        plan.open(None, print)
+        config.open(None, print)
     assert caught.value.hint
 
 

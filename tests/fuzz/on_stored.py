@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dbcheck.base.errors import DbcheckError, RunFormatError
-from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.state import LabRecord
@@ -25,7 +25,7 @@ from tests.kit.memory import scratch
 from tests.kit.stored_run import RUN, campaign_files, run_files
 
 _STAMP = ("format", "sha256")
-KINDS = (Manifest, LoadRecord, RestoreRecord, AfterRecord, Plan, Cycle)
+KINDS = (Manifest, LoadRecord, RestoreRecord, AfterRecord, CampaignPlan, Cycle)
 OF_LABS = sorted(Path(runs.__file__).parent.glob("mariadb-pass/*.json"))
 
 

@@ -49,7 +49,7 @@ def main() -> None:
             worker.take()
         if word == "cut":
             _store(worker, folder)
-            worker.over()
+            worker.give_back()
     worker.keeps(Ended())
 
 

@@ -14,7 +14,7 @@ from dbcheck.audit.result import AuditResult, FactResult, FindingResult, Subject
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import list_all_rules
 from dbcheck.campaign import totals
-from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import RunResult, to_values
@@ -88,7 +88,7 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
         stored = stored_run(RunFolder.create(folder, manifest()))
         result = to_values(judge_run(stored, FrameLogReader()).result)
         plan = ("t", "0", "n", "url", 1, load("insert"), 3, 9, None, False, True)
-        campaign = CampaignFolder.create(folder / "c", Plan(*plan))
+        campaign = CampaignFolder.create(folder / "c", CampaignPlan(*plan))
         campaign.add(
             Cycle(
                 1, "id", "steady", 1.0, CycleVerdict.PASS, "kept", "e", "OS", 8, 0, 1.5

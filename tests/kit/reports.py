@@ -20,7 +20,7 @@ def printed(report: RenderableType, columns: int = 400) -> str:
     return file.getvalue()
 
 
-# Clears the screen, fills the clipboard, forges a line, turns the text around; markup
+# Clears the screen, fills the clipboard, forges a line, permit the text around; markup
 # that rich refuses, a colour of its, an emoji.
 EVIL = (
     "\x1b[2J\x1b]52;c;cm0gLXJmIH4=\x07\r\n PASS \x9b31m\u202e[/nope][bold]x[/]:warning:"

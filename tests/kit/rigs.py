@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dbcheck.campaign.folder import Plan
+from dbcheck.campaign.folder import CampaignPlan
 from dbcheck.config import workload_file
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
@@ -29,7 +29,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.model.records import Manifest
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
-from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
+from dbcheck.power.kinds.manual import ManualConfig, ManualSwitch
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import Workload
@@ -210,7 +210,7 @@ def cut_relaxed(rig: Rig, workload: Workload) -> Outcome:
 def rig_by_hand(engine: Engine, folder: Path, said: Said) -> Rig:
     """Return a rig without a lab, whose witness is in *folder*; close that."""
     return Rig(
-        site_of(engine, ManualSwitch(ManualPlan(), said.ask)),
+        site_of(engine, ManualSwitch(ManualConfig(), said.ask)),
         open_witness(f"file:{folder}/acks", volatile=True),
         FrameLogReader(),
         said,
@@ -238,8 +238,8 @@ def acked_ids(rig: Rig, run: RunFolder) -> set[int]:
     return {int(row_id) for batch in logs.acks() for row_id in batch["row_id"]}
 
 
-def plan(engine: str = "postgresql", cuts: int = 3, **changed: object) -> Plan:
-    made = Plan(
+def plan(engine: str = "postgresql", cuts: int = 3, **changed: object) -> CampaignPlan:
+    made = CampaignPlan(
         created="2026-01-02T03:04:05+00:00",
         dbcheck="0",
         name="lab",

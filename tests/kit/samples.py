@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbcheck.campaign.folder import Plan
+from dbcheck.campaign.folder import CampaignPlan
 from dbcheck.config import workload_file
 from dbcheck.model.cluster import ONLY_NODE, SiteKind
 from dbcheck.model.cut import Cut, Gone, SwitchKind
@@ -67,4 +67,6 @@ ALL_GONE = replace(
     recovered=0,
     losses=Losses.of([Loss(LossKind.MISSING_TAIL, 0, 1, 1, 1, LEDGER.name)]),
 )
-PLAN = Plan("", "0", "db1", "", 1, MANIFEST.workload, 10**4, 10**5, None, False, True)
+PLAN = CampaignPlan(
+    "", "0", "db1", "", 1, MANIFEST.workload, 10**4, 10**5, None, False, True
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.config.workload_file import load
 from dbcheck.model.cluster import ONLY_NODE, SiteKind
 from dbcheck.model.cut import Cut, Gone, SwitchKind
@@ -181,7 +181,7 @@ def run_files() -> dict[str, bytes]:
 @cache
 def campaign_files() -> dict[str, bytes]:
     """Return the files of a campaign by their paths."""
-    plan = Plan(
+    plan = CampaignPlan(
         "c", "0", "n", "postgresql://u@h/d", 1, load("insert"), 3, 9, 5000, False, True
     )
     cycle = Cycle(

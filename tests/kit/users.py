@@ -79,8 +79,8 @@ class User:
             "from dbcheck.cycle.preflight import before_load;"
             "from dbcheck.cli import main; from dbcheck.cli.flags import power;"
             "before_load.require_independent = lambda *_: 'the test says so';"
-            "plan = power.ManualPlan;"
-            f"power.ManualPlan = lambda declared: plan({off_s}, declared);"
+            "plan = power.ManualConfig;"
+            f"power.ManualConfig = lambda declared: plan({off_s}, declared);"
             "main()"
         )
         words = ["run", *self.rig, "--json", *flags]

@@ -16,7 +16,7 @@ from dbcheck.cycle.rig import Limits
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.model.cut import CutClass, PowerState
-from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
+from dbcheck.power.kinds.exec import ExecConfig, ExecSwitch
 from dbcheck.runner.lab_rig import make_lab_rig
 from tests.kit.nodes import with_node
 from tests.kit.rigs import Said
@@ -48,7 +48,7 @@ def programs(
 
     cut = python("cut", "off")
     return ExecSwitch(
-        ExecPlan(
+        ExecConfig(
             cut=(*cut[:-1], first + cut[-1]),
             restore=python("restore", "on"),
             state=("cat", str(noted)),

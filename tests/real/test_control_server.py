@@ -20,7 +20,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.sessions import commit
 from dbcheck.ports.engine import Engine
-from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
+from dbcheck.power.kinds.manual import ManualConfig, ManualSwitch
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
@@ -200,7 +200,7 @@ def test_without_the_privilege_nothing_is_begun(
     for statement in statements(name):
         least.run(statement)
     witness = open_witness(f"file:{tmp_path}/witness", volatile=True)
-    switch = ManualSwitch(ManualPlan(), lambda text: None)
+    switch = ManualSwitch(ManualConfig(), lambda text: None)
     with contextlib.closing(witness):
         rig = Rig(
             site_of(least.engine(), switch),

@@ -31,10 +31,10 @@ from dbcheck.cli.flags.target import (
 )
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import CutClass
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.power.kinds.manual import ManualPlan
-from dbcheck.power.kinds.plan import PowerPlan
+from dbcheck.power.kinds.config import SwitchConfig
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.kinds.lab import LabConfig
+from dbcheck.power.kinds.manual import ManualConfig
 from tests.kit.refusals import refused
 
 G = TypeVar("G", bound=Group)
@@ -171,18 +171,18 @@ def test_a_new_host_key_may_be_accepted_beside_a_name(named: NamedByArgument) ->
 @pytest.mark.parametrize(
     ("words", "plan"),
     [
-        ("", ManualPlan()),
-        ("--power manual --power-class reset", ManualPlan(declared=CutClass.RESET)),
-        ("--power-class AC", ManualPlan(declared=CutClass.AC)),
-        ("--power lab:one", LabPlan("one")),
+        ("", ManualConfig()),
+        ("--power manual --power-class reset", ManualConfig(declared=CutClass.RESET)),
+        ("--power-class AC", ManualConfig(declared=CutClass.AC)),
+        ("--power lab:one", LabConfig("one")),
         (
             "--power exec --cut-command 'pdu off' --off-seconds 20",
-            ExecPlan(("pdu", "off"), off_s=20.0),
+            ExecConfig(("pdu", "off"), off_s=20.0),
         ),
         (
             "--power exec --cut-command c --restore-command r --state-command 's 1' "
             "--power-timeout 7 --power-class ac",
-            ExecPlan(
+            ExecConfig(
                 cut=("c",),
                 restore=("r",),
                 state=("s", "1"),
@@ -192,7 +192,7 @@ def test_a_new_host_key_may_be_accepted_beside_a_name(named: NamedByArgument) ->
         ),
     ],
 )
-def test_the_switch_is_what_the_flags_say(words: str, plan: PowerPlan) -> None:
+def test_the_switch_is_what_the_flags_say(words: str, plan: SwitchConfig) -> None:
     assert find_entry(NamedByFlag(), parsed(PowerOptions, words)).power == plan
 
 

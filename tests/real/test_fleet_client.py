@@ -1,4 +1,4 @@
-"""The client of a fleet: what may begin, whose turn it is, and what it keeps.
+"""The client of a fleet: what may begin, which target may be cut, and what it keeps.
 
 The scheduler and the workers are Dask's; the campaigns are played, by the words in the
 names of their targets (tests/kit/played_campaign.py).
@@ -32,7 +32,7 @@ from dbcheck.fleet.workers import (
 )
 from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
-from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.report.fleet import RigStatus, State
 from dbcheck.runner.campaign_child import Worker
 from tests.kit import played_campaign
@@ -71,7 +71,7 @@ class Desk:
         folder = CampaignFolder(path)
         if not path.exists():
             folder = CampaignFolder.create(path, replace(PLAN, name=name, cuts=2))
-        plan = ExecPlan(cut=("pdu", name))
+        plan = ExecConfig(cut=("pdu", name))
         return Entry(
             name, f"postgresql://{name}/d", f"ssh://w/{name}", power=plan
         ), folder
@@ -297,7 +297,7 @@ def test_no_worker_is_taken_for_lost_because_of_a_heartbeat(
 
 
 def test_what_two_targets_share_is_one_resource() -> None:
-    plan = ExecPlan(cut=("pdu", "7"))
+    plan = ExecConfig(cut=("pdu", "7"))
     one = Entry("a", "postgresql://a/d", "ssh://w/a", power=plan)
     two = Entry("b", "postgresql://b/d", "ssh://w/b/", power=plan)
     shared = list_resources(one).keys() & list_resources(two).keys()

@@ -18,7 +18,7 @@ from dbcheck.cycle.rig import Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
+from dbcheck.power.kinds.manual import ManualConfig, ManualSwitch
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.far_host import FarSshd, far_sshd
@@ -86,7 +86,7 @@ def test_a_witness_behind_a_forwarder_is_known_by_its_ids(
         rig = Rig(
             site_of(
                 open_engine(url, server.password),
-                ManualSwitch(ManualPlan(), lambda _: None),
+                ManualSwitch(ManualConfig(), lambda _: None),
                 host=host,
             ),
             witness,

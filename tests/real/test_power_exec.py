@@ -15,7 +15,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.model.cut import PowerState
-from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
+from dbcheck.power.kinds.exec import ExecConfig, ExecSwitch
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
@@ -39,7 +39,7 @@ def switch(
     } | changed
     words = {name: ("sh", "-c", text) if text else () for name, text in scripts.items()}
     cut, restore, state = (words[name] for name in ("cut", "restore", "state"))
-    plan = ExecPlan(cut, restore, state, off_s=off_s, timeout_s=timeout_s)
+    plan = ExecConfig(cut, restore, state, off_s=off_s, timeout_s=timeout_s)
     return ExecSwitch(plan)
 
 
@@ -66,7 +66,7 @@ def test_without_a_state_command_nothing_is_known(plug: Path) -> None:
 
 def by_patterns(printed: str, on: str, off: str) -> ExecSwitch:
     """A switch whose state program prints neither on nor off."""
-    plan = ExecPlan(("true",), state=("printf", "%s", printed))
+    plan = ExecConfig(("true",), state=("printf", "%s", printed))
     return ExecSwitch(replace(plan, state_on=on, state_off=off))
 
 
@@ -164,7 +164,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def test_words_are_not_read_by_a_shell(plug: Path) -> None:
-    commands = ExecPlan(("echo", "$HOME; rm -rf /nonexistent", "*"))
+    commands = ExecConfig(("echo", "$HOME; rm -rf /nonexistent", "*"))
     assert ExecSwitch(commands).cut().report["output"] == (
         "$HOME; rm -rf /nonexistent *\n"
     )
@@ -211,14 +211,14 @@ def test_a_state_that_cannot_be_read_keeps_no_host_without_power(plug: Path) -> 
 RESTORES = """
 import sys
 from dbcheck.base import interrupt
-from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
+from dbcheck.power.kinds.exec import ExecConfig, ExecSwitch
 
 installed, off_s, state, restore = sys.argv[1:]
 if installed == "installed":
     interrupt.install_handlers()
 words = {"state": ("sh", "-c", state), "restore": ("sh", "-c", restore)}
 try:
-    ExecSwitch(ExecPlan(("true",), off_s=float(off_s), **words)).restore()
+    ExecSwitch(ExecConfig(("true",), off_s=float(off_s), **words)).restore()
 except KeyboardInterrupt:
     print("interrupted")
 """

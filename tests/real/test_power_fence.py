@@ -17,7 +17,7 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.model.verdict import Verdict
-from dbcheck.power.kinds.fence import FencePlan, FenceSwitch
+from dbcheck.power.kinds.fence import FenceConfig, FenceSwitch
 from tests.kit import fence_lab
 from tests.kit.nodes import cut_of, with_node
 from tests.kit.refusals import refused
@@ -28,13 +28,13 @@ PASSWORD = "hunter2-in-no-argv"
 
 
 @pytest.fixture
-def dummy(tmp_path: Path) -> FencePlan:
+def dummy(tmp_path: Path) -> FenceConfig:
     """fence_dummy of the package fence-agents, with its outlet on."""
     if shutil.which("fence_dummy", path="/usr/sbin:/usr/local/sbin") is None:
         pytest.skip("needs the package fence-agents")
     status = tmp_path / "status"
     status.write_text("on")
-    return FencePlan("fence_dummy", {"status_file": str(status)}, off_s=0)
+    return FenceConfig("fence_dummy", {"status_file": str(status)}, off_s=0)
 
 
 def ours(tmp_path: Path, fault: str = "", timeout_s: float = 20) -> FenceSwitch:
@@ -43,7 +43,7 @@ def ours(tmp_path: Path, fault: str = "", timeout_s: float = 20) -> FenceSwitch:
     secret.write_text(PASSWORD)
     secret.chmod(0o600)
     return FenceSwitch(
-        FencePlan(
+        FenceConfig(
             str(fence_lab.install(tmp_path)),
             {"plug": "nolab", "fault": fault},
             {"password": Secret("password", "file", (str(secret),))},
@@ -53,7 +53,7 @@ def ours(tmp_path: Path, fault: str = "", timeout_s: float = 20) -> FenceSwitch:
     )
 
 
-def test_the_packages_own_agent_cuts_and_restores(dummy: FencePlan) -> None:
+def test_the_packages_own_agent_cuts_and_restores(dummy: FenceConfig) -> None:
     switch = FenceSwitch(dummy)
     assert switch.state() is PowerState.ON
     cut = switch.cut()
@@ -80,7 +80,7 @@ def test_the_packages_own_agent_cuts_and_restores(dummy: FencePlan) -> None:
     ],
 )
 def test_a_wrong_agent_or_option_is_refused_at_once(
-    dummy: FencePlan, changed: dict[str, object], said: str
+    dummy: FenceConfig, changed: dict[str, object], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
         FenceSwitch(replace(dummy, **changed))  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def test_cuts_by_an_agent_are_cuts(
     drive = DriveSpec(personality=personality, destage_age_s=0.5)
     with bench(LabSpec("postgresql", drive=drive), tmp_path) as here:
         agent = str(fence_lab.install(tmp_path))
-        device = FencePlan(agent, {"plug": here.lab.name}, off_s=0.5)
+        device = FenceConfig(agent, {"plug": here.lab.name}, off_s=0.5)
         rig = with_node(here.rig, power=FenceSwitch(device))
         outcome = run_cycle(rig, quick(), SEED)
         assert outcome.verdict is verdict, outcome.judgement

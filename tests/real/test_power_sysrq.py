@@ -16,7 +16,7 @@ from dbcheck.base.errors import PowerError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.power.kinds import sysrq
-from dbcheck.power.kinds.sysrq import SysrqPlan, SysrqSwitch
+from dbcheck.power.kinds.sysrq import SysrqConfig, SysrqSwitch
 from dbcheck.remote.address import SshOptions
 from dbcheck.remote.channel import Pipe
 from tests.kit.refusals import refused
@@ -56,7 +56,7 @@ def host_of(sshd: Sshd) -> TargetHost:
 def switch(
     sshd: Sshd, trigger: Path, timeout_s: float = 10, host: TargetHost | None = None
 ) -> SysrqSwitch:
-    plan = SysrqPlan(timeout_s)
+    plan = SysrqConfig(timeout_s)
     return SysrqSwitch(plan, host or host_of(sshd), trigger=str(trigger))
 
 

@@ -15,8 +15,8 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.model.cut import PowerState
 from dbcheck.ports.power import PowerSwitch
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.fence import FencePlan
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.kinds.fence import FenceConfig
 from tests.kit import switch_programs as real
 from tests.kit.plugs import Plug
 from tests.kit.refusals import refused
@@ -35,10 +35,10 @@ def plug(tmp_path: Path) -> Plug:
     return Plug(path)
 
 
-def plan_of(name: str, places: Mapping[str, str]) -> ExecPlan:
+def plan_of(name: str, places: Mapping[str, str]) -> ExecConfig:
     """Return the plan of a recipe, with what stands here for each of its places."""
     plan = recipe(name).plan
-    assert isinstance(plan, ExecPlan)
+    assert isinstance(plan, ExecConfig)
 
     def here(words: tuple[str, ...]) -> tuple[str, ...]:
         for old, new in places.items():
@@ -98,7 +98,7 @@ def test_ipmi(plug: Plug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     real.program("fence_ipmilan", "fence-agents")
     monkeypatch.setenv("BMC_PASSWORD", PASSWORD)
     plan = recipe("ipmi").plan
-    assert isinstance(plan, FencePlan)
+    assert isinstance(plan, FenceConfig)
     with real.bmc(plug, tmp_path, PASSWORD) as port:
         options = {**plan.options, "ip": "127.0.0.1", "ipport": str(port)}
         switch = replace(plan, options=options, off_s=0.0).open(None, print)
@@ -107,7 +107,7 @@ def test_ipmi(plug: Plug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert switch.state() is OFF
 
 
-def pdudaemon_plan(plug: Plug, folder: Path, port: int) -> ExecPlan:
+def pdudaemon_plan(plug: Plug, folder: Path, port: int) -> ExecConfig:
     """Return the recipe's plan; the outlet's own state is read in a file."""
     address = f"127.0.0.1:{port}"
     plan = plan_of("pdudaemon", {"pdudaemon.example.net:16421": address})

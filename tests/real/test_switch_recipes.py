@@ -22,9 +22,9 @@ from dbcheck.config import files
 from dbcheck.inventory.load import load_inventory
 from dbcheck.model.cut import CutClass, PowerState, SwitchKind
 from dbcheck.ports.power import PowerSwitch
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.fence import FencePlan
-from dbcheck.power.kinds.plan import PowerPlan
+from dbcheck.power.kinds.config import SwitchConfig
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.kinds.fence import FenceConfig
 from tests.kit import plugs
 from tests.kit.certificates import Authority
 from tests.kit.plugs import Answer, Plug, install, served
@@ -56,7 +56,7 @@ def getQuarchDevice(target):
 
 
 @pytest.fixture(scope="module")
-def plans(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, PowerPlan]:
+def plans(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SwitchConfig]:
     """The plan of each recipe, as ansible-inventory and dbcheck read it."""
     folder = tmp_path_factory.mktemp("recipes")
     for name in NAMES:
@@ -91,7 +91,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_each_recipe_makes_a_switch_of_its_class(
-    plans: Mapping[str, PowerPlan],
+    plans: Mapping[str, SwitchConfig],
 ) -> None:
     of_class = {
         CutClass.AC: {"labgrid", "pdudaemon", "shelly", "tasmota"},
@@ -106,9 +106,11 @@ def test_each_recipe_makes_a_switch_of_its_class(
     assert by_agent == {"ipmi", "redfish"}
 
 
-def readdressed(plan: PowerPlan, address: str, port: int, scheme: str) -> PowerPlan:
+def readdressed(
+    plan: SwitchConfig, address: str, port: int, scheme: str
+) -> SwitchConfig:
     """Return an exec plan that asks a server here in place of the one of the recipe."""
-    assert isinstance(plan, ExecPlan)
+    assert isinstance(plan, ExecConfig)
 
     def moved(words: tuple[str, ...]) -> tuple[str, ...]:
         new = f"{scheme}://localhost:{port}"
@@ -119,12 +121,12 @@ def readdressed(plan: PowerPlan, address: str, port: int, scheme: str) -> PowerP
     )
 
 
-Made = Callable[[PowerPlan, Plug, Path], AbstractContextManager[PowerPlan]]
+Made = Callable[[SwitchConfig, Plug, Path], AbstractContextManager[SwitchConfig]]
 
 
 def over_http(protocol: plugs.Protocol, address: str) -> Made:
     @contextmanager
-    def made(plan: PowerPlan, plug: Plug, programs: Path) -> Iterator[PowerPlan]:
+    def made(plan: SwitchConfig, plug: Plug, programs: Path) -> Iterator[SwitchConfig]:
         if shutil.which("curl") is None:
             pytest.skip("needs curl")
         with served(plug, protocol) as port:
@@ -134,11 +136,13 @@ def over_http(protocol: plugs.Protocol, address: str) -> Made:
 
 
 @contextmanager
-def by_redfish(plan: PowerPlan, plug: Plug, programs: Path) -> Iterator[PowerPlan]:
+def by_redfish(
+    plan: SwitchConfig, plug: Plug, programs: Path
+) -> Iterator[SwitchConfig]:
     """Give fence_redfish a BMC with a certificate of its own."""
     if shutil.which("fence_redfish", path="/usr/sbin:/usr/local/sbin") is None:
         pytest.skip("needs the package fence-agents")
-    assert isinstance(plan, FencePlan)
+    assert isinstance(plan, FenceConfig)
     authority = Authority.new(programs / "authority.crt")
     authority.vouch(programs)
     with (
@@ -151,16 +155,18 @@ def by_redfish(plan: PowerPlan, plug: Plug, programs: Path) -> Iterator[PowerPla
 
 
 @contextmanager
-def by_ipmi(plan: PowerPlan, plug: Plug, programs: Path) -> Iterator[PowerPlan]:
+def by_ipmi(plan: SwitchConfig, plug: Plug, programs: Path) -> Iterator[SwitchConfig]:
     if shutil.which("fence_ipmilan", path="/usr/sbin:/usr/local/sbin") is None:
         pytest.skip("needs the package fence-agents")
-    assert isinstance(plan, FencePlan)
+    assert isinstance(plan, FenceConfig)
     path = install(programs, *PROGRAMS["ipmi"], plug)
     yield replace(plan, options={**plan.options, "ipmitool_path": str(path)})
 
 
 @contextmanager
-def by_pdudaemon(plan: PowerPlan, plug: Plug, programs: Path) -> Iterator[PowerPlan]:
+def by_pdudaemon(
+    plan: SwitchConfig, plug: Plug, programs: Path
+) -> Iterator[SwitchConfig]:
     install(programs, *PROGRAMS["pdudaemon"], plug)
     address = "pdudaemon.example.net:16421"
     with over_http(plugs.pdudaemon, address)(plan, plug, programs) as moved:
@@ -168,9 +174,9 @@ def by_pdudaemon(plan: PowerPlan, plug: Plug, programs: Path) -> Iterator[PowerP
 
 
 @contextmanager
-def by_quarch(plan: PowerPlan, plug: Plug, programs: Path) -> Iterator[PowerPlan]:
+def by_quarch(plan: SwitchConfig, plug: Plug, programs: Path) -> Iterator[SwitchConfig]:
     """Have the program of the recipe import a module of that name."""
-    assert isinstance(plan, ExecPlan)
+    assert isinstance(plan, ExecConfig)
     package = programs / "quarchpy"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -187,7 +193,7 @@ def by_quarch(plan: PowerPlan, plug: Plug, programs: Path) -> Iterator[PowerPlan
 
 def recorded(name: str) -> Made:
     @contextmanager
-    def made(plan: PowerPlan, plug: Plug, programs: Path) -> Iterator[PowerPlan]:
+    def made(plan: SwitchConfig, plug: Plug, programs: Path) -> Iterator[SwitchConfig]:
         install(programs, *PROGRAMS[name], plug)
         yield plan
 
@@ -209,9 +215,9 @@ DEVICES: Mapping[str, Made] = {
 }
 
 
-def opened(plan: PowerPlan, timeout_s: float = 20.0) -> PowerSwitch:
+def opened(plan: SwitchConfig, timeout_s: float = 20.0) -> PowerSwitch:
     """Return the switch, in a hurry."""
-    assert isinstance(plan, ExecPlan | FencePlan)
+    assert isinstance(plan, ExecConfig | FenceConfig)
     return replace(plan, off_s=0.0, timeout_s=timeout_s).open(None, print)
 
 
@@ -223,7 +229,7 @@ def test_every_recipe_is_tried() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_cuts_and_restores(
     name: str,
-    plans: Mapping[str, PowerPlan],
+    plans: Mapping[str, SwitchConfig],
     plug: Plug,
     programs: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -258,13 +264,13 @@ def test_a_recipe_cuts_and_restores(
 def test_what_says_nothing_of_the_power_is_no_state(
     name: str,
     printed: str,
-    plans: Mapping[str, PowerPlan],
+    plans: Mapping[str, SwitchConfig],
     plug: Plug,
     programs: Path,
 ) -> None:
     program, answers = PROGRAMS[name]
     plan = plans[name]
-    assert isinstance(plan, ExecPlan)
+    assert isinstance(plan, ExecConfig)
     install(programs, program, dict.fromkeys(answers, Answer(printed, printed)), plug)
     with refused(ErrorId.POWER_STATE_NOT_UNDERSTOOD, PowerError, naming="printed"):
         opened(plan).state()
@@ -272,7 +278,7 @@ def test_what_says_nothing_of_the_power_is_no_state(
 
 @pytest.mark.parametrize("name", ["pdudaemon", "shelly", "ykush"])
 def test_a_switch_that_answers_and_does_not_cut_is_found(
-    name: str, plans: Mapping[str, PowerPlan], plug: Plug, programs: Path
+    name: str, plans: Mapping[str, SwitchConfig], plug: Plug, programs: Path
 ) -> None:
     plug.stuck = True
     with (
@@ -286,7 +292,7 @@ def test_a_switch_that_answers_and_does_not_cut_is_found(
 
 @pytest.mark.wide
 def test_a_bmc_that_refuses_to_switch_is_found(
-    plans: Mapping[str, PowerPlan],
+    plans: Mapping[str, SwitchConfig],
     plug: Plug,
     programs: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -295,7 +301,7 @@ def test_a_bmc_that_refuses_to_switch_is_found(
     monkeypatch.setenv("BMC_PASSWORD", _PASSWORD)
     plug.stuck = True
     with by_redfish(plans["redfish"], plug, programs) as plan:
-        assert isinstance(plan, FencePlan)
+        assert isinstance(plan, FenceConfig)
         hasty = replace(plan, options={**plan.options, "power_timeout": "1"})
         with refused(
             ErrorId.POWER_COMMAND_FAILED,
@@ -307,10 +313,10 @@ def test_a_bmc_that_refuses_to_switch_is_found(
 
 @pytest.mark.parametrize("name", ["shelly", "pdudaemon"])
 def test_an_outlet_that_the_switch_does_not_know_is_an_error(
-    name: str, plans: Mapping[str, PowerPlan], plug: Plug, programs: Path
+    name: str, plans: Mapping[str, SwitchConfig], plug: Plug, programs: Path
 ) -> None:
     with DEVICES[name](plans[name], plug, programs) as plan:
-        assert isinstance(plan, ExecPlan)
+        assert isinstance(plan, ExecConfig)
         *first, url = plan.cut
         wrong = url.replace("id=0", "id=9").replace("port=7", "port=9")
         with refused(
@@ -321,7 +327,7 @@ def test_an_outlet_that_the_switch_does_not_know_is_an_error(
 
 
 def test_a_plug_that_wants_a_password_is_no_state(
-    plans: Mapping[str, PowerPlan], plug: Plug, programs: Path
+    plans: Mapping[str, SwitchConfig], plug: Plug, programs: Path
 ) -> None:
     """Tasmota before 8.2.3 answered so with the status 200."""
     text = '{"WARNING":"Need user=<username>&password=<password>"}'

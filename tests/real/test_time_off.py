@@ -21,7 +21,7 @@ from dbcheck.judge.item import ItemId, Status, meaning
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import PowerState
 from dbcheck.model.verdict import CycleVerdict, Verdict
-from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
+from dbcheck.power.kinds.exec import ExecConfig, ExecSwitch
 from dbcheck.runs.folder import RunFolder
 from tests.kit.labs import process_lab
 from tests.kit.nodes import at_the_cut, with_node
@@ -143,7 +143,7 @@ def test_a_switch_that_cuts_and_then_fails_leaves_a_run_to_judge(here: Bench) ->
     cut += f"LabSwitch({here.lab.name!r}).cut(); sys.exit('the outlet is on fire')"
     back = f"from dbcheck.lab.switch import LabSwitch; LabSwitch({here.lab.name!r})"
     power = ExecSwitch(
-        ExecPlan(
+        ExecConfig(
             cut=(sys.executable, "-c", cut),
             restore=(sys.executable, "-c", f"{back}.restore()"),
         )
@@ -170,7 +170,7 @@ def test_power_that_does_not_come_back_is_told_beside_what_ended_the_cycle(
     here: Bench,
 ) -> None:
     stuck = ("sh", "-c", "echo stuck; exit 1")
-    power = ExecSwitch(ExecPlan(cut=("false",), restore=stuck))
+    power = ExecSwitch(ExecConfig(cut=("false",), restore=stuck))
     with refused(ErrorId.POWER_COMMAND_FAILED, PowerError, naming=("cut", "with 1")):
         run_cycle(with_node(here.rig, power=power), quick(), SEED)
     told = "failed: the restore command exited with 1, output: stuck"

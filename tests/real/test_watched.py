@@ -32,7 +32,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.model.watched import FactKind, Looked, WatchTally
 from dbcheck.ports.connection import Session
 from dbcheck.ports.listener import Phase
-from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
+from dbcheck.power.kinds.manual import ManualConfig, ManualSwitch
 from dbcheck.rows.plans.registry import plan_of
 from dbcheck.rows.schedule import Schedule
 from tests.kit.lab_access import connect, server_pid
@@ -345,7 +345,7 @@ def test_what_changes_while_a_hand_is_at_the_plug_is_seen(
 
     with bench(process_lab("postgresql"), tmp_path) as here, ThreadPoolExecutor(1) as p:
         power, acting, cutters = here.rig.site.writer.power, list[Future[None]](), []
-        by_hand = ManualSwitch(ManualPlan(), lambda _: acting.append(p.submit(act)))
+        by_hand = ManualSwitch(ManualConfig(), lambda _: acting.append(p.submit(act)))
         rig = with_node(here.rig, power=by_hand)
         started = run_preflight(rig, quick(), SEED)
         cutters.append(Cutter(rig, started))

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from dbcheck.inventory.entry import Entry
-from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
 from dbcheck.site.group import Bootstrap
@@ -42,7 +42,7 @@ def test_dbcheck_forms_a_group_only_if_it_is_asked_to(
         "db1",
         "mysql+mysqlconnector://a@db1/x",
         witness=f"file:{tmp_path}/acks",
-        power=ExecPlan(("true",)),
+        power=ExecConfig(("true",)),
         topology=topology,
         survives=survives,
         promoted_by=promoted_by,

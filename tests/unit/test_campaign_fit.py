@@ -19,7 +19,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.records import CutAsked
-from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble, campaign_run
 from dbcheck.runner.matrix_cycles import run_on_target
@@ -93,7 +93,7 @@ def test_a_server_of_a_run_that_is_not_judged_is_not_written_to(
     """Rows of another run in its tables would leave it without a verdict."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(campaign_run, "check_interlocks", lambda *_, **__: None)
-    entry = Entry("db1", "postgresql://u@h/d", power=ExecPlan(("off",)))
+    entry = Entry("db1", "postgresql://u@h/d", power=ExecConfig(("off",)))
     begin(entry)
     target = assemble.make_engine(entry.target, None).target
     stored = manifest()

@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError
-from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.model.verdict import CycleVerdict
 from dbcheck.runs import stored
 from tests.kit.refusals import refused
@@ -36,7 +36,7 @@ def test_a_plan_has_a_bound_that_cuts_can_show(bound: int, allowed: int) -> None
     del values["format"], values["sha256"]
     changed = stored.to_bytes(values)
     if allowed:
-        assert stored.from_bytes(changed, Plan, "it").bound_ppm == bound
+        assert stored.from_bytes(changed, CampaignPlan, "it").bound_ppm == bound
     else:
         with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="bound"):
-            stored.from_bytes(changed, Plan, "it")
+            stored.from_bytes(changed, CampaignPlan, "it")

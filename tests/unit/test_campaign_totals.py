@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.campaign.totals import make_result
 from dbcheck.judge.results import CampaignResult, CampaignsResult, SeenTotal
 from dbcheck.model.verdict import CycleVerdict
@@ -25,7 +25,7 @@ OPEN = CycleVerdict.INCONCLUSIVE
 
 
 def campaign_of(
-    path: Path, cycles: Sequence[dict[str, Any]], plan: Plan = PLAN
+    path: Path, cycles: Sequence[dict[str, Any]], plan: CampaignPlan = PLAN
 ) -> CampaignResult:
     """Return the result of a campaign of *cycles*; each names what is not the default.
 

@@ -20,19 +20,19 @@ from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Reached
 from dbcheck.model.host import Expected
 from dbcheck.power import consent
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.fence import FencePlan
-from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.power.kinds.manual import ManualPlan
-from dbcheck.power.kinds.plan import PowerPlan
-from dbcheck.power.wiring import find_note_path, recall_reached, remember_reached
+from dbcheck.power.kinds.config import SwitchConfig
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.kinds.fence import FenceConfig
+from dbcheck.power.kinds.lab import LabConfig
+from dbcheck.power.kinds.manual import ManualConfig
+from dbcheck.power.switched_host import find_note_path, recall_reached, remember_reached
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
 from dbcheck.witness.window import WindowLimits
 from tests.kit.files import give_away
 from tests.kit.refusals import refused
 
-PLAN = ExecPlan(cut=("pdu", "off"), restore=("pdu", "on"), state=("pdu", "state"))
+PLAN = ExecConfig(cut=("pdu", "off"), restore=("pdu", "on"), state=("pdu", "state"))
 ENTRY = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=PLAN)
 SEEN = Reached("2026-01-02T03:04:05+00:00", "m1", ())
 
@@ -41,7 +41,7 @@ OTHERS = {
     "target": replace(ENTRY, target="postgresql://db2/x"),
     "host": replace(ENTRY, host="ssh://db2"),
     "expected": replace(ENTRY, expected=Expected(serial="S2")),
-    "kind": replace(ENTRY, power=FencePlan("pdu off")),
+    "kind": replace(ENTRY, power=FenceConfig("pdu off")),
     "state": replace(ENTRY, power=replace(PLAN, state=("pdu", "reboot"))),
     "cut": replace(ENTRY, power=replace(PLAN, cut=("pdu off",))),
     "restore": replace(ENTRY, power=replace(PLAN, restore=("pdu", "off"))),
@@ -59,7 +59,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def is_agreed(entry: Entry) -> bool:
     try:
-        consent.require_consent(entry.wiring, yes=False)
+        consent.require_consent(entry.switched_host, yes=False)
     except UsageError as error:
         assert "nothing was cut" in str(error)
         return False
@@ -68,19 +68,19 @@ def is_agreed(entry: Entry) -> bool:
 
 def agree(entry: Entry) -> Path:
     """Let a first cut come, and return the note on it."""
-    consent.require_consent(entry.wiring, yes=True)
-    consent.remember_consent(entry.wiring)
+    consent.require_consent(entry.switched_host, yes=True)
+    consent.remember_consent(entry.switched_host)
     assert is_agreed(entry)
-    return find_note_path(entry.wiring, "power")
+    return find_note_path(entry.switched_host, "power")
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_whatever_acts_or_decides_is_asked_for_again(name: str) -> None:
     agree(ENTRY)
-    remember_reached(ENTRY.wiring, SEEN)
-    assert recall_reached(ENTRY.wiring) == SEEN
+    remember_reached(ENTRY.switched_host, SEEN)
+    assert recall_reached(ENTRY.switched_host) == SEEN
     assert not is_agreed(OTHERS[name])
-    assert recall_reached(OTHERS[name].wiring) is None
+    assert recall_reached(OTHERS[name].switched_host) is None
 
 
 def test_what_does_not_change_the_cut_is_not_asked_for_again() -> None:
@@ -90,7 +90,7 @@ def test_what_does_not_change_the_cut_is_not_asked_for_again() -> None:
 
 
 def test_a_yes_is_not_remembered_until_the_cut_is_due() -> None:
-    consent.require_consent(ENTRY.wiring, yes=True)
+    consent.require_consent(ENTRY.switched_host, yes=True)
     assert not is_agreed(ENTRY)
 
 
@@ -111,8 +111,8 @@ def changed(path: Path, _: pytest.MonkeyPatch) -> None:
 def of_another_switch(path: Path, _: pytest.MonkeyPatch) -> None:
     other = OTHERS["cut"]
     agree(other)
-    remember_reached(other.wiring, SEEN)
-    shutil.copyfile(find_note_path(other.wiring, path.parent.name), path)
+    remember_reached(other.switched_host, SEEN)
+    shutil.copyfile(find_note_path(other.switched_host, path.parent.name), path)
 
 
 def of_another_user(path: Path, patch: pytest.MonkeyPatch) -> None:
@@ -141,10 +141,10 @@ def behind_a_link(path: Path, _: pytest.MonkeyPatch) -> None:
 def test_a_note_that_is_not_the_users_own_word_does_not_count(
     forge: Callable[[Path, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in (agree(ENTRY), remember_reached(ENTRY.wiring, SEEN)):
+    for path in (agree(ENTRY), remember_reached(ENTRY.switched_host, SEEN)):
         forge(path, monkeypatch)
     assert not is_agreed(ENTRY)
-    assert recall_reached(ENTRY.wiring) is None
+    assert recall_reached(ENTRY.switched_host) is None
 
 
 def test_a_note_is_for_its_user_alone(state: Path) -> None:
@@ -157,14 +157,14 @@ def test_a_note_is_for_its_user_alone(state: Path) -> None:
 def test_no_yes_is_taken_that_could_not_be_remembered(state: Path) -> None:
     state.write_text("a file")
     with refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError):
-        consent.require_consent(ENTRY.wiring, yes=True)
+        consent.require_consent(ENTRY.switched_host, yes=True)
 
 
-@pytest.mark.parametrize("plan", [ManualPlan(), LabPlan("one")])
+@pytest.mark.parametrize("config", [ManualConfig(), LabConfig("one")])
 def test_where_no_consent_is_needed_none_is_remembered(
-    plan: PowerPlan, state: Path
+    config: SwitchConfig, state: Path
 ) -> None:
-    consent.remember_consent(replace(ENTRY, power=plan).wiring)
+    consent.remember_consent(replace(ENTRY, power=config).switched_host)
     assert not state.exists()
 
 
@@ -173,7 +173,7 @@ def test_the_description_names_each_program_and_no_secret(
 ) -> None:
     monkeypatch.setenv("PDU", "geheim")
     with refused(ErrorId.FIRST_CUT_NEEDS_CONSENT, UsageError) as caught:
-        consent.require_consent(ENTRY.wiring, yes=False)
+        consent.require_consent(ENTRY.switched_host, yes=False)
     assert str(caught.value) == (
         "nothing was cut. No earlier cut of db1 by this switch is on record. dbcheck "
         "would run `pdu off`, wait at least 15 s, then run `pdu on`; `pdu state` would "
@@ -182,10 +182,10 @@ def test_the_description_names_each_program_and_no_secret(
     )
     assert caught.value.hint == "If this is correct, repeat the command with --yes."
     secret = Secret("password", "env", ("PDU",))
-    fence = FencePlan("fence_apc", {"plug": "7"}, {"password": secret})
+    fence = FenceConfig("fence_apc", {"plug": "7"}, {"password": secret})
     entry = replace(ENTRY, power=fence)
     with refused(ErrorId.FIRST_CUT_NEEDS_CONSENT, UsageError) as caught:
-        consent.require_consent(entry.wiring, yes=False)
+        consent.require_consent(entry.switched_host, yes=False)
     told = "run fence_apc (plug=7, password from the variable PDU) with action=off, "
     assert told + "wait at least 15 s, then run it with action=on" in str(caught.value)
     assert "geheim" not in str(caught.value) + agree(entry).read_text()
@@ -205,7 +205,7 @@ def test_another_wording_of_the_description_forgets_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     agree(ENTRY)
-    remember_reached(ENTRY.wiring, SEEN)
-    monkeypatch.setattr(ExecPlan, "describe", lambda *_: "in other words")
+    remember_reached(ENTRY.switched_host, SEEN)
+    monkeypatch.setattr(ExecConfig, "describe", lambda *_: "in other words")
     assert is_agreed(ENTRY)
-    assert recall_reached(ENTRY.wiring) == SEEN
+    assert recall_reached(ENTRY.switched_host) == SEEN

@@ -15,9 +15,9 @@ from dbcheck.inventory.load import make_inventory
 from dbcheck.model.cut import CutClass
 from dbcheck.model.host import Expected
 from dbcheck.power.driveonly import DriveOnlySwitch
-from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.power.scope import DriveScope, make_unit_scope, require_fit
-from dbcheck.power.wiring import Wiring
+from dbcheck.power.switched_host import SwitchedHost
 from dbcheck.runner.assemble import make_scoped_switch
 from tests.kit.drives_alone import MOUNT, SCOPE, SEEN
 
@@ -142,8 +142,8 @@ def test_the_outlet_of_a_shelf_cuts_drives() -> None:
 
 
 def test_who_agrees_to_a_cut_agrees_to_what_is_done_to_the_host() -> None:
-    plan = ExecPlan(("relay", "off"), ("relay", "on"))
-    host = Wiring("db1", "postgresql://u@h/d", "ssh://db1", Expected(), plan)
+    config = ExecConfig(("relay", "off"), ("relay", "on"))
+    host = SwitchedHost("db1", "postgresql://u@h/d", "ssh://db1", Expected(), config)
     alone = replace(host, scope=make_unit_scope(["S1"], "postgresql"))
     other = replace(host, scope=make_unit_scope(["S2"], "postgresql"))
     assert len({one.fingerprint() for one in (host, alone, other)}) == 3

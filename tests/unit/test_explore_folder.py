@@ -11,7 +11,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, RunFormatError, RunWriteError, UsageError
-from dbcheck.explore.folder import Exploration, Line, Plan
+from dbcheck.explore.folder import Exploration, ExplorePlan, Line
 from dbcheck.judge.results import (
     Finding,
     LostBlock,
@@ -26,7 +26,7 @@ from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
 from tests.kit.refusals import refused
 
-PLAN = Plan("0.1.0", 7, "20260102-030405-a1b2c3")
+PLAN = ExplorePlan("0.1.0", 7, "20260102-030405-a1b2c3")
 OTHER_DEVICE = json.dumps(
     {**LabSpec("postgresql").to_values(), "mount_options": "logdev=/dev/sda"}
 )

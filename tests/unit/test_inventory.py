@@ -19,8 +19,8 @@ from dbcheck.config import files
 from dbcheck.inventory.entry import KNOWN, Entry
 from dbcheck.inventory.load import load_inventory, make_cluster, make_inventory
 from dbcheck.model.cut import SwitchKind
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.fence import FencePlan
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.kinds.fence import FenceConfig
 from dbcheck.runner.assemble import make_host
 from tests.kit.files import STRANGER
 from tests.kit.inventories import hosts, loaded
@@ -97,7 +97,7 @@ def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -
     assert found.password is not None
     assert found.password.source == ("pass", "show", "db1")
     assert (found.expected.serial, found.price, found.sessions) == ("4711", 1299.5, 16)
-    assert isinstance(found.power, FencePlan)
+    assert isinstance(found.power, FenceConfig)
     assert found.power.options == {"ip": "pdu1", "ssl": "1", "plug": "7"}
     assert found.power.secrets["password"].source == ("PDU",)
     assert found.power.off_s == 30
@@ -337,7 +337,7 @@ def test_an_entry_says_how_its_power_is_given_back(
 
 
 def test_flags_say_how_the_power_is_given_back() -> None:
-    plan = ExecPlan(("pdu", "cut"), restore=("pdu", "on", "outlet 7"))
+    plan = ExecConfig(("pdu", "cut"), restore=("pdu", "on", "outlet 7"))
     assert Entry("", "postgresql://db1/d", power=plan).restore_command == (
         "pdu on 'outlet 7'"
     )

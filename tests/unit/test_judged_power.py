@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dbcheck.campaign import campaign
-from dbcheck.campaign.folder import CampaignFolder, Plan
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan
 from dbcheck.campaign.totals import make_result
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
@@ -566,8 +566,8 @@ def test_a_cycle_whose_client_was_lost_has_no_known_activity(
     assert make_result(folder).activities == {}
 
 
-def campaign_plan() -> Plan:
-    return Plan(
+def campaign_plan() -> CampaignPlan:
+    return CampaignPlan(
         "c", "0", "n", "postgresql://u@h/d", 1, load("insert"), 3, 9, None, False, True
     )
 

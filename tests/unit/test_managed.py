@@ -44,7 +44,7 @@ from dbcheck.model.server import (
     find_difference_of_servers,
 )
 from dbcheck.ports.engine import Engine
-from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
+from dbcheck.power.kinds.exec import ExecConfig, ExecSwitch
 from dbcheck.runner.guard import check_interlocks
 from tests.kit.bare_engine import BareEngine
 from tests.kit.cases import case
@@ -238,7 +238,7 @@ def test_a_failover_of_aurora_mysql_leads_to_the_same_data(
 def node(declared: CutClass | None, host: object = None) -> Any:
     """Return a node whose switch is declared to make such cuts."""
     engine = PostgresqlEngine("postgresql://db@db1/orders")
-    power = ExecSwitch(ExecPlan(cut=("fail", "over"), declared=declared))
+    power = ExecSwitch(ExecConfig(cut=("fail", "over"), declared=declared))
     return type("Node", (), {"engine": engine, "power": power, "host": host})()
 
 
@@ -284,7 +284,7 @@ def test_the_guide_s_inventory_passes_the_guard_as_a_failover(
     assert entry.host == ""
     engine = cast(Engine, Managed())
     assert check_interlocks(entry, engine, yes=True, i_know=False) == RDS
-    plan = dataclasses.replace(cast(ExecPlan, entry.power), declared=CutClass.AC)
+    plan = dataclasses.replace(cast(ExecConfig, entry.power), declared=CutClass.AC)
     with refused(ErrorId.HOST_NOT_IDENTIFIED, UsageError, naming="hostname"):
         check_interlocks(
             dataclasses.replace(entry, power=plan), engine, yes=True, i_know=False

@@ -15,13 +15,13 @@ from dbcheck.base.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import make_inventory
 from dbcheck.model.cut import DECLARABLE, CutClass, describe_cuts
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.fence import FencePlan
-from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.power.kinds.manual import ManualPlan
-from dbcheck.power.kinds.plan import PowerPlan
+from dbcheck.power.kinds.config import SwitchConfig
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.kinds.fence import FenceConfig
+from dbcheck.power.kinds.lab import LabConfig
+from dbcheck.power.kinds.manual import ManualConfig
 from dbcheck.power.kinds.shared import find_cut_class_of_agent, require_declared_class
-from dbcheck.power.kinds.sysrq import SysrqPlan
+from dbcheck.power.kinds.sysrq import SysrqConfig
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner.assemble import make_power_switch, make_rig
 from dbcheck.runner.guard import require_passable
@@ -59,48 +59,48 @@ def test_no_declaration_makes_a_cut_deeper_than_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "expected"),
+    ("config", "expected"),
     [
-        (ManualPlan(), CutClass.AC),
-        (ManualPlan(declared=CutClass.RESET), CutClass.RESET),
-        (ExecPlan(("true",)), CutClass.UNKNOWN),
-        (ExecPlan(("true",), declared=CutClass.AC), CutClass.AC),
-        (LabPlan("one"), CutClass.LAB_DRIVE),
-        (SysrqPlan(), CutClass.RESET),
+        (ManualConfig(), CutClass.AC),
+        (ManualConfig(declared=CutClass.RESET), CutClass.RESET),
+        (ExecConfig(("true",)), CutClass.UNKNOWN),
+        (ExecConfig(("true",), declared=CutClass.AC), CutClass.AC),
+        (LabConfig("one"), CutClass.LAB_DRIVE),
+        (SysrqConfig(), CutClass.RESET),
     ],
 )
-def test_each_switch_has_its_class(plan: PowerPlan, expected: CutClass) -> None:
-    entry = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=plan)
-    assert plan.cut_class is expected
+def test_each_switch_has_its_class(config: SwitchConfig, expected: CutClass) -> None:
+    entry = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=config)
+    assert config.cut_class is expected
     assert make_power_switch(entry, print).cut_class is expected
 
 
 @pytest.mark.parametrize(
-    "plan",
+    "config",
     [
-        LabPlan("one", CutClass.AC),
-        SysrqPlan(declared=CutClass.AC),
-        FencePlan("fence_ipmilan", declared=CutClass.AC),
+        LabConfig("one", CutClass.AC),
+        SysrqConfig(declared=CutClass.AC),
+        FenceConfig("fence_ipmilan", declared=CutClass.AC),
     ],
 )
-def test_a_switch_that_is_declared_wrongly_is_not_opened(plan: PowerPlan) -> None:
-    entry = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=plan)
+def test_a_switch_that_is_declared_wrongly_is_not_opened(config: SwitchConfig) -> None:
+    entry = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=config)
     with refused(ErrorId.POWER_CLASS_DIFFERS, UsageError):
         make_power_switch(entry, print)
 
 
 @pytest.mark.parametrize(
-    ("plan", "assumed"),
+    ("config", "assumed"),
     [
-        (ManualPlan(), True),
-        (ManualPlan(declared=CutClass.AC), False),
-        (ExecPlan(("true",)), False),
+        (ManualConfig(), True),
+        (ManualConfig(declared=CutClass.AC), False),
+        (ExecConfig(("true",)), False),
     ],
 )
 def test_only_the_class_of_an_undeclared_hand_is_assumed(
-    plan: PowerPlan, assumed: bool, tmp_path: Path
+    config: SwitchConfig, assumed: bool, tmp_path: Path
 ) -> None:
-    entry = Entry("db1", "postgresql://u@db1/x", power=plan)
+    entry = Entry("db1", "postgresql://u@db1/x", power=config)
     witness = open_witness(f"file:{tmp_path}/witness", volatile=True)
     progress, window = PlainProgress(Console(quiet=True)), WindowLimits()
     with contextlib.closing(witness):
@@ -127,8 +127,8 @@ CUT, BACK = ("pdu", "off"), ("pdu", "on")
 def test_a_switch_whose_cuts_could_never_pass_is_refused(
     cut_class: CutClass | None, restore: tuple[str, ...], host: str, is_refused: bool
 ) -> None:
-    plan = ExecPlan(CUT, restore, declared=cut_class)
-    entry = Entry("db1", "postgresql://db1/x", power=plan, host=host)
+    config = ExecConfig(CUT, restore, declared=cut_class)
+    entry = Entry("db1", "postgresql://db1/x", power=config, host=host)
     if not is_refused:
         return require_passable(entry)
     with refused(ErrorId.SWITCH_CANNOT_PASS, UsageError) as caught:
@@ -150,9 +150,9 @@ def test_a_depth_speaks_for_its_own_class_alone(deep: CutClass) -> None:
 def declared(folder: Path, variables: Mapping[str, Any]) -> CutClass | None:
     """Return what the inventory of a host without a switch declares."""
     own = {"dbcheck_target": "postgresql://db1/x", **variables}
-    plan = make_inventory(folder / "inventory.yml", {"db1": own}).entry("db1").power
-    assert isinstance(plan, ManualPlan)
-    return plan.declared
+    config = make_inventory(folder / "inventory.yml", {"db1": own}).entry("db1").power
+    assert isinstance(config, ManualConfig)
+    return config.declared
 
 
 @pytest.mark.parametrize("name", DECLARABLE)

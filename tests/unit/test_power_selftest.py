@@ -18,7 +18,7 @@ from dbcheck.judge.volumes import VolumeDepth
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.depth import Depth, Reached
 from dbcheck.model.host import Identity, Volume
-from dbcheck.power import selftest, wiring
+from dbcheck.power import selftest, switched_host
 from dbcheck.probe import idle_cut
 from dbcheck.runner import assemble
 from tests.kit.refusals import refused
@@ -148,7 +148,9 @@ def test_a_depth_is_remembered_unless_the_host_stayed_up(
         "cut_idle_host_and_measure_depth",
         lambda *arguments: (arguments[-2](), [depth], found),
     )
-    monkeypatch.setattr(wiring, "remember_reached", lambda _, it: remembered.append(it))
+    monkeypatch.setattr(
+        switched_host, "remember_reached", lambda _, it: remembered.append(it)
+    )
     _, depths, shown = power._test_entry(Entry("db1", "postgresql://db1/x"), plug, 5)
     assert len(remembered) == kept
     assert (depths, shown) == ([f"{depth}: no canaries"], None)

@@ -12,8 +12,8 @@ from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.watched import judge_depth_of_switch
 from dbcheck.model.depth import Reached, ReachedVolume
 from dbcheck.model.host import Expected, HostBefore
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.wiring import Wiring, recall_reached, remember_reached
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.switched_host import SwitchedHost, recall_reached, remember_reached
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cases import case
@@ -21,7 +21,9 @@ from tests.kit.nodes import having
 from tests.kit.stored_run import manifest, stored_run
 
 HOST = manifest().writer.host
-WIRING = Wiring("db1", "postgresql://db1/x", "", Expected(), ExecPlan(("pdu", "7")))
+SWITCHED_HOST = SwitchedHost(
+    "db1", "postgresql://db1/x", "", Expected(), ExecConfig(("pdu", "7"))
+)
 
 
 def seen(host: HostBefore, depth: str = "DRIVE") -> Reached:
@@ -71,12 +73,12 @@ def test_it_is_remembered_by_host_and_switch(
     host: HostBefore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert recall_reached(WIRING) is None
-    path = remember_reached(WIRING, seen(host, "OS"))
-    assert recall_reached(WIRING) == seen(host, "OS")
-    remember_reached(WIRING, seen(host))
-    assert recall_reached(WIRING) == seen(host)
-    other = replace(WIRING, plan=ExecPlan(("pdu", "8")))
+    assert recall_reached(SWITCHED_HOST) is None
+    path = remember_reached(SWITCHED_HOST, seen(host, "OS"))
+    assert recall_reached(SWITCHED_HOST) == seen(host, "OS")
+    remember_reached(SWITCHED_HOST, seen(host))
+    assert recall_reached(SWITCHED_HOST) == seen(host)
+    other = replace(SWITCHED_HOST, config=ExecConfig(("pdu", "8")))
     assert recall_reached(other) is None
     path.write_text("{}")
-    assert recall_reached(WIRING) is None
+    assert recall_reached(SWITCHED_HOST) is None

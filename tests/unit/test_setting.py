@@ -22,7 +22,7 @@ from dbcheck.config.target import TargetSettings
 from dbcheck.config.validated import Command
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.rows.workload import Workload
 from dbcheck.runner.matrix_rows import read_matrix
 from dbcheck.witness.window import WindowLimits
@@ -148,7 +148,7 @@ def test_a_flag_may_have_a_range_of_its_own(words: tuple[str, str]) -> None:
     assert CliRunner().invoke(command, ("--cache-mib", "1024")).exit_code == 0
 
 
-@pytest.mark.parametrize("kind", [TargetSettings, ExecPlan, WindowLimits])
+@pytest.mark.parametrize("kind", [TargetSettings, ExecConfig, WindowLimits])
 def test_run_has_the_flag_of_each_setting(kind: type[Any]) -> None:
     flags = {flag for each in run.params for flag in each.opts}
     declared = {each.setting.flag for each in list_settings(kind).values()}

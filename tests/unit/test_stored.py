@@ -12,7 +12,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunWriteError
-from dbcheck.campaign.folder import CampaignFolder, Plan
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan
 from dbcheck.cli import root
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
@@ -54,7 +54,7 @@ def modes(folder: Path) -> set[tuple[bool, int]]:
 
 def campaign(folder: Path) -> CampaignFolder:
     plan = ("t", "0", "n", "url", 1, load("insert"), 3, 9, None, False, True)
-    return CampaignFolder.create(folder, Plan(*plan))
+    return CampaignFolder.create(folder, CampaignPlan(*plan))
 
 
 @pytest.mark.usefixtures("open_umask")

@@ -14,7 +14,7 @@ from dbcheck.cli.root import root
 from dbcheck.config import files
 from dbcheck.inventory.load import make_inventory
 from dbcheck.model.cut import CutClass
-from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.exec import ExecConfig
 from tests.kit.inventories import hosts
 from tests.kit.refusals import refused
 from tools.docs import switches as document
@@ -51,7 +51,7 @@ def test_a_recipe_says_what_belongs_in_it(name: str) -> None:
 def test_a_recipe_names_its_class(name: str) -> None:
     plan = document.recipe(name).plan
     assert plan.cut_class is not CutClass.UNKNOWN
-    if isinstance(plan, ExecPlan):
+    if isinstance(plan, ExecConfig):
         assert plan.declared is plan.cut_class
         # What is off until it is switched on again can be seen to be off.
         assert bool(plan.state) is bool(plan.restore)
@@ -64,7 +64,7 @@ def test_a_recipe_whose_state_is_translated_does_not_load_without_one(
 ) -> None:
     """Above all that of pdudaemon, which answers as if it had switched."""
     plan = document.recipe(name).plan
-    if not isinstance(plan, ExecPlan) or not plan.state_on:
+    if not isinstance(plan, ExecConfig) or not plan.state_on:
         assert name in ("gcloud", "labgrid", "ipmi", "redfish")
         return
     variables = hosts(files.make_switch_inventory(name))

@@ -26,7 +26,7 @@ from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.load import dask_cluster
-from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.fleet import make_fleet_view
 from dbcheck.rows.workload import Workload
@@ -115,7 +115,7 @@ def campaign(place: Path, number: int, word: str) -> tuple[Entry, CampaignFolder
     target = f"postgresql://{name}/d"
     made = replace(plan(name=name, target=target), cuts=1, workload=_tiny())
     folder = CampaignFolder.create(place / name, made)
-    return Entry(name, target, f"ssh://w/{name}", power=LabPlan(name)), folder
+    return Entry(name, target, f"ssh://w/{name}", power=LabConfig(name)), folder
 
 
 def _tiny() -> Workload:

@@ -214,10 +214,10 @@ def _variables() -> Iterator[tuple[str, str, str]]:
         hints[f"{PREFIX}{KEYS.get(name, name)}"] = hint
     for name, hint in hints_of(Expected).items():
         hints[f"{EXPECT}{name}"] = hint
-    for plan in registry.PLANS:
-        of_plan = hints_of(plan)
-        for name, own in shared.list_variables(plan).items():
-            hints[name] = of_plan[own]
+    for config in registry.CONFIGS:
+        of_config = hints_of(config)
+        for name, own in shared.list_variables(config).items():
+            hints[name] = of_config[own]
     hints |= OTHERS
     texts = {}
     for secret, named in SECRETS.items():

@@ -10,7 +10,7 @@ from dbcheck.config import files
 from dbcheck.inventory.load import make_inventory
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
-from dbcheck.power.kinds.plan import PowerPlan
+from dbcheck.power.kinds.config import SwitchConfig
 from tests.kit.inventories import hosts
 
 FILE = Path(__file__).parents[2] / "docs" / "guides" / "switches.md"
@@ -123,7 +123,7 @@ class Recipe(NamedTuple):
     title: str
     parts: dict[str, str]
     variables: str
-    plan: PowerPlan
+    plan: SwitchConfig
 
     @property
     def shown(self) -> str:

@@ -90,8 +90,8 @@ class Case:
         return (
             f"{self.kind.name}, {self.spec.engine}, {self.spec.filesystem}, "
             f"kept writes {self.spec.drive.kept_writes}, {load.name} by "
-            f"{load.sessions} sessions in {processes}, cut after {load.cut_after_s[0]:g} to "
-            f"{load.cut_after_s[1]:g} s"
+            f"{load.sessions} sessions in {processes}, cut after "
+            f"{load.cut_after_s[0]:g} to {load.cut_after_s[1]:g} s"
         )
 
 

@@ -15,10 +15,10 @@ from dbcheck.cli.flags.shared import complete_names
 from dbcheck.cli.flags.target import EntryOptions
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import DECLARABLE, CutClass, SwitchKind
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.power.kinds.manual import ManualPlan
-from dbcheck.power.kinds.plan import PowerPlan
+from dbcheck.power.kinds.config import SwitchConfig
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.power.kinds.lab import LabConfig
+from dbcheck.power.kinds.manual import ManualConfig
 
 _EXEC, _MANUAL, _LAB = SwitchKind.EXEC, SwitchKind.MANUAL, SwitchKind.LAB
 _ONLY_IN_INVENTORY = [
@@ -49,7 +49,7 @@ class PowerOptions(EntryOptions):
             shell_complete=complete_names(_list_kinds_typed_alone, or_file=False),
         ),
     ] = _MANUAL.value
-    of_exec: Annotated[Mapping[str, Any], FlagsOf(ExecPlan)] = field(
+    of_exec: Annotated[Mapping[str, Any], FlagsOf(ExecConfig)] = field(
         default_factory=dict
     )
     power_class: Annotated[
@@ -64,9 +64,9 @@ class PowerOptions(EntryOptions):
 
     def applied(self, entry: Entry) -> Entry:
         """Return *entry* with this switch, if a flag is given."""
-        return replace(entry, power=self.plan()) if self.given else entry
+        return replace(entry, power=self.config()) if self.given else entry
 
-    def plan(self) -> PowerPlan:
+    def config(self) -> SwitchConfig:
         """Return the switch that the flags describe; raise UsageError if invalid."""
         declared = CutClass(self.power_class) if self.power_class else None
         if self.power == _EXEC.value:
@@ -78,7 +78,7 @@ class PowerOptions(EntryOptions):
                 hint="Give both, or neither.",
             )
         if self.power == _MANUAL.value:
-            return ManualPlan(declared=declared)
+            return ManualConfig(declared=declared)
         kind, _, lab = self.power.partition(":")
         if kind == _LAB.value and lab:
             if declared:
@@ -87,7 +87,7 @@ class PowerOptions(EntryOptions):
                     id=ErrorId.OPTIONS_CONFLICT,
                     hint="A lab's drive is cut as the lab does it: leave it out.",
                 )
-            return LabPlan(lab)
+            return LabConfig(lab)
         raise UsageError(
             f"--power {self.power} is not known",
             id=ErrorId.SWITCH_KIND_UNKNOWN,
@@ -95,11 +95,11 @@ class PowerOptions(EntryOptions):
             f"also name {', '.join(_ONLY_IN_INVENTORY)}.",
         )
 
-    def _exec(self, declared: CutClass | None) -> ExecPlan:
+    def _exec(self, declared: CutClass | None) -> ExecConfig:
         if not self.of_exec.get("cut"):
             raise UsageError(
                 "--power exec needs a command that cuts",
                 id=ErrorId.OPTION_NEEDS_ANOTHER,
                 hint="Give --cut-command.",
             )
-        return ExecPlan(**self.of_exec, declared=declared)
+        return ExecConfig(**self.of_exec, declared=declared)

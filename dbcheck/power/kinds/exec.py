@@ -26,14 +26,14 @@ from dbcheck.power.kinds.command import (
     run_program,
     wait_for,
 )
-from dbcheck.power.kinds.plan import Fields
+from dbcheck.power.kinds.config import Fields
 
 _STATE_ON, _STATE_OFF = "state_on", "state_off"
 
 
 @dataclass(frozen=True, slots=True)
-class ExecPlan:
-    """Programs with their arguments, run without a shell; see plan.PowerPlan.
+class ExecConfig:
+    """Programs with their arguments, run without a shell; see config.SwitchConfig.
 
     Each must exit with 0.
     cut:     drops the power, never by a shutdown.
@@ -118,9 +118,9 @@ class ExecPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        plan = shared.read_plan(cls, fields)
+        config = shared.read_config(cls, fields)
         for name in (_STATE_ON, _STATE_OFF):
-            if fault := plan._fault(name):
+            if fault := config._fault(name):
                 what, hint = fault
                 raise fields.error(
                     f"{shared.POWER}_{name}",
@@ -128,7 +128,7 @@ class ExecPlan:
                     id=ErrorId.POWER_STATE_PATTERN_INVALID,
                     hint=hint,
                 )
-        return plan
+        return config
 
     def _fault(self, name: str) -> tuple[str, str] | None:
         """Return the error of a pattern, and its remedy; None if it is right."""
@@ -197,22 +197,22 @@ class ExecSwitch:
     Their arguments may hold no secret: they are shown in errors and by ps(1).
     """
 
-    kind = ExecPlan.kind
+    kind = ExecConfig.kind
     attended = False
 
-    def __init__(self, plan: ExecPlan) -> None:
+    def __init__(self, config: ExecConfig) -> None:
         """Run nothing yet."""
-        self._plan = plan
-        self.cut_class = plan.cut_class
+        self._config = config
+        self.cut_class = config.cut_class
         self._prepared = False
-        self._timer = OffTimer(plan.off_s)
+        self._timer = OffTimer(config.off_s)
 
     def state(self) -> PowerState:
         """Run the state program; UNKNOWN if there is none."""
-        if not self._plan.state:
+        if not self._config.state:
             return PowerState.UNKNOWN
-        printed = self._run("state", self._plan.state)
-        if self._plan.state_on:
+        printed = self._run("state", self._config.state)
+        if self._config.state_on:
             return self._found(printed)
         last = printed.split()[-1].strip(".").lower() if printed.strip() else ""
         try:
@@ -228,8 +228,8 @@ class ExecSwitch:
     def _found(self, printed: str) -> PowerState:
         """Return the state whose pattern is found; raise PowerError unless one is."""
         patterns = {
-            PowerState.ON: self._plan.state_on,
-            PowerState.OFF: self._plan.state_off,
+            PowerState.ON: self._config.state_on,
+            PowerState.OFF: self._config.state_off,
         }
         found = [
             state
@@ -262,13 +262,13 @@ class ExecSwitch:
             self.prepare()
         self._prepared = False
         asked_us = now_us()
-        output = self._run("cut", self._plan.cut)
+        output = self._run("cut", self._config.cut)
         self._wait(PowerState.OFF)
         report: dict[str, object] = {"output": output[-TAIL_MAX:]}
-        if self._plan.restore:
+        if self._config.restore:
             self._timer.begin()
             report["off_s"] = self._timer.off_s
-            report["off_seen"] = bool(self._plan.state)
+            report["off_seen"] = bool(self._config.state)
         return Cut(asked_us, None, report)
 
     def restore(self) -> float | None:
@@ -276,11 +276,11 @@ class ExecSwitch:
 
         An interrupt ends that time, never the restore, and comes once that is done.
         """
-        if not self._plan.restore:
+        if not self._config.restore:
             return None
         with interrupt.hold_interrupts_back():
             off_s = self._timer.wait(self.state)
-            self._run("restore", self._plan.restore)
+            self._run("restore", self._config.restore)
             self._wait(PowerState.ON)
         return off_s
 
@@ -290,12 +290,12 @@ class ExecSwitch:
 
     def _wait(self, wanted: PowerState) -> None:
         # A reset passes through "off" too quickly to be seen.
-        if self._plan.state and self._plan.restore:
-            wait_for(wanted, self.state, self._plan.timeout_s)
+        if self._config.state and self._config.restore:
+            wait_for(wanted, self.state, self._config.timeout_s)
 
     def _run(self, name: str, command: tuple[str, ...]) -> str:
         keep = processes.list_switch_variables()  # it may log in to the switch with one
-        timeout_s = self._plan.timeout_s
+        timeout_s = self._config.timeout_s
         hidden = [os.environ[variable] for variable in keep if variable in os.environ]
         done = run_program(
             command, f"{name} command", timeout_s, hidden=hidden, keep=keep

@@ -31,7 +31,7 @@ from dbcheck.power.kinds.command import (
     run_program,
     wait_for,
 )
-from dbcheck.power.kinds.plan import Fields
+from dbcheck.power.kinds.config import Fields
 from dbcheck.power.kinds.shared import find_cut_class_of_agent
 
 # They cut a host off from its disks or its network, pause it, ask it to end itself,
@@ -168,8 +168,8 @@ _SYSTEM = ("/usr/sbin", "/sbin", "/usr/local/sbin")
 
 
 @dataclass(frozen=True, slots=True)
-class FencePlan:
-    """A fence agent and how to reach its device; see plan.PowerPlan.
+class FenceConfig:
+    """A fence agent and how to reach its device; see config.SwitchConfig.
 
     agent:     e.g. "fence_apc_snmp", or a path.
     options:   name -> value, as in the agent's manual page; no secret.
@@ -201,7 +201,7 @@ class FencePlan:
             options["plug"] = plug
         if password := fields.secret(shared.PASSWORD):
             secrets["password"] = Secret("password", password.kind, password.source)
-        return shared.read_plan(cls, fields, options=options, secrets=secrets)
+        return shared.read_config(cls, fields, options=options, secrets=secrets)
 
     @property
     def cut_class(self) -> CutClass:
@@ -252,29 +252,29 @@ class FenceSwitch:
     though the power does not come back (FenceAgentAPI.md of fence-agents).
     """
 
-    kind = FencePlan.kind
+    kind = FenceConfig.kind
     attended = False
 
-    def __init__(self, plan: FencePlan) -> None:
+    def __init__(self, config: FenceConfig) -> None:
         """Find the agent, check the options, read the secrets.
 
         Raise UsageError, or PowerError.  The secrets are read once: whatever happens
         to where they are, the power can be given back.
         """
-        self._plan = plan
-        self._name = Path(plan.agent).name
-        self.cut_class = plan.cut_class
+        self._config = config
+        self._name = Path(config.agent).name
+        self.cut_class = config.cut_class
         require_name(self._name)
         path = os.pathsep.join((*_SYSTEM, processes.make_search_path()))
-        program = shutil.which(plan.agent, path=path)
+        program = shutil.which(config.agent, path=path)
         if program is None:
             raise UsageError(
-                f"{plan.agent} is not installed here",
+                f"{config.agent} is not installed here",
                 id=ErrorId.PROGRAM_MISSING,
                 hint="Install the package fence-agents.",
             )
         self._program = program
-        for name, value in plan.options.items():
+        for name, value in config.options.items():
             if not value.isprintable():
                 raise UsageError(
                     f"{self._name}: the option {name} is not printable",
@@ -283,11 +283,11 @@ class FenceSwitch:
         done = run_program((program, "-o", "metadata"), self._name, _METADATA_TIMEOUT_S)
         metadata = parse_metadata(self._name, done.output)
         metadata.require_power(self._name)
-        given = plan.options.keys() | plan.secrets.keys()
+        given = config.options.keys() | config.secrets.keys()
         metadata.require_options(self._name, given)
         self._prepared = False
-        self._timer = OffTimer(plan.off_s)
-        secrets = {name: one.read() for name, one in plan.secrets.items()}
+        self._timer = OffTimer(config.off_s)
+        secrets = {name: one.read() for name, one in config.secrets.items()}
         # A function, so that no repr() of this object's parts shows them.
         self._reveal: Callable[[], Mapping[str, str]] = lambda: secrets
 
@@ -347,16 +347,16 @@ class FenceSwitch:
         if done.code:
             hint = "Check the device: the power may be on or off."
             raise self._failed(action, done, hint)
-        wait_for(wanted, self.state, self._plan.timeout_s)
+        wait_for(wanted, self.state, self._config.timeout_s)
         return done.output[-TAIL_MAX:]
 
     def _ask(self, action: str) -> Finished:
         secrets = self._reveal()
-        options = {**self._plan.options, **secrets, "action": action}
+        options = {**self._config.options, **secrets, "action": action}
         return run_program(
             (self._program,),
             f"{self._name} {action}",
-            self._plan.timeout_s,
+            self._config.timeout_s,
             text="".join(f"{name}={value}\n" for name, value in options.items()),
             hidden=secrets.values(),
         )

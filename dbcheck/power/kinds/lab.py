@@ -13,7 +13,7 @@ from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds import shared
-from dbcheck.power.kinds.plan import Fields
+from dbcheck.power.kinds.config import Fields
 from dbcheck.power.kinds.shared import require_declared_class
 
 _LAB = f"{shared.POWER}_lab"
@@ -21,8 +21,8 @@ _CUT_CLASS = CutClass.LAB_DRIVE
 
 
 @dataclass(frozen=True, slots=True)
-class LabPlan:
-    """The lab *name* cuts its own virtual drive; see plan.PowerPlan."""
+class LabConfig:
+    """The lab *name* cuts its own virtual drive; see config.SwitchConfig."""
 
     kind: ClassVar[SwitchKind] = SwitchKind.LAB
     attended: ClassVar[bool] = False
@@ -34,7 +34,7 @@ class LabPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        return shared.read_plan(cls, fields)
+        return shared.read_config(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:

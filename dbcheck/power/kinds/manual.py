@@ -10,12 +10,12 @@ from dbcheck.base import limits
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.kinds import shared
-from dbcheck.power.kinds.plan import Fields
+from dbcheck.power.kinds.config import Fields
 
 
 @dataclass(frozen=True, slots=True)
-class ManualPlan:
-    """A human cuts and restores; see plan.PowerPlan.
+class ManualConfig:
+    """A human cuts and restores; see config.SwitchConfig.
 
     off_s:    seconds without power that the human is asked for.
     declared: what the human cuts, None to take it for the AC supply.
@@ -31,7 +31,7 @@ class ManualPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        return shared.read_plan(cls, fields)
+        return shared.read_config(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:
@@ -70,14 +70,14 @@ class ManualPlan:
 class ManualSwitch:
     """Asks a human to cut and to restore; sees nothing of it."""
 
-    kind = ManualPlan.kind
+    kind = ManualConfig.kind
     attended = True
 
-    def __init__(self, plan: ManualPlan, ask: Callable[[str], None]) -> None:
+    def __init__(self, config: ManualConfig, ask: Callable[[str], None]) -> None:
         """Ask nothing yet; *ask* shows a text to the human and returns at once."""
         self._ask = ask
-        self._off_s = plan.off_s
-        self.cut_class = plan.cut_class
+        self._off_s = config.off_s
+        self.cut_class = config.cut_class
 
     def state(self) -> PowerState:
         """Return UNKNOWN: nothing measures it."""

@@ -14,7 +14,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.validated import one_of
 from dbcheck.model.cut import DECLARABLE, CutClass
-from dbcheck.power.kinds.plan import Fields, PowerPlan
+from dbcheck.power.kinds.config import Fields, SwitchConfig
 
 # What each switches, from the manual pages of fence-agents 4.12.  Agents of
 # frameworks in front of something else (powerman, ironic, skalar) are not listed.
@@ -95,7 +95,7 @@ OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
     ],
 }
 _PREFIX = f"{POWER}_"
-_KEYS = {"name": "lab"}  # the field of a plan -> its variable, where they differ
+_KEYS = {"name": "lab"}  # the field of a config -> its variable, where they differ
 _GIVEN = frozenset({"declared", "options", "secrets"})  # not variables by these names
 
 OffSeconds = Annotated[
@@ -108,17 +108,17 @@ Seconds = Annotated[
     Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX),
     Meta(description="Seconds that each call of an agent or a program may take."),
 ]
-P = TypeVar("P", bound=PowerPlan)
+P = TypeVar("P", bound=SwitchConfig)
 
 
-def list_variables(kind: type[PowerPlan]) -> dict[str, str]:
-    """Return each variable that is a field of a plan, with the field's name."""
+def list_variables(kind: type[SwitchConfig]) -> dict[str, str]:
+    """Return each variable that is a field of a config, with the field's name."""
     names = [field.name for field in fields_of(kind) if field.name not in _GIVEN]
     return {f"{_PREFIX}{_KEYS.get(name, name)}": name for name in names}
 
 
-def read_plan(kind: type[P], fields: Fields, **given: Mapping[str, Any]) -> P:
-    """Return the plan that *fields* hold; raise UsageError naming the key.
+def read_config(kind: type[P], fields: Fields, **given: Mapping[str, Any]) -> P:
+    """Return the config that *fields* hold; raise UsageError naming the key.
 
     given: what is not in list_variables(), but for the class that is declared.
     """

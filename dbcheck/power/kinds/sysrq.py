@@ -15,7 +15,7 @@ from dbcheck.hosts.host import ArmedReset, TargetHost
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.host import Identity
 from dbcheck.power.kinds import shared
-from dbcheck.power.kinds.plan import Fields
+from dbcheck.power.kinds.config import Fields
 from dbcheck.power.kinds.shared import require_declared_class
 from dbcheck.remote.same_host import read_boot_id
 from dbcheck.remote.way import LOCAL
@@ -25,8 +25,8 @@ _POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class SysrqPlan:
-    """The target's own kernel resets the host, over SSH; see plan.PowerPlan.
+class SysrqConfig:
+    """The target's own kernel resets the host, over SSH; see config.SwitchConfig.
 
     timeout_s: within which the host must have gone.
     """
@@ -41,7 +41,7 @@ class SysrqPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        return shared.read_plan(cls, fields)
+        return shared.read_config(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:
@@ -90,16 +90,16 @@ class SysrqSwitch:
     at most, and the report of each cut says so.
     """
 
-    kind = SysrqPlan.kind
+    kind = SysrqConfig.kind
     attended = False
 
     def __init__(
-        self, plan: SysrqPlan, host: TargetHost, *, trigger: str = TRIGGER
+        self, config: SysrqConfig, host: TargetHost, *, trigger: str = TRIGGER
     ) -> None:
         """Reach nothing yet; trigger: the file on the host that takes the letter."""
-        self.cut_class = plan.cut_class
+        self.cut_class = config.cut_class
         self._host = host
-        self._timeout_s = plan.timeout_s
+        self._timeout_s = config.timeout_s
         self._trigger = trigger
         self._armed: ArmedReset | None = None
 

@@ -1,4 +1,4 @@
-"""The wiring of a host to its switch: what a user agrees to, and notes of the client.
+"""A host and the switch that cuts it: what a user agrees to, and notes of the client.
 
 A note counts only if it is a plain file of this user's that no other may change, and if
 it is about this very switch; its file name and its copier do not matter.
@@ -17,7 +17,7 @@ from typing import TypeVar
 from dbcheck.base.errors import RunFormatError
 from dbcheck.model.depth import Reached
 from dbcheck.model.host import Expected
-from dbcheck.power.kinds.plan import NOT_AGREED_TO, PowerPlan
+from dbcheck.power.kinds.config import NOT_AGREED_TO, SwitchConfig
 from dbcheck.power.scope import DriveScope
 from dbcheck.runs import stored
 from dbcheck.runs.stored import state_folder
@@ -26,7 +26,7 @@ _SUBJECT = "depth"
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class SwitchedHost:
     """A host with its server and its switch.
 
     name:   in the inventory; "" if flags put it together.
@@ -39,7 +39,7 @@ class Wiring:
     target: str
     host: str
     expected: Expected
-    plan: PowerPlan
+    config: SwitchConfig
     scope: DriveScope | None = None
 
     @property
@@ -55,17 +55,19 @@ class Wiring:
         about = {"host": self.name, "server": self.target, "reached at": self.host}
         about |= {f"expected {key}": value for key, value in self._expected.items()}
         shown = ", ".join(f"{key} {value}" for key, value in about.items() if value)
-        done = self.plan.describe(self.host)
+        done = self.config.describe(self.host)
         if self.scope is not None:
             done += f": that is to {self.scope.describe()}"
         return f"{done}. The target: {shown}"
 
     def fingerprint(self) -> str:
         """Return a digest that identifies this switch of this host."""
-        plan = {k: v for k, v in asdict(self.plan).items() if k not in NOT_AGREED_TO}
+        config = {
+            k: v for k, v in asdict(self.config).items() if k not in NOT_AGREED_TO
+        }
         about = (self.name, self.target, self.host, self._expected)
         scope = (asdict(self.scope),) if self.scope is not None else ()
-        agreed = (*about, self.plan.kind.value, plan, *scope)
+        agreed = (*about, self.config.kind.value, config, *scope)
         return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -75,7 +77,7 @@ class Wiring:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Base of notes: the fingerprint() of the wiring that a note is about."""
+    """Base of notes: the fingerprint() of the host and switch that a note is about."""
 
     fingerprint: str
 
@@ -83,14 +85,14 @@ class Note:
 N = TypeVar("N", bound=Note)
 
 
-def find_note_path(wiring: Wiring, subject: str) -> Path:
+def find_note_path(switched: SwitchedHost, subject: str) -> Path:
     """Return the path of the note on *subject*."""
-    return state_folder(subject) / f"{wiring.fingerprint()[:24]}.json"
+    return state_folder(subject) / f"{switched.fingerprint()[:24]}.json"
 
 
-def read_note(wiring: Wiring, subject: str, kind: type[N]) -> N | None:
+def read_note(switched: SwitchedHost, subject: str, kind: type[N]) -> N | None:
     """Return the note on *subject*, None without a valid one."""
-    path = find_note_path(wiring, subject)
+    path = find_note_path(switched, subject)
     try:
         with stored.open_private(path, "rb") as file:
             if os.fstat(file.fileno()).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -98,12 +100,12 @@ def read_note(wiring: Wiring, subject: str, kind: type[N]) -> N | None:
             note = stored.from_bytes(file.read(), kind, str(path))
     except (OSError, RunFormatError):
         return None
-    return note if note.fingerprint == wiring.fingerprint() else None
+    return note if note.fingerprint == switched.fingerprint() else None
 
 
-def write_note(wiring: Wiring, subject: str, note: Note) -> Path:
+def write_note(switched: SwitchedHost, subject: str, note: Note) -> Path:
     """Store a note; return its path.  Raise RunWriteError if that fails."""
-    path = find_note_path(wiring, subject)
+    path = find_note_path(switched, subject)
     stored.make_folder(path.parent)
     stored.write_file(path, [stored.to_bytes(note)])
     return path
@@ -114,12 +116,12 @@ class _Measured(Note):
     reached: Reached
 
 
-def remember_reached(wiring: Wiring, reached: Reached) -> Path:
+def remember_reached(switched: SwitchedHost, reached: Reached) -> Path:
     """Store a measurement; return its path.  Raise RunWriteError if that fails."""
-    return write_note(wiring, _SUBJECT, _Measured(wiring.fingerprint(), reached))
+    return write_note(switched, _SUBJECT, _Measured(switched.fingerprint(), reached))
 
 
-def recall_reached(wiring: Wiring) -> Reached | None:
+def recall_reached(switched: SwitchedHost) -> Reached | None:
     """Return the last measurement with this switch of this host, None without any."""
-    note = read_note(wiring, _SUBJECT, _Measured)
+    note = read_note(switched, _SUBJECT, _Measured)
     return note.reached if note else None

@@ -14,7 +14,7 @@ from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 
 T = TypeVar("T")
-# The fields of a plan that do not change what is done to the host: how long dbcheck
+# The fields of a config that do not change what is done to the host: how long dbcheck
 # waits for the switch, and what its user declares that it cuts.
 NOT_AGREED_TO = frozenset({"timeout_s", "declared"})
 
@@ -48,7 +48,7 @@ class Fields(Protocol):
         """Return the error about the variable *name*."""
 
 
-class PowerPlan(Protocol):
+class SwitchConfig(Protocol):
     """The way to cut and restore the power of one target, as its user gave it.
 
     A frozen dataclass of plain values: another process can use it.  Its fields are
@@ -69,7 +69,7 @@ class PowerPlan(Protocol):
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        """Return the plan that *fields* hold; raise UsageError naming the key."""
+        """Return the config that *fields* hold; raise UsageError naming the key."""
 
     @property
     def cut_class(self) -> CutClass:

@@ -15,7 +15,7 @@ from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.cycle import wait_for_turn
 from dbcheck.cycle.preflight.earlier_cycles import Known
-from dbcheck.cycle.rig import Rig, Turns
+from dbcheck.cycle.rig import CutPermit, Rig
 from dbcheck.model.verdict import CycleVerdict
 from dbcheck.runs.folder import RunFolder
 from tests.kit.bare_engine import BareEngine
@@ -27,8 +27,8 @@ from tests.kit.samples import MANIFEST, PLAN
 EMPTY = Known({"system_identifier": "1"}, "", {})
 
 
-class Counted(Turns):
-    """Remembers what was said of turns, and of what is stored."""
+class Counted(CutPermit):
+    """Remembers what was said of permit, and of what is stored."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -36,51 +36,51 @@ class Counted(Turns):
     def take(self) -> None:
         self.said.append("take")
 
-    def over(self) -> None:
-        self.said.append("over")
+    def give_back(self) -> None:
+        self.said.append("give_back")
 
 
 @pytest.fixture
-def turns() -> Counted:
+def permit() -> Counted:
     return Counted()
 
 
 @pytest.fixture
-def rig(turns: Counted) -> Rig:
+def rig(permit: Counted) -> Rig:
     power: Any = SimpleNamespace(attended=False)
     engine: Any = BareEngine(checkpoint=lambda: None)
     made = with_node(rig_of(RecordingListener(), engine=engine), power=power)
-    return replace(made, turns=turns, store=lambda: turns.said.append("store"))
+    return replace(made, permit=permit, store=lambda: permit.said.append("store"))
 
 
-def test_a_preflight_that_fails_ends_the_turn(rig: Rig, turns: Counted) -> None:
+def test_a_preflight_that_fails_ends_the_turn(rig: Rig, permit: Counted) -> None:
     with pytest.raises(KeyboardInterrupt), wait_for_turn(rig):
         raise KeyboardInterrupt
-    assert turns.said == ["take", "over"]
-    turns.said.clear()
+    assert permit.said == ["take", "give_back"]
+    permit.said.clear()
     with wait_for_turn(rig):  # the cycle, which cuts, ends it
         pass
-    assert turns.said == ["take"]
+    assert permit.said == ["take"]
 
 
 def test_a_run_that_another_client_left_is_settled_in_a_turn(
-    rig: Rig, turns: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, permit: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its target may be without power until then."""
     folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))
     RunFolder.create(folder.runs, MANIFEST)
     monkeypatch.setattr(
-        campaign, "_may_have_begun", lambda *_: turns.said.append("settles")
+        campaign, "_may_have_begun", lambda *_: permit.said.append("settles")
     )
     assert campaign._settle_all(rig, folder)
-    assert turns.said == ["take", "settles", "over"]
-    turns.said.clear()
+    assert permit.said == ["take", "settles", "give_back"]
+    permit.said.clear()
     assert not campaign._settle_all(rig, folder)
-    assert turns.said == []
+    assert permit.said == []
 
 
 def test_a_target_that_cannot_be_settled_keeps_its_turn(
-    rig: Rig, turns: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, permit: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = CampaignFolder.create(tmp_path / "c", PLAN)
     RunFolder.create(folder.runs, MANIFEST)
@@ -91,25 +91,25 @@ def test_a_target_that_cannot_be_settled_keeps_its_turn(
     monkeypatch.setattr(campaign, "_may_have_begun", fail)
     with refused(ErrorId.TARGET_CHANGED, TargetChanged, naming="no answer"):
         campaign._settle_all(rig, folder)
-    assert turns.said == ["take"]
+    assert permit.said == ["take"]
 
 
 def test_what_is_known_is_stored_before_rows_are_dropped(
-    rig: Rig, turns: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, permit: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client elsewhere would miss rows that a lost worker has dropped."""
     folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))
 
     def run_cycle(*given: Any) -> Any:
         given[-1](EMPTY)
-        assert turns.said == ["store"]
+        assert permit.said == ["store"]
         assert folder.known() == EMPTY
         raise TargetChanged("enough", id=ErrorId.TARGET_CHANGED)
 
     monkeypatch.setattr(campaign, "run_cycle", run_cycle)
     with refused(ErrorId.TARGET_CHANGED, TargetChanged, naming="enough"):
         campaign.run_campaign(rig, folder)
-    assert turns.said == ["store"]
+    assert permit.said == ["store"]
 
 
 def test_a_failure_before_the_load_ends_only_what_it_begins(
