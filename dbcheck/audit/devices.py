@@ -56,7 +56,7 @@ LAYER_RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.LAYER,
         absent_is_safe=True,
-        unshown="it takes device-mapper; drive-not-flushed shows the same below it",
+        no_receipt="it takes device-mapper; drive-not-flushed shows the same below it",
     ),
     Rule(
         id="layer-cache-write-back",
@@ -161,7 +161,7 @@ LAYER_RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.LAYER,
         absent_is_safe=True,
-        unshown="a lab keeps its data on its drive",
+        no_receipt="a lab keeps its data on its drive",
     ),
     Rule(
         id="layer-integrity-direct",
@@ -244,7 +244,7 @@ DRIVE_RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.DRIVE,
         absent_is_safe=True,
-        unshown="it takes a failing drive",
+        no_receipt="it takes a failing drive",
     ),
     Rule(
         id="drive-cache-backup-failed",
@@ -258,7 +258,7 @@ DRIVE_RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.DRIVE,
         absent_is_safe=True,
-        unshown="it takes such a drive",
+        no_receipt="it takes such a drive",
     ),
     Rule(
         id="drive-capacitor-failed",
@@ -271,7 +271,7 @@ DRIVE_RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.DRIVE,
         absent_is_safe=True,
-        unshown="it takes such a drive",
+        no_receipt="it takes such a drive",
     ),
     Rule(
         id="drive-atomic-write",
@@ -302,7 +302,7 @@ CONTROLLER_RULES = (
         " Write Cache",
         severity=Severity.ERROR,
         subject=SubjectKind.CONTROLLER,
-        unshown="it takes a RAID controller",
+        no_receipt="it takes a RAID controller",
     ),
     Rule(
         id="raid-cache-forced",

@@ -174,7 +174,7 @@ RULES = (
         severity=Severity.ERROR,
         harm=Harm(Depth.PROCESS, everything=True),
         absent_is_safe=True,  # MariaDB, and MySQL before 8.0.21, cannot disable it
-        unshown="a lab sets variables, and this is a statement",
+        no_receipt="a lab sets variables, and this is a statement",
     ),
     Rule(
         id="my-sync-binlog",
@@ -214,7 +214,7 @@ RULES = (
         source="MySQL 8.4 manual, 17.20.3 Forcing InnoDB Recovery",
         severity=Severity.ERROR,
         harm=Harm(hides=True),
-        unshown="it hides what is lost",
+        no_receipt="it hides what is lost",
     ),
     Rule(
         id="my-checksum-algorithm",
@@ -249,7 +249,7 @@ RULES = (
         severity=Severity.ERROR,
         harm=Harm(),
         absent_is_safe=True,  # MariaDB always has them
-        unshown="it takes a release that still has the setting",
+        no_receipt="it takes a release that still has the setting",
     ),
     Rule(
         id="my-galera",
@@ -371,7 +371,7 @@ RULES = (
         harm=Harm(Depth.PROCESS, everything=True),
         tables=ROCKSDB,
         absent_is_safe=True,
-        unshown="MyRocks of MariaDB 10.11 refuses every commit under it",
+        no_receipt="MyRocks of MariaDB 10.11 refuses every commit under it",
     ),
     Rule(
         id="my-rocksdb-bulk-load",
@@ -388,7 +388,7 @@ RULES = (
         harm=Harm(Depth.PROCESS),
         tables=ROCKSDB,
         absent_is_safe=True,
-        unshown="no row is seen before its session ends, so no run begins under it",
+        no_receipt="no row is seen before its session ends, so no run begins under it",
     ),
     Rule(
         id="my-rocksdb-commit-in-the-middle",

@@ -64,7 +64,7 @@ RULES = (
         source="PostgreSQL 18 manual, 19.14 Error Handling, data_sync_retry",
         severity=Severity.ERROR,
         harm=Harm(),
-        unshown="it takes a drive that reports errors of writing",
+        no_receipt="it takes a drive that reports errors of writing",
     ),
     Rule(
         id="pg-zero-damaged-pages",
@@ -76,7 +76,7 @@ RULES = (
         source=f"{_DEVELOPER}, zero_damaged_pages",
         severity=Severity.ERROR,
         harm=Harm(hides=True),
-        unshown="it loses what another fault has damaged",
+        no_receipt="it loses what another fault has damaged",
     ),
     Rule(
         id="pg-ignore-checksum-failure",
@@ -98,7 +98,7 @@ RULES = (
         source=f"{_DEVELOPER}, ignore_invalid_pages",
         severity=Severity.ERROR,
         harm=Harm(),
-        unshown="it loses what another fault has damaged",
+        no_receipt="it loses what another fault has damaged",
     ),
     Rule(
         id="pg-sync-method-macos",
@@ -111,7 +111,7 @@ RULES = (
         source="PostgreSQL 18 manual, 28.1 Reliability; fsync(2) of macOS, F_FULLFSYNC",
         severity=Severity.ERROR,
         only=(("platform", frozenset({"macos"})),),
-        unshown="it takes macOS",
+        no_receipt="it takes macOS",
     ),
     Rule(
         id="pg-sync-method-windows",
@@ -124,7 +124,7 @@ RULES = (
         source="PostgreSQL 18 manual, 28.1 Reliability",
         severity=Severity.ERROR,
         only=(("platform", frozenset({"windows"})),),
-        unshown="it takes Windows",
+        no_receipt="it takes Windows",
     ),
     Rule(
         id="pg-standby-not-awaited",

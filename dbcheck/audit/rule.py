@@ -105,8 +105,8 @@ class Rule:
     tables:   the storage engine in which alone tables lose by it, "" for any: a run's
               verdict depends on it only if its tables are of that engine.
     absent_is_safe: subjects without that fact behave as if it were safe.
-    unshown:  why no lab shows what it claims, "" if the matrix `receipts` does, or if
-              it claims no loss.
+    no_receipt: why no lab shows what it claims, "" if the matrix `receipts` does, or
+              if it claims no loss.
     """
 
     id: str
@@ -127,7 +127,7 @@ class Rule:
     before: tuple[int, ...] = ()
     tables: str = ""
     absent_is_safe: bool = False
-    unshown: str = ""
+    no_receipt: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a rule that calls no value, or every value, safe."""

@@ -93,7 +93,7 @@ RULES = (
         # bcachefs loses only what came since its last journal write.
         harms={"journal_flush_disabled": Harm(Depth.OS)},
         absent_is_safe=True,
-        unshown="the lab's filesystems have no such option",
+        no_receipt="the lab's filesystems have no such option",
     ),
     Rule(
         id="fs-in-memory",
@@ -104,7 +104,7 @@ RULES = (
         source="Linux, Documentation/filesystems/tmpfs.rst",
         severity=Severity.ERROR,
         subject=SubjectKind.FILESYSTEM,
-        unshown="a lab keeps its data on its drive",
+        no_receipt="a lab keeps its data on its drive",
     ),
     Rule(
         id="fs-network",
@@ -130,7 +130,7 @@ RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.FILESYSTEM,
         absent_is_safe=True,
-        unshown="it takes an NFS server",
+        no_receipt="it takes an NFS server",
     ),
     Rule(
         id="fs-overlay",
@@ -204,7 +204,7 @@ RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.FILESYSTEM,
         absent_is_safe=True,
-        unshown="it takes ZFS",
+        no_receipt="it takes ZFS",
     ),
     Rule(
         id="fs-zfs-nocacheflush",
@@ -218,7 +218,7 @@ RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.FILESYSTEM,
         absent_is_safe=True,
-        unshown="it takes ZFS",
+        no_receipt="it takes ZFS",
     ),
 )
 

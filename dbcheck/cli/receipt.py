@@ -45,7 +45,7 @@ def find_receipt(name: str, seed: int) -> Receipt:
         )
     rows = tuple(row for row in _read_rows(seed) if row.rule == name)
     if not rows:
-        why = rule.unshown or "it claims no loss of commits"
+        why = rule.no_receipt or "it claims no loss of commits"
         raise UsageError(
             f"{name} is not shown in a lab: {why}",
             id=ErrorId.RULE_NOT_SHOWN_IN_LAB,

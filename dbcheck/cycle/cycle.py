@@ -131,8 +131,8 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                 elif not rig.site.attended:
                     pressed = interrupt.is_caused_by_interrupt(error)
                     text = INTERRUPTED if pressed else RESTORING
-                    if rig.site.away:
-                        text = describe_nodes_left_off(rig.site.away, rig.site.kind)
+                    if rig.site.kept_off:
+                        text = describe_nodes_left_off(rig.site.kept_off, rig.site.kind)
                     rig.listener.phase(Phase.RESTORE, text)
                     try:
                         restore_power(rig, started.run)

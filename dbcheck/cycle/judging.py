@@ -18,7 +18,7 @@ from dbcheck.model.family import FAMILIES
 from dbcheck.model.records import AfterRecord
 from dbcheck.ports.listener import Progress, Reporter, Unit, ignore_progress
 from dbcheck.ports.witness import LogReader
-from dbcheck.rows.differences import ChangedRow, Left, find_rows_left_on_node
+from dbcheck.rows.differences import ChangedRow, RowsLeftOnNode, find_rows_left_on_node
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.lossshape import LossShape, Windows, find_shape_of_losses
 from dbcheck.rows.plans.plan import Plan
@@ -211,7 +211,7 @@ def _list_tables_read(plan: Plan, case: Case) -> list[str]:
 
 def _find_rows_left_behind(
     run: RunFolder, found: Reconciliation, case: Case
-) -> dict[str, Left]:
+) -> dict[str, RowsLeftOnNode]:
     """Return the rows of the other nodes that the node which was read lacks."""
     survivors = _stream_ledger(run, case)
     left = {}

@@ -316,7 +316,7 @@ def _count_losses_without_row(after: AfterRecord) -> dict[str, int]:
     found: dict[str, int] = {}
     for each in (after.index, after.conditions, after.again):
         found |= each.counts if each else {}
-    return found | differences.count_extra_rows(after.others)
+    return found | differences.count_differing_rows(after.others)
 
 
 def _find_kept_image(outcome: Outcome) -> str:

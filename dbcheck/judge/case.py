@@ -33,7 +33,7 @@ from dbcheck.model.records import (
 )
 from dbcheck.model.watched import FactKind, Seen
 from dbcheck.model.witness import LogFacts
-from dbcheck.rows.differences import Left
+from dbcheck.rows.differences import RowsLeftOnNode
 from dbcheck.rows.lossshape import LossShape
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.seen import SeenRows
@@ -180,7 +180,7 @@ class Case:
     found:   the fate of the acks and rows; None if no rows are compared.
     cut_asked: what was stored just before the cut was asked for, None if nothing was.
     shape:   of what the run lost; None if it lost nothing, or no rows are compared.
-    left:    by the name of each other node that was read, what is there; see Left.
+    left:    by the name of each other node that was read, its RowsLeftOnNode.
     seen:    the fate of the rows that readers saw; None without readers, if no rows
              are compared, or if what the sessions sent is not known.
     """
@@ -195,7 +195,7 @@ class Case:
     found: Reconciliation | None = None
     shape: LossShape | None = None
     seen: SeenRows | None = None
-    left: Mapping[str, Left] = field(default_factory=dict)
+    left: Mapping[str, RowsLeftOnNode] = field(default_factory=dict)
     cut_asked: CutAsked | None = None
 
     @property

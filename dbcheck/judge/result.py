@@ -21,7 +21,7 @@ from dbcheck.model.depth import Depth
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.model.replication import PromotedBy
 from dbcheck.model.verdict import Statistics, Verdict
-from dbcheck.rows.differences import Left, OtherNode
+from dbcheck.rows.differences import OtherNode, RowsLeftOnNode
 from dbcheck.rows.keymap import KeyMap
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.lossshape import LossShape
@@ -190,7 +190,7 @@ class ClusterResult:
     promise: Promise
     stagger_s: float
     promoted_by: PromotedBy | None
-    left: Mapping[str, Left]
+    left: Mapping[str, RowsLeftOnNode]
     left_failed: Mapping[str, str]
     rejoined: Mapping[str, OtherNode]
 

@@ -35,7 +35,7 @@ class TimeOff:
     by_hand:   a human cut it, and restored it.
     kernel:    the host's kernel started so long after the host was last heard; below 0
                if it started before that, None if it is not known to have started anew.
-    late_s:    the last ack came so long after the switch reported that it had cut.
+    acks_after_cut_s: the last ack came so long after the switch reported its cut.
     answered:  the server answered again so long after the last ack; None if it did not.
     """
 
@@ -44,7 +44,7 @@ class TimeOff:
     seen: bool
     by_hand: bool = False
     kernel: Elapsed | None = None
-    late_s: float = 0.0
+    acks_after_cut_s: float = 0.0
     answered: Elapsed | None = None
     by_program: bool = False
 
@@ -103,7 +103,7 @@ def _measure_time_off(case: Case, load: LoadRecord) -> TimeOff:
         by_hand=cut.by_hand,
         kernel=measure_darkness(case),
         # A server may ack without its drives.
-        late_s=0.0
+        acks_after_cut_s=0.0
         if case.drives_gone_us is not None
         else _measure_acks_after_switch_s(load),
         answered=_measure_time_until_answer(load, case.after),
@@ -168,12 +168,12 @@ def _compare_with_intended_time(time: TimeOff, meant_s: float) -> tuple[Status, 
             f"how long it was off was not measured ({wanted} intended): {_AGAIN}, and "
             "do not interrupt it"
         )
-    left_s = time.off_s - time.late_s
-    if time.late_s > CLOCKS_S and left_s < meant_s:
+    left_s = time.off_s - time.acks_after_cut_s
+    if time.acks_after_cut_s > CLOCKS_S and left_s < meant_s:
         return Status.NOT_OBSERVABLE, (
-            f"acks came for {time.late_s:.1f} s after the switch reported its cut, "
-            f"so the power was off for {max(0, left_s):.1f} s at most instead of "
-            f"{wanted}: the switch acts late; keep the power off for longer "
+            f"acks came for {time.acks_after_cut_s:.1f} s after the switch reported "
+            f"its cut, so the power was off for {max(0, left_s):.1f} s at most instead "
+            f"of {wanted}: the switch acts late; keep the power off for longer "
             "(--off-seconds, dbcheck_power_off_s) and cut again"
         )
     if time.off_s < meant_s:

@@ -1,9 +1,9 @@
 """Messages between the client and a process of the load, over a local.Channel.
 
 Both ends are this program, and no other has the sockets, so objects go as pickles.
-To the process: a Job, when to start (an int), whether to hold the sessions (a bool),
-Heard, and None for the end; from it: Snapshots, the first of which means that every
-session is connected, and in the end Ended or the error that kept it from connecting.
+To the process: a Job, Start, Hold, Heard, and End; from it: Snapshots, the first of
+which means that every session is connected, and in the end Ended or the error that kept
+it from connecting.
 """
 
 from __future__ import annotations
@@ -34,6 +34,25 @@ class Job:
     def open_log(self) -> WitnessLog:
         """Open the log; raise WitnessError."""
         return self.witness.join(self.run_id, self.log)
+
+
+@dataclass(frozen=True)
+class Start:
+    """The sessions are to start their load, which began at *began_us*."""
+
+    began_us: int
+
+
+@dataclass(frozen=True)
+class Hold:
+    """The sessions are to pause, or to go on if *held* is False."""
+
+    held: bool
+
+
+@dataclass(frozen=True)
+class End:
+    """The sessions are to end."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LoadError
 from dbcheck.base.processes import Channel
 from dbcheck.load.group import END_S, GroupResult, Snapshot
-from dbcheck.load.job import Ended, Heard, Job, receive, send
+from dbcheck.load.job import End, Ended, Heard, Hold, Job, Start, receive, send
 
 _ERROR_BYTES = 2000
 _JUDGE = "Judge what the witness holds with dbcheck reconcile."
@@ -65,11 +65,11 @@ class ProcessGroup:
 
     def start(self, began_us: int) -> None:
         """Let the sessions commit."""
-        self._order(began_us)
+        self._order(Start(began_us))
 
     def hold(self, *, held: bool) -> None:
         """Pause the sessions, or resume them."""
-        self._order(held)
+        self._order(Hold(held))
 
     def renew(self, heard_us: int) -> None:
         """Renew the lease of a process that has one; see load/loop.py."""
@@ -77,7 +77,7 @@ class ProcessGroup:
 
     def order_end(self) -> None:
         """Order the sessions to end, and do not wait for that."""
-        self._order(None)
+        self._order(End())
 
     def kill(self) -> None:
         """Kill the process, if there is one; from any thread."""
@@ -111,7 +111,7 @@ class ProcessGroup:
 
     def _end(self, child: Child, wait_s: float) -> None:
         try:
-            self._order(None)
+            self._order(End())
             self._has_read.wait(wait_s)
         finally:
             child.kill()
@@ -139,7 +139,7 @@ class ProcessGroup:
             self._connected.set()
             self._has_read.set()
 
-    def _order(self, order: object) -> None:
+    def _order(self, order: Job | Start | Hold | Heard | End) -> None:
         # The process is gone, as the reader notices, or end() closed the channel.
         with contextlib.suppress(OSError):
             if self._channel is not None:

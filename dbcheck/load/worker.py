@@ -16,11 +16,11 @@ from dbcheck.base import interrupt
 from dbcheck.base.errors import DbcheckError, WitnessError
 from dbcheck.base.processes import Channel
 from dbcheck.load.group import GroupResult
-from dbcheck.load.job import Ended, Heard, Job, receive, send
+from dbcheck.load.job import End, Ended, Heard, Hold, Job, Start, receive, send
 from dbcheck.load.loop import SNAPSHOT_S, Lease, Loop
 from dbcheck.ports.witness import WitnessLog
 
-Orders = SimpleQueue[int | bool | None]
+Orders = SimpleQueue[Start | Hold | End]
 
 
 def main() -> None:
@@ -65,25 +65,25 @@ def _listen(client: Channel, orders: Orders, lease: Lease) -> None:
 
 def _work(loop: Loop, orders: Orders, client: Channel, lease: Lease) -> None:
     """Run the sessions, and send snapshots, until the end is ordered or it is due."""
-    began_us = _take_first_order(orders, lease)
-    if began_us is None:
+    first = _take_first_order(orders, lease)
+    if not isinstance(first, Start):
         return
-    loop.start(began_us)
+    loop.start(first.began_us)
     snapshot = loop.snapshot()
     while not lease.is_over():
         try:
             order = orders.get(timeout=SNAPSHOT_S)
-            if not isinstance(order, bool):
+            if not isinstance(order, Hold):
                 return
-            loop.hold(held=order)
+            loop.hold(held=order.held)
         except Empty:
             before, snapshot = snapshot, loop.snapshot()
             if snapshot is not before:
                 send(client, snapshot)
 
 
-def _take_first_order(orders: Orders, lease: Lease) -> int | None:
-    """Return the first order; None also where none comes while the lease lasts."""
+def _take_first_order(orders: Orders, lease: Lease) -> Start | Hold | End | None:
+    """Return the first order; None if none comes while the lease lasts."""
     while not lease.is_over():
         with contextlib.suppress(Empty):
             return orders.get(timeout=SNAPSHOT_S)

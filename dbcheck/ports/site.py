@@ -94,7 +94,7 @@ class Site(Protocol):
         """In how many seconds all nodes are cut, the writer first; 0: at once."""
 
     @property
-    def away(self) -> frozenset[str]:
+    def kept_off(self) -> frozenset[str]:
         """The names of the nodes that are to stay off until the rows were read."""
 
     @property
@@ -148,7 +148,7 @@ class Site(Protocol):
         """
 
     def bring_back(self) -> Mapping[str, float | None]:
-        """Restore the power of the nodes that are away, as restore() does.
+        """Restore the power of the nodes that are kept off, as restore() does.
 
         Once the rows were read.  Each then serves what its own data hold.
         """

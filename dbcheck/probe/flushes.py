@@ -115,7 +115,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class DevicePath:
     """The way from a filesystem to its drives.
 
     caches: drive -> whether it has a volatile cache in use, as the drive itself says;
@@ -135,7 +135,9 @@ class Path:
         return next((each for each in self.volume.layers if each.name == name), None)
 
 
-def judge_windows(path: Path, windows: Windows, *, what: str = "commit") -> Judged:
+def judge_windows(
+    path: DevicePath, windows: Windows, *, what: str = "commit"
+) -> Judged:
     """Judge the drives below one filesystem by *windows*.
 
     what: happened in each busy window, for the sentence.
@@ -158,7 +160,7 @@ def judge_windows(path: Path, windows: Windows, *, what: str = "commit") -> Judg
 
 
 def _judge_flushed_drives(
-    path: Path, windows: Windows, drives: Sequence[str], what: str
+    path: DevicePath, windows: Windows, drives: Sequence[str], what: str
 ) -> Judged:
     """Judge drives that the kernel sends flushes to."""
     named, busy = ", ".join(drives), len(windows.busy)
@@ -193,7 +195,7 @@ def _judge_flushed_drives(
 
 
 def _judge_missing_flushes(
-    path: Path,
+    path: DevicePath,
     windows: Windows,
     missing: Sequence[Window],
     drives: Sequence[str],
@@ -217,15 +219,15 @@ def _judge_missing_flushes(
 
 
 def _judge_unflushed_drives(
-    path: Path, windows: Windows, drives: Sequence[str], what: str
+    path: DevicePath, windows: Windows, drives: Sequence[str], what: str
 ) -> Judged:
     """Judge drives that the kernel never flushes."""
     named, busy = ", ".join(drives), len(windows.busy)
-    unwritten = [each for each in windows.busy if not has_write(each, drives)]
-    if unwritten:
+    without_write = [each for each in windows.busy if not has_write(each, drives)]
+    if without_write:
         return Judged(
             Outcome.MISSING,
-            f"{len(unwritten)} of {busy} {what}s were answered although nothing had"
+            f"{len(without_write)} of {busy} {what}s were answered although nothing had"
             f" been written to {named} since they were sent. A power cut loses them.",
         )
     caches = [path.caches.get(name) for name in drives]
@@ -273,7 +275,7 @@ def explain_by_settings(
     )
 
 
-def find_layer_that_stops_flushes(path: Path, control: Windows) -> str:
+def find_layer_that_stops_flushes(path: DevicePath, control: Windows) -> str:
     """Return the layer that stops flushes of our own file, in words, "" if none does.
 
     control: its busy windows each hold a write and an fdatasync(2) of that file.
@@ -303,6 +305,6 @@ def _reaches_device(windows: Windows, device: str) -> bool:
     return reached >= _REACHED * len(windows.busy)
 
 
-def _describe_cache(path: Path, drive: str) -> str:
+def _describe_cache(path: DevicePath, drive: str) -> str:
     layer = path.layer(drive)
     return layer.write_cache if layer else WRITE_BACK

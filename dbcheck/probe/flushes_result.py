@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dbcheck.base.errors import DbcheckError
 from dbcheck.model.host import Layer
 from dbcheck.probe.flushes import (
+    DevicePath,
     Outcome,
-    Path,
     Windows,
     explain_by_settings,
     find_layer_that_stops_flushes,
@@ -28,7 +28,7 @@ class DeviceResult:
     use, by what the drive itself says, else by a kernel that assumes one; null if that
     is not known.
     writes, bytes_written, flushes: in all commits together, null if not counted.
-    unwritten, unflushed: commits in whose time there was no write, no flush.
+    without_write, unflushed: commits in whose time there was no write, no flush.
     idle_flushed: idle windows with a flush.  file_unflushed: writes of a file of our
     own in whose time there was no flush.
     """
@@ -41,8 +41,8 @@ class DeviceResult:
     writes: int | None
     bytes_written: int | None
     flushes: int | None
-    unwritten: int | None
-    unflushed: int | None
+    without_write: int | None
+    without_flush: int | None
     idle_flushed: int | None
     file_unflushed: int | None
 
@@ -68,7 +68,7 @@ class VolumeResult:
     @classmethod
     def of(
         cls,
-        path: Path,
+        path: DevicePath,
         commits: Windows,
         file: Windows,
         logs: Sequence[str],
@@ -150,7 +150,7 @@ class FlushesResults:
 
 
 def _make_device_result(
-    path: Path, layer: Layer, commits: Windows, file: Windows
+    path: DevicePath, layer: Layer, commits: Windows, file: Windows
 ) -> DeviceResult:
     name = layer.name
     there = [each[name] for each in commits.busy if name in each]
@@ -164,10 +164,10 @@ def _make_device_result(
         writes=sum(each.writes for each in there) if there else None,
         bytes_written=sum(each.bytes_written for each in there) if there else None,
         flushes=sum(each.flushes or 0 for each in there) if counted else None,
-        unwritten=sum(not has_write(e, [name]) for e in commits.busy)
+        without_write=sum(not has_write(e, [name]) for e in commits.busy)
         if there
         else None,
-        unflushed=len(commits.unflushed([name])) if counted else None,
+        without_flush=len(commits.unflushed([name])) if counted else None,
         idle_flushed=sum(has_flush(e, [name]) for e in commits.idle)
         if counted
         else None,

@@ -24,7 +24,7 @@ from dbcheck.model.places import LOGS
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import Counting, TargetHost
-from dbcheck.probe.flushes import Path, Windows
+from dbcheck.probe.flushes import DevicePath, Windows
 from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
 from dbcheck.rows.acks import PREFLIGHT_SESSION
 from dbcheck.rows.plans.plan import InsertPlan
@@ -63,7 +63,7 @@ def probe_flushes(
         names = list_logs_on(volume)
         folder = volume.places[names[0]]
         file = Windows.of(host.file_windows(folder, devices, FILE_WRITES))
-        path = Path(volume, _read_caches(volume, readings))
+        path = DevicePath(volume, _read_caches(volume, readings))
         found.append(VolumeResult.of(path, seen, file, names, server.settings))
     return FlushesResult(
         name=name,

@@ -87,10 +87,10 @@ def read_settings(
     try:
         if ssh is None:
             return _parse_settings(
-                address, _read_files(address, path) | given, is_expanded=False
+                address, _read_files(address, path) | given, tokens_expanded=False
             )
         raw = _ask_ssh(ssh, address, path, limit_s)
-        return _parse_settings(address, raw | given, is_expanded=ssh.expands_files)
+        return _parse_settings(address, raw | given, tokens_expanded=ssh.expands_files)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"cannot use the SSH configuration: {_format_error(path, error)}",
@@ -159,10 +159,10 @@ def _find_local_user() -> str:
         return ""
 
 
-def _parse_settings(address: Address, raw: Raw, *, is_expanded: bool) -> Settings:
+def _parse_settings(address: Address, raw: Raw, *, tokens_expanded: bool) -> Settings:
     """Return the settings that *raw* has.
 
-    is_expanded: names of the agent and of lists of hosts hold no more tokens.
+    tokens_expanded: names of the agent and of lists of hosts hold no more tokens.
     """
 
     def value(keyword: str) -> str | None:
@@ -188,7 +188,7 @@ def _parse_settings(address: Address, raw: Raw, *, is_expanded: bool) -> Setting
         command = None
     alias = raw.get("hostkeyalias", [""])[0]  # no word means none here
     tokens = _make_tokens(address, raw, jumps)
-    left = None if is_expanded else tokens
+    left = None if tokens_expanded else tokens
     return Settings(
         host=raw["hostname"][0],
         port=int(port),

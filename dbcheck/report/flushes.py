@@ -91,7 +91,9 @@ def _draw_devices(result: FlushesResult, devices: Sequence[DeviceResult]) -> Tab
         "writes per commit": lambda each: _format_mean(each.writes, commits),
         "KiB per commit": lambda each: _format_mean(each.bytes_written, commits * 1024),
         "flushes per commit": lambda each: _format_mean(each.flushes, commits),
-        "commits without a flush": lambda each: _format_share(each.unflushed, commits),
+        "commits without a flush": lambda each: _format_share(
+            each.without_flush, commits
+        ),
         "waits with a flush": lambda each: _format_share(
             each.idle_flushed, result.idle
         ),

@@ -134,7 +134,7 @@ class OtherNode:
     """Comparison of another node's rows with those of the node that was read.
 
     rows:     how many of the run it has, in the tables of the plan.
-    unlike:   how many rows only one of the two nodes has.  first: the first ones;
+    differing:   how many rows only one of the two nodes has.  first: the first ones;
               was_there: on the node that was read.  Without those in extra.
     extra:    of a node that followed the other one only once that was read: how many
               rows only it has.  Those that were acknowledged are lost on the other
@@ -145,7 +145,7 @@ class OtherNode:
     """
 
     rows: int = 0
-    unlike: int = 0
+    differing: int = 0
     first: tuple[ChangedRow, ...] = ()
     failure: str = ""
     not_done: str = ""
@@ -168,9 +168,9 @@ class OtherNode:
 
         name: of this node.  reader: of the one that was read.
         """
-        if not self.unlike:
+        if not self.differing:
             return ""
-        rows = "1 row" if self.unlike == 1 else f"{self.unlike:,} rows"
+        rows = "1 row" if self.differing == 1 else f"{self.differing:,} rows"
         reason = f"{name} and {reader} differ in {rows}, although both have applied all"
         for row in self.first[:1]:
             without = name if row.was_there else reader
@@ -181,9 +181,9 @@ class OtherNode:
         return reason
 
 
-def count_extra_rows(others: Mapping[str, OtherNode]) -> dict[str, int]:
+def count_differing_rows(others: Mapping[str, OtherNode]) -> dict[str, int]:
     """Return the loss by its kind, as Reconciliation.counts has the others."""
-    count = sum(one.unlike for one in others.values())
+    count = sum(one.differing for one in others.values())
     return {LossKind.DIVERGED.value: count} if count else {}
 
 
@@ -191,7 +191,7 @@ _GONE = [CODES[kind] for kind in MISSING]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RowsLeftOnNode:
     """Rows on one node that was brought back by itself.
 
     behind: acknowledged commits that the node which took over lacks, and this one has.
@@ -205,7 +205,7 @@ class Left:
 
 def find_rows_left_on_node(
     rows: Iterable[Records], survivors: Iterable[Records], losses: Losses, epoch: int
-) -> Left:
+) -> RowsLeftOnNode:
     """Find the rows that only *rows* has.
 
     rows: the markers on that node.  survivors: those on the node that took over.
@@ -217,7 +217,7 @@ def find_rows_left_on_node(
         _list_operations(rows, epoch), _list_operations(survivors, epoch)
     )
     behind = int(np.isin(only, lost).sum())
-    return Left(behind, len(only) - behind)
+    return RowsLeftOnNode(behind, len(only) - behind)
 
 
 def _list_operations(parts: Iterable[Records], epoch: int) -> npt.NDArray[np.int64]:

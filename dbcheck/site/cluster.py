@@ -131,7 +131,7 @@ class Cluster:
         return asked
 
     @property
-    def away(self) -> frozenset[str]:
+    def kept_off(self) -> frozenset[str]:
         gone = not self.promise.writer_returns
         return frozenset({self.writer_name} if gone else ())
 
@@ -193,7 +193,7 @@ class Cluster:
                 raise PowerError(
                     f"{error}; {self.writer_name} stays off", id=error.id
                 ) from None
-        return self._restore_nodes(self.away)
+        return self._restore_nodes(self.kept_off)
 
     def failure(self) -> str | None:
         return self.reader.power.failure()

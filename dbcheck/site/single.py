@@ -22,7 +22,7 @@ class SingleServer:
     promise = None
     stagger_s = 0.0
     brings_back = rejoins = False
-    away: ClassVar[frozenset[str]] = frozenset()
+    kept_off: ClassVar[frozenset[str]] = frozenset()
     writer_name = reader_name = ONLY_NODE
 
     @property

@@ -143,7 +143,7 @@ def test_a_restore_names_only_nodes_that_were_cut(site: Site) -> None:
 
 
 def test_the_nodes_that_are_away_come_back_by_themselves(site: Site) -> None:
-    cuts, away = site.cut(), site.away
+    cuts, away = site.cut(), site.kept_off
     assert away <= cuts.keys()
     assert site.restore().keys() == cuts.keys() - away
     assert site.bring_back().keys() == away

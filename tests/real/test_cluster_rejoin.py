@@ -52,7 +52,7 @@ def test_a_writer_that_was_rewound_has_the_rows_of_the_new_one(
     assert outcome.found is not None
     for found in others.values():
         assert not found.not_done
-        assert (found.unlike, found.extra) == (0, 0)
+        assert (found.differing, found.extra) == (0, 0)
         assert found.rows >= outcome.found.confirmed > 0
     assert status(outcome, ItemId.AGREE) is Status.PRESENT
     again = judge_run(outcome.run, FrameLogReader())
@@ -158,7 +158,7 @@ def test_what_an_extra_operation_changed_in_other_tables_is_no_divergence(
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
     found = of_writer(outcome.after.others)
     assert found.extra >= 1
-    assert found.unlike == 0
+    assert found.differing == 0
     assert found.not_done
 
 

@@ -67,7 +67,7 @@ def test_honest_defaults_flush_each_commit(engine: str, tmp_path: Path) -> None:
     assert volume.file_outcome is Outcome.FLUSHED, volume.file_sentence
     assert not volume.stopped_at
     (drive,) = volume.devices
-    assert drive.unflushed == drive.file_unflushed == 0
+    assert drive.without_flush == drive.file_unflushed == 0
     assert drive.flushes is not None
     assert drive.flushes >= result.commits == 200
 

@@ -430,7 +430,7 @@ def diverged_row(run: Path) -> None:
     after = read(run / "after.json")
     epoch = read(run / "manifest.json")["epoch"]
     lacking = ["ledger", 7, epoch, 1, 3, 0, True]
-    after["others"] = {"node2": {"rows": 102, "unlike": 1, "first": [lacking]}}
+    after["others"] = {"node2": {"rows": 102, "differing": 1, "first": [lacking]}}
     write(run / "after.json", after)
 
 

@@ -406,17 +406,17 @@ SHOWN = {row.rule for row in read_matrix(PRESET, (), target=False, seed=1).rows}
 def test_what_a_rule_claims_is_shown_in_a_lab_or_says_why_not(rule: Rule) -> None:
     claims = rule.severity is Severity.ERROR
     if rule.id in SHOWN:
-        assert not rule.unshown
+        assert not rule.no_receipt
         found = find_receipt(rule.id, 7)
         assert found.rule is rule
         for row in found.rows:
             assert (row.expect, row.until_loss) == (Verdict.FAIL, True)
             assert row.lab is not None and row.lab.drive.personality == "honest"
     else:
-        assert bool(rule.unshown) == claims
+        assert bool(rule.no_receipt) == claims
         with refused(ErrorId.RULE_NOT_SHOWN_IN_LAB, UsageError) as caught:
             find_receipt(rule.id, 7)
-        assert (rule.unshown or "it claims no loss") in str(caught.value)
+        assert (rule.no_receipt or "it claims no loss") in str(caught.value)
 
 
 def test_each_receipt_is_of_a_rule_and_no_other_name_has_one() -> None:

@@ -34,9 +34,9 @@ from dbcheck.model.replication import (
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.differences import (
     ChangedRow,
-    Left,
     OtherNode,
-    count_extra_rows,
+    RowsLeftOnNode,
+    count_differing_rows,
     find_rows_left_on_node,
 )
 from dbcheck.rows.loss import Loss, Losses, LossKind
@@ -575,11 +575,11 @@ def test_what_another_node_has_alone() -> None:
     lost = Losses.of(
         Loss(LossKind.MISSING_TAIL, 1, seq, seq, 0, "ledger") for seq in (3, 4)
     )
-    assert find_rows_left_on_node([rows], [rows[:2]], lost, 2) == Left(
+    assert find_rows_left_on_node([rows], [rows[:2]], lost, 2) == RowsLeftOnNode(
         behind=2, extra=1
     )
-    assert find_rows_left_on_node([rows], [rows], lost, 2) == Left(0, 0)
-    assert find_rows_left_on_node([rows], [rows[:2]], lost, 3) == Left(0, 0)
+    assert find_rows_left_on_node([rows], [rows], lost, 2) == RowsLeftOnNode(0, 0)
+    assert find_rows_left_on_node([rows], [rows[:2]], lost, 3) == RowsLeftOnNode(0, 0)
 
 
 GONE_ROW = (ChangedRow("ledger", 7, 1, 1, 3, 0, was_there=True),)
@@ -620,7 +620,7 @@ def test_what_a_node_that_rejoined_has(
     assert why in agree.reason
     # Rows that it alone has break no promise; rows that it lacks do.
     judgement = judge(one)
-    assert (judgement.verdict is Verdict.FAIL) is bool(found.unlike)
+    assert (judgement.verdict is Verdict.FAIL) is bool(found.differing)
 
 
 def test_rows_that_differ_are_counted_where_none_is_kept_by_name() -> None:
@@ -630,5 +630,5 @@ def test_rows_that_differ_are_counted_where_none_is_kept_by_name() -> None:
 
 def test_the_losses_of_a_node_that_rejoined_are_those_that_it_lacks() -> None:
     found = OtherNode(19, 1, GONE_ROW, extra=2, first_extra=NEW_ROW)
-    assert count_extra_rows({"writer": found}) == {"diverged": 1}
-    assert count_extra_rows({"writer": OtherNode(22, extra=2)}) == {}
+    assert count_differing_rows({"writer": found}) == {"diverged": 1}
+    assert count_differing_rows({"writer": OtherNode(22, extra=2)}) == {}

@@ -126,7 +126,7 @@ def test_the_promise_says_who_is_cut_and_who_comes_back(
     assert set(site.cut()) == set(cut)
     assert {n for n, one in nodes.items() if one.power is PowerState.OFF} == set(cut)
     assert set(site.restore()) == set(restored)
-    assert site.away == set(away)
+    assert site.kept_off == set(away)
     assert set(site.bring_back()) == set(away)
 
 

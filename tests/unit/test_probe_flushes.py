@@ -12,8 +12,8 @@ from dbcheck.model.host import Drive, Layer
 from dbcheck.model.places import BINARY_LOG, REDO_LOG, WAL
 from dbcheck.model.verdict import PPM
 from dbcheck.probe.flushes import (
+    DevicePath,
     Outcome,
-    Path,
     Window,
     Windows,
     explain_by_settings,
@@ -37,10 +37,10 @@ def layer(
 
 def path(
     *layers: Layer, drives: Sequence[str] = ("sda",), has_cache: bool | None = None
-) -> Path:
+) -> DevicePath:
     there = tuple(Drive(name, "", "", "", "write back", None, None) for name in drives)
     volume = replace(VOLUME, layers=layers or (layer("sda"),), drives=there)
-    return Path(volume, dict.fromkeys(drives, has_cache))
+    return DevicePath(volume, dict.fromkeys(drives, has_cache))
 
 
 def windows(busy: Sequence[Window], idle: Sequence[Window] = ()) -> Windows:
@@ -234,7 +234,7 @@ def test_flushes_of_a_server_that_need_not_wait_prove_nothing(
 # ------------------------------------------------------------- where they stop
 
 
-def stopped(found: Path, **counts: Counts) -> str:
+def stopped(found: DevicePath, **counts: Counts) -> str:
     return find_layer_that_stops_flushes(found, windows([counts] * 100))
 
 

@@ -47,19 +47,19 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
             TimeOff(MEANT_S, None, seen=True), UNKNOWN, "not measured", id="unknown"
         ),
         pytest.param(
-            TimeOff(MEANT_S, 15.2, seen=True, late_s=8.0),
+            TimeOff(MEANT_S, 15.2, seen=True, acks_after_cut_s=8.0),
             UNKNOWN,
             "off for 7.2 s at most instead of 15 s",
             id="a delayed outlet",
         ),
         pytest.param(
-            TimeOff(MEANT_S, 25.2, seen=True, late_s=8.0),
+            TimeOff(MEANT_S, 25.2, seen=True, acks_after_cut_s=8.0),
             Status.PRESENT,
             "25.20",
             id="a delayed outlet, long enough",
         ),
         pytest.param(
-            TimeOff(MEANT_S, 15.2, seen=True, late_s=0.9),
+            TimeOff(MEANT_S, 15.2, seen=True, acks_after_cut_s=0.9),
             Status.PRESENT,
             "15.20",
             id="the charge of a supply",

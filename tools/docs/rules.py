@@ -65,8 +65,8 @@ def _lines(rule: Rule) -> Iterator[str]:
         yield f"- Applies: {'; '.join(conditions)}"
     if rule.id in _SHOWN:
         yield f"- Shown by: `dbcheck audit --receipt {rule.id}`"
-    elif rule.unshown:
-        yield f"- Not shown in a lab: {rule.unshown}"
+    elif rule.no_receipt:
+        yield f"- Not shown in a lab: {rule.no_receipt}"
     yield f"- Source: {rule.source}"
 
 

@@ -142,9 +142,9 @@ def add_connections(
     if site.promise is None:
         return dict(nodes)
     advice = _find_advice(site.kind)
-    _require_apart([one.name for one in members.values()], advice)
-    _require_known(site, [one.name for one in members.values()], advice)
-    _require_of_writer(site, members)
+    _require_unique_names([one.name for one in members.values()], advice)
+    _require_members_of_site(site, [one.name for one in members.values()], advice)
+    _require_following_writer(site, members)
     known = dict(nodes)
     for name, (connection, doubt) in _recognise_nodes(site, members).items():
         known[name] = replace(nodes[name], connection=connection, member_doubt=doubt)
@@ -167,7 +167,7 @@ def add_connections(
     return known
 
 
-def _require_of_writer(site: Site, members: Mapping[str, Membership]) -> None:
+def _require_following_writer(site: Site, members: Mapping[str, Membership]) -> None:
     """Raise EngineError if a node follows another node of the inventory.
 
     Through a relay its own configuration does not show that; who serves it does.
@@ -342,7 +342,9 @@ def _has_row(node: Node, table: TableSpec, row_id: int) -> bool:
     return False
 
 
-def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
+def _require_members_of_site(
+    site: Site, members: Sequence[str], advice: _Advice
+) -> None:
     """Raise EngineError if commits may wait for a standby that is not of the cluster.
 
     What it alone has would look lost.
@@ -364,7 +366,7 @@ def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
                 hint=advice.absent,
             )
     names = [one.name for one in found]
-    _require_apart(names, advice)
+    _require_unique_names(names, advice)
     if site.kind.is_group and len(names) < len(members) - 1:
         raise EngineError(
             f"{site.writer_name} sees {len(names)} other members, and the group has"
@@ -379,7 +381,7 @@ def _read_followers(node: Node) -> Sequence[Follower]:
         return followers.read()
 
 
-def _require_apart(names: Sequence[str], advice: _Advice) -> None:
+def _require_unique_names(names: Sequence[str], advice: _Advice) -> None:
     if len(set(names)) < len(names):
         raise EngineError(
             f"several nodes go by one name: {', '.join(sorted(names))}",

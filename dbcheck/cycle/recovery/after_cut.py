@@ -117,11 +117,11 @@ def _add_other_nodes(
         others = compare_members(rig, run, manifest, after, names)
         after = replace(after, others=others)
     after = _store_after(run, after)
-    if not rig.site.away:
+    if not rig.site.kept_off:
         return after
     if not rig.site.brings_back:
         rig.listener.phase(
-            Phase.RESTORE, describe_nodes_left_off(rig.site.away, rig.site.kind)
+            Phase.RESTORE, describe_nodes_left_off(rig.site.kept_off, rig.site.kind)
         )
         return after
     after = _store_after(run, read_old_nodes(rig, run, manifest, after))
@@ -203,9 +203,9 @@ def _store_absence(
         refill=seen.refill,
         deleted=seen.deleted,
     )
-    if rig.site.reader_name in rig.site.away:
+    if rig.site.reader_name in rig.site.kept_off:
         rig.listener.phase(
-            Phase.RESTORE, describe_nodes_left_off(rig.site.away, rig.site.kind)
+            Phase.RESTORE, describe_nodes_left_off(rig.site.kept_off, rig.site.kind)
         )
         return _store_after(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
     if rig.site.kind.is_group:

@@ -72,15 +72,15 @@ def read_old_nodes(
     site = rig.site
     if after.facts is None:
         return after
-    names = ", ".join(sorted(site.away))
+    names = ", ".join(sorted(site.kept_off))
     rig.listener.phase(Phase.RESTORE, f"{names}, by itself: to see what is left there")
     found, nodes = {}, dict(after.nodes)
     try:
         site.bring_back()
     except PowerError as error:
-        failed = {name: Elsewhere(failure=str(error)) for name in site.away}
+        failed = {name: Elsewhere(failure=str(error)) for name in site.kept_off}
         return replace(after, elsewhere=failed)
-    for name in sorted(site.away):
+    for name in sorted(site.kept_off):
         node = site.nodes[name]
         try:
             found[name] = _read_markers(rig, run, manifest, name, node)
@@ -131,7 +131,7 @@ def list_comparable_nodes(site: Site, after: AfterRecord) -> list[str]:
         return []
     if after.promotion is None or after.reader_name not in after.promotion.received:
         return []
-    return [n for n in site.nodes if n not in site.away and n != after.reader_name]
+    return [n for n in site.nodes if n not in site.kept_off and n != after.reader_name]
 
 
 def compare_members(

@@ -46,7 +46,7 @@ def ask_nodes(
     """
     found = {}
     for name in rig.site.nodes:
-        if name in rig.site.away:  # its host has no power
+        if name in rig.site.kept_off:  # its host has no power
             found[name] = NodeAfter(None)
             continue
         facts = (

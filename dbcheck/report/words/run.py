@@ -293,7 +293,7 @@ def _rejoined(cluster: ClusterResult, found: OtherNode) -> str:
         return f"its rows could not be read: {found.failure}"
     return (
         f"{found.rows:,} rows of this run; {found.extra:,} that {cluster.read} lacks,"
-        f" and {found.unlike:,} of {cluster.read} that it lacks"
+        f" and {found.differing:,} of {cluster.read} that it lacks"
     )
 
 
