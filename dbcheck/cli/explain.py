@@ -54,7 +54,7 @@ def _explained(id: str) -> Iterable[RenderableType]:
     found = [passage for passage in passages() if id in passage.ids]
     if not found:
         raise UsageError(
-            f"there is no id {id!r}",
+            f"dbcheck has no error, item of evidence, loss or rule with the id {id!r}",
             id=ErrorId.ID_UNKNOWN,
             hint=suggest_nearest(id, _ids()) or "dbcheck explain lists all of them.",
         )

@@ -37,9 +37,11 @@ def judge_control(
     """
     unknown = found is None or (found.counts and found.all_gone)
     if found is None or unknown or explain_replaced_table(found, judgement.items):
-        failed = judgement.verdict is Verdict.FAIL
-        outcome = ControlOutcome.FAILED if failed else ControlOutcome.UNFAIR
-        return replace(judgement, control=outcome)
+        if judgement.verdict is not Verdict.FAIL:
+            return replace(judgement, control=ControlOutcome.UNFAIR)
+        first, *rest = judgement.reasons
+        reasons = (f"in a control, {first}", *rest)
+        return replace(judgement, reasons=reasons, control=ControlOutcome.FAILED)
     items, counts = judgement.items, found.counts
     lost = counts.pop(LossKind.MISSING_TAIL.value, 0)
     if counts:

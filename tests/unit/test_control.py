@@ -166,7 +166,11 @@ def test_a_server_that_a_control_killed_for_good_fails() -> None:
     gone = judge_unrecoverable(
         "mount: structure needs cleaning", [FAIR], missing=False, explained=True
     )
-    assert judge_control(gone, None) == replace(gone, control=ControlOutcome.FAILED)
+    first, *rest = gone.reasons
+    reasons = (f"in a control, {first}", *rest)
+    assert judge_control(gone, None) == replace(
+        gone, reasons=reasons, control=ControlOutcome.FAILED
+    )
 
 
 def test_another_servers_table_says_nothing_of_a_control() -> None:

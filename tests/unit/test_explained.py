@@ -110,4 +110,5 @@ def test_it_names_the_nearest_of_an_id_that_there_is_not(
 ) -> None:
     code, out, err = said(monkeypatch, capsys, word)
     assert (code, out) == (2, "")
-    assert err == f"dbcheck: there is no id '{word}' [id-unknown]\n{hint}"
+    unknown = "dbcheck has no error, item of evidence, loss or rule with the id"
+    assert err == f"dbcheck: {unknown} '{word}' [id-unknown]\n{hint}"

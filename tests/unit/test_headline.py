@@ -155,7 +155,7 @@ def test_a_cut_that_does_not_count_says_why_and_what_to_do() -> None:
     assert text.startswith(start)
     assert "dbcheck power test" in text
     waiting = said(judged(CLEAN, AGAINST), final=False)
-    assert waiting.startswith("no verdict yet: ")
+    assert waiting.startswith("this cut has no verdict yet: ")
 
 
 def test_a_control_and_a_lab_are_named() -> None:
@@ -165,6 +165,7 @@ def test_a_control_and_a_lab_are_named() -> None:
     assert text == "the control lost 2 of 100 acknowledged commits, as expected"
     assert said(judged(CLEAN), lab={"cut": "drive"}).startswith("in a lab, all 100 ")
     gone = every_fail()["server"]
+    gone = judge_control(gone, None)
     assert said(gone, control=True, lab={"x": 1}).startswith(
         "in a lab, in a control, the "
     )

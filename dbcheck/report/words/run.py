@@ -114,10 +114,8 @@ def headline(result: RunResult) -> str:
     text = result.reasons[0]
     if result.verdict is Verdict.INCONCLUSIVE:
         what = "control" if result.control else "cut"
-        no_count = f"this {what} does not count" if result.final else "no verdict yet"
-        text = f"{no_count}: {text}"
-    if result.control and "control" not in text:
-        text = f"in a control, {text}"
+        no_count = "does not count" if result.final else "has no verdict yet"
+        text = f"this {what} {no_count}: {text}"
     return f"in a lab, {text}" if result.lab else text
 
 
