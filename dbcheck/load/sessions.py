@@ -6,7 +6,7 @@ import itertools
 import select
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import CommitUnknown
@@ -86,16 +86,12 @@ class Sessions:
     def split(self, count: int) -> list[Sessions]:
         """Return *count* groups of sessions that are these together."""
         return [
-            Sessions(
-                self.engine,
-                self.before,
-                self.plan,
-                self.weak,
-                len(range(part, self.count, count)),
-                self.first + part * self.step,
-                self.step * count,
-                self.rate / count,
-                self.ramp_s,
+            replace(
+                self,
+                count=len(range(part, self.count, count)),
+                first=self.first + part * self.step,
+                step=self.step * count,
+                rate=self.rate / count,
                 has_housekeeping=self.has_housekeeping and part == 0,
             )
             for part in range(count)

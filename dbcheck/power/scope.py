@@ -11,7 +11,6 @@ from dbcheck.hosts.drives import Survey
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.power.kinds.command import format_command
 from dbcheck.power.kinds.config import SwitchConfig
-from dbcheck.power.kinds.exec import ExecConfig
 
 SCOPE = "dbcheck_power_scope"
 CLASSES = (CutClass.AC, CutClass.DC_RAIL)  # that take the power from a drive itself
@@ -95,7 +94,7 @@ def require_power_cut(config: SwitchConfig) -> None:
             hint="Use a switch of their supply (a relay, a module between drive and "
             f"slot, the outlet of a drive shelf), whose class is {_CLASSES}.",
         )
-    if isinstance(config, ExecConfig) and not config.state:
+    if not config.shows_state:
         raise UsageError(
             "nothing shows whether the drives have power",
             id=ErrorId.STATE_COMMAND_MISSING,

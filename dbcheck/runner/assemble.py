@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
 from dbcheck.config.secret import Secret, read_variable
@@ -30,8 +29,6 @@ from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.kinds.command import PromotionProgram, RestartProgram
-from dbcheck.power.kinds.exec import ExecConfig
-from dbcheck.power.kinds.fence import FenceConfig
 from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.power.registry import ReadOnlySwitch
 from dbcheck.power.switched_host import recall_reached
@@ -82,10 +79,9 @@ def make_scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
     if entry.drive_scope is None or host is None:
         return switch
     server = describe_drive_server(make_engine(entry.target, entry.password))
-    timeout_s = limits.POWER_TIMEOUT_S
-    if isinstance(entry.power, ExecConfig | FenceConfig):
-        timeout_s = entry.power.timeout_s
-    return DriveOnlySwitch(switch, host, entry.drive_scope, server, timeout_s=timeout_s)
+    return DriveOnlySwitch(
+        switch, host, entry.drive_scope, server, timeout_s=entry.power.timeout_s
+    )
 
 
 def make_power_host(entry: Entry) -> TargetHost | None:

@@ -589,8 +589,12 @@ def test_a_rate_holds_for_all_sessions_together(make: Make) -> None:
 
 
 def test_parts_of_a_team_share_sessions_and_rate_and_no_number() -> None:
-    sessions = Sessions(cast(Engine, None), FACTS, INSERTS, False, 7, rate=90.0)
+    sessions = Sessions(
+        cast(Engine, None), FACTS, INSERTS, True, 7, rate=90.0, ramp_s=2.0
+    )
     parts = sessions.split(3)
+    shared = [(part.plan, part.weak, part.ramp_s) for part in parts]
+    assert shared == [(INSERTS, True, 2.0)] * 3
     assert [part.count for part in parts] == [3, 2, 2]
     numbers = [
         number

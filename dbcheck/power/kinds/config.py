@@ -59,12 +59,21 @@ class SwitchConfig(Protocol):
     attended:   a human cuts and restores.
     guarded:    the interlocks and the user's consent come before a cut.
     needs_host: open() needs the target's host.
+    shows_state: the switch can read whether the power is on.
+    timeout_s:  seconds for one call of the switch, and for the state that it leads to.
     """
 
     kind: ClassVar[SwitchKind]
     attended: ClassVar[bool]
     guarded: ClassVar[bool]
     needs_host: ClassVar[bool]
+
+    @property
+    def shows_state(self) -> bool: ...
+
+    @property
+    def timeout_s(self) -> float: ...
+
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @classmethod

@@ -154,6 +154,11 @@ class ExecConfig:
         return self.declared or CutClass.UNKNOWN
 
     @property
+    def shows_state(self) -> bool:
+        """True if a program prints the state."""
+        return bool(self.state)
+
+    @property
     def class_assumed(self) -> bool:
         """False: what is not declared is not known."""
         return False

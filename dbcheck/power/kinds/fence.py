@@ -183,6 +183,7 @@ class FenceConfig:
     attended: ClassVar[bool] = False
     guarded: ClassVar[bool] = True
     needs_host: ClassVar[bool] = False
+    shows_state: ClassVar[bool] = True
 
     agent: Annotated[
         Text,

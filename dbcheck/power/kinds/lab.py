@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Self
 
 from msgspec import Meta
 
+from dbcheck.base import limits
 from dbcheck.config.validated import Text
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import CutClass, SwitchKind
@@ -28,6 +29,8 @@ class LabConfig:
     attended: ClassVar[bool] = False
     guarded: ClassVar[bool] = False
     needs_host: ClassVar[bool] = False
+    shows_state: ClassVar[bool] = True
+    timeout_s: ClassVar[float] = limits.POWER_TIMEOUT_S
 
     name: Annotated[Text, Meta(description="`lab`: the name of the lab.")]
     declared: CutClass | None = None

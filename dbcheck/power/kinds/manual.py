@@ -25,6 +25,8 @@ class ManualConfig:
     attended: ClassVar[bool] = True
     guarded: ClassVar[bool] = False
     needs_host: ClassVar[bool] = False
+    shows_state: ClassVar[bool] = False
+    timeout_s: ClassVar[float] = limits.POWER_TIMEOUT_S
 
     off_s: shared.OffSeconds = limits.OFF_S
     declared: CutClass | None = None

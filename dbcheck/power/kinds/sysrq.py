@@ -35,6 +35,7 @@ class SysrqConfig:
     attended: ClassVar[bool] = False
     guarded: ClassVar[bool] = True
     needs_host: ClassVar[bool] = True
+    shows_state: ClassVar[bool] = False
 
     timeout_s: shared.Seconds = limits.POWER_TIMEOUT_S
     declared: CutClass | None = None
