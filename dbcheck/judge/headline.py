@@ -112,8 +112,7 @@ def _hit(found: Reconciliation) -> tuple[int, str]:
 
     The verb is "lost", "lost or damaged" or "damaged".
     """
-    columns = found.losses.columns
-    acked = columns[columns["acked_us"] >= 0]
+    acked = found.losses_of_commits
     is_gone = np.isin(acked["kind"], [CODES[kind] for kind in _GONE])
     every = len(find_distinct(number_operations(acked)))
     gone = len(find_distinct(number_operations(acked[is_gone])))
@@ -122,16 +121,18 @@ def _hit(found: Reconciliation) -> tuple[int, str]:
 
 
 def _beside(found: Reconciliation) -> Iterator[str]:
-    """Yield what is wrong beside acknowledged commits of this cycle."""
+    """Yield what is wrong although all acknowledged commits may be intact."""
     gone, altered = sum(found.earlier_lost.values()), found.earlier_damaged
     for rows, what in ((gone, "lost"), (sum(altered.values()), "damaged")):
         if rows:
             yield f"{_rows(rows)} of earlier cycles {_was(rows)} {what}"
-    unacked = found.unacked_counts
-    if rows := unacked.pop(LossKind.UNEXPECTED.value, 0):
+    beside = found.counts_beside_commits
+    if rows := beside.pop(LossKind.UNEXPECTED.value, 0):
         yield f"{_rows(rows)} {_was(rows)} there that this run cannot have written"
-    if rows := sum(unacked.values()):
-        unknown = "of commits that were never acknowledged"
+    if rows := beside.pop(LossKind.DUPLICATE.value, 0):
+        yield f"{_rows(rows)} {_was(rows)} there once more than written"
+    if rows := sum(beside.values()):
+        unknown = "of commits whose acknowledgement the witness does not hold"
         yield f"{_rows(rows)} {unknown} {_was(rows)} wrong"
 
 

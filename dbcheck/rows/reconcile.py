@@ -30,8 +30,8 @@ from dbcheck.rows.loss import (
     make_losses_of_acks,
 )
 from dbcheck.rows.prepared import LeftOver, Undecided
-from dbcheck.rows.survivors import DIFFERENT, RECORD, Records
-from dbcheck.rows.table import LEDGER, TABLES, TableFacts, TableSpec
+from dbcheck.rows.survivors import DIFFERENT, RECORD, Flags, Records
+from dbcheck.rows.table import CLASSIC, LEDGER, TABLES, TableFacts, TableSpec
 
 AckStream = Callable[[], Iterable[AckArray]]
 SurvivorStream = Callable[[], Iterable[Records]]
@@ -73,6 +73,7 @@ class Observed:
 
 
 _SEEN, _DIFFERENT, _TWICE = 1, 2, 4
+_ROW_PER_COMMIT = [TABLES.index(table) for table in (LEDGER, CLASSIC)]
 _PLACES_AT_ONCE = 1 << 22
 _MODULUS = 2**64
 # SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
@@ -128,12 +129,32 @@ class Reconciliation:
         return dict(sorted((kind.value, rows) for kind, rows in own.items()))
 
     @property
-    def unacked_counts(self) -> dict[str, int]:
-        """Those of own_counts whose operations were not acked, or that have none."""
+    def losses_of_commits(self) -> LossArray:
+        """The losses for which an acked commit is not intact."""
         columns = self.losses.columns
-        unacked = Losses(columns[columns["acked_us"] < 0]).counts
-        own = Counter(unacked) - Counter(self.earlier_damaged)
+        found: LossArray = columns[self._are_of_commits(columns)]
+        return found
+
+    @property
+    def counts_beside_commits(self) -> dict[str, int]:
+        """Those of own_counts that are no loss of an acked commit."""
+        columns = self.losses.columns
+        beside = Losses(columns[~self._are_of_commits(columns)]).counts
+        own = Counter(beside) - Counter(self.earlier_damaged)
         return dict(sorted((kind.value, rows) for kind, rows in own.items()))
+
+    @staticmethod
+    def _are_of_commits(columns: LossArray) -> Flags:
+        """Flag the losses for which an acked commit is not intact.
+
+        A row that no client wrote is none, even if it names such a commit, nor is the
+        copy of a sound row, unless its table has one row for each commit.
+        """
+        found: Flags = columns["acked_us"] >= 0
+        found &= columns["kind"] != CODES[LossKind.UNEXPECTED]
+        is_copy = columns["kind"] == CODES[LossKind.DUPLICATE]
+        found &= ~is_copy | np.isin(columns["table"], _ROW_PER_COMMIT)
+        return found
 
     @property
     def all_gone(self) -> bool:

@@ -135,6 +135,15 @@ def test_losses_without_an_ack_are_counted_apart_from_confirmed_commits() -> Non
     assert found.own_counts == {"duplicate": 2}
     reason = judged(found).reasons[0]
     assert " 1 of the 2 commits " in reason, reason
-    assert "1 row of commits that were never acknowledged" in reason
+    assert "; 1 row was there once more than written" in reason
     less = replace(found, losses=found.losses[:1])
     assert "all 2 acknowledged commits" in judged(less).reasons[0]
+
+
+def test_a_row_whose_ack_the_witness_lacks_is_not_said_to_have_none() -> None:
+    """The client's record has that ack, so the server had promised the row."""
+    again = [record(1, 3), record(1, 3, row_id=9)]
+    found = reconciled({1: 2}, [*ROWS, *again], claim=Claim({1: 3}, {1: 3}))
+    verdict = judged(found)
+    assert verdict.verdict is FAIL
+    assert "never acknowledged" not in verdict.reasons[0]

@@ -24,7 +24,7 @@ from dbcheck.report.words.run import bound, caveats, headline
 from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.loss import Broken, ConditionCheck, IndexLoss, Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
-from dbcheck.rows.table import LEDGER
+from dbcheck.rows.table import ITEM, LEDGER
 from tests.kit.reports import run_result
 from tests.kit.samples import CLEAN
 
@@ -66,6 +66,23 @@ def test_a_commit_that_lost_several_rows_is_counted_once() -> None:
     rows.append(Loss(LossKind.CORRUPT, 1, 5, 9, 5, LEDGER.name))
     text = said(judged(replace(CLEAN, losses=Losses.of(rows))))
     assert text.startswith("the server lost or damaged 2 of the 100 commits")
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (LossKind.UNEXPECTED, "3 rows were there that this run cannot have written"),
+        (LossKind.DUPLICATE, "3 rows were there once more than written"),
+    ],
+)
+def test_a_further_row_that_names_a_commit_is_no_loss_of_that_commit(
+    kind: LossKind, says: str
+) -> None:
+    """The commit's own rows are sound, and the report calls it intact."""
+    rows = [Loss(kind, 1, n, n, 5, ITEM.name) for n in (1, 2, 3)]
+    text = said(judged(replace(CLEAN, losses=Losses.of(rows))))
+    assert text.startswith(says)
+    assert "all 100 acknowledged commits of this cycle are intact" in text
 
 
 def every_fail() -> dict[str, Judgement]:

@@ -78,7 +78,7 @@ def test_an_operation_without_an_ack_may_have_been_sent_again(
     claim = Claim({1: 4, 2: 2}, COUNTS)
     found = reconciled(COUNTS, [*ALL, record(1, 4), *again], claim=claim)
     assert kinds(found) == [("duplicate", 1, 4)] * len(ids)
-    assert (found.unacked_repeats, found.unacked_counts) == (
+    assert (found.unacked_repeats, found.counts_beside_commits) == (
         repeats,
         {"duplicate": len(ids)},
     )
@@ -87,7 +87,11 @@ def test_an_operation_without_an_ack_may_have_been_sent_again(
 
 def test_an_operation_with_an_ack_that_stands_twice_is_no_repeat() -> None:
     found = reconciled(COUNTS, [*ALL, record(1, 1, row_id=9)])
-    assert (found.unacked_repeats, found.unacked_counts, found.repeats) == (0, {}, 1)
+    assert (found.unacked_repeats, found.counts_beside_commits, found.repeats) == (
+        0,
+        {},
+        1,
+    )
 
 
 def test_an_ack_that_the_witness_lacks_is_an_ack() -> None:
