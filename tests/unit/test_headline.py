@@ -191,6 +191,26 @@ def test_a_control_and_a_lab_are_named() -> None:
     assert said(blind, control=True).startswith(start)
 
 
+def test_a_control_is_named_even_if_the_server_s_log_speaks_of_another() -> None:
+    for reason in ("PANIC: could not read pg_control", "no space for the controller"):
+        judgement = judge_unrecoverable(
+            reason, [], missing=False, explained=False, answers=False
+        )
+        assert said(judgement, control=True).startswith("in a control, the server did")
+
+
+def test_a_control_shows_that_losses_are_found_only_if_it_lost_what_it_should() -> None:
+    for verdict, shows, says_nothing in (
+        ("PASS", "It shows that this check finds losses.", True),
+        ("INCONCLUSIVE", "It does not show that this check finds losses.", True),
+        ("FAIL", "it counts against the server", False),
+    ):
+        (text,) = bound(run_result({"control": True, "verdict": verdict}))
+        assert text.startswith("This was a control")
+        assert shows in text
+        assert ("It says nothing about the server." in text) is says_nothing
+
+
 def test_a_pass_says_that_one_cut_proves_little() -> None:
     result = run_result({"reasons": judged(CLEAN).reasons})
     assert one_cut(Verdict.PASS) in bound(result)

@@ -41,10 +41,15 @@ _SEEN = (
     " took back: the server shows rows before they are durable, as InnoDB does without"
     " a binary log."
 )
-_CONTROL = (
-    "This was a control: its sessions were set to lose commits. It shows that this"
-    " check finds losses. It says nothing about the server."
-)
+_CONTROL = "This was a control: its sessions were set to lose commits."
+_CONTROLS = {
+    Verdict.PASS: "It shows that this check finds losses. It says nothing about the"
+    " server.",
+    Verdict.FAIL: "What is wrong goes beyond what that setting loses, so it counts"
+    " against the server.",
+    Verdict.INCONCLUSIVE: "It does not show that this check finds losses. It says"
+    " nothing about the server.",
+}
 _ALONE = "This verdict rests on the witness alone"
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
@@ -116,6 +121,8 @@ def headline(result: RunResult) -> str:
         what = "control" if result.control else "cut"
         no_count = "does not count" if result.final else "has no verdict yet"
         text = f"this {what} {no_count}: {text}"
+    elif result.control and result.verdict is Verdict.FAIL:
+        text = f"in a control, {text}"
     return f"in a lab, {text}" if result.lab else text
 
 
@@ -430,10 +437,10 @@ def _covered(result: RunResult) -> str:
 def bound(result: RunResult) -> tuple[str, ...]:
     """Return the sentences on the proof that one cut gives.
 
-    A control proves nothing about the server.
+    Of a control they are on what it shows, without a bound.
     """
     if result.control:
-        return (_CONTROL,)
+        return (f"{_CONTROL} {_CONTROLS[result.verdict]}",)
     again = () if result.verdict is Verdict.FAIL else (_AGAIN[result.verdict],)
     return (one_cut(result.verdict), *again)
 
