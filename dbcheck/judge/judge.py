@@ -145,7 +145,8 @@ def judge(case: Case) -> Judgement:
         judgement = _judge_ordinary_cycle(case, items)
     if case.manifest.control:
         strong = explain_durable_commits(case.manifest, case.load)
-        judgement = judge_control(judgement, case.found, strong)
+        clients = count_losses_by_clients(case.found, case.after.decisions)
+        judgement = judge_control(judgement, case.found, strong, clients)
     judgement = judge_index(judgement, case.found, case.after.index)
     judgement = judge_conditions(judgement, case.found, case.after.conditions)
     judgement = judge_after_second_reading(judgement, case.found, case.after.again)

@@ -8,10 +8,18 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.judge.control import judge_control, judge_control_item
+from dbcheck.judge.diagnosis import ByClients
 from dbcheck.judge.item import Item, ItemId, Status, doubt_of
-from dbcheck.judge.verdict import NO_COMMIT, judge_rows, judge_unrecoverable
+from dbcheck.judge.verdict import (
+    NO_COMMIT,
+    judge_index,
+    judge_rows,
+    judge_unrecoverable,
+)
+from dbcheck.model.cut import CutClass
+from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import ControlFacts, ControlOutcome, Verdict
-from dbcheck.rows.loss import Loss, Losses, LossKind
+from dbcheck.rows.loss import IndexLoss, Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.table import LEDGER
 from tests.kit.cases import case
@@ -151,6 +159,41 @@ def test_a_control_that_loses_more_than_a_tail_fails(
     assert "lost or damaged 1 row " in judgement.reasons[0]
 
 
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        SAME,
+        Item(ItemId.NOT_REFILLED, Status.ABSENT, "other servers wrote", False),
+        Item(ItemId.PROMOTED, Status.ABSENT, "it is not known", True),
+    ],
+)
+def test_what_excuses_an_ordinary_cycle_excuses_a_control(excuse: Item) -> None:
+    found = lost(LossKind.CORRUPT)
+    ordinary = judge_rows(found, [excuse])
+    assert ordinary.verdict is Verdict.INCONCLUSIVE
+    assert judge_control(ordinary, found) == replace(
+        ordinary, control=ControlOutcome.UNFAIR
+    )
+
+
+def test_a_control_does_not_fail_for_what_clients_did() -> None:
+    """Its own loss of a tail keeps an ordinary cycle from being excused."""
+    found = lost(LossKind.MISSING_TAIL, LossKind.DUPLICATE)
+    for by_clients, verdict in ((1, Verdict.INCONCLUSIVE), (0, Verdict.FAIL)):
+        clients = ByClients(by_clients, ("a proxy may have sent it again",))
+        ordinary = judge_rows(found, [FAIR], clients=clients)
+        judgement = judge_control(ordinary, found, clients=clients)
+        assert judgement.verdict is verdict
+        assert ("a proxy" in judgement.reasons[0]) is bool(by_clients)
+
+
+def test_an_index_that_a_control_breaks_names_the_cut() -> None:
+    ordinary = judge_rows(CLEAN, [FAIR], CutClass.PROCESS, Depth.PROCESS)
+    control = judge_control(ordinary, CLEAN)
+    failed = judge_index(control, CLEAN, IndexLoss("it lacks id 3", 1, (3,)))
+    assert "after this kill of the server's process" in failed.reasons[0]
+
+
 def test_a_control_that_was_not_weak_does_not_call_the_rig_blind() -> None:
     judgement = judge_control(judge_rows(CLEAN, [FAIR]), CLEAN, "sync_binlog = 1")
     assert judgement.verdict is Verdict.INCONCLUSIVE
@@ -166,11 +209,7 @@ def test_a_server_that_a_control_killed_for_good_fails() -> None:
     gone = judge_unrecoverable(
         "mount: structure needs cleaning", [FAIR], missing=False, explained=True
     )
-    first, *rest = gone.reasons
-    reasons = (f"in a control, {first}", *rest)
-    assert judge_control(gone, None) == replace(
-        gone, reasons=reasons, control=ControlOutcome.FAILED
-    )
+    assert judge_control(gone, None) == replace(gone, control=ControlOutcome.FAILED)
 
 
 def test_another_servers_table_says_nothing_of_a_control() -> None:
