@@ -90,7 +90,7 @@ def _judged(
     reasons: tuple[str, ...],
     outcome: ControlOutcome,
 ) -> Judgement:
-    """Return the verdict on a control, which names the same cut as the *ordinary* one."""
+    """Return the verdict on a control, with the same cut as the *ordinary* one."""
     return Judgement(verdict, reasons, ordinary.items, outcome, cut=ordinary.cut)
 
 

@@ -114,7 +114,7 @@ _OWN_LOG = "Remove what shut it down, or use a hard power cut"
 _DRIVES = "Look at the host while the switch is off: lsblk -o NAME,SERIAL"
 _DOUBTS = {
     ItemId.LOAD: _Doubt(
-        "nothing was surely at risk when the power went",
+        "nothing shows that commits were at risk when the power went",
         advice="Cut while the server is at work; dbcheck power test shows what the"
         " switch cuts",
     ),
@@ -163,9 +163,12 @@ _DOUBTS = {
         _OWN_LOG,
     ),
     ItemId.COMMITS_PER_FLUSH: _Doubt("the flushes of the load are not known"),
-    ItemId.SINCE_CHECKPOINT: _Doubt("nothing was at risk in the server's log alone"),
+    ItemId.SINCE_CHECKPOINT: _Doubt(
+        "nothing shows that a commit was at risk in the server's log alone"
+    ),
     ItemId.REPLAYED: _Doubt(
-        "the server had nothing to recover, so nothing was at risk", advice=_HARD
+        "the server had nothing to recover, so nothing shows that a commit was at risk",
+        advice=_HARD,
     ),
     ItemId.PLACES: _Doubt(
         "it is not known on which drives all the data lie",

@@ -42,7 +42,8 @@ def judge_restarted(case: Case) -> Item | None:
     if after is None or end.restarted is None:
         return None
     status = Status.CONTRADICTED
-    reason = "its start time did not change: the power of this server was not cut"
+    same = "the server's start time did not change"
+    reason = f"{same}: its power was not cut"
     if end.restarted:
         status = Status.PRESENT
         apart_us = after.started_us - before.started_us
@@ -53,7 +54,7 @@ def judge_restarted(case: Case) -> Item | None:
             )
     elif outlived := _explain_outliving_process(case, end):
         status = Status.ABSENT
-        reason = f"its start time did not change: its host was not cut, but {outlived}"
+        reason = f"{same}: its host was not cut, but {outlived}"
     return Item(ItemId.RESTARTED, status, reason, required=True)
 
 

@@ -20,7 +20,7 @@ from dbcheck.judge.verdict import (
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import Verdict, one_cut
-from dbcheck.report.words.run import bound, caveats, headline
+from dbcheck.report.words.run import bound, caveats, headline, limits
 from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.loss import Broken, ConditionCheck, IndexLoss, Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
@@ -217,6 +217,23 @@ def test_a_pass_says_that_one_cut_proves_little() -> None:
     assert "59 of them without a loss" in one_cut(Verdict.PASS)
     assert "at most 5% do" in one_cut(Verdict.PASS)
     assert "at least 5%" in one_cut(Verdict.FAIL)
+
+
+def test_limits_count_the_acks_that_were_not_checked() -> None:
+    for acked, says in ((103, "3 more acknowledgements reached"), (100, "")):
+        shown = {"confirmed": 100, "unconfirmed": 0, "load": {"acked": {1: acked}}}
+        found = [one for one in limits(run_result(shown)) if "not the witness" in one]
+        assert [one[: len(says)] for one in found] == [says] * bool(says)
+
+
+def test_limits_of_a_loss_do_not_say_that_nothing_was_at_risk() -> None:
+    for which in (ItemId.LOAD, ItemId.REPLAYED, ItemId.SINCE_CHECKPOINT):
+        item = {"item": which.value, "standing": "absent", "reason": "-"}
+        item = {**item, "required": True}
+        shown = {"verdict": "FAIL", "losses": {"torn": 1}, "evidence": [item]}
+        text = " ".join(limits(run_result(shown)))
+        assert "nothing was" not in text
+        assert "shows that" in text
 
 
 @pytest.mark.parametrize("which", ItemId)

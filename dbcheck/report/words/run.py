@@ -468,7 +468,13 @@ def limits(result: RunResult) -> Iterator[str]:
     for one in result.evidence:
         if one.status is Status.ABSENT:
             means = meaning(one.item, one.status)
-            yield sentence(means) if means else f"{one.reason}."
+            yield sentence(means or one.reason)
+    if unchecked := _count_unchecked_acks(result):
+        acks = format_count(unchecked, "more acknowledgement")
+        yield (
+            f"{acks} reached the client but not the witness before the cut. A loss of"
+            " such a commit is not seen."
+        )
     if result.unconfirmed:
         yield (
             f"{format_count(result.unconfirmed, 'more row')} survived whose"
@@ -476,6 +482,13 @@ def limits(result: RunResult) -> Iterator[str]:
             " the witness had not confirmed at the cut. They count neither way."
         )
     yield HOLDS_FOR
+
+
+def _count_unchecked_acks(result: RunResult) -> int:
+    """Return the number of acks that the client got and the witness does not hold."""
+    if result.load is None or result.confirmed is None:
+        return 0
+    return max(0, sum(result.load.acked.values()) - result.confirmed)
 
 
 def explained(item: EvidenceResult) -> str:
