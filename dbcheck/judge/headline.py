@@ -80,18 +80,22 @@ def cut_named(
     return named
 
 
-def lost(found: Reconciliation, where: str) -> str:
+def lost(found: Reconciliation, where: str, by_clients: int) -> str:
     """Return the headline of a FAIL: the commits lost, then all other losses, counted.
 
-    where: the cut, as cut_named() names it.
+    where: the cut, as cut_named() names it.  by_clients: how many of the losses clients
+    of the server may have caused.
     """
     commits, how = _hit(found)
-    others = [*_beside(found)]
-    if not commits:
-        return f"{', and '.join(others)}, in {where}; {_count_intact(found)}"
-    of = f"{commits:,} of the {format_count(found.confirmed, 'commit')}"
-    text = f"the server {how} {of} that it had acknowledged, in {where}"
-    return "; ".join((text, *others))
+    parts = [*_beside(found)]
+    if commits:
+        of = f"{commits:,} of the {format_count(found.confirmed, 'commit')}"
+        parts.insert(0, f"the server {how} {of} that it had acknowledged, in {where}")
+    else:
+        parts = [f"{', and '.join(parts)}, in {where}", _count_intact(found)]
+    if by_clients:
+        parts.append(f"other clients may have caused {by_clients:,} of these losses")
+    return "; ".join(parts)
 
 
 def differing(found: Reconciliation) -> str:

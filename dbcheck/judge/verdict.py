@@ -200,7 +200,11 @@ def judge_rows(
         if doubt := _find_excuse_for_losses(found, items, clients):
             reasons = (doubt, *altered)
             return Judgement(Verdict.INCONCLUSIVE, reasons, tuple(items), cut=where)
-        reasons = (headline.lost(found, where), *clients.reasons, *altered)
+        reasons = (
+            headline.lost(found, where, clients.losses),
+            *clients.reasons,
+            *altered,
+        )
         return Judgement(Verdict.FAIL, reasons, tuple(items), cut=where)
     doubts = altered + tuple(
         doubt_of(item)

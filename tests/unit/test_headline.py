@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.judge.control import judge_control
+from dbcheck.judge.diagnosis import ByClients
 from dbcheck.judge.item import Item, ItemId, Status, doubt_of, meaning
 from dbcheck.judge.verdict import (
     Judgement,
@@ -219,6 +220,14 @@ def test_a_pass_says_that_one_cut_proves_little() -> None:
     assert "at least 5%" in one_cut(Verdict.FAIL)
 
 
+def test_a_loss_that_clients_may_have_caused_in_part_says_how_much_of_it() -> None:
+    found = lost(*[LossKind.PREPARED] * 3)
+    for by_clients in (2, 0):
+        clients = ByClients(by_clients, ("somebody else decided",))
+        text = said(judge_rows(found, [FAIR], CutClass.AC, None, clients=clients))
+        assert ("other clients may have caused 2 of these" in text) is bool(by_clients)
+
+
 def test_limits_count_the_acks_that_were_not_checked() -> None:
     for acked, says in ((103, "3 more acknowledgements reached"), (100, "")):
         shown = {"confirmed": 100, "unconfirmed": 0, "load": {"acked": {1: acked}}}
@@ -228,7 +237,7 @@ def test_limits_count_the_acks_that_were_not_checked() -> None:
 
 def test_limits_of_a_loss_do_not_say_that_nothing_was_at_risk() -> None:
     for which in (ItemId.LOAD, ItemId.REPLAYED, ItemId.SINCE_CHECKPOINT):
-        item = {"item": which.value, "standing": "absent", "reason": "-"}
+        item = {"item": which.value, "status": "absent", "reason": "-"}
         item = {**item, "required": True}
         shown = {"verdict": "FAIL", "losses": {"torn": 1}, "evidence": [item]}
         text = " ".join(limits(run_result(shown)))
