@@ -19,7 +19,7 @@ from dbcheck.judge.insync import judge_in_sync
 from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.server import judge_restarted
 from dbcheck.judge.server_end import decide_how_server_ended, judge_server_log
-from dbcheck.model.cluster import SiteKind, judge_settings_for_promise
+from dbcheck.model.cluster import Promise, SiteKind, judge_settings_for_promise
 from dbcheck.model.cut import PowerState
 from dbcheck.model.replication import (
     PromotedBy,
@@ -46,7 +46,22 @@ def describe_what_was_survived(case: Case) -> Survived | None:
     if promise is None:
         return None
     what = promise.describe(case.manifest.stagger_s)
+    what = what.replace("power cut", _name_cuts_of_nodes(case, promise))
     return Survived(what, case.after.reader_name if case.promoted else "")
+
+
+def _name_cuts_of_nodes(case: Case, promise: Promise) -> str:
+    """Return a name of how the nodes were cut, "power cut" only if each may be that.
+
+    Nothing loses its power where a process is killed, say.
+    """
+    nodes = case.manifest.nodes
+    cut = [
+        nodes[one].cut_class for one in promise.cut(nodes, case.manifest.writer_name)
+    ]
+    kills = [one.description for one in dict.fromkeys(cut) if one.keeps_power]
+    power = [] if all(one.keeps_power for one in cut) else ["power cut"]
+    return " or ".join((*power, *kills))
 
 
 def describe_commits_on_old_primary(case: Case) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from dbcheck.model.cluster import (
     compare_lineage,
     judge_settings_for_promise,
 )
-from dbcheck.model.cut import Cut, Gone, PowerState
+from dbcheck.model.cut import Cut, CutClass, Gone, PowerState
 from dbcheck.model.records import NodeAfter, NodeAtTheCut
 from dbcheck.model.replication import (
     Change,
@@ -102,6 +102,37 @@ def case(
         after_of(), nodes=found, reader_name="standby", promotion=promotion, **after
     )
     return Case(manifest, load, None, record, found=CLEAN)
+
+
+@pytest.mark.parametrize(
+    ("promise", "classes", "says"),
+    [
+        (
+            Promise.WRITER,
+            {"writer": CutClass.PROCESS},
+            "a kill of the server's process of the writer",
+        ),
+        (Promise.WRITER, {"writer": CutClass.AC}, "a power cut of the writer"),
+        (Promise.WRITER, {"other": CutClass.RESET}, "a power cut of the writer"),
+        (
+            Promise.ALL,
+            {"writer": CutClass.AC, "other": CutClass.RESET},
+            "a power cut or reset of the host of all nodes",
+        ),
+    ],
+)
+def test_a_cluster_survived_a_power_cut_only_if_power_was_cut(
+    promise: Promise, classes: dict[str, CutClass], says: str
+) -> None:
+    one = case(promise)
+    nodes = {
+        name: replace(node, cut_class=classes.get(name, CutClass.UNKNOWN))
+        for name, node in one.manifest.nodes.items()
+    }
+    one = replace(one, manifest=replace(one.manifest, nodes=nodes))
+    found = cluster.describe_what_was_survived(one)
+    assert found is not None
+    assert found.what == says
 
 
 def test_a_sound_takeover_has_all_the_evidence() -> None:
