@@ -149,15 +149,18 @@ def describe_cuts(cuts: Iterable[tuple[str, str]]) -> str:
     cuts: of each cycle the CutClass.value, "" where it is not known, and the
     Depth.value that was seen, "" where none was measured.
     """
-    seen: dict[CutClass, set[Depth]] = {}
+    seen: dict[CutClass, list[str]] = {}
     for name, depth in cuts:
         if name:
-            of_class = seen.setdefault(CutClass(name), set())
-            of_class.update({Depth(depth)} if depth else ())
+            one = CutClass(name)
+            of_class = seen.setdefault(one, [])
+            of_class.append(one.leaves_open(Depth(depth) if depth else None))
     parts = []
-    for one, depths in seen.items():
-        deepest = max(depths, key=lambda depth: depth.rank, default=None)
-        parts.append("; ".join(filter(None, (one.value, one.leaves_open(deepest)))))
+    for one, left in seen.items():
+        parts.append(one.value)
+        for text in filter(None, dict.fromkeys(left)):
+            some = "" if left.count(text) == len(left) else "in some of these cuts, "
+            parts[-1] += f"; {some}{text}"
     return ". ".join(parts)
 
 

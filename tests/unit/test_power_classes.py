@@ -141,10 +141,20 @@ def test_a_switch_whose_cuts_could_never_pass_is_refused(
 def test_a_depth_speaks_for_its_own_class_alone(deep: CutClass) -> None:
     other = CutClass.BMC_OFF
     text = describe_cuts([(deep.value, "DRIVE"), (deep.value, ""), (other.value, "OS")])
-    assert text == f"{deep.value}. {other.value}; {other.leaves_open(None)}"
+    unmeasured = "in some of these cuts, its depth was not measured"
+    assert (
+        text == f"{deep.value}; {unmeasured}. {other.value}; {other.leaves_open(None)}"
+    )
     assert describe_cuts([("", "DRIVE"), (other.value, "")]).endswith(
         other.leaves_open(None)
     )
+
+
+def test_one_deep_cut_does_not_speak_for_the_others_of_its_class() -> None:
+    one = CutClass.BMC_OFF
+    text = describe_cuts([(one.value, "DRIVE"), *[(one.value, "OS")] * 58])
+    assert text == f"{one.value}; in some of these cuts, {one.leaves_open(None)}"
+    assert describe_cuts([(one.value, "DRIVE")] * 2) == one.value
 
 
 def declared(folder: Path, variables: Mapping[str, Any]) -> CutClass | None:
