@@ -228,6 +228,13 @@ def test_a_loss_that_clients_may_have_caused_in_part_says_how_much_of_it() -> No
         assert ("other clients may have caused 2 of these" in text) is bool(by_clients)
 
 
+@pytest.mark.parametrize("cut", [CutClass.AC, CutClass.FAILOVER])
+def test_a_flag_is_advised_only_where_it_can_measure_the_depth(cut: CutClass) -> None:
+    first, *_ = limits(run_result({"cut_class": cut.value}))
+    assert "was not measured" in first
+    assert ("--target-host" in first) is (cut is not CutClass.FAILOVER)
+
+
 def test_limits_count_the_acks_that_were_not_checked() -> None:
     for acked, says in ((103, "3 more acknowledgements reached"), (100, "")):
         shown = {"confirmed": 100, "unconfirmed": 0, "load": {"acked": {1: acked}}}

@@ -15,7 +15,7 @@ from dbcheck.judge.result import (
     RunResult,
 )
 from dbcheck.model.audited import list_alarms
-from dbcheck.model.cut import Gone, LabCut, PowerScope
+from dbcheck.model.cut import CutClass, Gone, PowerScope, Rung
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import PromotedBy
@@ -421,7 +421,9 @@ def _covered(result: RunResult) -> str:
     if result.lab:
         return lab_scope(result.lab)
     depth, cut = result.shown_depth, result.cut_class
-    shown = "How deep it went was not measured: add --target-host."
+    shown = "How deep it went was not measured"
+    # No host is asked about a failover, whatever flags are given.
+    shown += "." if cut is CutClass.FAILOVER else ": add --target-host."
     if result.depth:
         shown = "How deep it went could not be measured."
     if depth is not None:
