@@ -56,14 +56,13 @@ def judge_control(
         return _judged(judgement, Verdict.INCONCLUSIVE, (text,), ControlOutcome.UNFAIR)
     if counts:
         reason = (
-            f"the control lost or damaged {format_count(sum(counts.values()), 'row')}"
-            " that are not the last commits of its sessions: its settings do not do"
-            " that"
+            f"the server lost or damaged {format_count(sum(counts.values()), 'row')}"
+            " other than the last commits of its sessions: its settings do not do that"
         )
         return _judged(judgement, Verdict.FAIL, (reason,), ControlOutcome.FAILED)
     if early:
         reason = (
-            f"the control lost {format_count(early, 'row')} from before its sessions"
+            f"the server lost {format_count(early, 'row')} from before its sessions"
             " were set to lose commits"
         )
         return _judged(judgement, Verdict.FAIL, (reason,), ControlOutcome.FAILED)

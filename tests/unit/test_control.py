@@ -98,7 +98,7 @@ TAIL = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
             dataclasses.replace(TAIL, earlier_lost={3: 4}),
             FAIR,
             Verdict.FAIL,
-            "the control lost or damaged 4 rows",
+            "the server lost or damaged 4 rows",
             id="rows of an earlier cycle",
         ),
     ],

@@ -15,7 +15,7 @@ from dbcheck.judge.result import (
     RunResult,
 )
 from dbcheck.model.audited import list_alarms
-from dbcheck.model.cut import CutClass, Gone, PowerScope, Rung
+from dbcheck.model.cut import CutClass, Gone, LabCut, PowerScope
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import PromotedBy
