@@ -45,7 +45,8 @@ RULES = (
         subject=SubjectKind.HOST,
         harm=Harm(Depth.OS, everything=True),
         absent_is_safe=True,
-        no_receipt="a lab preloads nothing; tests/real/test_server_process.py does",
+        no_receipt="a lab preloads nothing; tests/real/audit/test_server_process.py "
+        "does",
     ),
     Rule(
         id="host-no-sync-option",
@@ -61,7 +62,7 @@ RULES = (
         subject=SubjectKind.HOST,
         harm=Harm(Depth.OS, everything=True),
         absent_is_safe=True,
-        no_receipt="no variable shows it; tests/real/test_server_process.py does",
+        no_receipt="no variable shows it; tests/real/audit/test_server_process.py does",
     ),
     Rule(
         id="host-preloaded",

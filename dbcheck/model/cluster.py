@@ -307,7 +307,7 @@ _STANDBYS = "synchronous_standby_names"
 # Semisynchronous Replication.  MySQL before 8.0.26 has the second names, too.
 _WORDS = (("source", "replica"), ("master", "slave"))
 # A setting that MariaDB has and MySQL lacks.  That its replicas discard their relay log
-# was seen of 10.11 with GTIDs (tests/real/test_cluster_semi_sync.py).
+# was seen of 10.11 with GTIDs (tests/real/site/test_cluster_semi_sync.py).
 _MARIADB = "binlog_commit_wait_count"
 # With these, nodes that lost the majority go on (Galera documentation, Galera
 # Parameters).

@@ -19,8 +19,8 @@ socket as well.  It reads each packet by two system calls, each of which may wai
 the interpreter, so queries that are repeated during a load do without it.
 
 None of the internal names is promised to stay: setup.cfg excludes the next major
-version, require_supported() refuses it, and tests/unit/test_mysql_driver.py checks each
-name.
+version, require_supported() refuses it, and tests/unit/engines/test_mysql_driver.py
+checks each name.
 """
 
 from __future__ import annotations

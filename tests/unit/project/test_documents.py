@@ -1,0 +1,79 @@
+"""What the documents cite is there: files of tests, and tests in them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbcheck.model.cut import SwitchKind
+from tests.kit.documents import DOCUMENTS, ROOT
+
+METHOD = ROOT / "docs" / "method.md"
+# `unit/test_x.py` or `tests/unit/test_x.py`, perhaps with ::test_name; or `trials/`.
+_CITED = re.compile(
+    r"`(?:tests/)?((?:unit|property|real|planted|trials|fuzz)/[\w/]*(?:\.py)?)"
+    r"(?:::(\w+))?`"
+)
+_COMMAND = re.compile(r"python -m pytest \"?tests/([\w/]+\.py)(?:::(\w+))?")
+_THIS_PAGE = "this page"
+
+
+def cited(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each path below tests/ that *text* cites, and the test in it or ""."""
+    yield from _CITED.findall(text)
+    yield from _COMMAND.findall(text)
+
+
+def require_there(path: str, name: str) -> None:
+    """Fail if a test that is cited is not there."""
+    assert (ROOT / "tests" / path).exists(), path
+    if name:
+        tree = ast.parse((ROOT / "tests" / path).read_text("utf-8"))
+        names = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+        assert name in names, f"{path} has no {name}"
+
+
+def traps() -> list[tuple[str, str]]:
+    """Return the number of each trap, and by what its answer is shown."""
+    section = METHOD.read_text("utf-8").split("\n## The traps\n")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if re.match(r"\| \d", line)]
+    cells = [row.strip("|").split("|") for row in rows]
+    return [(cell[0].strip(), cell[-1].strip()) for cell in cells]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_test_that_is_cited_is_there(document: Path) -> None:
+    for path, name in cited(document.read_text("utf-8")):
+        require_there(path, name)
+
+
+def test_every_trap_is_shown_by_tests_or_argued_on_its_page() -> None:
+    numbers = [int(number) for number, _ in traps()]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= 23
+    for number, shown in traps():
+        assert shown == _THIS_PAGE or "planted" in shown or list(cited(shown)), number
+
+
+def test_every_kind_of_switch_is_explained() -> None:
+    text = (ROOT / "docs" / "power.md").read_text()
+    assert [kind for kind in SwitchKind if f"| `{kind.value}`" not in text] == []
+
+
+def test_a_wrong_citation_is_found() -> None:
+    text = "`unit/test_a.py::test_b`, `tests/trials/`, `trials.py`"
+    text += ", `python -m pytest tests/real/test_c.py::test_d`"
+    assert list(cited(text)) == [
+        ("unit/test_a.py", "test_b"),
+        ("trials/", ""),
+        ("real/test_c.py", "test_d"),
+    ]
+    require_there("unit/project/test_documents.py", "test_a_wrong_citation_is_found")
+    with pytest.raises(AssertionError, match="has no test_b"):
+        require_there("unit/project/test_documents.py", "test_b")
+    with pytest.raises(AssertionError, match="unit/test_a.py"):
+        require_there("unit/test_a.py", "")
