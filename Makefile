@@ -3,7 +3,11 @@
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+# As many workers as cores, as far as memory allows 2 GiB for each; no fewer than 3, as
+# the tests of cuts wait more than they compute, and no more than 8, which share one disk.
+WORKERS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ {n = int($$2 / 2097152); \
+	n = n < cores ? n : cores; print (n < 3 ? 3 : n > 8 ? 8 : n)}' /proc/meminfo)
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
