@@ -42,10 +42,10 @@ from dbcheck.model.moments import (
     AT_ONCE,
     WITHOUT_TASKS,
     Activity,
-    Moment,
+    PlannedCut,
     add_lag_to_hold,
-    draw_moment,
     find_lag_range,
+    plan_cut,
 )
 from dbcheck.model.verdict import (
     ControlFacts,
@@ -172,7 +172,7 @@ def _run_next_cycle(
 ) -> None:
     """Run the next cycle and store its result; is_first: of this client's."""
     cycles = folder.cycles()
-    drawn = _draw_next_moment(rig, plan, cycles)
+    drawn = _plan_next_cut(rig, plan, cycles)
     detail = f"{drawn.number}: {drawn.activity.value}, {drawn.after_s:.1f} s"
     rig.listener.phase(Phase.CYCLE, detail)
     try:
@@ -201,7 +201,7 @@ def _run_next_cycle(
         add_outcome(folder, outcome)
 
 
-def _draw_next_moment(rig: Rig, plan: CampaignPlan, cycles: Sequence[Cycle]) -> Moment:
+def _plan_next_cut(rig: Rig, plan: CampaignPlan, cycles: Sequence[Cycle]) -> PlannedCut:
     writer, tasks = rig.site.writer, plan.workload.housekeeping
     activities = list(Activity if tasks else WITHOUT_TASKS)
     if not writer.engine.has(Feature.CHECKPOINT):
@@ -209,7 +209,7 @@ def _draw_next_moment(rig: Rig, plan: CampaignPlan, cycles: Sequence[Cycle]) -> 
     if writer.host is None:  # a hold is for the canaries there
         activities.remove(Activity.HOLD)
     number, window_s = find_last_number(cycles) + 1, plan.workload.cut_after_s
-    drawn = draw_moment(plan.seed, number, window_s, activities, tasks)
+    drawn = plan_cut(plan.seed, number, window_s, activities, tasks)
     if drawn.activity is not Activity.HOLD:
         return drawn
     return add_lag_to_hold(drawn, _find_lag_range_s(writer, cycles))
@@ -332,7 +332,7 @@ def _find_second_of_cut(outcome: Outcome) -> float | None:
 
 
 def _make_failed_cycle(
-    run: str, drawn: Moment | None, reason: str, id: str = ""
+    run: str, drawn: PlannedCut | None, reason: str, id: str = ""
 ) -> Cycle:
     """Return a cycle that came to no verdict."""
     return Cycle(

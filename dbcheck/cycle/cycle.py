@@ -31,7 +31,7 @@ from dbcheck.cycle.recovery.second_reading import require_restarter
 from dbcheck.cycle.rig import Rig
 from dbcheck.judge.item import Status
 from dbcheck.model.cut import Gone, LabCut
-from dbcheck.model.moments import Moment
+from dbcheck.model.moments import PlannedCut
 from dbcheck.model.records import Manifest, RestoreRecord
 from dbcheck.model.verdict import ControlFacts, Verdict
 from dbcheck.model.witness import LogFacts
@@ -59,7 +59,7 @@ def run_cycle(
     workload: Workload,
     seed: int,
     controls: Sequence[ControlFacts] = (),
-    moment: Moment | None = None,
+    moment: PlannedCut | None = None,
     known: Known = NOTHING_KNOWN,
     emptied: Callable[[Known], None] | None = None,
 ) -> Outcome:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from dbcheck.base.system import now_us
 from dbcheck.load.load import Load
-from dbcheck.model.moments import HELD_AGE_MAX_S, Moment
+from dbcheck.model.moments import HELD_AGE_MAX_S, PlannedCut
 
 _POLL_S = 0.01
 _OBEYED_S = 0.05  # until all sessions have obeyed, also those of other processes
@@ -43,7 +43,7 @@ class Hold:
     def __init__(
         self,
         load: Load,
-        moment: Moment,
+        moment: PlannedCut,
         reported_us: Callable[[], int | None],
         began_us: int,
         commits_us: tuple[int, int],
@@ -169,7 +169,7 @@ class Holding:
     """Runs a Hold in a thread of its own until end()."""
 
     def __init__(
-        self, load: Load, moment: Moment, reported_us: Callable[[], int | None]
+        self, load: Load, moment: PlannedCut, reported_us: Callable[[], int | None]
     ) -> None:
         """Begin."""
         recent_ms = load.status().recent_ms or load.latency_ms()

@@ -39,7 +39,7 @@ class AtRisk:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class CrashPoint:
     """Just before a flush of one of the drives ended, or the recording did.
 
     drives: what each drive held.
@@ -88,13 +88,13 @@ class Timeline:
         stable = [moment.drives[number].stable for moment in reversed(self.moments)]
         return list(accumulate(stable, min))[::-1]
 
-    def _moment(self, time_us: int, own: int, at: int) -> Moment:
+    def _moment(self, time_us: int, own: int, at: int) -> CrashPoint:
         """Return the moment just before the end *at* of drive *own*, -1 for none."""
         held = (
             drive.before(at) if number == own else drive.at(time_us)
             for number, drive in enumerate(self._drives)
         )
-        return Moment(time_us, tuple(held))
+        return CrashPoint(time_us, tuple(held))
 
     def drawn(self, moment: int, kinds: Sequence[str], seed: int) -> CrashState:
         """Return the state that survivors of these *kinds*, one for each drive, leave.

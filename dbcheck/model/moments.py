@@ -43,7 +43,7 @@ INTO_S = {
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class PlannedCut:
     """The moment of one cut.
 
     number:  of the cut in its campaign, 1-based.
@@ -74,13 +74,13 @@ class Moment:
 WITHOUT_TASKS = tuple(one for one in Activity if one is not Activity.HOUSEKEEPING)
 
 
-def draw_moment(
+def plan_cut(
     seed: int,
     number: int,
     steady_s: tuple[float, float],
     activities: Sequence[Activity] = WITHOUT_TASKS,
     tasks: Sequence[TaskKind] = (),
-) -> Moment:
+) -> PlannedCut:
     """Return the moment of the cut *number*, 1-based, of the campaign of *seed*.
 
     steady_s: the earliest and the latest moment of a steady cut, seconds of load.
@@ -97,7 +97,7 @@ def draw_moment(
     into_s = draw.uniform(*INTO_S[activity]) if activity in INTO_S else 0.0
     aimed = activity is Activity.HOUSEKEEPING
     task = tasks[block % len(tasks)] if aimed else None
-    return Moment(number, activity, after_s, into_s, task)
+    return PlannedCut(number, activity, after_s, into_s, task)
 
 
 def find_lag_range(lags_s: Sequence[float]) -> tuple[float, float] | None:
@@ -112,7 +112,7 @@ def find_lag_range(lags_s: Sequence[float]) -> tuple[float, float] | None:
     return max(0.0, min(newest) - LAG_ERROR_S), max(newest) + LAG_ERROR_S
 
 
-def add_lag_to_hold(drawn: Moment, lag_s: tuple[float, float] | None) -> Moment:
+def add_lag_to_hold(drawn: PlannedCut, lag_s: tuple[float, float] | None) -> PlannedCut:
     """Return *drawn*, a hold, with the lag; or a steady cut if that forbids a hold.
 
     lag_s: see find_lag_range().
@@ -166,7 +166,7 @@ class Met(NamedTuple):
     missed: str = ""
 
 
-def find_activity_at_cut(drawn: Moment, seen: AtTheCut) -> Met:
+def find_activity_at_cut(drawn: PlannedCut, seen: AtTheCut) -> Met:
     """Return the activity that a cut came in, by when the power went."""
     activity, went_us = drawn.activity, seen.went_us
     if activity in (Activity.CHECKPOINT, Activity.HOUSEKEEPING) and seen.refused:

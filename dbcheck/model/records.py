@@ -23,7 +23,7 @@ from dbcheck.model.cut import (
 from dbcheck.model.depth import Completed, Reached
 from dbcheck.model.flushes import UnderLoad
 from dbcheck.model.host import ClientClocks, HostAfter, HostBefore
-from dbcheck.model.moments import Moment
+from dbcheck.model.moments import PlannedCut
 from dbcheck.model.places import Place
 from dbcheck.model.replication import Promotion, ReplicationSeen
 from dbcheck.model.server import LogPosition, Refill, ServerFacts, TableCheck
@@ -128,7 +128,7 @@ class Manifest:
     lab: Mapping[str, Any] = field(default_factory=dict)
     control: bool = False
     controls: tuple[ControlFacts, ...] = ()
-    moment: Moment | None = None
+    moment: PlannedCut | None = None
     logs: int = 1
     no_canary: str = ""
     seen_log: bool = False

@@ -44,7 +44,7 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment(Bin):
+class Instant(Bin):
     """One bin of the whole load.
 
     p50_ms, p99_ms: of the times from the ack before to each of these acks, in the
@@ -66,7 +66,7 @@ class Timeline:
                    without any.
     """
 
-    moments: tuple[Moment, ...]
+    moments: tuple[Instant, ...]
     to_the_cut: bool
     near: tuple[Bin, ...]
     oldest_lost_s: float | None
@@ -95,7 +95,7 @@ def build_timeline(
             near.add(batch["acked_us"], is_lost)
     percentiles = spacing.percentiles()
     moments = (
-        Moment(*counted, *at)
+        Instant(*counted, *at)
         for counted, at in zip(whole.counted(), percentiles, strict=True)
     )
     return Timeline(

@@ -16,7 +16,7 @@ from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index
 from dbcheck.evidence.bundle import make_bundle
 from dbcheck.evidence.staging import FILE, REPORT, make_attestation
-from dbcheck.model.moments import Activity, Moment
+from dbcheck.model.moments import Activity, PlannedCut
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -60,7 +60,7 @@ def campaign_of(parent: Path, names: Sequence[str]) -> CampaignFolder:
         before = replace(manifest.writer.facts, identity=identity)
         node = replace(manifest.writer, target=TARGET, facts=before)
         number += not manifest.control
-        moment = Moment(number, Activity.STEADY, 1.0, 0.0)
+        moment = PlannedCut(number, Activity.STEADY, 1.0, 0.0)
         changed = replace(
             manifest,
             nodes={writer: node},

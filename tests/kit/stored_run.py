@@ -18,7 +18,7 @@ from dbcheck.model.host import (
     LogTail,
     VolumeCanaries,
 )
-from dbcheck.model.moments import Activity, Moment
+from dbcheck.model.moments import Activity, PlannedCut
 from dbcheck.model.places import Place
 from dbcheck.model.records import (
     LoadRecord,
@@ -115,7 +115,7 @@ def manifest() -> Manifest:
         controls=(
             ControlFacts("20260102-030405-000000", ControlOutcome.LOST, "it lost"),
         ),
-        moment=Moment(1, Activity.STEADY, 1.0, 0.0),
+        moment=PlannedCut(1, Activity.STEADY, 1.0, 0.0),
         logs=2,
     )
 

@@ -42,7 +42,7 @@ from dbcheck.load.sessions import commit
 from dbcheck.model.cut import CutClass, LabCut, PowerScope
 from dbcheck.model.depth import HeldCanary
 from dbcheck.model.managed import SERVICE
-from dbcheck.model.moments import Moment
+from dbcheck.model.moments import PlannedCut
 from dbcheck.model.records import Manifest, NodeBefore
 from dbcheck.model.replication import Membership
 from dbcheck.model.server import ServerFacts
@@ -120,7 +120,7 @@ def run_preflight(
     *,
     control: bool = False,
     controls: Sequence[ControlFacts] = (),
-    moment: Moment | None = None,
+    moment: PlannedCut | None = None,
     known: Known = NOTHING_KNOWN,
     emptied: Callable[[Known], None] | None = None,
 ) -> Started:
@@ -237,8 +237,8 @@ def _drop_impossible_tasks(rig: Rig, workload: Workload) -> Workload:
 
 
 def _replace_impossible_task(
-    moment: Moment | None, workload: Workload
-) -> Moment | None:
+    moment: PlannedCut | None, workload: Workload
+) -> PlannedCut | None:
     """Return *moment*; a housekeeping task that this server cannot do is replaced."""
     if moment is None or moment.task in (None, *workload.housekeeping):
         return moment

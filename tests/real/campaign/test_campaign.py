@@ -24,7 +24,7 @@ from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.result import to_values
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.moments import WITHOUT_TASKS, Activity, Moment
+from dbcheck.model.moments import WITHOUT_TASKS, Activity, PlannedCut
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import PowerSwitch
@@ -243,7 +243,7 @@ def test_a_client_that_ended_before_its_processes_began_holds_nothing_up(
     """Of the logs that the manifest announces there is only the first."""
     folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=1))
     shared = replace(folder.plan().workload, processes=2)
-    first = Moment(1, Activity.STEADY, 1.0, 0.0)
+    first = PlannedCut(1, Activity.STEADY, 1.0, 0.0)
     left = run_preflight(
         replace(here.rig, runs=folder.runs), shared, SEED, moment=first
     )

@@ -14,7 +14,7 @@ from dbcheck.cycle.loading import load_until_cut
 from dbcheck.cycle.outcome import Outcome, find_met_activity
 from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.moments import Activity, Met, Moment
+from dbcheck.model.moments import Activity, Met, PlannedCut
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import LoadStatus
 from dbcheck.report.verdict import verdict_report
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.root
 def cut_during(here: Bench, kind: TaskKind) -> Outcome:
     """Return what a cycle finds whose cut aims at that kind of task."""
     workload = replace(load("windows"), sessions=4)
-    moment = Moment(1, Activity.HOUSEKEEPING, 0.5, 0.0, kind)
+    moment = PlannedCut(1, Activity.HOUSEKEEPING, 0.5, 0.0, kind)
     started = run_preflight(here.rig, workload, SEED, moment=moment)
     load_until_cut(here.rig, started, Cutter(here.rig, started))
     here.rig.site.writer.power.restore()

@@ -23,10 +23,10 @@ from dbcheck.model.cut import Cut
 from dbcheck.model.depth import Depth
 from dbcheck.model.moments import (
     Activity,
-    Moment,
+    PlannedCut,
     add_lag_to_hold,
-    draw_moment,
     find_lag_range,
+    plan_cut,
 )
 from dbcheck.model.verdict import Verdict
 from tests.kit.nodes import with_node
@@ -70,7 +70,7 @@ class Slow:
         rig = replace(with_node(here.rig, power=switch), used_epochs=set())
         return cls(replace(here, rig=rig), switch)
 
-    def cut(self, drawn: Moment, known: Known = NOTHING_KNOWN) -> Outcome:
+    def cut(self, drawn: PlannedCut, known: Known = NOTHING_KNOWN) -> Outcome:
         rig, seed = self.here.rig, SEED + drawn.number
         chosen = quick(sessions=8)
         outcome = run_cycle(rig, chosen, seed, moment=drawn, known=known)
@@ -106,14 +106,14 @@ def test_a_slow_switch_cuts_while_nothing_is_in_flight(tmp_path: Path) -> None:
     """The moment of its cut was seen before, and tells when to hold the sessions."""
     with bench(slow_drive("mariadb"), tmp_path, Limits(return_s=120)) as here:
         slow = Slow.of(here)
-        first = slow.cut(Moment(1, Activity.STEADY, 0.6, 0.0))
+        first = slow.cut(PlannedCut(1, Activity.STEADY, 0.6, 0.0))
         seen_s = measure_switch_lag_s(first.case)
         assert seen_s is not None and seen_s >= TAKES_S
         known = NOTHING_KNOWN.with_outcome(first)
         shown: list[Mapping[str, object]] = []
         while not shown or shown[-1]["missed"]:  # on a machine that stood still
             assert len(shown) < CUTS_MAX, shown
-            drawn = Moment(2 + len(shown), Activity.HOLD, 0.6, 0.1)
+            drawn = PlannedCut(2 + len(shown), Activity.HOLD, 0.6, 0.1)
             outcome = slow.cut(add_lag_to_hold(drawn, find_lag_range([seen_s])), known)
             known = known.with_outcome(outcome)
             shown.append(slow.shown(outcome))
@@ -129,14 +129,14 @@ def test_nine_of_ten_honest_holds_of_a_slow_switch_show_the_drive(
     """Each cut tells the next ones how long the switch takes; -s shows the table."""
     with bench(slow_drive(engine), tmp_path, Limits(return_s=120)) as here:
         slow = Slow.of(here)
-        first = slow.cut(Moment(0, Activity.STEADY, 1.0, 0.0))
+        first = slow.cut(PlannedCut(0, Activity.STEADY, 1.0, 0.0))
         lags_s, known, deep = (
             [measure_switch_lag_s(first.case)],
             NOTHING_KNOWN.with_outcome(first),
             0,
         )
         for number in range(1, CUTS + 1):
-            drawn = draw_moment(SEED, number, (1.0, 2.5), [Activity.HOLD])
+            drawn = plan_cut(SEED, number, (1.0, 2.5), [Activity.HOLD])
             drawn = add_lag_to_hold(
                 drawn, find_lag_range([one for one in lags_s if one])
             )

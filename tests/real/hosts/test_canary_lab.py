@@ -14,7 +14,7 @@ from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.volumes import find_host_cache
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
-from dbcheck.model.moments import AT_ONCE, Activity, Met, Moment
+from dbcheck.model.moments import AT_ONCE, Activity, Met, PlannedCut
 from dbcheck.model.verdict import Verdict
 from tests.kit.labs import host_of
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
@@ -177,7 +177,7 @@ def test_a_cut_below_a_filesystem_that_writes_at_once_is_a_cut(
 def held(here: Bench, number: int) -> Outcome:
     """Cut while the sessions are held, for the time that their number gives."""
     into_s = 0.05 + 0.015 * number
-    moment = Moment(number, Activity.HOLD, 0.6, into_s, lag_s=AT_ONCE)
+    moment = PlannedCut(number, Activity.HOLD, 0.6, into_s, lag_s=AT_ONCE)
     outcome = run_cycle(here.rig, quick(sessions=8), SEED + number, moment=moment)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
     assert find_met_activity(outcome) == Met(Activity.HOLD)

@@ -21,7 +21,7 @@ from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.cycle.watching import FollowerWatch
 from dbcheck.load.load import Load
 from dbcheck.model.cut import Cut, SwitchKind
-from dbcheck.model.moments import AT_ONCE, Activity, Moment
+from dbcheck.model.moments import AT_ONCE, Activity, PlannedCut
 from dbcheck.model.records import CutAsked
 from dbcheck.model.server import LogPosition
 from dbcheck.model.witness import CUT_EVENT
@@ -146,7 +146,7 @@ REFUSED = "must be superuser to do CHECKPOINT"
 def in_checkpoint(parts: Any, refused: str = "") -> Cutter:
     """A cut that is to come within a checkpoint."""
     rig = SimpleNamespace(site=site_of(parts, parts), listener=parts, limits=Limits())
-    drawn = Moment(1, Activity.CHECKPOINT, DUE_S, 0.05)
+    drawn = PlannedCut(1, Activity.CHECKPOINT, DUE_S, 0.05)
     manifest = SimpleNamespace(
         seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
     )
@@ -227,7 +227,7 @@ class Held:
 def in_hold(parts: Any, lag_s: tuple[float, float] = AT_ONCE) -> tuple[Cutter, Held]:
     """A cut that is to come while the sessions are held, and its load."""
     rig = SimpleNamespace(site=site_of(parts, parts), listener=parts, limits=Limits())
-    drawn = Moment(1, Activity.HOLD, DUE_S, 0.05, lag_s=lag_s)
+    drawn = PlannedCut(1, Activity.HOLD, DUE_S, 0.05, lag_s=lag_s)
     manifest = SimpleNamespace(
         seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
     )

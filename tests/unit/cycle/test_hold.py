@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.cycle.hold import Hold
 from dbcheck.load.load import Load
-from dbcheck.model.moments import Activity, AtTheCut, Moment, find_activity_at_cut
+from dbcheck.model.moments import Activity, AtTheCut, PlannedCut, find_activity_at_cut
 
 BEGAN_US, TICK_US, STEP_US, SNAPSHOT_US = 10_000_000, 5_000, 10_000, 50_000
 SESSIONS, CUTS = 4, 40
@@ -62,7 +62,7 @@ def played(
 ) -> tuple[float, str]:
     """Return how old the last ack was at the cut, and why it was not in a hold."""
     draw = random.Random(seed)
-    moment = Moment(1, Activity.HOLD, 1.0, draw.uniform(0.05, 0.2), lag_s=lag_s)
+    moment = PlannedCut(1, Activity.HOLD, 1.0, draw.uniform(0.05, 0.2), lag_s=lag_s)
     load = Played(commit_ms, draw)
     clock_us = asked_us = BEGAN_US
 
@@ -99,7 +99,7 @@ def test_the_power_goes_while_nothing_is_in_flight_and_the_last_ack_is_young(
 def test_a_power_that_goes_later_than_ever_finds_young_acks() -> None:
     """A switch may take longer than it did before."""
     for seed in range(CUTS):
-        moment = Moment(1, Activity.HOLD, 1.0, 0.1, lag_s=(0.0, 0.1))
+        moment = PlannedCut(1, Activity.HOLD, 1.0, 0.1, lag_s=(0.0, 0.1))
         load = Played((20, 60), random.Random(seed))
         hold = Hold(cast(Load, load), moment, lambda: None, BEGAN_US, (40_000, 60_000))
         for clock_us in range(BEGAN_US, BEGAN_US + 4_000_000, TICK_US):
@@ -116,7 +116,7 @@ def test_sessions_that_get_no_answer_as_the_power_went_are_let_go_all_the_same()
     None
 ):
     """Those that have nothing in flight notice only then that the server is gone."""
-    moment = Moment(1, Activity.HOLD, 1.0, 0.1, lag_s=(1.2, 1.4))
+    moment = PlannedCut(1, Activity.HOLD, 1.0, 0.1, lag_s=(1.2, 1.4))
     load = Played((20, 60), random.Random(1))
     hold = Hold(cast(Load, load), moment, lambda: None, BEGAN_US, (40_000, 60_000))
     hold.asked(BEGAN_US)

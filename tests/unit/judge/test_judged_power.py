@@ -20,7 +20,7 @@ from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.result import to_values
 from dbcheck.model.cut import Cut, CutClass, Gone, PowerScope, SwitchKind
 from dbcheck.model.depth import Completed, Counted, Remains, Ring
-from dbcheck.model.moments import Activity, Moment, add_lag_to_hold
+from dbcheck.model.moments import Activity, PlannedCut, add_lag_to_hold
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.replication import ReplicationSeen
 from dbcheck.model.verdict import Verdict
@@ -516,7 +516,7 @@ def test_a_campaign_counts_what_went_on_and_not_what_was_drawn(
     drawn: str, changed: dict[str, Any], activity: str, tmp_path: Path
 ) -> None:
     """Within a second of when it was due, as with a switch that takes that long."""
-    moment = Moment(1, Activity(drawn), 1.0, 0.1)
+    moment = PlannedCut(1, Activity(drawn), 1.0, 0.1)
     run = RunFolder.create(tmp_path, replace(manifest(), moment=moment))
     stored_run(run)
     went_us = LAST_US + 300  # after the last ack
@@ -537,7 +537,7 @@ def test_a_campaign_counts_what_went_on_and_not_what_was_drawn(
 def test_a_switch_that_scatters_draws_no_hold_and_the_campaign_says_so(
     tmp_path: Path,
 ) -> None:
-    hold = Moment(1, Activity.HOLD, 1.0, 0.1)
+    hold = PlannedCut(1, Activity.HOLD, 1.0, 0.1)
     run = RunFolder.create(
         tmp_path, replace(manifest(), moment=add_lag_to_hold(hold, (0, 2)))
     )
@@ -555,7 +555,7 @@ def test_a_cycle_whose_client_was_lost_has_no_known_activity(
     tmp_path: Path,
 ) -> None:
     """Where the cut fell is not known, so it counts for no activity."""
-    drawn = Moment(1, Activity.RAMP_UP, 1.0, 0.0)
+    drawn = PlannedCut(1, Activity.RAMP_UP, 1.0, 0.0)
     run = stored_run(RunFolder.create(tmp_path, replace(manifest(), moment=drawn)))
     run.write_load(replace(LOAD, due_us=None))
     folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())

@@ -14,11 +14,11 @@ from dbcheck.model.moments import (
     Activity,
     AtTheCut,
     Met,
-    Moment,
+    PlannedCut,
     add_lag_to_hold,
-    draw_moment,
     find_activity_at_cut,
     find_lag_range,
+    plan_cut,
 )
 from dbcheck.rows.tasks import TaskKind
 
@@ -26,7 +26,7 @@ STEADY_S = (3.0, 6.0)
 
 
 def test_each_four_cuts_meet_each_activity() -> None:
-    drawn = [draw_moment(5, number, STEADY_S) for number in range(1, 801)]
+    drawn = [plan_cut(5, number, STEADY_S) for number in range(1, 801)]
     for first in range(0, 800, 4):
         assert {one.activity for one in drawn[first : first + 4]} == set(WITHOUT_TASKS)
     fours = {
@@ -39,7 +39,7 @@ def test_each_four_cuts_meet_each_activity() -> None:
 def test_cuts_aim_at_one_kind_of_task_after_the_other() -> None:
     kinds = (TaskKind.DROP, TaskKind.FILL, TaskKind.TRUNCATE)
     activities = tuple(Activity)
-    drawn = [draw_moment(5, n, STEADY_S, activities, kinds) for n in range(1, 61)]
+    drawn = [plan_cut(5, n, STEADY_S, activities, kinds) for n in range(1, 61)]
     aimed = [one for one in drawn if one.activity is Activity.HOUSEKEEPING]
     assert [one.task for one in aimed] == [*kinds] * 4
     assert all(0 <= one.into_s <= 0.02 for one in aimed)
@@ -54,7 +54,7 @@ def test_a_moment_is_within_its_activity() -> None:
         Activity.HOLD: STEADY_S,
     }
     for number in range(1, 301):
-        drawn = draw_moment(5, number, STEADY_S)
+        drawn = plan_cut(5, number, STEADY_S)
         earliest, latest = ranges[drawn.activity]
         assert earliest <= drawn.after_s <= latest
         least_s, most_s = INTO_S.get(drawn.activity, (0, 0))
@@ -62,18 +62,15 @@ def test_a_moment_is_within_its_activity() -> None:
 
 
 def test_the_seed_and_the_number_decide() -> None:
-    assert draw_moment(5, 7, STEADY_S) == draw_moment(5, 7, STEADY_S)
-    assert len({draw_moment(seed, 7, STEADY_S).after_s for seed in range(50)}) == 50
-    assert (
-        len({draw_moment(5, number, STEADY_S).after_s for number in range(1, 51)}) == 50
-    )
+    assert plan_cut(5, 7, STEADY_S) == plan_cut(5, 7, STEADY_S)
+    assert len({plan_cut(seed, 7, STEADY_S).after_s for seed in range(50)}) == 50
+    assert len({plan_cut(5, number, STEADY_S).after_s for number in range(1, 51)}) == 50
 
 
 def test_a_server_without_checkpoints_meets_the_others() -> None:
     activities = (Activity.RAMP_UP, Activity.STEADY)
     drawn = [
-        draw_moment(5, number, STEADY_S, activities).activity
-        for number in range(1, 101)
+        plan_cut(5, number, STEADY_S, activities).activity for number in range(1, 101)
     ]
     assert drawn.count(Activity.STEADY) == drawn.count(Activity.RAMP_UP) == 50
 
@@ -117,12 +114,12 @@ def test_the_moment_at_which_the_power_went_decides(
     drawn: Activity, seen: Mapping[str, Any], activity: Activity | None
 ) -> None:
     facts = {"began_us": BEGAN_US, "went_us": WENT_US, **seen}
-    found = find_activity_at_cut(Moment(1, drawn, 0.9, 0.0), AtTheCut(**facts))
+    found = find_activity_at_cut(PlannedCut(1, drawn, 0.9, 0.0), AtTheCut(**facts))
     assert found.activity is activity
     assert bool(found.missed) is (activity is not drawn)
 
 
-HELD = Moment(1, Activity.HOLD, 5.0, 0.1)
+HELD = PlannedCut(1, Activity.HOLD, 5.0, 0.1)
 
 
 @pytest.mark.parametrize(

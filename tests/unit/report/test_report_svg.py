@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.report.html.runcharts import figures
 from dbcheck.report.html.svg import Plot, linear
-from dbcheck.rows.timeline import Bin, Moment, Timeline
+from dbcheck.rows.timeline import Bin, Instant, Timeline
 from tests.kit.subjects import detail
 
 
@@ -31,7 +31,7 @@ def test_a_value_without_neighbours_is_drawn_as_a_dot() -> None:
 
 
 def test_the_end_of_a_long_load_has_a_chart_of_its_own() -> None:
-    moments = tuple(Moment(n, n - 1, 50, n == 1, 1.0, 2.0) for n in range(60, 0, -1))
+    moments = tuple(Instant(n, n - 1, 50, n == 1, 1.0, 2.0) for n in range(60, 0, -1))
     near = tuple(Bin(n / 20, (n - 1) / 20, 3, n == 1) for n in range(40, 0, -1))
     timeline = Timeline(moments, True, near, 0.0123)
     drawn = figures(replace(detail(), timeline=timeline, keys=None))
@@ -54,7 +54,7 @@ def test_the_end_of_a_long_load_has_a_chart_of_its_own() -> None:
     [(True, "all acked and kept"), (False, "all acked; whether kept, unknown")],
 )
 def test_a_chart_claims_no_more_than_was_compared(compared: bool, said: str) -> None:
-    moments = (Moment(1.0, 0.0, 5, 0, None, None),)
+    moments = (Instant(1.0, 0.0, 5, 0, None, None),)
     timeline = Timeline(moments, True, (), None)
     run = replace(detail(), timeline=timeline, compared=compared)
     whole, *_ = figures(run)
