@@ -57,10 +57,10 @@ class Storage:
             self.device.detach()
             self.device = None
 
-    def cut(self, survivors: str | None = None, seed: int | None = None) -> CutReport:
+    def cut(self, kept_writes: str | None = None, seed: int | None = None) -> CutReport:
         """Cut the power and restore it."""
         self.fail()
-        return self.restore(survivors, seed)
+        return self.restore(kept_writes, seed)
 
     def fail(self) -> None:
         """Take the power away; whoever uses the drive gets I/O errors from now on."""
@@ -68,11 +68,11 @@ class Storage:
         self.drive.call(DriveServer.fail)
 
     def restore(
-        self, survivors: str | None = None, seed: int | None = None
+        self, kept_writes: str | None = None, seed: int | None = None
     ) -> CutReport:
         """Lose the cache of the drive that failed, and mount what is left."""
         self.unmount()
-        given = {"survivors": survivors, "seed": seed}
+        given = {"kept_writes": kept_writes, "seed": seed}
         changes = {name: value for name, value in given.items() if value is not None}
         self.drive.call(DriveServer.set, changes)
         report = self.drive.call(DriveServer.cut)

@@ -69,7 +69,7 @@ class Case:
         engine = ENGINES[number // len(KINDS) % len(ENGINES)]
         turns = number // (len(KINDS) * len(ENGINES))
         filesystem = FILESYSTEMS[(turns + number) % len(FILESYSTEMS)]
-        kept_writes = draw.choice(_survivors(kind, engine))
+        kept_writes = draw.choice(_kept_writes(kind, engine))
         drive = DriveSpec(kept_writes=kept_writes, seed=number, **kind.drive)
         lab = dict(kind.lab)
         if kind.name == "relaxed setting":
@@ -95,7 +95,7 @@ class Case:
         )
 
 
-def _survivors(kind: Kind, engine: str) -> tuple[str, ...]:
+def _kept_writes(kind: Kind, engine: str) -> tuple[str, ...]:
     """Return what a cut may leave, so that the verdict is known beforehand."""
     if kind.keeps is not True:
         return ("none", "prefix", "torn")  # "all" would lose nothing

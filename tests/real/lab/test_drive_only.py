@@ -237,6 +237,6 @@ def test_a_killed_process_has_no_drive_to_cut() -> None:
     with refused(
         ErrorId.DRIVE_CUT_NEEDED,
         UsageError,
-        naming="no virtual drive that could lose its power",
+        naming="no virtual drive that could lose power",
     ):
         LabSpec("postgresql", cut="process", power_scope="drive")
