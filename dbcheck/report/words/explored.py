@@ -32,9 +32,10 @@ def summary(result: ExploreResult) -> str:
     )
     if result.failed:
         kept = f"{number(result.failed)} lost acknowledged commits or did not come back"
-    elif result.states:
-        others = "the others" if result.inconclusive else "all"
-        kept = f"{others} kept all commits that were acknowledged before the cut"
+    elif judged := result.states - result.inconclusive:
+        who = ("the others", "the other") if result.inconclusive else ("all", "it")
+        kept = f"{who[judged == 1]} kept all commits that were acknowledged before"
+        kept += " the cut"
     else:
         kept = "none was judged"
     parts = [f"{text}: {kept}"]
@@ -53,19 +54,22 @@ def coverage_sentences(result: ExploreResult) -> Iterator[str]:
     seen = result.coverage
     where = (
         f"States are judged at {number(seen.moments)} moments, just before a flush"
-        f" ended or the recording did; {number(seen.visited)} of them have one."
+        f" ended or the recording did; {number(seen.visited)} of them"
+        f" {'has' if seen.visited == 1 else 'have'} one."
         if seen.moments > 1
         else "All states are judged at the end of the recording: no flush ended between"
         " the first ack and that moment."
     )
     yield (
-        f"{where} Of the {number(seen.writes)} writes that could be lost,"
-        f" {number(seen.lost)} were missing from at least one state; up to"
+        f"{where} Of the {format_count(seen.writes, 'write')} that could be lost,"
+        f" {number(seen.lost)} {'was' if seen.lost == 1 else 'were'} missing from at"
+        " least one state; up to"
         f" {number(seen.at_risk)} could be lost at once."
     )
     if seen.possible is not None:
         yield (
-            f"{number(seen.whole)} of the states are of whole writes, of about"
+            f"{number(seen.whole)} of the states {'is' if seen.whole == 1 else 'are'}"
+            " of whole writes, of about"
             f" {_count(seen.possible)} such states in all."
         )
     yield _NO_RATE

@@ -189,3 +189,20 @@ def test_many_lost_blocks_are_counted() -> None:
 def test_it_fits_the_terminal(width: int) -> None:
     lines = text_of(draw_exploration(LOST), width).splitlines()
     assert max(map(len, lines)) <= width
+
+
+def test_states_that_could_not_be_judged_kept_nothing() -> None:
+    unclear = replace(PASSED, verdict=Verdict.INCONCLUSIVE, states=5, inconclusive=5)
+    text = said(replace(unclear, unclear=("3.none.1",), doubts=("no ack",)))
+    assert "kept" not in text.split("States are judged")[0]
+    assert "none was judged; 5 could not be judged" in text
+    assert "the other kept all commits" in said(replace(unclear, inconclusive=4))
+
+
+def test_a_single_state_is_spoken_of_as_one() -> None:
+    seen = Coverage(2, 1, 1, 1, 1, 0.0, 1)
+    text = said(replace(PASSED, states=1, wanted=1, coverage=seen))
+    assert "it kept all commits" in text
+    assert "1 of them has one" in text
+    assert "Of the 1 write that could be lost, 1 was missing" in text
+    assert "1 of the states is of whole writes" in text
