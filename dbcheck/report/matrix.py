@@ -18,8 +18,8 @@ from dbcheck.report.words import matrix as words
 from dbcheck.report.words.run import (
     headline,
     lab_scope,
+    lost_in,
     number,
-    rows_lost,
     sentence,
     tally,
 )
@@ -61,7 +61,7 @@ def _draw_cycles_table(
             result.run,
             format_rate(result),
             number(result.confirmed),
-            format_lost(result),
+            lost_in(result),
             number(result.recovered),
             draw_verdict(result.verdict),
         )
@@ -90,7 +90,7 @@ def draw_demo(rows: Sequence[DemoRow]) -> Table:
             row.case,
             format_rate(result),
             number(result.confirmed),
-            format_lost(result),
+            lost_in(result),
             Text.assemble(draw_verdict(result.verdict), _KILL_ONLY * _is_kill(result)),
         )
         last = server
@@ -116,11 +116,6 @@ def draw_verdict(found: Verdict) -> Text:
 def format_rate(result: RunResult) -> str:
     """Return the acks per second of a result."""
     return f"{result.load.rate:,.0f}" if result.load else "-"
-
-
-def format_lost(result: RunResult) -> str:
-    """Return the number of lost rows in a result, in words."""
-    return "all" if result.rows_lost is None else rows_lost(*result.rows_lost)
 
 
 _NUMBERS = ("commits/s", "p99 ms", "lost", "price")
@@ -169,4 +164,5 @@ def _draw_cells(row: RowResult, result: MatrixResult) -> Iterator[RenderableType
     name, *rest = words.cells(row, result)
     yield Group(Text(name), Text(row.reference, MINOR)) if row.reference else Text(name)
     yield from map(Text, rest)
-    yield draw_verdict(row.verdict) if row.verdict else Text("none", WRONG)
+    verdict = row.shown_verdict
+    yield draw_verdict(verdict) if verdict else Text("none", WRONG)

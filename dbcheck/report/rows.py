@@ -66,10 +66,14 @@ class Line:
 
     @property
     def lost(self) -> int | None:
-        """Rows lost in all of its cycles, and of those before; None if not counted."""
-        found = [cycle.rows_lost for cycle in self.cycles]
+        """Rows lost in its cycles that count, and of those before; None if not counted.
+
+        What is missing after an inconclusive cycle need not be lost.
+        """
+        unclear = Verdict.INCONCLUSIVE
+        found = [c.rows_lost for c in self.cycles if c.verdict is not unclear]
         counted = [sum(rows) for rows in found if rows is not None]
-        return sum(counted) if len(counted) == len(found) else None
+        return sum(counted) if found and len(counted) == len(found) else None
 
     @property
     def price_per_rate(self) -> float | None:

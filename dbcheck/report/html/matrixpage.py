@@ -9,7 +9,7 @@ from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import MatrixResult, RowResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.words import matrix as words
-from dbcheck.report.words.run import depth_of, headline, number
+from dbcheck.report.words.run import depth_of, headline, lost_in, number
 
 NUMBERS = ("commits/s", "p99 ms", "lost", "price")
 CYCLE_COLUMNS = ("configuration", "run", "depth", "confirmed", "lost")
@@ -74,9 +74,8 @@ def _row(row: RowResult, result: MatrixResult, fastest: float) -> Row:
 
 
 def _cycle(name: str, cycle: RunResult) -> Cycle:
-    lost = cycle.rows_lost
     cells = (
         *(name, cycle.run, depth_of(cycle) or "not measured"),
-        *(number(cycle.confirmed), "all" if lost is None else f"{sum(lost):,}"),
+        *(number(cycle.confirmed), lost_in(cycle)),
     )
     return Cycle(cells, cycle.verdict.value, headline(cycle))

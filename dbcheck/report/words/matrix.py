@@ -32,10 +32,10 @@ def cells(row: RowResult, result: MatrixResult) -> Iterator[str]:
     yield row.name
     yield _figure(row.commits_per_s, ",.0f")
     yield _figure(row.p99_ms, ".2f")
-    if not row.cycles:
-        yield "-"
+    if row.lost is None:
+        yield "all" if row.statistics.losses else "-"
     else:
-        yield "all" if row.lost is None else f"{row.lost:,}"
+        yield f"{row.lost:,}"
     yield f"{proven.losses} of {proven.cuts}"
     yield " ".join(sorted(depth or "?" for depth in proven.depths)) or "-"
     if has_price(result):

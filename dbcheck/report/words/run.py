@@ -525,6 +525,16 @@ def number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
+def lost_in(result: RunResult) -> str:
+    """Return a count of the rows that were lost in a cycle.
+
+    "all" if the server or the table did not come back, "-" if no rows were compared.
+    """
+    if result.rows_lost is None:
+        return "all" if result.verdict is Verdict.FAIL else "-"
+    return rows_lost(*result.rows_lost)
+
+
 def rows_lost(own: int, earlier: int) -> str:
     """Return a count of lost rows; those of earlier cycles stand by themselves."""
     return f"{own:,} + {earlier:,} earlier" if earlier else number(own)

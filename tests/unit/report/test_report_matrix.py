@@ -7,9 +7,13 @@ import dataclasses
 import pytest
 
 from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import DemoRow
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.matrix import draw_matrix
+from dbcheck.report.html.matrixpage import matrix_values
+from dbcheck.report.junit import format_junit
+from dbcheck.report.matrix import draw_cycles, draw_demo, draw_matrix
 from dbcheck.report.rows import Line, compare_lines, make_matrix_result
+from dbcheck.report.words import matrix as words
 from tests.kit.reports import printed, run_result
 
 
@@ -130,3 +134,39 @@ def test_two_lines_are_compared() -> None:
     text = printed(draw_matrix(make_matrix_result([SAFE, LOSSY])))
     assert "safe against lossy: losses in 0 of 3 cuts against 1 of 2" in text
     assert compare_lines([SAFE, LOSSY, BROKEN]) is None
+
+
+UNREAD = cycle("INCONCLUSIVE", lost=None)
+
+
+@pytest.mark.parametrize(
+    ("cycles", "lost"),
+    [
+        ([UNREAD], "-"),
+        ([UNREAD, cycle()], "0"),
+        ([cycle("INCONCLUSIVE", lost=40), cycle()], "0"),
+        ([UNREAD, cycle("FAIL", lost=None)], "all"),
+    ],
+)
+def test_only_cycles_that_count_have_lost_something(
+    cycles: list[RunResult], lost: str
+) -> None:
+    result = make_matrix_result([dataclasses.replace(SAFE, cycles=cycles)])
+    cells = [*words.cells(result.rows[0], result)]
+    assert cells[words.columns(result).index("lost")] == lost
+
+
+def test_a_cycle_whose_rows_were_not_read_did_not_lose_all_of_them() -> None:
+    demo = draw_demo([DemoRow("a case", Verdict.PASS, UNREAD)])
+    for table in (draw_cycles([UNREAD]), demo):
+        rows = [row for row in printed(table).splitlines() if "INCONCLUSIVE" in row]
+        assert rows and not any(" all " in row for row in rows)
+    line = dataclasses.replace(SAFE, cycles=[UNREAD])
+    page = matrix_values(make_matrix_result([line]))
+    assert page["cycles"][0].cells[-1] == "-"
+
+
+def test_a_line_that_did_not_run_to_its_end_is_no_pass_on_a_terminal() -> None:
+    ended = make_matrix_result([dataclasses.replace(SAFE, error="interrupted")])
+    assert "PASS" not in printed(draw_matrix(ended))
+    assert "verdict: none" in format_junit(ended)
