@@ -18,7 +18,7 @@ from itertools import takewhile
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, TargetChanged, UsageError, WitnessError
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
-from dbcheck.campaign.totals import COUNTS, find_last_number, is_finished, tally_cycles
+from dbcheck.campaign.totals import find_last_number, is_finished, tally_cycles
 from dbcheck.cycle.cycle import (
     extract_control_facts,
     reconcile_run,
@@ -158,7 +158,7 @@ def _has_lost(control: ControlFacts) -> bool:
 
 def _require_progress(cycles: Sequence[Cycle]) -> None:
     """Raise DbcheckError if the last IDLE_MAX of *cycles* proved nothing."""
-    idle = list(takewhile(lambda c: c.verdict not in COUNTS, reversed(cycles)))
+    idle = list(takewhile(lambda c: not c.verdict.counts, reversed(cycles)))
     if len(idle) >= IDLE_MAX:
         raise DbcheckError(
             f"{len(idle)} cycles in a row proved nothing, the last: {idle[0].reason}",

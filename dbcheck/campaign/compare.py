@@ -11,7 +11,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import list_settings
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import COUNTS, make_result
+from dbcheck.campaign.totals import make_result
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.results import (
     CampaignResult,
@@ -118,7 +118,7 @@ def _read_run(
 
 def _read_campaign(folder: CampaignFolder) -> tuple[SideResult, Mapping[str, str]]:
     shown = make_result(folder)
-    counted = [c for c in folder.cycles() if c.number and c.verdict in COUNTS and c.run]
+    counted = [c for c in folder.cycles() if c.number and c.verdict.counts and c.run]
     runs = [
         RunFolder.open(path)
         for cycle in counted

@@ -24,7 +24,6 @@ from dbcheck.model.verdict import (
 )
 from dbcheck.runs import stored
 
-COUNTS = (CycleVerdict.PASS, CycleVerdict.FAIL)
 ERROR_FILE = "error.txt"  # why a campaign ended before it was finished
 _IDS = frozenset(ErrorId)
 
@@ -84,7 +83,7 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
         planned_cuts=plan.cuts,
         bound_ppm=plan.bound_ppm,
         cuts_still_needed=_compute_cuts_remaining(
-            plan.bound_ppm, shown.cuts, shown.losses, more
+            plan.bound_ppm, shown.cuts, more, failed=found is Verdict.FAIL
         ),
         errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
         error=error,
@@ -141,13 +140,13 @@ def _make_cycle_result(cycle: Cycle) -> CycleResult:
 
 def count_activities(cycles: Sequence[Cycle]) -> dict[str, int]:
     """Count the cuts that count in each activity, as far as known."""
-    counted = (c.activity for c in cycles if c.number and c.verdict in COUNTS)
+    counted = (c.activity for c in cycles if c.number and c.verdict.counts)
     return dict(Counter(filter(None, counted)))
 
 
 def _count_windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
     """Count, for each kind of task, the cuts during it that count."""
-    counted = [c for c in cycles if c.number and c.verdict in COUNTS and c.window]
+    counted = [c for c in cycles if c.number and c.verdict.counts and c.window]
     cuts = Counter(cycle.window for cycle in counted)
     lost = Counter(c.window for c in counted if c.verdict is CycleVerdict.FAIL)
     return {
@@ -159,8 +158,12 @@ def _count_windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
 
 
 def _count_seen_rows(cycles: Sequence[Cycle]) -> SeenTotal | None:
-    """Sum up the fates of the rows that readers saw, None without readers."""
-    read = [cycle for cycle in cycles if cycle.number and cycle.seen is not None]
+    """Sum up the fates of the rows that readers saw, None without readers.
+
+    After a cycle that does not count, nothing shows that a cut took what is missing.
+    """
+    counted = [c for c in cycles if c.number and c.verdict.counts]
+    read = [cycle for cycle in counted if cycle.seen is not None]
     if not read:
         return None
     rows = sum(cycle.seen or 0 for cycle in read)
@@ -169,10 +172,10 @@ def _count_seen_rows(cycles: Sequence[Cycle]) -> SeenTotal | None:
 
 
 def _compute_cuts_remaining(
-    bound_ppm: int | None, cuts: int, losses: int, more: int
+    bound_ppm: int | None, cuts: int, more: int, *, failed: bool
 ) -> int | None:
     """Return the number of cuts without a loss that the requested bound still needs."""
-    if losses:
+    if failed:
         return None
     return more if bound_ppm is None else max(0, compute_cuts_needed(bound_ppm) - cuts)
 

@@ -68,6 +68,11 @@ class CycleResult:
     cut_s: float | None = None
     despite: tuple[str, ...] = ()
 
+    @property
+    def counts(self) -> bool:
+        """True if it is no control, and came to a PASS or a FAIL."""
+        return bool(self.number) and self.verdict.counts
+
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
@@ -85,7 +90,8 @@ class WindowResult:
 class SeenTotal:
     """Fate of the rows that readers saw in all cycles; beside the verdict.
 
-    cuts: of the cycles with readers; lossy: after how many of them a row was missing.
+    cuts: that count, of the cycles with readers.
+    lossy: after how many of them a row was missing.
     rows, lost: see SeenResult.
     """
 
@@ -106,7 +112,7 @@ class CampaignResult:
     windows:    the task that was under way at such a cut -> what those cuts show.
     seen:       null if no cycle had readers.
     bound_ppm:  what the cuts are to show if none loses, null if a number was given.
-    cuts_still_needed: for that, null once a cut has lost.
+    cuts_still_needed: for that, null once a cut or a control has failed.
     error:      why the campaign ended before it was finished, "" if it did not.
     error_id:   of that; "" as well if it was interrupted.
     """
@@ -134,15 +140,19 @@ class CampaignResult:
     cycles: tuple[CycleResult, ...]
 
     @property
+    def counted(self) -> tuple[CycleResult, ...]:
+        """The cycles that count: no controls, and none without a PASS or FAIL."""
+        return tuple(one for one in self.cycles if one.counts)
+
+    @property
     def rows_lost(self) -> tuple[int, int] | None:
-        """The number of lost rows of its cycles, and of earlier ones in each.
+        """The number of lost rows of cycles that count, and of earlier ones in each.
 
         None if no rows were compared, also if that was after a cut that failed: the
         server or the table did not come back.
         """
-        cycles = [cycle for cycle in self.cycles if cycle.number]
-        fails = [one for one in cycles if one.verdict is CycleVerdict.FAIL]
-        compared = [one for one in cycles if one.lost is not None]
+        fails = [one for one in self.counted if one.verdict is CycleVerdict.FAIL]
+        compared = [one for one in self.counted if one.lost is not None]
         if not compared or any(one.lost is None for one in fails):
             return None
         return (
@@ -152,9 +162,11 @@ class CampaignResult:
 
     @property
     def confirmed(self) -> int | None:
-        """The number of commits that the witness holds, None if none is known."""
-        known = [c.confirmed for c in self.cycles if c.number]
-        counts = [count for count in known if count is not None]
+        """The number of commits that the witness holds, None if none is known.
+
+        Those of cycles that do not count are no evidence, and are left out.
+        """
+        counts = [c.confirmed for c in self.counted if c.confirmed is not None]
         return sum(counts) if counts else None
 
 

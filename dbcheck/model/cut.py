@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dbcheck.model.depth import Depth
+from dbcheck.model.verdict import format_count
 
 
 class PowerState(enum.Enum):
@@ -146,6 +147,8 @@ class CutClass(enum.Enum):
 def describe_cuts(cuts: Iterable[tuple[str, str]]) -> str:
     """Return a description of several cuts, with what each class leaves open.
 
+    Of several classes it says how many cuts are of each: a bound holds for them all.
+
     cuts: of each cycle the CutClass.value, "" where it is not known, and the
     Depth.value that was seen, "" where none was measured.
     """
@@ -157,7 +160,8 @@ def describe_cuts(cuts: Iterable[tuple[str, str]]) -> str:
             of_class.append(one.leaves_open(Depth(depth) if depth else None))
     parts = []
     for one, left in seen.items():
-        parts.append(one.value)
+        number = format_count(len(left), "cut")
+        parts.append(f"{one.value} ({number})" if len(seen) > 1 else one.value)
         for text in filter(None, dict.fromkeys(left)):
             some = "" if left.count(text) == len(left) else "in some of these cuts, "
             parts[-1] += f"; {some}{text}"

@@ -59,6 +59,11 @@ class CycleVerdict(enum.Enum):
         """The verdict, None if there is none."""
         return None if self is CycleVerdict.ERROR else Verdict(self.value)
 
+    @property
+    def counts(self) -> bool:
+        """True if its cut is evidence, for the server or against it."""
+        return self in (CycleVerdict.PASS, CycleVerdict.FAIL)
+
 
 def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the worst of *verdicts*: FAIL, then INCONCLUSIVE, then PASS."""
@@ -314,13 +319,13 @@ def one_cut(verdict: Verdict) -> str:
 
 
 def describe_unseen_losses(cuts: int) -> str:
-    """Return the clause with the chance of a faulty drive to pass *cuts* cuts.
+    """Return the clause with the chance of a bad server to pass *cuts* cuts.
 
-    The drive of this example loses in a quarter of its cuts.
+    The server of this example loses in a quarter of them, whatever they cut.
     """
     chance = format_percent_up(compute_unseen_ppm(PPM // 4, cuts))
     return (
-        "a drive that loses in a quarter of its cuts would pass "
+        "a server that loses in a quarter of such cuts would pass "
         f"{format_count(cuts, 'cut')} with a chance of {chance}"
     )
 

@@ -128,13 +128,10 @@ def _figures(result: CampaignResult) -> Iterator[Figure]:
     if not cycles:
         return
     yield _over_time(cycles)
-    counted = [one for one in cycles if one.verdict.verdict in _COUNTED]
-    if counted:
+    if counted := result.counted:
         yield _bound(counted, result.bound_ppm)
-        yield _exposure(result, counted)
-
-
-_COUNTED = (CycleVerdict.PASS.verdict, CycleVerdict.FAIL.verdict)
+    if result.activities or result.windows:
+        yield _exposure(result)
 
 
 def _count_axis(last: int, name: str) -> Axis:
@@ -195,16 +192,16 @@ def _bound(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
     return Figure("What the cuts prove so far", plot.drawn(), legend, about)
 
 
-def _exposure(result: CampaignResult, counted: Sequence[CycleResult]) -> Figure:
+def _exposure(result: CampaignResult) -> Figure:
     """Return a bar for what went on at the cuts: phases of the load, then tasks."""
-    lossy = [one.activity for one in counted if one.verdict is CycleVerdict.FAIL]
+    lossy = [one.activity for one in result.counted if one.verdict is CycleVerdict.FAIL]
     bars = [(name, n, lossy.count(name)) for name, n in result.activities.items()]
     bars += [(name, one.cuts, one.losses) for name, one in result.windows.items()]
     return Figure(
         "What went on at the cuts",
         _bars(bars),
         {"kept": "cuts without a loss", "lost": "cuts that lost something"},
-        f"The share at the right is at most what such cuts lose, {CONFIDENCE}.",
+        f"At the right: at most this share of such cuts lose, {CONFIDENCE}.",
     )
 
 

@@ -89,8 +89,12 @@ def _activity(cycle: CycleResult) -> str:
 
 
 def lines(result: CampaignResult) -> Iterator[str]:
-    """Yield what the cuts of a target show, the bound first."""
+    """Yield what the cuts of a target show, the bound first.
+
+    A control that failed comes before it: it decides, and no bound counts it.
+    """
     proven = result.statistics
+    yield from _failed_controls(result.cycles)
     yield proven.sentence
     if proven.cuts and not proven.losses:
         yield describe_unseen_losses(proven.cuts)
@@ -117,22 +121,40 @@ def lines(result: CampaignResult) -> Iterator[str]:
     if missed:
         what = "cuts that may have missed their planned moment"
         yield f"{what}: {len(missed)}, the first: {missed[0].missed}"
-    cuts = ((cycle.cut_class, cycle.depth) for cycle in result.cycles)
-    if classes := describe_cuts(cuts):
+    if classes := _describe_what_was_cut(result):
         yield f"what was cut: {classes}"
     if result.cuts_still_needed:
         yield f"cuts still needed: {result.cuts_still_needed}"
-    yield from [
-        f"{cycle.verdict.value} in cycle {cycle.number} ({_activity(cycle) or '-'}):"
-        f" {reason(cycle)}"
-        for cycle in result.cycles
-        if cycle.number and cycle.verdict is not CycleVerdict.PASS
-    ][:SHOWN_MAX]
+    yield from _not_passed(result.cycles)
     yield from _at_fault(result.cycles)
     yield from _despite(result.cycles)
     if result.error:
         yield with_id(result.error, result.error_id)
         yield f"dbcheck campaign --resume {result.folder}"
+
+
+def _failed_controls(cycles: Sequence[CycleResult]) -> Iterator[str]:
+    """Yield why each control failed that did."""
+    for cycle in cycles:
+        if not cycle.number and cycle.verdict is CycleVerdict.FAIL:
+            yield f"FAIL in a control: {reason(cycle)}"
+
+
+def _describe_what_was_cut(result: CampaignResult) -> str:
+    """Return the kinds of the cuts that count, with what each leaves open."""
+    return describe_cuts((cycle.cut_class, cycle.depth) for cycle in result.counted)
+
+
+def _not_passed(cycles: Sequence[CycleResult]) -> Iterator[str]:
+    """Yield why cycles did not pass, those that failed first, and how many more."""
+    passed = CycleVerdict.PASS
+    others = [one for one in cycles if one.number and one.verdict is not passed]
+    others.sort(key=lambda one: one.verdict is not CycleVerdict.FAIL)
+    for cycle in others[:SHOWN_MAX]:
+        where = f"in cycle {cycle.number} ({_activity(cycle) or '-'})"
+        yield f"{cycle.verdict.value} {where}: {reason(cycle)}"
+    if (more := len(others) - SHOWN_MAX) > 0:
+        yield f"{format_count(more, 'more cycle')} did not pass"
 
 
 def groups(results: CampaignsResult) -> Iterator[str]:
@@ -158,9 +180,7 @@ def limits(result: CampaignResult) -> Iterator[str]:
     proven = result.statistics
     if proven.cuts and not proven.losses:
         yield sentence(describe_unseen_losses(proven.cuts))
-    if classes := describe_cuts(
-        (cycle.cut_class, cycle.depth) for cycle in result.cycles
-    ):
+    if classes := _describe_what_was_cut(result):
         yield sentence(f"what was cut: {classes}")
     if any(one.cut_class == CutClass.LAB_DRIVE.value for one in result.cycles):
         yield NOT_A_DRIVE
@@ -173,10 +193,12 @@ def limits(result: CampaignResult) -> Iterator[str]:
 
 
 def _despite(cycles: Sequence[CycleResult]) -> list[str]:
-    """Return a line for each finding of an audit before a cut that passed."""
+    """Return a line for each finding of an audit before a cut that lost nothing."""
     passed = [cycle for cycle in cycles if cycle.verdict is CycleVerdict.PASS]
     found = dict.fromkeys(text for cycle in passed for text in cycle.despite)
-    return [f"nothing was lost, but the audit before it found {text}" for text in found]
+    return [
+        f"a cut lost nothing, but the audit before it found {text}" for text in found
+    ]
 
 
 def _at_fault(cycles: Sequence[CycleResult]) -> list[str]:

@@ -13,10 +13,10 @@ import pytest
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.campaign.totals import make_result
 from dbcheck.judge.results import CampaignResult, CampaignsResult, SeenTotal
-from dbcheck.model.verdict import CycleVerdict
+from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict, Verdict
 from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.html.page import as_html
-from dbcheck.report.words.campaign import limits
+from dbcheck.report.words.campaign import limits, lines
 from tests.kit.reports import printed
 from tests.kit.samples import PLAN
 
@@ -77,6 +77,7 @@ def test_rows_that_readers_saw_are_added_up(tmp_path: Path) -> None:
             {"seen": 0, "seen_lost": 0},
             {"seen": 10, "seen_lost": 1, "verdict": FAIL},
             {"verdict": OPEN},  # its table was not read
+            {"seen": 9, "seen_lost": 9, "verdict": OPEN},  # no cut need have done that
         ],
     )
     assert shown.seen == SeenTotal(cuts=4, lossy=2, rows=1_510, lost=4)
@@ -135,3 +136,67 @@ def test_what_the_audit_found_before_cuts_that_passed_is_named(tmp_path: Path) -
     assert [cycle.despite for cycle in shown.cycles[1:]] == [(off,), (off,), ()]
     assert " ".join(report_of(shown).split()).count(off) == 1
     assert any(off in text for text in limits(shown))
+
+
+def test_a_failed_control_is_told_first_and_asks_for_no_more_cuts(
+    tmp_path: Path,
+) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    control = ControlFacts("run-0", ControlOutcome.FAILED, "it lost a hole")
+    failed = cycle(0, {"verdict": FAIL, "control": control})
+    folder.add(replace(failed, reason="it lost a hole"))
+    shown = make_result(folder)
+    assert (shown.verdict, shown.cuts_still_needed) == (Verdict.FAIL, None)
+    assert [*lines(shown)][0] == "FAIL in a control: it lost a hole"
+    assert "FAIL in a control: it lost a hole" in as_html(
+        CampaignsResult("/c", (shown,))
+    )
+
+
+def test_a_loss_is_told_before_all_that_was_inconclusive(tmp_path: Path) -> None:
+    unclear: list[dict[str, Any]] = [{"verdict": OPEN} for _ in range(9)]
+    text = report_of(campaign_of(tmp_path, [*unclear, {"verdict": FAIL}]))
+    assert "FAIL in cycle 10" in text
+    assert "2 more cycles did not pass" in text
+
+
+def test_only_cuts_that_count_are_described(tmp_path: Path) -> None:
+    counted = {"cut_class": "AC", "depth": "DRIVE"}
+    shown = campaign_of(
+        tmp_path,
+        [counted, {"cut_class": "reset", "depth": "OS", "verdict": OPEN}],
+    )
+    assert "what was cut: AC" in lines(shown)
+    assert "What was cut: AC." in limits(shown)
+
+
+def test_rows_that_are_missing_after_an_inconclusive_cycle_are_not_lost(
+    tmp_path: Path,
+) -> None:
+    shown = campaign_of(
+        tmp_path,
+        [
+            {"confirmed": 100, "lost": 0, "earlier_lost": 0},
+            {"confirmed": 50, "lost": 40, "earlier_lost": 0, "verdict": OPEN},
+        ],
+    )
+    assert (shown.rows_lost, shown.confirmed) == ((0, 0), 100)
+
+
+def test_a_page_of_a_cut_at_an_unknown_moment_is_drawn(tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    folder.add(replace(cycle(1, {"verdict": FAIL}), activity=""))
+    page = as_html(CampaignsResult("/c", (make_result(folder),)))
+    assert "What went on at the cuts" not in page
+
+
+def test_the_share_beside_a_bar_is_an_upper_bound(tmp_path: Path) -> None:
+    page = as_html(CampaignsResult("/c", (campaign_of(tmp_path, [{}]),)))
+    assert "at most this share of such cuts lose" in page
+
+
+def test_a_finding_of_the_audit_does_not_deny_the_losses_of_other_cuts(
+    tmp_path: Path,
+) -> None:
+    shown = campaign_of(tmp_path, [{"despite": ("off",)}, {"verdict": FAIL}])
+    assert "a cut lost nothing, but the audit before it found off" in lines(shown)

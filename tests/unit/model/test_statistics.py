@@ -110,7 +110,7 @@ def test_no_number_of_cuts_shows_that_nothing_is_ever_lost(bound_ppm: int) -> No
 def test_a_drive_that_loses_in_a_quarter_of_its_cuts_passes_five_now_and_then() -> None:
     assert compute_unseen_ppm(250_000, 5) == 237_305  # 0.75^5 = 0.2373046875
     assert describe_unseen_losses(5) == (
-        "a drive that loses in a quarter of its cuts would pass 5 cuts with a chance "
+        "a server that loses in a quarter of such cuts would pass 5 cuts with a chance "
         "of 24%"
     )
 

@@ -142,8 +142,9 @@ def test_a_depth_speaks_for_its_own_class_alone(deep: CutClass) -> None:
     other = CutClass.BMC_OFF
     text = describe_cuts([(deep.value, "DRIVE"), (deep.value, ""), (other.value, "OS")])
     unmeasured = "in some of these cuts, its depth was not measured"
-    assert (
-        text == f"{deep.value}; {unmeasured}. {other.value}; {other.leaves_open(None)}"
+    assert text == (
+        f"{deep.value} (2 cuts); {unmeasured}."
+        f" {other.value} (1 cut); {other.leaves_open(None)}"
     )
     assert describe_cuts([("", "DRIVE"), (other.value, "")]).endswith(
         other.leaves_open(None)

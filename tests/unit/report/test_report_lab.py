@@ -40,8 +40,8 @@ def test_passes_are_told_with_their_bound_and_what_they_would_have_missed() -> N
     text = printed(draw_cycles(results(["PASS"] * 5, "DRIVE")))
     assert (
         "No loss in 5 cuts at DRIVE depth: at most 46% of cuts lose, 95% confidence.\n"
-        "A drive that loses in a quarter of its cuts would pass 5 cuts with a chance of"
-        " 24%.\n"
+        "A server that loses in a quarter of such cuts would pass 5 cuts with a chance"
+        " of 24%.\n"
     ) in text
 
 
