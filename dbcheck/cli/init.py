@@ -45,6 +45,8 @@ def command(file: Path, switch: str | None) -> None:
         ) from None
     except OSError as error:
         raise UsageError(
-            f"cannot write {file}: {error.strerror}", id=ErrorId.FILE_NOT_WRITABLE
+            f"cannot write {file}: {error.strerror}",
+            id=ErrorId.FILE_NOT_WRITABLE,
+            hint="Name a file in a folder where you may write, or make room.",
         ) from None
     say(f"wrote {file}; edit it, then run: dbcheck power state HOST")

@@ -77,7 +77,9 @@ def command(
     if offline:
         if run is None:
             raise UsageError(
-                "--offline needs a run folder", id=ErrorId.OPTION_NEEDS_ANOTHER
+                "--offline needs a run folder",
+                id=ErrorId.OPTION_NEEDS_ANOTHER,
+                hint="dbcheck reconcile RUN --offline.",
             )
         stored_run = RunFolder.open(run)
         with (

@@ -110,7 +110,9 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"{where} is not TOML: {error}", id=ErrorId.FILE_NOT_TOML
+            f"{where} is not TOML: {error}",
+            id=ErrorId.FILE_NOT_TOML,
+            hint="Correct that place in the file.",
         ) from None
     left: list[Any] = [values]
     while left:
@@ -119,6 +121,7 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
             raise UsageError(
                 f"{where} is not TOML: a number of {value.bit_length()} bits",
                 id=ErrorId.FILE_NOT_TOML,
+                hint="Write a number that fits in 64 bits.",
             )
         if isinstance(value, dict):
             left += value.values()

@@ -78,6 +78,7 @@ class Secret:
             raise UsageError(
                 f"cannot read the {self.what} from {self._shown}: {error.args[0]}",
                 id=ErrorId.SECRET_FILE_UNREADABLE,
+                hint="Write the file's whole path.",
             ) from None
         try:
             with plain.open_regular(path) as file:
@@ -87,6 +88,7 @@ class Secret:
             raise UsageError(
                 f"cannot read the {self.what} from {path}: {error.strerror}",
                 id=ErrorId.SECRET_FILE_UNREADABLE,
+                hint="Name a regular file that the user who runs dbcheck can read.",
             ) from None
 
     def _command(self) -> str:
@@ -109,12 +111,14 @@ class Secret:
             raise UsageError(
                 f"the {self.what} command took longer than {_COMMAND_TIMEOUT_S} s",
                 id=ErrorId.SECRET_COMMAND_FAILED,
+                hint="Run it by hand, and see what it waits for.",
             ) from None
         except OSError as error:
             raise UsageError(
                 f"the {self.what} command cannot be run: {self._shown}:"
                 f" {error.strerror}",
                 id=ErrorId.SECRET_COMMAND_FAILED,
+                hint="Install the program, or give its full path.",
             ) from None
         return self._first_line(done.stdout)
 

@@ -87,7 +87,9 @@ def convert_value(
         ) from None
     except LookupError as error:  # of _convert_path()
         raise UsageError(
-            f"{where}: {key} is {error.args[0]}", id=ErrorId.VALUE_INVALID
+            f"{where}: {key} is {error.args[0]}",
+            id=ErrorId.VALUE_INVALID,
+            hint="Write the whole path.",
         ) from None
 
 

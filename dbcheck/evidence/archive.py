@@ -345,6 +345,7 @@ def _create_file(path: Path, target: Path) -> IO[bytes]:
         raise BundleRefused(
             f"{path} holds two files that have one name here: {target.name}",
             id=ErrorId.BUNDLE_NOT_UNPACKED,
+            hint="Set TMPDIR to a folder that tells upper from lower case.",
         ) from None
 
 

@@ -81,6 +81,7 @@ def check(bundle: Archive, allowed: Path | None, signer: str) -> Signature | Non
             raise BundleRefused(
                 f"{bundle.path} is not signed: there is no {file}",
                 id=ErrorId.SIGNATURE_MISSING,
+                hint="Ask who made the bundle for it, and put it beside the bundle.",
             ) from None
         except OSError as error:
             raise _make_bad_signature_error(
@@ -106,6 +107,7 @@ def _make_bad_signature_error(bundle: Archive, why: str) -> BundleRefused:
     return BundleRefused(
         f"the signature of {bundle.path} is not good: {why}",
         id=ErrorId.SIGNATURE_NOT_GOOD,
+        hint="Do not trust the bundle; ask who made it for another copy.",
     )
 
 
@@ -117,6 +119,7 @@ def _copy_signers(allowed: Path, copy: Path) -> Path:
         raise UsageError(
             f"--allowed-signers: {allowed} cannot be read: {error.strerror}",
             id=ErrorId.FILE_NOT_READABLE,
+            hint="Name a regular file that you may read.",
         ) from None
     return copy
 
@@ -134,6 +137,7 @@ def _find_principal(signature: Path, signers: Path, file: Path, allowed: Path) -
         raise BundleRefused(
             f"{file} was made with a key that {allowed} lacks",
             id=ErrorId.SIGNER_UNKNOWN,
+            hint="Compare its key with the signer's own; add it only if they agree.",
         )
     return names[0]
 

@@ -16,6 +16,7 @@ from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Rig
 from dbcheck.explore.folder import Exploration, ExplorePlan
 from dbcheck.explore.oracle import Oracle
+from dbcheck.lab.drive.recording import RECORD_ANEW
 from dbcheck.lab.lab import Lab
 from dbcheck.rows.workload import Workload
 
@@ -37,7 +38,7 @@ def record_load(
         raise LabError(
             "the recorded load has no record: its client's part of it was lost",
             id=ErrorId.RECORDED_LOAD_LOST,
-            hint="Run the command again.",
+            hint=RECORD_ANEW,
         )
     lab.save_recordings()
     folder.write_plan(ExplorePlan(__version__, seed, outcome.run.path.name))

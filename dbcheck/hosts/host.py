@@ -77,7 +77,8 @@ REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     ),
     "EROFS": (
         ErrorId.HOST_FILESYSTEM_READ_ONLY,
-        "The data directory's filesystem is mounted read-only.",
+        "Mount it read-write there; the kernel's log (dmesg) says whether an error"
+        " made it read-only.",
     ),
     "folder": (
         ErrorId.CANARY_FOLDER_NOT_WRITABLE,
@@ -112,8 +113,8 @@ REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     ),
     "note": (
         ErrorId.CUT_NOTE_NOT_WRITABLE,
-        "What a cut of drives alone has to put back is kept there: another drive, "
-        "with room, that root can write.",
+        "Make that folder one on another drive, with room, that root can write: "
+        "what a cut of drives alone has to put back is noted there.",
     ),
     "note-read": (
         ErrorId.CUT_NOTE_UNREADABLE,

@@ -150,6 +150,7 @@ def lock_and_clear(folder: Path) -> Iterator[None]:
         raise LabError(
             f"{folder.parent} cannot be written: {error.strerror}",
             id=ErrorId.FOLDER_NOT_WRITABLE,
+            hint="Make room there, or work as a user who may write there.",
         ) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

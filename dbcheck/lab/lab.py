@@ -374,7 +374,9 @@ def _require_private(folder: Path) -> None:
 
 def _not_made_error(folder: Path, error: OSError) -> LabError:
     return LabError(
-        f"cannot make {folder}: {error.strerror}", id=ErrorId.FOLDER_NOT_WRITABLE
+        f"cannot make {folder}: {error.strerror}",
+        id=ErrorId.FOLDER_NOT_WRITABLE,
+        hint="Name another folder, or set TMPDIR to one of your own.",
     )
 
 
@@ -422,6 +424,7 @@ def _await_ready(entry: LabRecord, ready: int) -> None:
             raise LabError(
                 f"the lab is not ready after {_START_TIMEOUT_S:g} s",
                 id=ErrorId.LAB_NOT_READY,
+                hint="Look for a lack of memory or CPU here, then start it again.",
             )
         reply = pipe.readline()
     if not reply:
@@ -459,6 +462,8 @@ def _end(entry: LabRecord) -> None:
 def _wipe(entry: LabRecord) -> None:
     if not entry.wait_until_dead(_DEAD_TIMEOUT_S):
         raise LabError(
-            f"cannot end the daemon of lab {entry.name}", id=ErrorId.LAB_NOT_ENDED
+            f"cannot end the daemon of lab {entry.name}",
+            id=ErrorId.LAB_NOT_ENDED,
+            hint=f"Run dbcheck lab down {entry.name} again.",
         )
     state.remove_dead(frozenset({entry.name}))

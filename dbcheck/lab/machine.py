@@ -44,6 +44,10 @@ def make_server(spec: LabSpec) -> type[DatabaseServer]:
 
 _RECOVERY_S = 180.0
 _SHUTDOWN_S = 120.0
+_GET_RUNNING = (
+    "Restore the power; if the server does not come back, end the lab and start a new"
+    " one."
+)
 
 # Values under which a commit need not wait for a flush of the drive.
 _NO_FLUSH = {
@@ -222,6 +226,8 @@ class Machine:
             raise LabError(
                 "no drive came back that the server could be started on",
                 id=ErrorId.LAB_WITHOUT_DRIVE,
+                hint="Restore its power first; only a lab with --power-scope drive"
+                " has its server started apart.",
             )
         try:
             with self._storage.without_latency():
@@ -244,6 +250,7 @@ class Machine:
             raise LabError(
                 "no server runs that could be restarted",
                 id=ErrorId.LAB_SERVER_NOT_RUNNING,
+                hint=_GET_RUNNING,
             )
         self.server.stop(_SHUTDOWN_S)
         try:
@@ -260,6 +267,7 @@ class Machine:
             raise LabError(
                 "no server runs that could follow another one",
                 id=ErrorId.LAB_SERVER_NOT_RUNNING,
+                hint=_GET_RUNNING,
             )
         self.server.stop(_SHUTDOWN_S)
         self.server.rejoin(source)

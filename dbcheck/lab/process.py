@@ -126,7 +126,9 @@ def _await_end(pid: int, descriptor: int, timeout_s: float) -> None:
     """
     if not select.select([descriptor], [], [], timeout_s)[0]:
         raise LabError(
-            f"process {pid} does not end after SIGKILL", id=ErrorId.PROCESSES_DO_NOT_END
+            f"process {pid} does not end after SIGKILL",
+            id=ErrorId.PROCESSES_DO_NOT_END,
+            hint="Wait until it has ended, then run `dbcheck lab down`.",
         )
 
 

@@ -71,6 +71,7 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise LabError(
                 f"cannot write {folder / _FILE}: {error.strerror}",
                 id=ErrorId.FILE_NOT_WRITABLE,
+                hint="Make room there, or name another folder.",
             ) from None
 
     @classmethod

@@ -21,6 +21,7 @@ from dbcheck.power.kinds.manual import ManualConfig
 from dbcheck.power.kinds.sysrq import SysrqConfig
 
 _READ_ONLY = "this command neither cuts nor restores power"
+_OTHER = "Use dbcheck power cut, or dbcheck power restore."
 CONFIGS: tuple[type[SwitchConfig], ...] = (
     ManualConfig,
     ExecConfig,
@@ -59,10 +60,10 @@ class ReadOnlySwitch:
         return self._switch.state()
 
     def cut(self) -> Cut:
-        raise PowerError(_READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS)
+        raise PowerError(_READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS, hint=_OTHER)
 
     def restore(self) -> None:
-        raise PowerError(_READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS)
+        raise PowerError(_READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS, hint=_OTHER)
 
     def failure(self) -> str | None:
         return self._switch.failure()

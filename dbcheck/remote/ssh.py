@@ -92,6 +92,7 @@ def _connect(
         raise UsageError(
             f"more than {_JUMPS_MAX} jumps lead to {address.host}",
             id=ErrorId.TOO_MANY_JUMPS,
+            hint="Shorten the way in ssh_config (ProxyJump).",
         )
     limit_s = options.connect_timeout_s
     config = read_settings(address, options.config_file, limit_s, options.proxy)

@@ -125,7 +125,8 @@ def _read_server_and_users(
             raise EngineError(
                 f"cannot check who else uses the server: {error}",
                 id=ErrorId.OTHER_USERS_UNKNOWN,
-                hint=f"Start it, or add {interlock.I_KNOW} to cut without this check.",
+                hint=f"Start the server, or add {interlock.I_KNOW} to cut without this"
+                " check.",
             ) from None
         return None, OtherUsers((), 0)
     return server, found

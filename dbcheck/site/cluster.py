@@ -166,6 +166,7 @@ class Cluster:
             raise PowerError(
                 f"{name} was not cut: the cut of the nodes was ended",
                 id=ErrorId.CUT_ABANDONED,
+                hint="See why another node could not be cut.",
             )
         try:
             return node.power.cut()

@@ -210,6 +210,7 @@ class Window:
                     f"the witness confirms {acks} acks and {events} events, "
                     f"{self._acks_put} and {self._events_put} were sent",
                     id=ErrorId.WITNESS_NOT_PLAUSIBLE,
+                    hint="Check which host answers there, or use another witness.",
                 )
             self._age_largest_s = max(self._age_largest_s, self._age_s())
             self._acks_confirmed = acks

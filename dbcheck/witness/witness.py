@@ -72,11 +72,11 @@ REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     ),
     "exists": (
         ErrorId.WITNESS_LOG_EXISTS,
-        "Each run needs a new id, and each process of a load a new log.",
+        "Another client used this folder: repeat the run with a folder of its own.",
     ),
     "no-log": (
         ErrorId.WITNESS_LOG_UNKNOWN,
-        "The run's manifest says how many logs it has.",
+        "Repeat the run with a folder of its own on the witness.",
     ),
     "in-use": (
         ErrorId.WITNESS_IN_USE,
@@ -206,6 +206,7 @@ class AgentWitness(ABC):
             raise WitnessError(
                 f"a manifest of {len(manifest)} bytes is too long",
                 id=ErrorId.MANIFEST_TOO_LONG,
+                hint="Use a smaller workload, or fewer sessions.",
             )
         channel = self._borrow()
         try:

@@ -67,6 +67,7 @@ def kind_of(link: MysqlLink) -> ClusterProtocol:
             "of Galera clusters dbcheck tests those of MariaDB alone, and not Percona"
             " XtraDB Cluster or MySQL-wsrep",
             id=ErrorId.SERVER_NOT_SUPPORTED,
+            hint="Name a cluster of MariaDB, or one with another topology.",
         )
     return galera
 

@@ -212,6 +212,7 @@ class MysqlSession:
             raise EngineError(
                 f"cannot prepare a session: {link.message(error)}",
                 id=ErrorId.SESSION_REFUSED,
+                hint="Check the server's limit of connections, and the account.",
             ) from None
         self._wire = link.wire(0)
 

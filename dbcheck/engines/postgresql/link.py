@@ -327,6 +327,8 @@ class PostgresqlLink(Link):
                 f"{self._target} does not plan a {scan.lower()} for {statement}, but:"
                 f" {plan}",
                 id=ErrorId.PLAN_NOT_AS_ASKED,
+                hint="Set the planner's enable_ settings to their defaults, then run"
+                " dbcheck reconcile again.",
             )
 
     def is_failed(self) -> bool:

@@ -12,6 +12,7 @@ from dbcheck.base.errors import LabError
 
 _ANSWER_S = 30.0
 _END_S = 5.0
+_ANEW = "End the lab and start a new one."
 
 
 class Link:
@@ -64,7 +65,9 @@ class Link:
             self._process.stdin.flush()
         except OSError as error:
             raise LabError(
-                f"a link of the lab is gone: {error.strerror}", id=ErrorId.LAB_LINK_GONE
+                f"a link of the lab is gone: {error.strerror}",
+                id=ErrorId.LAB_LINK_GONE,
+                hint=_ANEW,
             ) from None
         self._answer()
 
@@ -75,7 +78,10 @@ class Link:
             raise LabError(
                 f"a link of the lab does not answer within {_ANSWER_S:g} s",
                 id=ErrorId.LAB_LINK_GONE,
+                hint=_ANEW,
             )
         if not (line := output.readline()):
-            raise LabError("a link of the lab has ended", id=ErrorId.LAB_LINK_GONE)
+            raise LabError(
+                "a link of the lab has ended", id=ErrorId.LAB_LINK_GONE, hint=_ANEW
+            )
         return line.decode().strip()

@@ -30,7 +30,7 @@ from dbcheck.lab.calls import Callee, encode_failure, encode_success
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.daemon import rpc
 from dbcheck.lab.daemon.interface import CutResult, Description, LabCalls, PowerStatus
-from dbcheck.lab.drive.recording import Recordings
+from dbcheck.lab.drive.recording import RECORD_ANEW, Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.machine import Machine, make_server
 from dbcheck.lab.process import Process
@@ -173,7 +173,11 @@ class Daemon(LabCalls):
 
     def save_recordings(self) -> None:
         if self._recordings is None:
-            raise LabError("this lab records nothing", id=ErrorId.LAB_RECORDS_NOTHING)
+            raise LabError(
+                "this lab records nothing",
+                id=ErrorId.LAB_RECORDS_NOTHING,
+                hint=RECORD_ANEW,
+            )
         self._machine.save_recordings()
         recorded = RecordedLab(
             self._spec.to_json(),
@@ -374,7 +378,11 @@ def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
     """
     folder = entry.folder()
     if folder is None:
-        raise LabError(f"{entry.facts} names no folder", id=ErrorId.LAB_STATE_DAMAGED)
+        raise LabError(
+            f"{entry.facts} names no folder",
+            id=ErrorId.LAB_STATE_DAMAGED,
+            hint=f"Run dbcheck lab down {entry.name}, then start a new lab.",
+        )
     daemon = None
     with (
         make_remover(folder) as remove_folder,

@@ -40,7 +40,7 @@ from dbcheck.runs.stored import open_private
 WATCHDOG_S = 5.0
 _START_S = 20.0
 _END_S = 10.0
-_HINT = "Take the lab down and build it again."
+_HINT = "End the lab and start a new one."
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -265,7 +265,11 @@ def copy_drive(descriptor: int, size_bytes: int, image: Path) -> None:
                     file.write(content)
             file.truncate(size_bytes)
     except FileExistsError:
-        raise LabError(f"{image} already exists", id=ErrorId.FILE_EXISTS) from None
+        raise LabError(
+            f"{image} already exists",
+            id=ErrorId.FILE_EXISTS,
+            hint="Remove it, or name another folder with --runs.",
+        ) from None
     except OSError as error:
         image.unlink(missing_ok=True)
         raise LabError(

@@ -41,7 +41,7 @@ from operator import itemgetter
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
-from dbcheck.lab.drive.recording import Recording
+from dbcheck.lab.drive.recording import RECORD_ANEW, Recording
 from dbcheck.lab.spec import SECTOR_BYTES
 
 _SUPER, _ENTRY = struct.Struct("<QQQI"), struct.Struct("<QQQQ")
@@ -119,7 +119,7 @@ def _require_whole_sectors(entry: _Entry) -> None:
             f"{len(content)} bytes at {offset} of the drive are not whole sectors of"
             f" {SECTOR_BYTES} bytes",
             id=ErrorId.RECORDING_NOT_IN_SECTORS,
-            hint="Record a lab's filesystem: it writes whole sectors.",
+            hint=RECORD_ANEW,
         )
 
 

@@ -189,16 +189,13 @@ class DatabaseServer(abc.ABC):
         """Password of the account dbcheck; raise LabError before initialise()."""
         try:
             file = self.run / "password"
-            return (
-                server_account.read(file, None, _PASSWORD_BYTES_MAX)
-                .decode("ascii")
-                .strip()
-            )
+            held = server_account.read(file, None, _PASSWORD_BYTES_MAX)
+            return held.decode("ascii").strip()
         except OSError as error:
             raise LabError(
                 f"no password of the {self.name} server is in {self.run}",
                 id=ErrorId.LAB_SERVER_NOT_INITIALISED,
-                hint="Call initialise() before anything else.",
+                hint="End the lab and start a new one.",
             ) from error
 
     @property
@@ -234,6 +231,7 @@ class DatabaseServer(abc.ABC):
             raise LabError(
                 f"the data folder {self.data} is not empty",
                 id=ErrorId.DATA_FOLDER_NOT_EMPTY,
+                hint="Empty it, or start a lab in a new folder.",
             )
         self._begin_run(password)
         for folder in filter(None, (self.data, self.log_data)):
@@ -261,6 +259,7 @@ class DatabaseServer(abc.ABC):
         raise LabError(
             f"a lab has no standbys of the {self.name} server",
             id=ErrorId.LAB_SERVER_CANNOT_FOLLOW,
+            hint="Leave --nodes out.",
         )
 
     def rejoin(self, source: Source) -> None:
@@ -271,6 +270,7 @@ class DatabaseServer(abc.ABC):
         raise LabError(
             f"a {self.name} server that is shut down cannot rejoin",
             id=ErrorId.LAB_SERVER_CANNOT_FOLLOW,
+            hint="Leave --rejoin out.",
         )
 
     def adopt(self, password: str) -> None:

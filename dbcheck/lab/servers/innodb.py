@@ -75,7 +75,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
             raise LabError(
                 f"the path {socket_file} is too long for a unix socket",
                 id=ErrorId.SOCKET_PATH_TOO_LONG,
-                hint="Choose a folder with a shorter name.",
+                hint="Set TMPDIR to a folder with a shorter name.",
             )
         settings = {
             **self.durable,

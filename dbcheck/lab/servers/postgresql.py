@@ -224,6 +224,7 @@ class PostgresqlServer(DatabaseServer):
                     raise LabError(
                         f"another server runs in {self.data}",
                         id=ErrorId.LAB_SERVER_RUNS_ALREADY,
+                        hint="End that server, then try again.",
                     )
         server_account.remove_stale(self.data / "postmaster.pid")
         super()._launch()

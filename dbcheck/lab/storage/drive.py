@@ -250,7 +250,11 @@ class DriveStorage:
 
     def _running(self) -> DriveProcess:
         if self._drive is None:
-            raise LabError("the lab has no drive yet", id=ErrorId.LAB_WITHOUT_DRIVE)
+            raise LabError(
+                "the lab has no drive yet",
+                id=ErrorId.LAB_WITHOUT_DRIVE,
+                hint="Wait until the lab has started.",
+            )
         return self._drive
 
     def _mount(self, loop: block.LoopDevice) -> None:

@@ -149,6 +149,7 @@ def _configure(backing: int) -> tuple[str, int]:
     raise LabError(
         f"other processes took each of {_TRIES} free loop devices first",
         id=ErrorId.LOOP_DEVICE_MISSING,
+        hint="Try again when fewer labs start at once.",
     )
 
 
@@ -253,7 +254,7 @@ def umount(mountpoint: Path, timeout_s: float = 10.0) -> None:
                 raise LabError(
                     f"cannot unmount {mountpoint}: {error.strerror}",
                     id=ErrorId.FILESYSTEM_IN_USE,
-                    hint=f"It is in use by {users or 'a process outside the lab'}.",
+                    hint=f"End what uses it: {users or 'a process outside the lab'}.",
                 ) from error
             time.sleep(_POLL_S)
 

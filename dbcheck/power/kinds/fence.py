@@ -143,6 +143,7 @@ def parse_metadata(agent: str, text: str) -> Metadata:
         raise UsageError(
             f"{agent} returned invalid metadata XML: {error}",
             id=ErrorId.FENCE_AGENT_UNKNOWN,
+            hint="Check that it is a fence agent: run it with -o metadata.",
         ) from None
     parameters = root.findall("./parameters/parameter")
     actions = root.findall("./actions/action")
@@ -280,6 +281,7 @@ class FenceSwitch:
                 raise UsageError(
                     f"{self._name}: the option {name} is not printable",
                     id=ErrorId.FENCE_OPTION_INVALID,
+                    hint="Leave control characters out of it.",
                 )
         done = run_program((program, "-o", "metadata"), self._name, _METADATA_TIMEOUT_S)
         metadata = parse_metadata(self._name, done.output)

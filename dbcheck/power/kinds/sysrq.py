@@ -168,6 +168,7 @@ class SysrqSwitch:
             raise PowerError(
                 f"{self._host.place} does not report its boot id",
                 id=ErrorId.BOOT_ID_MISSING,
+                hint="Mount /proc there, or use another switch if it is not Linux.",
             )
         if host.boot_id == read_boot_id():
             raise PowerError(
