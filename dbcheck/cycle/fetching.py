@@ -62,7 +62,7 @@ def require_no_load(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> Non
         raise UsageError(
             f"run {manifest.run_id} is still under load: its witness log is growing",
             id=ErrorId.RUN_STILL_UNDER_LOAD,
-            hint="Cut the power first.",
+            hint="Wait until its load is over, or end its client, then reconcile.",
         )
 
 

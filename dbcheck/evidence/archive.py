@@ -35,6 +35,7 @@ _PACKED = ".gz"
 _PACK_FROM = 1 << 16  # bytes
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(2 * _BLOCK)
+_GET_ANOTHER = "Do not trust it; ask who made it for another copy."
 _AT_ONCE = 1 << 20
 _INDEX_MAX = 1 << 24
 _FILES_MAX = 100_000
@@ -185,7 +186,9 @@ def open_archive(path: Path) -> Iterator[Archive]:
         file = plain.open_regular(path)
     except OSError as error:
         raise BundleRefused(
-            f"{path} cannot be read: {error.strerror}", id=ErrorId.NOT_A_BUNDLE
+            f"{path} cannot be read: {error.strerror}",
+            id=ErrorId.NOT_A_BUNDLE,
+            hint="Name a regular file that you may read.",
         ) from None
     with file:
         yield Archive(file, path)
@@ -234,7 +237,9 @@ class Archive:
         reader.expect(_END, "its end")
         if self._file.read(1):
             raise BundleRefused(
-                f"{self.path} goes on after its end", id=ErrorId.BUNDLE_DAMAGED
+                f"{self.path} goes on after its end",
+                id=ErrorId.BUNDLE_DAMAGED,
+                hint=_GET_ANOTHER,
             )
         return index, reader.digest.hexdigest()
 
@@ -256,6 +261,7 @@ class _Reader:
         return BundleRefused(
             f"{self._path} is damaged or was changed: {what}",
             id=ErrorId.BUNDLE_DAMAGED,
+            hint=_GET_ANOTHER,
         )
 
     def length(self, index: Index) -> int:
@@ -300,6 +306,7 @@ class _Reader:
         return BundleRefused(
             f"{self._path} is not a bundle of dbcheck, or its beginning is damaged",
             id=ErrorId.NOT_A_BUNDLE,
+            hint="Check the name, or copy the file again.",
         )
 
     def member(self, member: Member, folder: Path) -> None:
@@ -308,7 +315,9 @@ class _Reader:
             header = _make_header(member.name, member.size)
         except (ValueError, UnicodeError):
             raise BundleRefused(
-                f"{self._path} names a file that none can be", id=ErrorId.BUNDLE_DAMAGED
+                f"{self._path} names a file that none can be",
+                id=ErrorId.BUNDLE_DAMAGED,
+                hint=_GET_ANOTHER,
             ) from None
         self.expect(header, f"the header of {member.name}")
         target = folder / member.name

@@ -205,7 +205,9 @@ def verify(
         index, digest = bundle.extract(folder)
         if signed and signed.sha256 != digest:
             raise BundleRefused(
-                f"{path} was changed while it was read", id=ErrorId.BUNDLE_DAMAGED
+                f"{path} was changed while it was read",
+                id=ErrorId.BUNDLE_DAMAGED,
+                hint="Let nothing write to it, and verify it again.",
             )
         check = _Check(folder, index, reader)
         try:

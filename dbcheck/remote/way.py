@@ -55,6 +55,7 @@ class ChildPipe:
             raise HostError(
                 f"cannot run an agent: {command[0]}: {error.strerror}",
                 id=ErrorId.AGENT_NOT_STARTED,
+                hint="Install that program on this machine, or give its full path.",
             ) from error
         assert self._child.stdin and self._child.stdout
         self._stdin, self._stdout = self._child.stdin, self._child.stdout

@@ -223,5 +223,9 @@ def await_standbys(rig: Rig, cluster: ClusterLab) -> None:
         while not all_there():
             if time.monotonic() >= ends_s:
                 late = f"not all nodes follow the writer after {_STREAMING_S:g} s"
-                raise LabError(late, id=ErrorId.LAB_NODES_DO_NOT_FOLLOW)
+                raise LabError(
+                    late,
+                    id=ErrorId.LAB_NODES_DO_NOT_FOLLOW,
+                    hint="Look for a lack of CPU or memory here, then run it again.",
+                )
             time.sleep(_POLL_S)

@@ -284,6 +284,7 @@ class MysqlEngine(Replicating):
                         raise EngineError(
                             f"{self._database}.{table.name} was not created",
                             id=ErrorId.TABLE_NOT_CREATED,
+                            hint="Connect to the server directly, without a proxy.",
                         )
             version, comment, _ = link.row("server")
             variables = dict(link.rows("variables"))

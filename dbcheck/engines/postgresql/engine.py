@@ -218,6 +218,7 @@ class PostgresqlEngine(Engine):
                 raise EngineError(
                     f"dbcheck.{table.name} was not created",
                     id=ErrorId.TABLE_NOT_CREATED,
+                    hint="Connect to the server directly, without a proxy.",
                 )
         identity = self._identity(link, table)
         definition = self._definition(link, table)

@@ -131,4 +131,6 @@ def _require_table(link: Snapshot, spec: TableSpec, read: RowsRead) -> None:
         raise EngineError(
             f"the rows read from {table} differ from those that the server counts",
             id=ErrorId.ROWS_READ_INCOMPLETELY,
+            hint="Connect to the server directly, without a proxy; then run dbcheck"
+            " reconcile, before anything writes to the table.",
         )

@@ -98,7 +98,9 @@ class DriveStorage:
         )
         if done.returncode:
             raise LabError(
-                f"cannot sync {self.folder}", id=ErrorId.FILESYSTEM_NOT_SYNCED
+                f"cannot sync {self.folder}",
+                id=ErrorId.FILESYSTEM_NOT_SYNCED,
+                hint=block.SEE_DMESG,
             )
         self._running().call(DriveServer.flush_all)
 

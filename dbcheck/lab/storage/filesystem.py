@@ -25,6 +25,7 @@ from dbcheck.lab.process import find_users
 
 WRITE_BACK = "write back"
 WRITE_THROUGH = "write through"
+SEE_DMESG = "See the kernel's log (dmesg), or use another machine."
 
 # linux/loop.h
 _LOOP_CTL_GET_FREE = 0x4C82
@@ -179,12 +180,15 @@ def _set_write_cache(path: str, write_cache: str) -> None:
         found = setting.read_text().strip()
     except OSError as error:
         raise LabError(
-            f"cannot set {setting}: {error.strerror}", id=ErrorId.WRITE_CACHE_NOT_SET
+            f"cannot set {setting}: {error.strerror}",
+            id=ErrorId.WRITE_CACHE_NOT_SET,
+            hint=SEE_DMESG,
         ) from error
     if found != write_cache:
         raise LabError(
             f"{setting} is {found!r} although {write_cache!r} was written",
             id=ErrorId.WRITE_CACHE_NOT_SET,
+            hint=SEE_DMESG,
         )
 
 
@@ -278,6 +282,7 @@ def freeze_filesystem(mountpoint: Path) -> Iterator[None]:
             raise LabError(
                 f"cannot freeze {mountpoint}: {error.strerror}",
                 id=ErrorId.FILESYSTEM_NOT_SYNCED,
+                hint=SEE_DMESG,
             ) from error
         try:
             yield
