@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
-from rich.console import RenderableType
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
@@ -29,14 +26,11 @@ from dbcheck.config import workload_file
 from dbcheck.cycle.detail import read_run_detail
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.judge.result import to_values
-from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
+from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.records import Manifest
-from dbcheck.report.campaign import draw_campaigns, draw_comparison
 from dbcheck.report.console import make_console
-from dbcheck.report.matrix import draw_matrix
+from dbcheck.report.formats import FORMATS, draw_subject, format_report
 from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject, Step, Subject, Verdicts
-from dbcheck.report.verdict import verdict_report
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder
 from dbcheck.runs.stored import lock_folder_to_judge
@@ -116,15 +110,8 @@ def _list_lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
     return [*list_lab_flags(spec), *flags], spec.drive.seed
 
 
-_COLUMNS = 100  # of a text file
-_SUFFIXES = {
-    ".txt": "text",
-    ".html": "html",
-    ".htm": "html",
-    ".md": "md",
-    ".xml": "junit",
-    ".json": "json",
-    ".prom": "prometheus",
+_BY_SUFFIX = {
+    suffix: each.name for each in FORMATS.values() for suffix in each.suffixes
 }
 
 
@@ -145,9 +132,8 @@ _SUFFIXES = {
 @option(
     "--format",
     "shape",
-    type=click.Choice([*dict.fromkeys(_SUFFIXES.values())]),
-    help="html: one page, for a browser; md: Markdown, for a ticket; junit: for CI; "
-    "json: as --json prints it; prometheus: for node exporter's textfile collector. "
+    type=click.Choice([*FORMATS]),
+    help=f"{'; '.join(f'{each.name}: {each.help}' for each in FORMATS.values())}. "
     "Default: by the suffix of FILE, or text.",
 )
 @written_to("Write to FILE, whole or not at all, in place of standard output.")
@@ -169,12 +155,12 @@ def command(
     A run is judged again from what its folder holds; no server is contacted. Exits
     with 0 whatever the verdict: the command that made the run had its exit code.
     """
-    kind = shape or (_SUFFIXES.get(file.suffix.lower(), "") if file else "text")
+    kind = shape or (_BY_SUFFIX.get(file.suffix.lower(), "") if file else "text")
     if not kind:
         raise UsageError(
             f"the format of {file} is not known",
             id=ErrorId.REPORT_FORMAT_UNKNOWN,
-            hint=f"Give --format, or a file that ends in {', '.join(_SUFFIXES)}.",
+            hint=f"Give --format, or a file that ends in {', '.join(_BY_SUFFIX)}.",
         )
     if (path is None) == (compare is None):
         raise UsageError(
@@ -185,11 +171,12 @@ def command(
     if path is not None:
         _write_report(read_result(path), kind, file)
     elif compare is not None:
-        if kind in _OF_VERDICTS:
+        if FORMATS[kind].needs_verdict:
+            *some, last = (x.name for x in FORMATS.values() if not x.needs_verdict)
             raise UsageError(
                 f"a comparison has no verdict, and so no {kind} report",
                 id=ErrorId.COMPARISON_WITHOUT_VERDICT,
-                hint="Take text, html, md or json.",
+                hint=f"Take {', '.join(some)} or {last}.",
             )
         _write_report(compare_folders(*compare, FrameLogReader()), kind, file)
 
@@ -203,16 +190,9 @@ def _write_report(subject: Subject, kind: str, file: Path | None) -> None:
         return
     with output.print_and_exit(PASS):
         if kind == "text":
-            make_console().print(_make_renderable(subject))
+            make_console().print(draw_subject(subject))
         else:
             output.print_text(format_report(subject, kind))
-
-
-def format_report(subject: Subject, kind: str) -> str:
-    """Return the report in one of the formats that --format names."""
-    if not isinstance(subject, ComparedResult) and kind in _OF_VERDICTS:
-        return _OF_VERDICTS[kind](subject)
-    return _FORMATS[kind](subject)
 
 
 def read_result(path: Path) -> Verdicts:
@@ -241,61 +221,3 @@ def _read_run(run: RunFolder) -> RunSubject:
         outcome = judge_run(run, reader)
         detail = read_run_detail(outcome, reader)
         return RunSubject(outcome.result, detail, detail.missing, list_steps(outcome))
-
-
-def _make_renderable(subject: Subject) -> RenderableType:
-    if isinstance(subject, RunSubject):
-        return verdict_report(subject.result)
-    if isinstance(subject, MatrixResult):
-        return draw_matrix(subject)
-    if isinstance(subject, ComparedResult):
-        return draw_comparison(subject)
-    return draw_campaigns(subject)
-
-
-def _format_text(subject: Subject) -> str:
-    with io.StringIO() as written:
-        make_console(file=written, width=_COLUMNS).print(_make_renderable(subject))
-        return written.getvalue()
-
-
-def format_json(subject: Subject) -> str:
-    """Return a result as --json prints it."""
-    values = to_values(subject.result if isinstance(subject, RunSubject) else subject)
-    return json.dumps(values, indent=1) + "\n"
-
-
-def _format_html(subject: Subject) -> str:
-    from dbcheck.report.html.page import as_html
-
-    return as_html(subject)
-
-
-def _format_markdown(subject: Subject) -> str:
-    from dbcheck.report.markdown import format_markdown
-
-    return format_markdown(subject)
-
-
-def _format_junit(subject: Verdicts) -> str:
-    from dbcheck.report.junit import format_junit
-
-    return format_junit(subject)
-
-
-def _format_prometheus(subject: Verdicts) -> str:
-    from dbcheck.report.prometheus import format_metrics
-
-    return format_metrics(subject)
-
-
-_FORMATS: dict[str, Callable[[Subject], str]] = {
-    "html": _format_html,
-    "json": format_json,
-    "md": _format_markdown,
-    "text": _format_text,
-}
-_OF_VERDICTS: dict[str, Callable[[Verdicts], str]] = {
-    "junit": _format_junit,
-    "prometheus": _format_prometheus,
-}

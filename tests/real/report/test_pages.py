@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.compare import compare_folders
-from dbcheck.cli.report import format_report, read_result
+from dbcheck.cli.report import read_result
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
+from dbcheck.report.formats import format_report
 from dbcheck.report.html.page import as_html
 from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.subject import Subject

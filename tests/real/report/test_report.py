@@ -16,6 +16,7 @@ from junitparser import JUnitXml
 from dbcheck.campaign.folder import CampaignFolder, write_matrix
 from dbcheck.cli import FAIL, FAILED, PASS, USAGE
 from dbcheck.model.verdict import Verdict
+from dbcheck.report.formats import FORMATS
 from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.runs.stored import open_private
 from tests.kit.reports import run_result
@@ -24,14 +25,13 @@ from tests.kit.users import DBCHECK
 from tests.runs import make
 
 STORED = Path(make.__file__).parent
-KINDS = {
-    "a.html": "<!doctype html>",
-    "a.htm": "<!doctype html>",
-    "a.md": "# FAIL: ",
-    "a.xml": "<testsuites",
-    "a.json": "{",
-    "a.prom": "# HELP dbcheck_verdict",
-    "a.txt": "\n\u256d",
+BEGINS = {
+    "html": "<!doctype html>",
+    "md": "# FAIL: ",
+    "junit": "<testsuites",
+    "json": "{",
+    "prometheus": "# HELP dbcheck_verdict",
+    "text": "\n\u256d",
 }
 
 
@@ -58,17 +58,22 @@ def report(
     return done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_the_suffix_of_the_file_says_which_format(folder: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(f"a{end}", each.name) for each in FORMATS.values() for end in each.suffixes],
+)
+def test_the_suffix_of_the_file_says_which_format(
+    folder: Path, name: str, kind: str
+) -> None:
     out, err = report(folder, "run", "-o", name)
     text = (folder / name).read_text()
-    assert text.startswith(KINDS[name])
+    assert text.startswith(BEGINS[kind])
     assert out == ""
     assert err.startswith(f"{name}: {len(text.encode()):,} bytes of ")
     assert sorted(path.name for path in folder.iterdir()) == [name, "run"]
 
 
-@pytest.mark.parametrize("kind", ["html", "md", "junit", "json", "prometheus", "text"])
+@pytest.mark.parametrize("kind", FORMATS)
 def test_standard_output_is_what_a_file_would_hold(folder: Path, kind: str) -> None:
     out, err = report(folder, "run", "--format", kind)
     assert err == ""

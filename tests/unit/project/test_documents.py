@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.model.cut import SwitchKind
+from dbcheck.report.formats import FORMATS
 from tests.kit.documents import DOCUMENTS, ROOT
 
 METHOD = ROOT / "docs" / "method.md"
@@ -62,6 +63,11 @@ def test_every_trap_is_shown_by_tests_or_argued_on_its_page() -> None:
 def test_every_kind_of_switch_is_explained() -> None:
     text = (ROOT / "docs" / "power.md").read_text()
     assert [kind for kind in SwitchKind if f"| `{kind.value}`" not in text] == []
+
+
+def test_every_format_of_a_report_is_explained() -> None:
+    text = (ROOT / "docs" / "reports.md").read_text()
+    assert [name for name in FORMATS if f"\n| `{name}` |" not in text] == []
 
 
 def test_a_wrong_citation_is_found() -> None:

@@ -19,10 +19,10 @@ from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.cli.report import format_json
 from dbcheck.judge.results import CampaignsResult, MatrixResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.campaign import draw_campaigns
+from dbcheck.report.formats import FORMATS, format_json, format_report
 from dbcheck.report.html.page import as_html
 from dbcheck.report.junit import format_junit
 from dbcheck.report.markdown import format_markdown
@@ -297,6 +297,12 @@ def test_metrics_of_several_targets_stay_apart() -> None:
     }
     assert by_target["db1", "PASS"] == by_target["db2", "FAIL"] == 1
     assert sum(by_target.values()) == 2
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_format_writes_what_has_verdicts(kind: str, name: str) -> None:
+    assert format_report(poisoned_subjects("x")[kind], name).strip()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -13,10 +13,11 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.campaign.compare import compare_folders
-from dbcheck.cli.report import format_report, read_result
+from dbcheck.cli.report import read_result
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
+from dbcheck.report.formats import format_report
 from dbcheck.report.junit import format_junit
 from dbcheck.report.prometheus import format_metrics
 from dbcheck.report.rows import Line, make_matrix_result

@@ -13,9 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.cli.report import format_json, format_report, read_result
+from dbcheck.cli.report import read_result
 from dbcheck.judge.result import RunResult
 from dbcheck.model.verdict import Verdict
+from dbcheck.report.formats import format_json, format_report
 from dbcheck.report.subject import RunSubject
 from dbcheck.rows.keymap import Fate
 from dbcheck.runs.folder import RunFolder
