@@ -22,8 +22,8 @@ class Explained(enum.Enum):
     _value_: str
     means: str
 
-    def __new__(cls, name: str, means: str = "") -> Self:
-        """Return the member of that name."""
+    def __new__(cls, name: str, means: str = "", *_: object) -> Self:
+        """Return the member of that name; the rest is for a subclass's __init__()."""
         member = object.__new__(cls)
         member._value_ = name
         member.means = means

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dbcheck.audit.rules import Finding
 from dbcheck.model.verdict import format_count
-from dbcheck.rows.loss import MISSING, LossKind
+from dbcheck.rows.loss import MISSING, LossKind, Trait, list_kinds
 from dbcheck.rows.lossshape import LossShape, Share
 from dbcheck.rows.prepared import Decisions, Undecided
 from dbcheck.rows.reconcile import Reconciliation
@@ -22,15 +22,7 @@ from dbcheck.rows.reconcile import Reconciliation
 REPEATS = "a proxy or a driver that repeats what it got no answer to does that"
 # How probable it may be, at most, that losses spare a whole class by chance.
 CHANCE_MAX = 0.01
-_WRONG = (
-    LossKind.CORRUPT,
-    LossKind.STALE,
-    LossKind.TORN,
-    LossKind.RESURRECTED,
-    LossKind.INCONSISTENT,
-    LossKind.UNSTABLE,
-    LossKind.INDEX_MISMATCH,
-)
+_OF_PAGES = list_kinds(Trait.OF_PAGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +229,7 @@ class _Diagnosis:
         self.total = sum(counts.values())
         self._missing = sum(counts.get(kind, 0) for kind in MISSING)
         self._diverged = counts.get(LossKind.DIVERGED, 0)
-        self._wrong = {kind: counts[kind] for kind in _WRONG if counts.get(kind)}
+        self._wrong = {kind: counts[kind] for kind in _OF_PAGES if counts.get(kind)}
 
     def explain_by_deletes(self, deleted: int) -> Iterator[Explanation]:
         """Yield that somebody deleted rows once the server was back."""

@@ -15,12 +15,10 @@ from dbcheck.model.audited import Flag, format_alarm_counts
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import format_count
-from dbcheck.rows.loss import CODES, MISSING, LossKind, number_operations
+from dbcheck.rows.loss import LossKind, Trait, list_codes, number_operations
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.survivors import find_distinct
 
-# Of a commit that is gone, at least in part; the others are there and damaged.
-_GONE = (*MISSING, LossKind.STALE, LossKind.TORN, LossKind.PREPARED)
 # Contradicted, they show that what ended the server may not have been the cut.
 _OF_THE_CUT = (
     ItemId.LOAD,
@@ -117,7 +115,7 @@ def _hit(found: Reconciliation) -> tuple[int, str]:
     The verb is "lost", "lost or damaged" or "damaged".
     """
     acked = found.losses_of_commits
-    is_gone = np.isin(acked["kind"], [CODES[kind] for kind in _GONE])
+    is_gone = np.isin(acked["kind"], list_codes(Trait.GONE))
     every = len(find_distinct(number_operations(acked)))
     gone = len(find_distinct(number_operations(acked[is_gone])))
     how = ("lost" if gone == every else "lost or damaged") if gone else "damaged"

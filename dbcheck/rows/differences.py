@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dbcheck.rows.loss import CODES, MISSING, Losses, LossKind, number_operations
+from dbcheck.rows.loss import Losses, LossKind, Trait, list_codes, number_operations
 from dbcheck.rows.survivors import Records
 
 CHANGED_MAX = 100  # rows that are kept by name; all are counted
@@ -187,7 +187,7 @@ def count_differing_rows(others: Mapping[str, OtherNode]) -> dict[str, int]:
     return {LossKind.DIVERGED.value: count} if count else {}
 
 
-_GONE = [CODES[kind] for kind in MISSING]
+_MISSING = list_codes(Trait.MISSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def find_rows_left_on_node(
     losses: of the latter.  Only those of *epoch* are compared.
     """
     columns = losses.columns
-    lost = np.unique(number_operations(columns[np.isin(columns["kind"], _GONE)]))
+    lost = np.unique(number_operations(columns[np.isin(columns["kind"], _MISSING)]))
     only = np.setdiff1d(
         _list_operations(rows, epoch), _list_operations(survivors, epoch)
     )

@@ -16,10 +16,11 @@ from dbcheck.rows.acks import LOAD_SESSION_MAX, SESSION_MAX, Ints
 from dbcheck.rows.earlier import Earlier
 from dbcheck.rows.loss import (
     CODES,
-    MISSING,
     LossArray,
     Losses,
     LossKind,
+    Trait,
+    list_codes,
     number_operations,
 )
 from dbcheck.rows.prepared import Undecided
@@ -111,20 +112,7 @@ def _find_last_operations(
     return found
 
 
-_MISSING = np.array(sorted(CODES[kind] for kind in MISSING))
-# Of these, an operation that was acked is not kept.
-_BROKEN = np.array(
-    [
-        CODES[kind]
-        for kind in (
-            LossKind.STALE,
-            LossKind.TORN,
-            LossKind.CORRUPT,
-            LossKind.RESURRECTED,
-            LossKind.PREPARED,
-        )
-    ]
-)
+_MISSING, _NOT_KEPT = list_codes(Trait.MISSING), list_codes(Trait.NOT_KEPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +163,7 @@ def add_effects(
     )
     missing = columns[~is_torn]
     _date_losses(found, acks)
-    broken = found[is_among(found["kind"], _BROKEN) & (found["seq"] >= 1)]
+    broken = found[is_among(found["kind"], _NOT_KEPT) & (found["seq"] >= 1)]
     broken = broken[broken["seq"] <= markers.acked[broken["session"]]]
     known = number_operations(columns[columns["acked_us"] >= 0])
     names = find_distinct(number_operations(broken))

@@ -5,9 +5,10 @@ An index that disagrees with its table is a loss, even if no row is missing.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,22 @@ from dbcheck.base.text import Explained
 from dbcheck.rows.acks import AckArray
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import TABLES, TableSpec
+
+
+class Trait(enum.Flag):
+    """Traits of a kind of loss, by which losses are counted and explained.
+
+    MISSING:  the row of an acked commit is not there.
+    GONE:     the commit is gone, at least in part; without it, there and damaged.
+    NOT_KEPT: the operation is not kept, though its row of the ledger may be there.
+    OF_PAGES: pages of a table or an index that came back old or damaged explain it.
+    """
+
+    NONE = 0
+    MISSING = enum.auto()
+    GONE = enum.auto()
+    NOT_KEPT = enum.auto()
+    OF_PAGES = enum.auto()
 
 
 class LossKind(Explained):
@@ -27,59 +44,85 @@ class LossKind(Explained):
     MISSING_TAIL = (
         "missing-tail",
         "The newest commits of a session are lost.",
+        Trait.MISSING | Trait.GONE,
     )
     MISSING_HOLE = (
         "missing-hole",
         "A commit is lost although a later commit of its session survived.",
+        Trait.MISSING | Trait.GONE,
     )
     CORRUPT = (
         "corrupt",
         "A row of an acknowledged commit has other content than was sent.",
+        Trait.NOT_KEPT | Trait.OF_PAGES,
     )
-    DUPLICATE = ("duplicate", "A row is in the table twice.")
+    DUPLICATE = ("duplicate", "A row is in the table twice.", Trait.NONE)
     UNEXPECTED = (
         "unexpected",
         "A row is there that no client of the run can have written.",
+        Trait.NONE,
     )
     STALE = (
         "stale",
         "An acknowledged update is lost: the row has its older content.",
+        Trait.GONE | Trait.NOT_KEPT | Trait.OF_PAGES,
     )
-    TORN = ("torn", "A transaction survived in part: some of its changes are lost.")
+    TORN = (
+        "torn",
+        "A transaction survived in part: some of its changes are lost.",
+        Trait.GONE | Trait.NOT_KEPT | Trait.OF_PAGES,
+    )
     RESURRECTED = (
         "resurrected",
         "A row is back that was deleted or rolled back.",
+        Trait.NOT_KEPT | Trait.OF_PAGES,
     )
     PREPARED = (
         "prepared",
         "A prepared transaction is lost, or is prepared again although it was "
         "committed or rolled back.",
+        Trait.GONE | Trait.NOT_KEPT,
     )
     INCONSISTENT = (
         "inconsistent",
         "The server's own sums over the rows do not agree, so part of a transaction "
         "is lost (plan `order-entry`).",
+        Trait.OF_PAGES,
     )
     UNSTABLE = (
         "unstable",
         "A row that was read after the cut was lost or changed by a clean restart "
         "(`--twice`).",
+        Trait.OF_PAGES,
     )
     DIVERGED = (
         "diverged",
         "Nodes of a group hold different rows although each has applied everything.",
+        Trait.NONE,
     )
     INDEX_MISMATCH = (
         "index-mismatch",
         "Index and table disagree: a query can miss rows, or find rows that are gone.",
+        Trait.OF_PAGES,
     )
     UNRECOVERABLE = (
         "unrecoverable",
         "The server, or a table of the run, did not come back from the cut.",
+        Trait.NONE,
     )
 
+    traits: Trait
 
-MISSING = frozenset((LossKind.MISSING_TAIL, LossKind.MISSING_HOLE))
+    def __init__(self, *stated: Any) -> None:
+        _name, _means, self.traits = stated
+
+
+def list_kinds(trait: Trait) -> tuple[LossKind, ...]:
+    """Return the kinds of loss that have *trait*."""
+    return tuple(kind for kind in LossKind if trait in kind.traits)
+
+
+MISSING = frozenset(list_kinds(Trait.MISSING))
 
 
 class Loss(NamedTuple):
@@ -120,6 +163,12 @@ class IdRange(NamedTuple):
 
 _KINDS = sorted(LossKind, key=lambda kind: kind.value)
 CODES = {kind: code for code, kind in enumerate(_KINDS)}
+
+
+def list_codes(trait: Trait) -> npt.NDArray[np.int64]:
+    """Return the codes of the kinds of loss that have *trait*."""
+    return np.array([CODES[kind] for kind in list_kinds(trait)])
+
 
 # A loss; kind: its code; table: its place in TABLES.  A drive that lies may lose ten
 # million rows at once, of which objects take several gigabytes.
