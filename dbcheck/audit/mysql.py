@@ -13,6 +13,7 @@ from dbcheck.audit.storage import (
 from dbcheck.model.audited import Severity
 from dbcheck.model.depth import Depth
 from dbcheck.model.managed import AURORA, SERVICE
+from dbcheck.server_log import Product
 
 _ON = frozenset({"on", "1"})
 _OFF = frozenset({"off", "0"})
@@ -158,7 +159,7 @@ RULES = (
         " Double_write::is_fsync_required; docs/findings.md, with a recorded case",
         severity=Severity.WARNING,
         only=((VOLATILE_DOUBLEWRITE, YES),),
-        product="MySQL",
+        product=Product.MYSQL,
         since=(8, 4),
         absent_is_safe=True,
         unless=(_NOT_IN_AURORA,),

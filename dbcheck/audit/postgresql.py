@@ -6,6 +6,7 @@ from dbcheck.audit.rule import Harm, Rule
 from dbcheck.audit.storage import NO, SYNCFS_REPORTS, WHOLE_PAGES, YES
 from dbcheck.model.audited import Severity
 from dbcheck.model.depth import Depth
+from dbcheck.server_log import Product
 
 _ON = frozenset({"on"})
 _OFF = frozenset({"off"})
@@ -195,7 +196,7 @@ RULES = (
         source="PostgreSQL 18 manual, 19.14 Error Handling, recovery_init_sync_method",
         severity=Severity.WARNING,
         only=((SYNCFS_REPORTS, NO),),
-        product="PostgreSQL",
+        product=Product.POSTGRESQL,
         since=(14,),
         absent_is_safe=True,
     ),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from dbcheck.model.audited import Severity
 from dbcheck.model.depth import Depth
+from dbcheck.server_log import Product
 
 Condition = tuple[str, frozenset[str]]  # a fact, and values of it in lower case
 
@@ -100,7 +101,7 @@ class Rule:
               not be read, an unsafe value is one whose status is unknown.
     unless:   conditions under which it does not apply; a fact that could not be read
               leaves it in force.
-    product:  "MySQL", "MariaDB" or "PostgreSQL" if it applies to that one alone.
+    product:  the one that it applies to alone, None if to all of its family.
     since, before: the versions of it that it applies to; () for any.
     tables:   the storage engine in which alone tables lose by it, "" for any: a run's
               verdict depends on it only if its tables are of that engine.
@@ -122,7 +123,7 @@ class Rule:
     harms: Mapping[str, Harm] = field(default_factory=dict)
     only: tuple[Condition, ...] = ()
     unless: tuple[Condition, ...] = ()
-    product: str = ""
+    product: Product | None = None
     since: tuple[int, ...] = ()
     before: tuple[int, ...] = ()
     tables: str = ""

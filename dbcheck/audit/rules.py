@@ -202,7 +202,7 @@ def list_applicable_rules(family: str, subject: Subject) -> Sequence[Rule]:
         rule
         for rule in rules
         if rule.subject is subject.kind
-        and (not rule.product or rule.product == subject.product)
+        and rule.product in (None, subject.product)
         and (not subject.version or _covers_version(rule, subject.version))
         and (subject.own is None or rule.fact in subject.own)
     ]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.ports.engine import Engine
+from dbcheck.server_log import Product
 
 ENGINES = {
     "postgresql": "dbcheck.engines.postgresql.engine:PostgresqlEngine",
@@ -21,8 +22,9 @@ ENGINES = {
     "mariadb+mysqlconnector": "dbcheck.engines.mysql.engine:MysqlEngine",
 }
 # What is said where another product is refused, by its URL or by what it shows.
-JUDGED = "dbcheck judges PostgreSQL, MySQL and MariaDB only"
-NAME_ANOTHER = "Name a server of PostgreSQL, MySQL or MariaDB in the URL."
+*_FIRST, _LAST = Product
+JUDGED = f"dbcheck judges {', '.join(_FIRST)} and {_LAST} only"
+NAME_ANOTHER = f"Name a server of {', '.join(_FIRST)} or {_LAST} in the URL."
 # Schemes that others' drivers for SQLAlchemy have, and the product that each means.
 _OTHERS = {"cockroachdb": "CockroachDB", "yugabytedb": "YugabyteDB"}
 

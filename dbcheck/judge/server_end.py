@@ -16,7 +16,7 @@ from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import LogTail
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.server import is_restarted
-from dbcheck.server_log import startlog
+from dbcheck.server_log import Product, startlog
 
 IS_SHARED = "it has starts of another server in it"
 
@@ -266,7 +266,7 @@ def decide_how_server_ended(case: Case) -> Ended:
         restarted=restarted,
         canary=_read_canary(case, held=held, of_a_copy=of_a_copy),
         by_session=family.has_session_canary,
-        unflushed=case.writer.facts.product == "MySQL",
+        unflushed=case.writer.facts.product == Product.MYSQL,
         no_canary=(_OF_THE_WRITER if case.promoted else "")
         or manifest.no_canary
         or explain_lost_crash_canary(case)

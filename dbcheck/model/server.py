@@ -23,7 +23,7 @@ class LogPosition:
 class ServerFacts:
     """Facts that a server reports of itself, over an ordinary connection.
 
-    product:    "PostgreSQL", "MariaDB" or "MySQL".
+    product:    see server_log.Product.
     version:    as the server spells it, e.g. "15.18".
     identity:   name -> value of what must be equal after the cut
                 (system_identifier, server_uuid, data directory, ...).

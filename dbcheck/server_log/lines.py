@@ -22,13 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-
-class Product(enum.Enum):
-    """A product that writes logs; MyRocks and Galera write MariaDB's."""
-
-    POSTGRESQL = "PostgreSQL"
-    MARIADB = "MariaDB"
-    MYSQL = "MySQL"
+from dbcheck.server_log import Product
 
 
 class Shows(enum.Enum):

@@ -14,15 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from dbcheck.server_log import mariadb, mysql, postgresql
-from dbcheck.server_log.lines import (
-    DAMAGE,
-    Line,
-    Product,
-    Shows,
-    is_complaint,
-    read_lines,
-)
+from dbcheck.server_log import Product, mariadb, mysql, postgresql
+from dbcheck.server_log.lines import DAMAGE, Line, Shows, is_complaint, read_lines
 
 LINES_MAX = 3
 LINE_CHARS_MAX = 300

@@ -27,6 +27,7 @@ from dbcheck.cli.receipt import PRESET, find_receipt
 from dbcheck.model.audited import OtherSettings, RuleStatus, Severity
 from dbcheck.model.verdict import Verdict
 from dbcheck.runner.matrix_rows import read_matrix
+from dbcheck.server_log import Product
 from tests.kit.refusals import refused
 from tools.docs import rules as document
 
@@ -147,6 +148,11 @@ def settings_with(family: str, rule: Rule, value: str) -> dict[str, str]:
     safe = {r.fact: VALUES[r.id][0] for r in RULES[family] if r.harm is not None}
     tables = {TABLES: rule.tables} if rule.tables else {}
     return {**safe, **tables, "log_bin": "ON", rule.fact: value}
+
+
+@pytest.mark.parametrize("rule", EVERY)
+def test_a_rule_applies_to_a_product_that_is_judged(rule: Rule) -> None:
+    assert rule.product in {None, *Product}
 
 
 @pytest.mark.parametrize("rule", EVERY)

@@ -17,6 +17,7 @@ from dbcheck.engines.registry import ENGINES
 from dbcheck.ports.engine import Engine, Feature
 from dbcheck.rows.loss import ConditionCheck
 from dbcheck.rows.table import LEDGER, Definition
+from dbcheck.server_log import Product
 from tests.kit.bare_engine import BareEngine
 from tests.kit.refusals import refused
 
@@ -63,7 +64,7 @@ def overridden(engine: type[Engine], feature: Feature) -> list[str]:
 def test_every_engine_has_its_products() -> None:
     paths = {f"{one.__module__}:{one.__qualname__}" for one in CLASSES.values()}
     assert paths == set(ENGINES.values())
-    assert CLASSES.keys() == LACKED.keys()
+    assert CLASSES.keys() == LACKED.keys() == set(Product)
 
 
 @pytest.mark.parametrize("engine", sorted(set(CLASSES.values()), key=str))
