@@ -228,6 +228,7 @@ def _build_result(outcome: Outcome) -> RunResult:
         seen=_build_seen_result(outcome),
         audit=manifest.writer.audit,
         cluster=_build_cluster_result(outcome),
+        uncut=case.uncut,
         housekeeping=_build_housekeeping_result(outcome),
     )
 
@@ -339,9 +340,14 @@ def _find_canaries_left_on_host(outcome: Outcome) -> LeftOnHost | None:
 
 
 def _compute_statistics(outcome: Outcome) -> Statistics | None:
-    """Return the statistics of this cut; None of a control, which was to lose."""
+    """Return the statistics of this cut; None of a control, which was to lose.
+
+    A loss without a cut is no cut that lost.
+    """
     if outcome.manifest.control:
         return None
+    if outcome.case.uncut and outcome.verdict is Verdict.FAIL:
+        return Tally(0, 0).statistics
     depth = outcome.case.shown_depth
     return Tally.of([(outcome.verdict, depth.value if depth else "")]).statistics
 

@@ -304,6 +304,16 @@ class Case:
         return self.at_the_cut.cut
 
     @property
+    def uncut(self) -> bool:
+        """True if the server's power was surely not cut.
+
+        A record that was lost with the client may have shown a cut, and a switch that
+        was asked may have cut without a report.
+        """
+        load = self.load
+        return load is not None and self.cut is None and not load.cut_failed
+
+    @property
     def drive_only(self) -> bool:
         """True if the drives alone were to lose their power, and the host to go on."""
         return self.tested.scope is PowerScope.DRIVE

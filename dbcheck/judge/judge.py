@@ -186,14 +186,14 @@ def _judge_ordinary_cycle(case: Case, items: Sequence[Item]) -> Judgement:
             items,
             missing=after.missing,
             explained=explained,
-            never_cut=after.facts is None and _is_uncut(case),
+            never_cut=after.facts is None and case.uncut,
             spared=case.page_cache_kept,
             cut=cut_named(
                 cut,
                 depth,
                 items,
                 describe_what_was_survived(case),
-                never_cut=_is_uncut(case),
+                never_cut=case.uncut,
             ),
             acks=sum(log.acks for log in case.logs),
             answers=after.facts is not None,
@@ -207,15 +207,5 @@ def _judge_ordinary_cycle(case: Case, items: Sequence[Item]) -> Judgement:
         alarms=list_alarms(case.writer.audit or ()),
         survived=describe_what_was_survived(case),
         clients=count_losses_by_clients(case.found, case.after.decisions),
-        never_cut=_is_uncut(case),
+        never_cut=case.uncut,
     )
-
-
-def _is_uncut(case: Case) -> bool:
-    """Return True if the server's power was surely not cut.
-
-    A record that was lost with the client may have shown a cut, and a switch that was
-    asked may have cut without a report.
-    """
-    load = case.load
-    return load is not None and case.cut is None and not load.cut_failed

@@ -208,7 +208,8 @@ class RunResult:
     load:       what the client saw of it, null if it was lost before it stored that.
     depth:      null if it was not measured.
     page_cache_kept: the cut is known to have destroyed the server's memory alone.
-    statistics: what this one cut proves, null of a control.
+    statistics: what this one cut proves, null of a control.  A loss without a cut
+                counts as no cut.
     confirmed, kept, recovered, unconfirmed, foreign, earlier, earlier_altered: see
                 rows.reconcile.Reconciliation; null if no rows were compared.
     losses, earlier_losses: kind of loss -> rows, of this cycle and of earlier ones.
@@ -226,6 +227,7 @@ class RunResult:
     audit:      what the audit before the cut found that is not safe, null if it could
                 not be made.
     cluster:    null of a single server.
+    uncut:      the server's power was surely not cut, whatever ended the load.
     """
 
     run: str
@@ -277,6 +279,12 @@ class RunResult:
     audit: tuple[Flag, ...] | None = None
     power_scope: PowerScope = PowerScope.HOST
     cluster: ClusterResult | None = None
+    uncut: bool = False
+
+    @property
+    def lost_without_cut(self) -> bool:
+        """True if it is a FAIL that says nothing about how often cuts lose."""
+        return self.uncut and self.verdict is Verdict.FAIL
 
     @property
     def shown_depth(self) -> Depth | None:

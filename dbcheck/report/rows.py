@@ -36,7 +36,9 @@ class Line:
     def tally(self) -> Tally:
         """The tally of its cycles."""
         return Tally.of(
-            (_find_verdict(cycle), depth_of(cycle)) for cycle in self.cycles
+            (_find_verdict(cycle), depth_of(cycle))
+            for cycle in self.cycles
+            if not cycle.lost_without_cut
         )
 
     @property

@@ -75,7 +75,7 @@ class LossKind(Explained):
     RESURRECTED = (
         "resurrected",
         "A row is back that was deleted or rolled back.",
-        Trait.NOT_KEPT | Trait.OF_PAGES,
+        Trait.GONE | Trait.NOT_KEPT | Trait.OF_PAGES,
     )
     PREPARED = (
         "prepared",

@@ -33,7 +33,7 @@ def cells(row: RowResult, result: MatrixResult) -> Iterator[str]:
     yield _figure(row.commits_per_s, ",.0f")
     yield _figure(row.p99_ms, ".2f")
     if row.lost is None:
-        yield "all" if row.statistics.losses else "-"
+        yield "all" if row.verdict is Verdict.FAIL else "-"
     else:
         yield f"{row.lost:,}"
     yield f"{proven.losses} of {proven.cuts}"

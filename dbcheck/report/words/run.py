@@ -38,9 +38,9 @@ _NOT_FINAL = (
 _SEEN = (
     "They were never acknowledged, so the server broke no promise and the verdict does"
     " not count them. But a client that read such a row may have acted on what the cut"
-    " took back: the server shows rows before they are durable, as InnoDB does without"
-    " a binary log."
+    " took back: the server shows rows before they are durable{}."
 )
+_WITHOUT_A_BINARY_LOG = ", as InnoDB does without a binary log"
 _CONTROL = "This was a control: its sessions were set to lose commits."
 _CONTROLS = {
     Verdict.PASS: "It shows that this check finds losses. It says nothing about the"
@@ -185,9 +185,14 @@ def _seen(result: RunResult) -> Iterator[Section]:
     known = [age for age in ages if age is not None]
     when = f", {_ages(max(known), min(known))} before the cut" if known else ""
     more = "" if seen.lost <= RANGES_SHOWN else ", ..."
+    is_innodb = not result.server.startswith("PostgreSQL")
+    means = _SEEN.format(_WITHOUT_A_BINARY_LOG if is_innodb else "")
     yield Section(
         "Seen by a reader, then lost",
-        (f"{seen.lost:,} of {seen.rows:,} rows{when}; ids {ids}{more}", _SEEN),
+        (
+            f"{seen.lost:,} of {seen.rows:,} rows{when}; ids {ids}{more}",
+            means,
+        ),
     )
 
 
@@ -418,6 +423,9 @@ def scope(result: RunResult) -> str:
 
 
 def _covered(result: RunResult) -> str:
+    unseen = result.load is None and result.verdict is Verdict.INCONCLUSIVE
+    if result.uncut or unseen:
+        return f"{_NO_CUT} {_IN_A_LAB}" if result.lab else _NO_CUT
     if result.lab:
         return lab_scope(result.lab)
     depth, cut = result.shown_depth, result.cut_class
@@ -443,10 +451,18 @@ def bound(result: RunResult) -> tuple[str, ...]:
     """
     if result.control:
         return (f"{_CONTROL} {_CONTROLS[result.verdict]}",)
+    if result.lost_without_cut:
+        return (_LOST_WITHOUT_CUT,)
     again = () if result.verdict is Verdict.FAIL else (_AGAIN[result.verdict],)
     return (one_cut(result.verdict), *again)
 
 
+_NO_CUT = "Scope: no power cut is on record, so this says nothing about power cuts."
+_IN_A_LAB = "A lab's drive is not a real drive."
+_LOST_WITHOUT_CUT = (
+    "The loss is a proof all the same, whatever stopped the server. How often power"
+    " cuts lose is not shown."
+)
 _AGAIN = {
     Verdict.PASS: "Repeat it.",
     Verdict.INCONCLUSIVE: "Remove the cause, then run it again.",
@@ -501,8 +517,12 @@ def explained(item: EvidenceResult) -> str:
 
 
 def tally(*results: RunResult) -> Tally:
-    """Return the Tally of the cycles with these results."""
-    return Tally.of((result.verdict, depth_of(result)) for result in results)
+    """Return the Tally of the cycles with these results; a loss needs a cut for it."""
+    return Tally.of(
+        (result.verdict, depth_of(result))
+        for result in results
+        if not result.lost_without_cut
+    )
 
 
 def depth_of(result: RunResult) -> str:

@@ -86,6 +86,11 @@ def test_a_further_row_that_names_a_commit_is_no_loss_of_that_commit(
     assert "all 100 acknowledged commits of this cycle are intact" in text
 
 
+def test_a_delete_that_is_undone_is_a_commit_that_is_lost() -> None:
+    text = said(judged(lost(LossKind.RESURRECTED)))
+    assert text.startswith("the server lost 1 of the 100 commits")
+
+
 def every_fail() -> dict[str, Judgement]:
     """Return a FAIL of each sort; rows of several kinds are lost in one of them."""
     clean = judged(CLEAN)

@@ -23,11 +23,13 @@ from dbcheck.report.prometheus import format_metrics
 from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.words import campaign as words
 from dbcheck.report.words import compare as of_compare
+from dbcheck.report.words.run import scope, sections, tally
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import stored_copy
 from tests.kit.poisoned_reports import poisoned_campaign
 from tests.kit.refusals import refused
+from tests.kit.reports import run_result
 from tests.kit.subjects import subject_of
 
 CONTROL, PASSED = "postgresql-control", "postgresql-pass"
@@ -159,3 +161,30 @@ def test_a_page_of_many_cycles_stays_small_and_shows_every_loss() -> None:
     assert len(page.encode()) < 1_500_000
     assert page.count('<span class="chip FAIL">') == 100
     assert "of 10,000 cycles are shown, with 100 of 100 that failed" in page
+
+
+def test_a_loss_without_a_cut_is_said_to_be_no_cut_that_lost() -> None:
+    values = {"losses": {"missing-tail": 9}, "verdict": "FAIL", "uncut": True}
+    result = run_result(values)
+    text = scope(result)
+    assert "no power cut is on record" in text
+    assert "one cut" not in text.lower() and "% of them" not in text
+    assert (tally(result).cuts, tally(result).losses) == (0, 0)
+    row = Line("a", "", None, None, [result], "")
+    assert (row.verdict, row.tally.cuts) == (Verdict.FAIL, 0)
+
+
+def test_a_lost_client_leaves_no_cut_to_speak_of() -> None:
+    lab = {"cut": "drive", "drive": {"kept_writes": "none"}}
+    unclear = {"verdict": "INCONCLUSIVE", "load": None, "lab": lab}
+    assert "a power loss" not in scope(run_result(unclear))
+    assert "no power cut is on record" in scope(run_result(unclear))
+
+
+@pytest.mark.parametrize("server", ["PostgreSQL 15.1", "MariaDB 11.4"])
+def test_innodb_is_no_reason_for_what_another_server_does(server: str) -> None:
+    seen = {"rows": 9, "lost": 1, "first": [], "left_out": 1}
+    shown = sections(run_result({"server": server, "seen": seen}))
+    text = " ".join(line for section in shown for line in section.lines)
+    assert "shows rows before they are durable" in text
+    assert ("InnoDB" in text) is server.startswith("MariaDB")
