@@ -10,6 +10,7 @@ from dbcheck.report.words.run import number, sentence
 
 COLUMNS = ("", "A", "B")
 _NOT_KNOWN = "not known"
+_OF_THE_CUT = ("class of the cut", "what loses its power", "lab cut")
 
 
 def rows(result: ComparedResult) -> Iterator[tuple[str, str, str]]:
@@ -70,6 +71,12 @@ def findings(result: ComparedResult) -> Iterator[str]:
             f"The cuts did not reach the same depth (A: {depths[0]}; B: {depths[1]})."
             " A deeper cut can lose more, so their losses cannot be compared."
         )
+    for one in result.differences:
+        if one.name in _OF_THE_CUT:
+            yield (
+                f"The cuts differ in {one.name} (A: {one.a or _NOT_KNOWN}; B:"
+                f" {one.b or _NOT_KNOWN}), so their losses cannot be compared."
+            )
     if result.rate_ratio is not None:
         yield (
             f"B commits {result.rate_ratio:.2f} times as many per second as A (medians"

@@ -15,7 +15,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.campaign.compare import compare_folders
 from dbcheck.cli.report import read_result
 from dbcheck.cycle.judging import judge_run
-from dbcheck.judge.results import CampaignResult, CampaignsResult
+from dbcheck.judge.results import CampaignResult, CampaignsResult, DifferenceResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.formats import format_report
 from dbcheck.report.junit import format_junit
@@ -82,6 +82,9 @@ def test_cuts_of_different_depths_are_not_compared_in_silence(tmp_path: Path) ->
     passed, process = (stored_copy(name, tmp_path) for name in (PASSED, PROCESS))
     found = compare_folders(process, passed, FrameLogReader())
     assert "A: PROCESS; B: OS" in " ".join(of_compare.findings(found))
+    other = (DifferenceResult("class of the cut", "AC", "reset"),)
+    text = " ".join(of_compare.findings(replace(found, differences=other)))
+    assert "differ in class of the cut (A: AC; B: reset)" in text
     same = compare_folders(
         passed, stored_copy(PASSED, tmp_path / "b"), FrameLogReader()
     )
