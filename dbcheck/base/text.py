@@ -1,4 +1,4 @@
-"""Enumerations with explained members, and foreign text made safe for a terminal.
+"""Enumerations with explained members, lists as words, and foreign text made safe.
 
 Servers, witnesses, hosts, inventories and stored runs may hold any character, and a
 terminal obeys some of them (ECMA-48, control functions): it clears the screen, moves
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import unicodedata
+from collections.abc import Iterable
 from typing import Self
 
 
@@ -28,6 +29,12 @@ class Explained(enum.Enum):
         member._value_ = name
         member.means = means
         return member
+
+
+def join_words(words: Iterable[str], before_last: str) -> str:
+    """Return a list as a sentence has it, as "a, b and c"; at least one word."""
+    *first, last = words
+    return f"{', '.join(first)} {before_last} {last}" if first else last
 
 
 _QUOTE = "\n  | "

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from dbcheck.base.text import join_words
 from dbcheck.campaign.folder import write_matrix
 from dbcheck.cli import FAILED, PASS, output
 from dbcheck.cli.entries import find_entry
@@ -38,7 +39,7 @@ from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import check_interlocks, require_passable
 from dbcheck.runner.matrix_cycles import RowResults, run_in_labs, run_on_target
-from dbcheck.runner.matrix_rows import Matrix, read_matrix
+from dbcheck.runner.matrix_rows import LOAD_KEYS, Matrix, read_matrix
 from dbcheck.witness.window import WindowLimits
 
 
@@ -57,7 +58,7 @@ from dbcheck.witness.window import WindowLimits
     metavar="KEY=A,B,...",
     help="One row for each value, e.g. drive=honest,lying or "
     "setting.synchronous_commit=on,off. May be repeated: one row for each "
-    "combination.",
+    f"combination. Of the load: workload, {join_words(LOAD_KEYS, 'and')}.",
 )
 @option("--engine", type=click.Choice(ENGINES), help="Server of the lab's rows.")
 @option(
@@ -103,13 +104,12 @@ def command(
     """Compare several configurations in one table.
 
     For each row: commits per second, commit latency, how many cuts lost something, and
-    the verdict. What can be varied: workload, sessions, payload_bytes, rate, ramp_s,
-    processes, readers and rows_before. In the lab, where each row is a lab of its own,
-    also engine, cut, setting.NAME, and what the flags of dbcheck lab run set for the
-    virtual drive and for the cluster, written like flush_ms for --flush-ms. With the
-    NAME of a host in an inventory, or --target, the rows are cuts of that server; there
-    also setting.NAME (PostgreSQL; of dbcheck's own sessions) and relaxed=false,true
-    (acked too early, as by --control, and undone).
+    the verdict. What can be varied: the load, by the keys that --vary names. In the
+    lab, where each row is a lab of its own, also engine, cut, setting.NAME, and what
+    the flags of dbcheck lab run set for the virtual drive and for the cluster, written
+    like flush_ms for --flush-ms. With the NAME of a host in an inventory, or --target,
+    the rows are cuts of that server; there also setting.NAME (PostgreSQL; of dbcheck's
+    own sessions) and relaxed=false,true (acked too early, as by --control, and undone).
 
     Ctrl-C shows the results so far. Exits with 0 if each row completed its cuts and
     has a PASS or FAIL, and the one that the file expects where it names one.

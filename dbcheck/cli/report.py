@@ -14,6 +14,7 @@ import msgspec
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import list_flags
+from dbcheck.base.text import join_words
 from dbcheck.campaign.compare import compare_folders, group_targets
 from dbcheck.campaign.folder import list_folders, read_matrix
 from dbcheck.campaign.totals import make_result as campaign_result
@@ -172,11 +173,11 @@ def command(
         _write_report(read_result(path), kind, file)
     elif compare is not None:
         if FORMATS[kind].needs_verdict:
-            *some, last = (x.name for x in FORMATS.values() if not x.needs_verdict)
+            others = (x.name for x in FORMATS.values() if not x.needs_verdict)
             raise UsageError(
                 f"a comparison has no verdict, and so no {kind} report",
                 id=ErrorId.COMPARISON_WITHOUT_VERDICT,
-                hint=f"Take {', '.join(some)} or {last}.",
+                hint=f"Take {join_words(others, 'or')}.",
             )
         _write_report(compare_folders(*compare, FrameLogReader()), kind, file)
 

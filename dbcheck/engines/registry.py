@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.text import join_words
 from dbcheck.ports.engine import Engine
 from dbcheck.server_log import Product
 
@@ -22,9 +23,8 @@ ENGINES = {
     "mariadb+mysqlconnector": "dbcheck.engines.mysql.engine:MysqlEngine",
 }
 # What is said where another product is refused, by its URL or by what it shows.
-*_FIRST, _LAST = Product
-JUDGED = f"dbcheck judges {', '.join(_FIRST)} and {_LAST} only"
-NAME_ANOTHER = f"Name a server of {', '.join(_FIRST)} or {_LAST} in the URL."
+JUDGED = f"dbcheck judges {join_words(Product, 'and')} only"
+NAME_ANOTHER = f"Name a server of {join_words(Product, 'or')} in the URL."
 # Schemes that others' drivers for SQLAlchemy have, and the product that each means.
 _OTHERS = {"cockroachdb": "CockroachDB", "yugabytedb": "YugabyteDB"}
 

@@ -36,7 +36,7 @@ _DRIVE = map_keys(DriveSpec)
 _CLUSTER = {"nodes": "nodes", **map_keys(ClusterSpec)}
 # The keys of a row that describe the load; the others are those of a workload file.
 _WORKLOAD = "workload"
-_LOAD = tuple(list_settings(Workload))
+LOAD_KEYS = tuple(list_settings(Workload))
 _SETTING = "setting."
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -228,7 +228,7 @@ def _parse_row(
     own = {one.name for one in fields(_Keys)}
     of_labs = _LAB.keys() | _DRIVE.keys() | _CLUSTER.keys()
     known = own if target else (own - {"relaxed"}) | of_labs
-    refuse_unknown(values, known | {"settings", _WORKLOAD, *_LOAD}, where)
+    refuse_unknown(values, known | {"settings", _WORKLOAD, *LOAD_KEYS}, where)
     keys = convert_fields(_select_keys(values, own), _Keys, where, strict=False)
     settings = {
         key: _format_setting(value) for key, value in values["settings"].items()
@@ -267,7 +267,7 @@ def _parse_workload(values: Values, where: str, sessions: int | None) -> Workloa
     """
     name = convert_value(values[_WORKLOAD], str, where, _WORKLOAD, strict=True)
     common = workload_file.load(name).with_sessions(sessions)
-    return workload_file.change_workload(common, _select_keys(values, _LOAD), where)
+    return workload_file.change_workload(common, _select_keys(values, LOAD_KEYS), where)
 
 
 def _parse_lab(

@@ -10,6 +10,7 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.text import join_words
 from dbcheck.cli.flags.groups import Flag, FlagsOf
 from dbcheck.cli.flags.shared import complete_names
 from dbcheck.cli.flags.target import EntryOptions
@@ -45,7 +46,7 @@ class PowerOptions(EntryOptions):
             metavar="KIND",
             help="Who cuts: manual (you are asked), exec (the commands below), or "
             "lab:NAME (a lab that runs on this machine). "
-            f"{' and '.join(_ONLY_IN_INVENTORY)} need an inventory.",
+            f"{join_words(_ONLY_IN_INVENTORY, 'and')} need an inventory.",
             shell_complete=complete_names(_list_kinds_typed_alone, or_file=False),
         ),
     ] = _MANUAL.value

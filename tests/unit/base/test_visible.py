@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.base.text import quoted, visible
+from dbcheck.base.text import join_words, quoted, visible
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,9 @@ def test_lines_that_follow_are_marked() -> None:
     assert quoted("it said:\ndbcheck: all is well\x1b") == (
         "it said:\n  | dbcheck: all is well\\x1b"
     )
+
+
+def test_a_list_is_written_as_a_sentence_has_it() -> None:
+    assert join_words(["a", "b", "c"], "or") == "a, b or c"
+    assert join_words(("a", "b"), "and") == "a and b"
+    assert join_words(iter("a"), "and") == "a"

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.setting import list_settings
 from dbcheck.model.cut import SwitchKind
 from dbcheck.report.formats import FORMATS
+from dbcheck.rows.workload import Workload
 from tests.kit.documents import DOCUMENTS, ROOT
 
 METHOD = ROOT / "docs" / "method.md"
@@ -63,6 +65,12 @@ def test_every_trap_is_shown_by_tests_or_argued_on_its_page() -> None:
 def test_every_kind_of_switch_is_explained() -> None:
     text = (ROOT / "docs" / "power.md").read_text()
     assert [kind for kind in SwitchKind if f"| `{kind.value}`" not in text] == []
+
+
+@pytest.mark.parametrize("path", ["docs/lab.md", "workloads/insert.toml"])
+def test_every_setting_of_the_load_is_named(path: str) -> None:
+    text = (ROOT / path).read_text()
+    assert [key for key in list_settings(Workload) if key not in text] == []
 
 
 def test_every_format_of_a_report_is_explained() -> None:
