@@ -1,4 +1,7 @@
-"""Rules for what a host is: which cut reaches what, and what a PASS means there."""
+"""Rules for the server's process and its host.
+
+What bypasses the flushes, which cut reaches what, and what a PASS means there.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,18 @@ CONTAINER = "container"
 CLOUD = "cloud"
 DESKTOP = "desktop virtualisation"
 NONE = "none"
-FLUSH_CALLS, OWN = "flush calls", "the c library's"
+FLUSH_CALLS, C_LIBRARY = "flush calls", "the c library's"
 PRELOADED = "preloaded objects"
-NO_SYNC = "option that switches flushes off"
+NO_SYNC_OPTION = "option that switches flushes off"
 
 
 def list_facts_of_process(process: ServerProcess) -> Mapping[str, str]:
     """Return the facts about a server's process that decide whether it flushes."""
     unknown = bool(process.unread)
     facts = {
-        FLUSH_CALLS: ", ".join(process.replaced) or ("" if unknown else OWN),
+        FLUSH_CALLS: ", ".join(process.replaced) or ("" if unknown else C_LIBRARY),
         PRELOADED: ", ".join(process.preloaded) or ("" if unknown else NONE),
-        NO_SYNC: process.no_sync or ("" if process.no_sync_unread else NONE),
+        NO_SYNC_OPTION: process.no_sync or ("" if process.no_sync_unread else NONE),
     }
     return {name: value for name, value in facts.items() if value}
 
@@ -34,7 +37,7 @@ RULES = (
     Rule(
         id="host-flush-replaced",
         fact=FLUSH_CALLS,
-        safe=frozenset({OWN}),
+        safe=frozenset({C_LIBRARY}),
         why="The server has an object mapped that defines fsync() or fdatasync() in the"
         " place of the C library's, as libeatmydata does: what it flushes may never"
         " reach the drive.",
@@ -45,12 +48,12 @@ RULES = (
         subject=SubjectKind.HOST,
         harm=Harm(Depth.OS, everything=True),
         absent_is_safe=True,
-        no_receipt="a lab preloads nothing; tests/real/audit/test_server_process.py "
-        "does",
+        no_receipt="a lab preloads nothing; shown by"
+        " tests/real/audit/test_server_process.py",
     ),
     Rule(
         id="host-no-sync-option",
-        fact=NO_SYNC,
+        fact=NO_SYNC_OPTION,
         safe=frozenset({NONE}),
         why="With this option MariaDB flushes no file, so every commit may be lost with"
         " the memory of the host.",
@@ -62,14 +65,16 @@ RULES = (
         subject=SubjectKind.HOST,
         harm=Harm(Depth.OS, everything=True),
         absent_is_safe=True,
-        no_receipt="no variable shows it; tests/real/audit/test_server_process.py does",
+        no_receipt="no variable shows the option; shown by"
+        " tests/real/audit/test_server_process.py",
     ),
     Rule(
         id="host-preloaded",
         fact=PRELOADED,
         safe=frozenset({NONE}),
         why="An object is preloaded into the server, and may replace functions of the C"
-        " library; of those that flush it replaces none, unless another rule says so.",
+        " library. It does not replace a flush function, unless host-flush-replaced"
+        " says so.",
         fix="check that it is meant to be there, such as an allocator of memory",
         source="ld.so(8), LD_PRELOAD and /etc/ld.so.preload",
         severity=Severity.NOTE,

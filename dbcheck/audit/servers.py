@@ -16,7 +16,7 @@ from dbcheck.audit.stack import (
     read_record_bytes,
 )
 from dbcheck.audit.subject import Fact, Subject
-from dbcheck.model.audited import OtherSettings
+from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.family import Family
 from dbcheck.model.host import Readings, TargetFacts, Volume
 from dbcheck.model.places import DATA, REDO_LOG, TABLE
@@ -81,7 +81,7 @@ def make_server_subject(
 
 
 def make_other_subjects(
-    server: Subject, found: Iterable[OtherSettings]
+    server: Subject, found: Iterable[ScopedSettings]
 ) -> list[Subject]:
     """Return a subject for each account or database with settings of its own.
 

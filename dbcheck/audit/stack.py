@@ -146,8 +146,12 @@ def _make_host_subject(readings: Readings, process: ServerProcess | None) -> Sub
     facts = {fact: Fact(value, how) for fact, value in values.items() if value}
     if process is not None:
         read = platform.list_facts_of_process(process)
-        for name in (platform.FLUSH_CALLS, platform.PRELOADED, platform.NO_SYNC):
-            why = process.no_sync_unread if name == platform.NO_SYNC else process.unread
+        for name in (platform.FLUSH_CALLS, platform.PRELOADED, platform.NO_SYNC_OPTION):
+            why = (
+                process.no_sync_unread
+                if name == platform.NO_SYNC_OPTION
+                else process.unread
+            )
             facts[name] = Fact(read.get(name), _PROCESS, why, AS_ROOT)
     return Subject(SubjectKind.HOST, "the target's host", facts)
 

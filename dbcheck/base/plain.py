@@ -40,7 +40,7 @@ def read_rest(file: IO[bytes], most: int) -> bytes:
     # Piece by piece: read_regular() takes as much memory as it is asked for.
     while len(found) <= most and (piece := file.read(_PIECE_BYTES)):
         found += piece
-    _require_size(file.name, len(found), most)
+    _require_size_bytes(file.name, len(found), most)
     return bytes(found)
 
 
@@ -61,10 +61,10 @@ def require_regular(path: Path, most: int = TEXT_MAX) -> None:
 
 def require_size(file: IO[bytes], most: int) -> None:
     """Raise OSError, which names it, if *file* is larger."""
-    _require_size(file.name, os.fstat(file.fileno()).st_size, most)
+    _require_size_bytes(file.name, os.fstat(file.fileno()).st_size, most)
 
 
-def _require_size(name: str, size: int, most: int) -> None:
+def _require_size_bytes(name: str, size: int, most: int) -> None:
     if size > most:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 10:,} KiB", str(name))
 

@@ -45,7 +45,7 @@ from dbcheck.runner import assemble
 from dbcheck.runner.guard import check_interlocks, require_passable
 from dbcheck.runner.resume import run_resumable_cycle
 
-TWICE = (
+TWO_CUTS_NOTE = (
     "you will be asked to cut the power twice. The first cut is the control: its "
     "sessions are acknowledged too early, so rows must be lost. The second one counts."
 )
@@ -97,7 +97,7 @@ def command(
         )
     for one in entry.cut_with:
         require_passable(one)
-    require_possible(
+    require_possible_on_cluster(
         entry, control=control, twice=entry.twice, far=bool(load.scheduler)
     )
     workload = workload_file.load(entry.workload or load.workload)
@@ -137,7 +137,9 @@ def command(
     output.end_with(outcome, as_json=as_json, reconcile=command)
 
 
-def require_possible(entry: Entry, *, control: bool, twice: bool, far: bool) -> None:
+def require_possible_on_cluster(
+    entry: Entry, *, control: bool, twice: bool, far: bool
+) -> None:
     """Raise UsageError for what cannot be done to a cluster."""
     twice_by = "--twice (or dbcheck_twice)"
     asked = {"--control": control, twice_by: twice, "--load-workers": far}
@@ -164,5 +166,5 @@ def _controls(
 ) -> list[Outcome]:
     """Run the control; a human who cuts gets a note on both cuts first."""
     if rig.site.attended:
-        view.line("control", TWICE)
+        view.line("control", TWO_CUTS_NOTE)
     return list(run_controls(rig, workload, seed))

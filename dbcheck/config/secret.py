@@ -19,7 +19,7 @@ from dbcheck.base.owners import expanded, is_ours
 Kind = Literal["env", "file", "command"]
 # An option of a URL that holds one: of libpq and of MySQL's driver, each under several
 # names.
-OPTION = re.compile(r"pass(?!file)|pw|secret|scram_\w+_key", re.IGNORECASE)
+SECRET_OPTION = re.compile(r"pass(?!file)|pw|secret|scram_\w+_key", re.IGNORECASE)
 # Such an option behind a mark that begins none in a URL, as ";" or "#".
 MISPLACED = re.compile(r"\b(pass|passw(or)?d|pwd?)\s*=", re.IGNORECASE)
 _NAMES = {"env": "variable", "file": "file", "command": "command"}

@@ -154,7 +154,7 @@ def _measure_loss_shape(
     if not found.losses:
         return None
     schedule, plan = case.manifest.schedule(), case.manifest.plan()
-    tables = (*plan.tables, *plan.sides)
+    tables = (*plan.tables, *plan.housekeeping_tables)
     sizes = Sizes(schedule) if len(set(schedule.payload_bytes)) > 1 else None
     kinds, windows = case.manifest.workload.housekeeping, None
     if kinds and not case.manifest.control:
@@ -205,7 +205,11 @@ def _stream_survivors(
 
 def _list_tables_read(plan: Plan, case: Case) -> list[str]:
     """Return the tables whose rows were read; a side table may not have been there."""
-    sides = [table for table in plan.sides if table.name in case.after.survivors]
+    sides = [
+        table
+        for table in plan.housekeeping_tables
+        if table.name in case.after.survivors
+    ]
     return [table.name for table in (*plan.tables, *sides)]
 
 

@@ -68,10 +68,10 @@ def check_conditions(
 
     facts: of the server that was read.  log: what it logs from now on.
     """
-    if not plan.conditions:
+    if not plan.violations_statement:
         return None
     try:
-        return engine.broken_conditions(plan.conditions, epoch, server=facts)
+        return engine.broken_conditions(plan.violations_statement, epoch, server=facts)
     except ConnectionLost as error:
         why = log.why(error)
         reason = why.damage or why.crashed

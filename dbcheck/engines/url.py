@@ -47,7 +47,7 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
         )
     if (
         parsed.password is not None
-        or any(map(secret.OPTION.search, parsed.query))
+        or any(map(secret.SECRET_OPTION.search, parsed.query))
         or any(map(secret.MISPLACED.search, _list_free_texts(parsed)))
     ):
         raise UsageError(

@@ -15,9 +15,9 @@ from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.evidence import archive
 from dbcheck.evidence.scrub import Scrub, list_hosts
 from dbcheck.evidence.staging import (
-    FILE,
-    REPORT,
-    RUNS,
+    ATTESTATION_FILE,
+    REPORT_FILE,
+    RUNS_FOLDER,
     find_too_large_file,
     list_judgeable_runs,
     make_attestation,
@@ -33,7 +33,7 @@ from dbcheck.runs.folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Bundle:
     """A bundle that is ready to be written: its index, and what it consists of."""
 
     index: archive.Index
@@ -47,28 +47,27 @@ class Made:
 @contextmanager
 def make_bundle(
     path: Path, secrets: Iterable[str], reader: LogReader, *, redact: bool
-) -> Iterator[Made]:
+) -> Iterator[Bundle]:
     """Make the bundle of the run or campaign in the folder *path*.
 
-    secrets: passwords that must not be in it.  redact: nor may names of hosts, and
-    addresses.  Raise UsageError if *path* is neither, or cannot be made so.
+    secrets: passwords to remove.  redact: also remove host names and addresses.
+    Raise UsageError if *path* is neither, or cannot be judged once redacted.
     """
     with make_scratch_folder() as folder:
         try:
-            made = _stage_bundle(path, folder, list(secrets), reader, redact=redact)
+            bundle = _stage_bundle(path, folder, list(secrets), reader, redact=redact)
         except ValueError as error:
             raise UsageError(
-                f"without what must not be in a bundle, {path} cannot be judged:"
-                f" {error}",
+                f"{path} cannot be judged once secrets and names are removed: {error}",
                 id=ErrorId.REDACTION_NOT_POSSIBLE,
                 hint="Share the report alone (dbcheck report), or leave out --redact.",
             ) from None
-        yield made
+        yield bundle
 
 
 def _stage_bundle(
     path: Path, folder: Path, secrets: list[str], reader: LogReader, *, redact: bool
-) -> Made:
+) -> Bundle:
     if (path / "manifest.json").is_file():
         run = RunFolder.open(path)
         scrub = Scrub(secrets, _list_host_names([run]) if redact else None)
@@ -94,11 +93,11 @@ def _list_host_names(runs: Sequence[RunFolder]) -> set[str]:
 
 def _bundle_run(
     run: RunFolder, folder: Path, scrub: Scrub, reader: LogReader, *, redact: bool
-) -> Made:
-    subject = stage_run(run, folder / RUNS, scrub, reader)
+) -> Bundle:
+    subject = stage_run(run, folder / RUNS_FOLDER, scrub, reader)
     result = subject.result
-    made = _Kind("run", result.run, result.verdict, redact)
-    return _finish_bundle(folder, made, result.target, as_html(subject), scrub)
+    summary = _Summary("run", result.run, result.verdict, redact)
+    return _finish_bundle(folder, summary, result.target, as_html(subject), scrub)
 
 
 def _bundle_campaign(
@@ -108,11 +107,13 @@ def _bundle_campaign(
     reader: LogReader,
     *,
     redact: bool,
-) -> Made:
+) -> Bundle:
     copy = stage_campaign(campaign, folder, scrub, reader)
     result = campaign_result(copy)
-    made = _Kind("campaign", result.name, result.verdict, redact)
-    return _finish_bundle(folder, made, result.name, make_campaign_page(result), scrub)
+    summary = _Summary("campaign", result.name, result.verdict, redact)
+    return _finish_bundle(
+        folder, summary, result.name, make_campaign_page(result), scrub
+    )
 
 
 def make_campaign_page(result: CampaignResult) -> str:
@@ -121,7 +122,7 @@ def make_campaign_page(result: CampaignResult) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _Summary:
     kind: str
     name: str
     verdict: Verdict
@@ -129,13 +130,13 @@ class _Kind:
 
 
 def _finish_bundle(
-    folder: Path, made: _Kind, test: str, page: str, scrub: Scrub
-) -> Made:
+    folder: Path, summary: _Summary, tested: str, page: str, scrub: Scrub
+) -> Bundle:
     """Add the attestation and the report; compress and list what there is."""
-    content = make_attestation(folder, test, made.verdict)
+    content = make_attestation(folder, tested, summary.verdict)
     if content is not None:
-        (folder / FILE).write_bytes(content)
-    (folder / REPORT).write_text(page, "utf-8")
+        (folder / ATTESTATION_FILE).write_bytes(content)
+    (folder / REPORT_FILE).write_text(page, "utf-8")
     if name := find_too_large_file(folder):
         raise UsageError(
             f"{name} is too large for a bundle",
@@ -143,12 +144,12 @@ def _finish_bundle(
             hint="Share the report alone (dbcheck report).",
         )
     index = archive.Index(
-        kind=made.kind,
-        name=made.name,
+        kind=summary.kind,
+        name=summary.name,
         dbcheck=dbcheck.__version__,
-        verdict=made.verdict,
-        redacted=made.redacted,
+        verdict=summary.verdict,
+        redacted=summary.redacted,
         removed=scrub.removed,
         members=archive.pack_files(folder),
     )
-    return Made(index, folder)
+    return Bundle(index, folder)

@@ -39,10 +39,10 @@ from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder, StoredRun
 
-FILE = "attestation.json"
+ATTESTATION_FILE = "attestation.json"
 _RESULTS = {Verdict.PASS: "PASSED", Verdict.FAIL: "FAILED"}
-RUNS = "runs"
-REPORT = "report.html"
+RUNS_FOLDER = "runs"
+REPORT_FILE = "report.html"
 LOG, DRIVES = "server.log", "drives.csv"
 _RECORDS = ("manifest", "recalled", "load", "cut", "restore", "after", "verdict")
 # Read as a whole, unlike rows, losses and the logs of the witness: they are as large as
@@ -51,13 +51,13 @@ WHOLE_MAX = 1 << 25  # bytes
 _STREAMED = re.compile(r"survivors-.*\.bin|different-.*\.jsonl|acks.*\.log|losses\.csv")
 
 
-def make_attestation(folder: Path, test: str, verdict: Verdict) -> bytes | None:
+def make_attestation(folder: Path, tested: str, verdict: Verdict) -> bytes | None:
     """Return the attestation of the evidence below *folder*.
 
     None of INCONCLUSIVE: the predicate knows no result for a test that shows nothing,
     and anything else would be taken for one that passed or failed.
 
-    test: what was checked.  Its subjects are the files of evidence, its configuration
+    tested: what was checked.  Its subjects are the files of evidence, its configuration
     the manifest of each run.
     """
     result = _RESULTS.get(verdict)
@@ -69,8 +69,8 @@ def make_attestation(folder: Path, test: str, verdict: Verdict) -> bytes | None:
     predicate: dict[str, Any] = {
         "result": result,
         "configuration": [_describe_file(p, folder) for p in files if p.name in plans],
-        "passedTests": [test] if verdict is Verdict.PASS else [],
-        "failedTests": [test] if verdict is Verdict.FAIL else [],
+        "passedTests": [tested] if verdict is Verdict.PASS else [],
+        "failedTests": [tested] if verdict is Verdict.FAIL else [],
     }
     statement = {
         "_type": "https://in-toto.io/Statement/v1",
@@ -119,12 +119,12 @@ def list_foreign_files(folder: Path, kind: str) -> Iterator[str]:
 
     folder: of an extracted bundle, whose runs can be read.
     """
-    known = {FILE, REPORT}
-    for path in (folder / RUNS).glob("*/manifest.json"):
+    known = {ATTESTATION_FILE, REPORT_FILE}
+    for path in (folder / RUNS_FOLDER).glob("*/manifest.json"):
         run = RunFolder.open(path.parent)
         names = [f"{name}.json" for name in _RECORDS]
         names += [*list_data_files(run, run.read()), LOG, DRIVES, "losses.csv"]
-        known |= {f"{RUNS}/{path.parent.name}/{name}" for name in names}
+        known |= {f"{RUNS_FOLDER}/{path.parent.name}/{name}" for name in names}
     if kind == "campaign":
         known |= {"campaign.json", "server.json", "cycles.jsonl", ERROR_FILE}
         cycles = CampaignFolder.open(folder).cycles()
@@ -273,7 +273,7 @@ def read_server_log(after: AfterRecord) -> str:
 
 def strip_result(result: RunResult) -> RunResult:
     """Return a result without what depends on where the run lies, and who made it."""
-    folder = f"{RUNS}/{result.run}"
+    folder = f"{RUNS_FOLDER}/{result.run}"
     return replace(result, folder=folder, stored=True, image="", left_on_host=None)
 
 

@@ -21,10 +21,10 @@ from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.evidence import archive, signature
 from dbcheck.evidence.bundle import make_campaign_page
 from dbcheck.evidence.staging import (
-    FILE,
+    ATTESTATION_FILE,
     LOG,
-    REPORT,
-    RUNS,
+    REPORT_FILE,
+    RUNS_FOLDER,
     find_too_large_file,
     judge_bundled_run,
     keep_judged_run,
@@ -274,11 +274,11 @@ class _Check:
         for name in list_foreign_files(self._folder, self._index.kind):
             yield f"{name} does not belong in a bundle: no record names it"
         # First: to judge a run again writes to its folder.
-        page = self._folder / REPORT
+        page = self._folder / REPORT_FILE
         report = page.read_bytes() if page.is_file() else None
         yield from self._check_attestation(self._test())
         subjects: dict[str, RunSubject] = {}
-        for path in sorted((self._folder / RUNS).glob("*/manifest.json")):
+        for path in sorted((self._folder / RUNS_FOLDER).glob("*/manifest.json")):
             run = RunFolder.open(path.parent)
             if run.manifest().run_id != path.parent.name:
                 yield f"{path.parent.name} is the folder of another run"
@@ -300,14 +300,16 @@ class _Check:
             name = require_run_id(self._index.name)
         except UsageError as error:
             raise BundleRefused(str(error), id=ErrorId.BUNDLE_NOT_JUDGED) from None
-        return RunFolder.open(self._folder / RUNS / name).manifest().writer.target
+        return (
+            RunFolder.open(self._folder / RUNS_FOLDER / name).manifest().writer.target
+        )
 
     def _check_attestation(self, test: str) -> Iterator[str]:
         """Yield a difference if the attestation is not the one of this evidence."""
-        path = self._folder / FILE
+        path = self._folder / ATTESTATION_FILE
         content = path.read_bytes() if path.is_file() else None
         path.unlink(missing_ok=True)
-        (self._folder / REPORT).unlink(missing_ok=True)
+        (self._folder / REPORT_FILE).unlink(missing_ok=True)
         if content != make_attestation(self._folder, test, self._index.verdict):
             yield "the attestation is not that of the evidence"
 

@@ -88,7 +88,7 @@ class Canaries:
         self._failure, self._answered = "", False
         try:
             channel.ask(
-                host_agent.START,
+                host_agent.START_CANARIES,
                 data_directory=data_directory,
                 folder=folder,
                 nonce=nonce,
@@ -174,7 +174,7 @@ class Canaries:
     def stop(self) -> None:
         """End them; never raises.  A host that is gone costs a few seconds."""
         try:
-            self._channel.ask(host_agent.STOP)
+            self._channel.ask(host_agent.STOP_CANARIES)
         except HostError as error:
             log.debug("the canaries are gone: %s", error)
         else:

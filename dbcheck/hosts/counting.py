@@ -67,7 +67,7 @@ class Counting:
 
         A device that is gone is left out; so is one that was not asked for.
         """
-        verb, names = host_agent.COUNT, self._devices
+        verb, names = host_agent.READ_COUNTERS, self._devices
         found = self._channel.answer(CountersSample, verb, devices=names).decoded
         known = {name: c for name, c in found.devices.items() if name in names}
         return Sample(found.at_us, known)
@@ -121,7 +121,7 @@ class Look:
         """
         found = self._channel.answer(
             _Looked,
-            host_agent.LOOK,
+            host_agent.MOUNTS_AND_CACHES,
             points=self._points,
             devices=self._devices,
             places=self._places,

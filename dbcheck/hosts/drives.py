@@ -191,7 +191,7 @@ class DriveControl:
     def kept(self, mounts: Sequence[DriveMount]) -> tuple[bool, ...]:
         """Return of each mount whether the host still holds its filesystem."""
         asked = {"mounts": [asdict(mount) for mount in mounts]}
-        return self._answer(tuple[bool, ...], host_agent.KEPT, 0, **asked)
+        return self._answer(tuple[bool, ...], host_agent.STILL_HELD, 0, **asked)
 
     def put_back(
         self, mounts: Sequence[DriveMount], time_s: float

@@ -300,7 +300,7 @@ class TargetHost:
         devices = [n for n, layer in layers.items() if layer.kind != "partition"]
         datasets = [each.source for each in volumes if each.filesystem == "zfs"]
         asked = {"devices": devices, "datasets": list(dict.fromkeys(datasets))}
-        found = self._request(tuple[Reading, ...], host_agent.READINGS, **asked)
+        found = self._request(tuple[Reading, ...], host_agent.READ_TOOLS, **asked)
         return Readings(found)
 
     def counting(self, devices: Sequence[str]) -> Counting:
@@ -343,7 +343,7 @@ class TargetHost:
         """
         asked = {"folder": folder, "devices": devices, "writes": writes}
         found = self._request(
-            tuple[CountersSample, ...], host_agent.FILE_WINDOWS, **asked
+            tuple[CountersSample, ...], host_agent.COUNT_FLUSH_REQUESTS, **asked
         )
         return tuple(each.decoded for each in found)
 
@@ -362,7 +362,7 @@ class TargetHost:
         """
         found = self._request(
             _Timed,
-            host_agent.TIME,
+            host_agent.TIME_WRITES,
             folder=folder,
             method=_METHODS[shape.method],
             size=shape.size,
@@ -425,7 +425,7 @@ class TargetHost:
 
     def read_canaries(self, folder: str, nonce: str) -> Remains:
         """Read the survivors of the canaries that *nonce* names."""
-        found = self._request(_Found, host_agent.READ, folder=folder)
+        found = self._request(_Found, host_agent.READ_CANARIES, folder=folder)
         missing = ""
         if found.run is None:
             missing = f"{folder} does not hold the file that was made durable there"
@@ -449,11 +449,11 @@ class TargetHost:
 
     def remove_canaries(self, folder: str) -> None:
         """Delete the folder if it is there and holds canaries alone."""
-        self._request(type(None), host_agent.REMOVE, folder=folder)
+        self._request(type(None), host_agent.REMOVE_CANARIES, folder=folder)
 
     def clear_canaries(self, data_directory: str) -> Cleared:
         """Delete what earlier runs left beside *data_directory*, or inside it."""
-        return self._request(Cleared, host_agent.CLEAR, path=data_directory)
+        return self._request(Cleared, host_agent.CLEAR_CANARIES, path=data_directory)
 
     def close(self) -> None:
         """End the connection; never raises.

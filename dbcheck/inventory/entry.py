@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.config.secret import OPTION, Secret
+from dbcheck.config.secret import SECRET_OPTION, Secret
 from dbcheck.config.target import TargetSettings
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
 from dbcheck.inventory.reaching import read_host
@@ -222,6 +222,6 @@ def _has_password(url: str) -> bool:
     try:
         parts = urlsplit(url)
         options = parse_qs(parts.query, keep_blank_values=True)
-        return parts.password is not None or any(map(OPTION.search, options))
+        return parts.password is not None or any(map(SECRET_OPTION.search, options))
     except ValueError:
         return False  # which the engine will refuse

@@ -281,7 +281,7 @@ def judge_fall_of_host(
         compare_boots(case.before, case.host),
         _have_sessions_fallen_silent(case),
     )
-    started = measure_darkness(case)
+    started = measure_last_heard_to_kernel_start(case)
     if against := _find_evidence_against_power_loss(booted, end, started):
         return _CONTRADICTED, against
     if started and started.least_s < -RAN_ON_S and measured is None:
@@ -318,7 +318,7 @@ def _have_sessions_fallen_silent(case: Case) -> bool | None:
     return {Gone.SILENT: True, Gone.BROKEN: False}.get(case.load.gone)
 
 
-def measure_darkness(case: Case) -> Elapsed | None:
+def measure_last_heard_to_kernel_start(case: Case) -> Elapsed | None:
     """Measure the time from the host's last sign of life to its kernel's start.
 
     None if it did not start anew, as far as is known.  The power was off for no longer.
@@ -339,7 +339,7 @@ def _find_evidence_against_power_loss(
 ) -> str:
     """Return the host's evidence against a loss of its power, "" if there is none.
 
-    started: see measure_darkness().
+    started: see measure_last_heard_to_kernel_start().
 
     A container may be given another boot_id at each start; its kernel's uptime
     (/proc/uptime) is that of the host.

@@ -94,7 +94,7 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     after_reading.judge_second_reading,
     server_end.judge_complaints,
     flushes.judge_write_caches,
-    timeoff.judge_time_without_power,
+    timeoff.judge_time_off,
     control.judge_control_item,
     load_and_witness.judge_witness_log,
     load_and_witness.judge_witness_at_the_cut,

@@ -1,4 +1,4 @@
-"""Was the power off for long enough, and of what?"""
+"""Judges whether the power was off for long enough, and what was without it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import UNKNOWN, Elapsed, measure_elapsed
-from dbcheck.judge.host import RAN_ON_S, READ_HERE, measure_darkness
+from dbcheck.judge.host import RAN_ON_S, READ_HERE, measure_last_heard_to_kernel_start
 from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.depth import Depth
@@ -29,64 +29,69 @@ class TimeOff:
                None if it comes back by itself.
     off_s:     from the end of the cut to the beginning of the restore, by the client's
                clock; None if that was not measured.
-    seen:      the switch read that the power was off, at the beginning and at the end.
-    by_program: it read that by a program of the user's, and no device is known to have
-               been asked.
+    off_was_read: the switch read that the power was off, at the beginning and at the
+               end.
+    read_by_users_program: the state came from the user's own program, so no device is
+               known to have confirmed it.
     by_hand:   a human cut it, and restored it.
-    kernel:    the host's kernel started so long after the host was last heard; below 0
-               if it started before that, None if it is not known to have started anew.
+    kernel_started_after: the host's kernel started so long after the host was last
+               heard; below 0 if it started before that, None if it is not known to
+               have started anew.
     acks_after_cut_s: the last ack came so long after the switch reported its cut.
-    answered:  the server answered again so long after the last ack; None if it did not.
+    answered_after: the server answered again so long after the last ack; None if it did
+               not.
     """
 
     meant_s: float | None
     off_s: float | None
-    seen: bool
+    off_was_read: bool
     by_hand: bool = False
-    kernel: Elapsed | None = None
+    kernel_started_after: Elapsed | None = None
     acks_after_cut_s: float = 0.0
-    answered: Elapsed | None = None
-    by_program: bool = False
+    answered_after: Elapsed | None = None
+    read_by_users_program: bool = False
 
     @property
     def unbounded(self) -> bool:
         """True if nothing bounds it from above, as the client's clocks do not."""
-        bounds = [one for one in (self.kernel, self.answered) if one is not None]
-        return bool(bounds) and not any(one.known for one in bounds)
+        both = (self.kernel_started_after, self.answered_after)
+        bounds = [bound for bound in both if bound is not None]
+        return bool(bounds) and not any(bound.known for bound in bounds)
 
 
-def judge_time_without_power(case: Case) -> Item | None:
+def judge_time_off(case: Case) -> Item | None:
     """Judge whether the drives were without power for long enough.
 
-    None if no cut is on record, and for a lab, whose cut is exact.  Of a whole group
-    the node counts that shows least.
+    None if no cut is on record, and for a lab, whose cut is exact.  Of several nodes,
+    the one with the weakest evidence counts.
     """
-    found = [
-        (name, _judge_time_of_node(case.as_tested(name))) for name in case.cut_names
-    ]
+    found = [(name, _judge_node(case.as_tested(name))) for name in case.cut_names]
     if len(found) == 1:
         return found[0][1]
     worst: Item | None = None
     for name, item in found:
-        if item is not None and (worst is None or _rank(item) < _rank(worst)):
+        if item is not None and (
+            worst is None or _rank_evidence(item) < _rank_evidence(worst)
+        ):
             worst = replace(item, reason=f"{name}: {item.reason}")
     return worst
 
 
-def _rank(item: Item) -> int:
+def _rank_evidence(item: Item) -> int:
     """Order items by what they allow: a PASS, one that assumes something, or none."""
     order = (Status.ASSUMED, Status.PRESENT)
     return order.index(item.status) if item.status in order else -1
 
 
-def _judge_time_of_node(one: Case) -> Item | None:
-    if one.load is None or one.cut is None:
+def _judge_node(case: Case) -> Item | None:
+    """Judge the time off of the node that *case* has as the tested one."""
+    if case.load is None or case.cut is None:
         return None
-    cut_class, depth = one.cut_class, one.shown_depth
-    if one.whole_group:
-        cut_class = one.tested.cut_class
-        depth = one.own_depth.depth if one.own_depth else None
-    return judge_time(cut_class, _measure_time_off(one, one.load), depth)
+    cut_class, depth = case.cut_class, case.shown_depth
+    if case.whole_group:
+        cut_class = case.tested.cut_class
+        depth = case.own_depth.depth if case.own_depth else None
+    return judge_measured_time_off(cut_class, _measure_time_off(case, case.load), depth)
 
 
 def _measure_time_off(case: Case, load: LoadRecord) -> TimeOff:
@@ -94,20 +99,20 @@ def _measure_time_off(case: Case, load: LoadRecord) -> TimeOff:
     assert cut is not None
     if "off_s" in cut.report:
         meant = cut.report["off_s"]
-        # What is not a number cannot be reached.
+        # An off_s that is no number counts as infinite, so no time off reaches it.
         meant = float(meant) if isinstance(meant, int | float) else math.inf
     return TimeOff(
         meant_s=meant,
         off_s=case.off_s,
-        seen=cut.off_seen,
+        off_was_read=cut.off_seen,
         by_hand=cut.by_hand,
-        kernel=measure_darkness(case),
+        kernel_started_after=measure_last_heard_to_kernel_start(case),
         # A server may ack without its drives.
         acks_after_cut_s=0.0
         if case.drives_gone_us is not None
         else _measure_acks_after_switch_s(load),
-        answered=_measure_time_until_answer(load, case.after),
-        by_program=case.tested.power is SwitchKind.EXEC,
+        answered_after=_measure_time_until_answer(load, case.after),
+        read_by_users_program=case.tested.power is SwitchKind.EXEC,
     )
 
 
@@ -125,7 +130,9 @@ def _measure_time_until_answer(load: LoadRecord, after: AfterRecord) -> Elapsed 
     return measure_elapsed(load, load.last_ack_us, after.answered)
 
 
-def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item | None:
+def judge_measured_time_off(
+    cut_class: CutClass, time_off: TimeOff, depth: Depth | None
+) -> Item | None:
     """Judge whether the drives were without power for long enough.
 
     depth: how deep the cut went, None if that was not measured.
@@ -140,62 +147,64 @@ def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item 
     if depth is Depth.DRIVE:
         reason = "the drive's own cache lost its power, however long it was off"
         return Item(ItemId.TIME_OFF, Status.PRESENT, reason, True)
-    if time.meant_s is None:
+    if time_off.meant_s is None:
         reason = "the power comes back by itself, after a time that was not measured"
         # An undeclared cut claims nothing of the drives.
         required = cut_class is not CutClass.UNKNOWN
         return Item(ItemId.TIME_OFF, Status.NOT_OBSERVABLE, reason, required)
-    status, reason = _compare_with_intended_time(time, time.meant_s)
-    if time.unbounded and status in (Status.PRESENT, Status.ASSUMED):
+    status, reason = _compare_with_intended_time(time_off, time_off.meant_s)
+    if time_off.unbounded and status in (Status.PRESENT, Status.ASSUMED):
         status, reason = Status.ASSUMED, f"{reason}; {_UNBOUNDED}"
     return Item(ItemId.TIME_OFF, status, reason, True)
 
 
-def _compare_with_intended_time(time: TimeOff, meant_s: float) -> tuple[Status, str]:
+def _compare_with_intended_time(
+    time_off: TimeOff, meant_s: float
+) -> tuple[Status, str]:
     """Judge the time off against the time that was intended."""
     wanted = f"{meant_s:g} s"
     if not meant_s > 0:
         return Status.NOT_OBSERVABLE, f"{wanted} were intended: {_AGAIN}, for longer"
-    if back := _find_early_return(time, meant_s):
+    if back := _find_early_return(time_off, meant_s):
         return Status.NOT_OBSERVABLE, f"{back} {wanted} intended: {_AGAIN}"
-    if time.by_hand:
+    if time_off.by_hand:
         return Status.ASSUMED, (
             f"the power was left off by hand for the {wanted} asked for; that was not "
             "measured"
         )
-    if time.off_s is None:
+    if time_off.off_s is None:
         return Status.NOT_OBSERVABLE, (
             f"how long it was off was not measured ({wanted} intended): {_AGAIN}, and "
             "do not interrupt it"
         )
-    left_s = time.off_s - time.acks_after_cut_s
-    if time.acks_after_cut_s > CLOCKS_S and left_s < meant_s:
+    left_s = time_off.off_s - time_off.acks_after_cut_s
+    if time_off.acks_after_cut_s > CLOCKS_S and left_s < meant_s:
         return Status.NOT_OBSERVABLE, (
-            f"acks came for {time.acks_after_cut_s:.1f} s after the switch reported "
-            f"its cut, so the power was off for {max(0, left_s):.1f} s at most instead "
-            f"of {wanted}: the switch acts late; keep the power off for longer "
-            "(--off-seconds, dbcheck_power_off_s) and cut again"
+            f"acks came for {time_off.acks_after_cut_s:.1f} s after the switch reported"
+            f" its cut, so the power was off for {max(0, left_s):.1f} s at most instead"
+            f" of {wanted}: the switch acts late; keep the power off for longer"
+            " (--off-seconds, dbcheck_power_off_s) and cut again"
         )
-    if time.off_s < meant_s:
+    if time_off.off_s < meant_s:
         return Status.NOT_OBSERVABLE, (
-            f"it was back after {time.off_s:.2f} s instead of {wanted}: {_AGAIN}, and "
-            "do not interrupt it"
+            f"it was back after {time_off.off_s:.2f} s instead of {wanted}: {_AGAIN},"
+            " and do not interrupt it"
         )
-    reason = f"off for {time.off_s:.2f} s (at least {wanted} intended)"
-    if time.seen and time.by_program:
+    reason = f"off for {time_off.off_s:.2f} s (at least {wanted} intended)"
+    if time_off.off_was_read and time_off.read_by_users_program:
         return Status.ASSUMED, (
             f"{reason} by the switch's own state command; nothing else shows that the"
             " power was off"
         )
-    if time.seen:
+    if time_off.off_was_read:
         return Status.PRESENT, reason
     return Status.ASSUMED, (
-        f"{time.off_s:.2f} s passed between the cut and the restore command; the "
+        f"{time_off.off_s:.2f} s passed between the cut and the restore command; the "
         "switch has no state command that would confirm that the power was off"
     )
 
 
-def _find_early_return(time: TimeOff, meant_s: float) -> str:
+def _find_early_return(time_off: TimeOff, meant_s: float) -> str:
     """Return the evidence that the power was back before *meant_s*, "" if none.
 
     Or that it may have been.  Of two such bounds the one that is sure, else the smaller
@@ -203,7 +212,7 @@ def _find_early_return(time: TimeOff, meant_s: float) -> str:
     host did not go down, as another item says.
     """
     bounds = []
-    kernel, answered = time.kernel, time.answered
+    kernel, answered = time_off.kernel_started_after, time_off.answered_after
     if kernel is not None and kernel.known and kernel.most_s >= -RAN_ON_S:
         reason = f"the host's kernel started {kernel} after the host was last heard"
         if kernel.most_s < 0:

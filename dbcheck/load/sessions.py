@@ -65,7 +65,7 @@ class Sessions:
 
     def open_housekeeping(self) -> Session:
         """Connect the session that does the tasks; raise as open_session() does."""
-        statements = self.plan.task_statements
+        statements = self.plan.housekeeping_statements
         return self.engine.open_session(statements, server=self.before)
 
     def open_session(self) -> Session:

@@ -62,7 +62,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherSettings:
+class ScopedSettings:
     """Settings of one account or database, or facts about the whole server.
 
     whose: for reports, e.g. "role app in database shop".

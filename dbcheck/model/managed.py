@@ -68,7 +68,7 @@ def find_service_of_hosts(hosts: Iterable[str]) -> str:
 
 def find_service_of_postgresql(settings: Mapping[str, str]) -> str:
     """Return the service whose server has *settings*, all that it shows; "" if none."""
-    if service := _find_service_by_beginning(settings, _OF_POSTGRESQL):
+    if service := _find_service_by_prefix(settings, _OF_POSTGRESQL):
         return service
     return RDS if settings.get("data_directory", "").startswith(_RDS_FOLDERS) else ""
 
@@ -81,7 +81,7 @@ def find_service_of_mysql(
     version, comment: version() and @@version_comment: "8.0.31-google" and "(Google)" on
     Cloud SQL (as dumps and clients of it print).
     """
-    if service := _find_service_by_beginning(variables, _OF_MYSQL):
+    if service := _find_service_by_prefix(variables, _OF_MYSQL):
         return service
     words = f"{version} {comment}".lower()
     for word, service in _MYSQL_WORDS.items():
@@ -91,7 +91,7 @@ def find_service_of_mysql(
     return RDS if any(place.startswith(_RDS_FOLDERS) for place in places) else ""
 
 
-def _find_service_by_beginning(names: Iterable[str], known: Mapping[str, str]) -> str:
+def _find_service_by_prefix(names: Iterable[str], known: Mapping[str, str]) -> str:
     found = [name.lower() for name in names]
     for beginning, service in known.items():
         if any(name.startswith(beginning) for name in found):

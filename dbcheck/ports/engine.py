@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import NoCanary, UsageError
-from dbcheck.model.audited import OtherSettings
+from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.depth import HeldCanary
 from dbcheck.model.places import Place
@@ -394,7 +394,7 @@ class Engine(ABC):
         """Drop those that are there and are dbcheck's."""
         return
 
-    def other_settings(self) -> tuple[OtherSettings, ...]:
+    def other_settings(self) -> tuple[ScopedSettings, ...]:
         """Return settings of other accounts and databases, and tables not durable.
 
         As far as this account may see it; raise EngineError.

@@ -15,7 +15,7 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index
 from dbcheck.evidence.bundle import make_bundle
-from dbcheck.evidence.staging import FILE, REPORT, make_attestation
+from dbcheck.evidence.staging import ATTESTATION_FILE, REPORT_FILE, make_attestation
 from dbcheck.model.moments import Activity, PlannedCut
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
@@ -81,16 +81,16 @@ def resealed(folder: Path, index: Index) -> Index:
 
     A forger does so, since anyone can.
     """
-    page = folder / REPORT
+    page = folder / REPORT_FILE
     report = page.read_bytes() if page.is_file() else None
     page.unlink(missing_ok=True)
-    (folder / FILE).unlink(missing_ok=True)
+    (folder / ATTESTATION_FILE).unlink(missing_ok=True)
     test = index.name
     if index.kind == "run":
         test = RunFolder.open(folder / "runs" / test).manifest().writer.target
     content = make_attestation(folder, test, index.verdict)
     if content is not None:
-        (folder / FILE).write_bytes(content)
+        (folder / ATTESTATION_FILE).write_bytes(content)
     if report is not None:
         page.write_bytes(report)
     return index

@@ -7,7 +7,7 @@ import pytest
 from dbcheck.base.system import clocks_us
 from dbcheck.cycle import host as cycle_host
 from dbcheck.judge.cutmoment import measure_elapsed
-from dbcheck.judge.host import RAN_ON_S, measure_darkness
+from dbcheck.judge.host import RAN_ON_S, measure_last_heard_to_kernel_start
 from tests.planted.booted import booted
 from tests.planted.fault import engines
 from tests.planted.site import Site
@@ -37,7 +37,7 @@ def test_a_clock_that_is_set_moves_no_start_of_a_kernel(
             monkeypatch.setattr(cycle_host, "clocks_us", later_us)
 
         outcome = site.cycle(cut, restore, exact=False, lab=False, host=host.port)
-    started, load = measure_darkness(outcome.case), outcome.load
+    started, load = measure_last_heard_to_kernel_start(outcome.case), outcome.load
     assert started is not None
     assert load is not None
     assert load.last_ack_us is not None

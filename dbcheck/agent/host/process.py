@@ -1,4 +1,7 @@
-"""Finds what may keep a server's flushes from its files, and reads its log."""
+"""Finds what may stop a server's flushes from reaching its files.
+
+Also finds the file that its standard error goes to.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,15 @@ from dbcheck.agent.wire import Refusal, describe_error
 
 PRELOAD = "/etc/ld.so.preload"  # ld.so(8)
 NO_PROCESS = "no process of the server can be seen there"
-FLUSHES = (b"fsync", b"fdatasync")  # by which all of these flush
+FLUSH_FUNCTIONS = (b"fsync", b"fdatasync")  # every supported server flushes by these
 # What defines them for every program: glibc, in older releases libpthread, and musl.
 C_LIBRARY = re.compile(r"(libc|libpthread)([.-][0-9.]*)?\.so(\.[0-9]+)?|ld-musl-.*")
 # MariaDB's option under which it flushes nothing, and the variable that it sets
 # (mysys/my_sync.c; os0file.cc, os_file_flush_func).  No statement shows it.  Options
 # may be cut short as long as no other begins so, and "_" is "-" (MariaDB documentation,
 # Option Files).  MySQL 8.0 and later have no such option.
-NO_SYNC, NO_SYNC_LEAST = "debug-no-sync", "debug-no-s"
+NO_SYNC = "debug-no-sync"
+NO_SYNC_SHORTEST = "debug-no-s"  # the shortest unambiguous abbreviation
 NO_SYNC_VARIABLE = b"my_disable_sync"
 ENTRY = 9  # getauxval(3), AT_ENTRY
 ADDRESS_END = 1 << 63
@@ -65,7 +69,7 @@ def find_error_file(directory: str) -> str:
 
 
 def describe_server_process(directory: str) -> dict[str, Any]:
-    """Describe what may keep the flushes of the server of *directory* from its files.
+    """Describe what may stop the flushes of *directory*'s server before its files.
 
     See model.host.ServerProcess.
     """
@@ -79,7 +83,7 @@ def describe_server_process(directory: str) -> dict[str, Any]:
 
 
 def make_unread_process(why: str) -> dict[str, Any]:
-    """Return that the process could not be read."""
+    """Return the description of a process that could not be read, for reason *why*."""
     return {
         "no_sync": "",
         "preloaded": [],
@@ -110,7 +114,7 @@ def describe_process(folder: str) -> dict[str, Any]:
             continue
         try:
             if found := find_defined_symbols(
-                where if was_removed else root + path, FLUSHES
+                where if was_removed else root + path, FLUSH_FUNCTIONS
             ):
                 replaced[path] = sorted(found)
         except (OSError, struct.error) as error:
@@ -223,7 +227,7 @@ def is_no_sync_option(option: str) -> bool:
     for prefix in ("--loose-", "--enable-", "--"):
         if name.startswith(prefix):
             name = name[len(prefix) :]
-            is_named = NO_SYNC.startswith(name) and name.startswith(NO_SYNC_LEAST)
+            is_named = NO_SYNC.startswith(name) and name.startswith(NO_SYNC_SHORTEST)
             return is_named and value not in ("0", "off", "false")
     return False
 
@@ -261,12 +265,12 @@ def find_defined_symbols(
         if ident[:5] != b"\x7fELF\x02":
             return {}
         order = "<" if ident[5] == 1 else ">"
-        at, size, count = struct.unpack(
+        table_offset, entry_size, count = struct.unpack(
             order + HEADER, b"".join((ident, file.read(48)))
         )
         sections = []
         for number in range(min(count, SECTIONS_MAX)):
-            file.seek(at + number * size)
+            file.seek(table_offset + number * entry_size)
             sections.append(struct.unpack(order + SECTION, file.read(64)))
         found: dict[str, tuple[int, int]] = {}
         for kind, offset, length, link in sections:
@@ -279,16 +283,20 @@ def find_defined_symbols(
                 continue
             file.seek(offset)
             symbols = file.read(min(length, TABLE_MAX) // 24 * 24)
-            for at, inside, *where in struct.iter_unpack(order + SYMBOL, symbols):
-                if inside and at in places:  # 0: it is needed from elsewhere
-                    found[places[at]] = (where[0], where[1])
+            for symbol in struct.iter_unpack(order + SYMBOL, symbols):
+                name_offset, section, address, size = symbol
+                if section and name_offset in places:  # 0: another object defines it
+                    found[places[name_offset]] = (address, size)
     return found
 
 
 def find_names(names: bytes, wanted: Sequence[bytes]) -> Iterator[tuple[int, str]]:
-    """Yield the place of each wanted name in a name table, also as another's end."""
+    """Yield the offset of each wanted name in a name table, and the name.
+
+    Also as the tail of a longer name, since ELF string tables share tails.
+    """
     for name in wanted:
-        at = names.find(name + b"\0")
-        while at >= 0:
-            yield at, name.decode()
-            at = names.find(name + b"\0", at + 1)
+        offset = names.find(name + b"\0")
+        while offset >= 0:
+            yield offset, name.decode()
+            offset = names.find(name + b"\0", offset + 1)

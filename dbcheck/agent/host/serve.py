@@ -120,12 +120,30 @@ class Trigger:
 
 
 SERIAL = "/sys/class/dmi/id/product_serial"  # only root may read it
-(FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES, CLEAR) = (
-    range(1, 11)
-)
-IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS, TIME, FILEIO = range(11, 19)
+(
+    FACTS,
+    MARK_LOG,
+    READ_LOG,
+    START_CANARIES,
+    STOP_CANARIES,
+    READ_CANARIES,
+    REMOVE_CANARIES,
+    SHUTDOWN,
+    DATA_NAMES,
+    CLEAR_CANARIES,
+) = range(1, 11)
+(
+    IDENTITY,
+    ARM,
+    RESET,
+    READ_TOOLS,
+    READ_COUNTERS,
+    COUNT_FLUSH_REQUESTS,
+    TIME_WRITES,
+    FILEIO,
+) = range(11, 19)
 SURVEY, AWAIT_DRIVES, END_SERVER, TAKE_OFF, PUT_BACK, START_SERVER = range(19, 25)
-WRITE_NOTE, READ_NOTE, REMOVE_NOTE, KEPT, LOOK = range(25, 30)
+WRITE_NOTE, READ_NOTE, REMOVE_NOTE, STILL_HELD, MOUNTS_AND_CACHES = range(25, 30)
 COMPLETED = 111  # a report: when, and the numbers completed: see report_layout()
 
 
@@ -166,21 +184,21 @@ class Agent(RequestHandler):
             FACTS: lambda ask: collect_facts(ask["places"]),
             MARK_LOG: lambda ask: mark_log(ask["path"]),
             READ_LOG: lambda ask: read_since(ask["path"], ask["marks"], ask["limit"]),
-            START: self._start,
-            STOP: self._stop,
-            READ: lambda ask: read_survivors(ask["folder"]),
+            START_CANARIES: self._start,
+            STOP_CANARIES: self._stop,
+            READ_CANARIES: lambda ask: read_survivors(ask["folder"]),
             SHUTDOWN: lambda ask: find_shutdown_record(ask["boot_id"], ask["since_us"]),
-            REMOVE: self._remove,
-            CLEAR: lambda ask: clear_canaries(ask["path"]),
+            REMOVE_CANARIES: self._remove,
+            CLEAR_CANARIES: lambda ask: clear_canaries(ask["path"]),
             DATA_NAMES: lambda ask: read_data_names(ask["path"]),
             IDENTITY: lambda _: read_identity(),
             ARM: self._arm,
             RESET: self._reset,
-            READINGS: lambda ask: read_everything(ask["devices"], ask["datasets"]),
-            COUNT: self._count,
-            TIME: time_writes,
+            READ_TOOLS: lambda ask: read_everything(ask["devices"], ask["datasets"]),
+            READ_COUNTERS: self._count,
+            TIME_WRITES: time_writes,
             FILEIO: run_fio,
-            FILE_WINDOWS: lambda ask: count_flush_requests(
+            COUNT_FLUSH_REQUESTS: lambda ask: count_flush_requests(
                 ask["folder"], ask["devices"], ask["writes"]
             ),
             SURVEY: lambda ask: survey(**ask),
@@ -189,11 +207,11 @@ class Agent(RequestHandler):
             TAKE_OFF: lambda ask: take_off(ask["mounts"], ask["time_s"]),
             PUT_BACK: lambda ask: put_back(ask["mounts"], ask["time_s"]),
             START_SERVER: lambda ask: run_program(ask["command"], ask["time_s"]),
-            KEPT: lambda ask: [is_still_held(mount) for mount in ask["mounts"]],
+            STILL_HELD: lambda ask: [is_still_held(mount) for mount in ask["mounts"]],
             WRITE_NOTE: lambda ask: write_note(**ask),
             READ_NOTE: lambda ask: read_note(**ask),
             REMOVE_NOTE: lambda ask: remove_note(**ask),
-            LOOK: lambda ask: read_mounts_and_caches(**ask),
+            MOUNTS_AND_CACHES: lambda ask: read_mounts_and_caches(**ask),
         }
 
     def answer(self, verb: int, payload: bytes) -> object:

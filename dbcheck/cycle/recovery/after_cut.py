@@ -113,10 +113,10 @@ def _add_other_nodes(
     The record of each step already says that the next one is not done.
     """
     if names := list_comparable_nodes(rig.site, after):
-        _store_after(run, replace(after, others=dict.fromkeys(names, UNCOMPARED)))
+        _store_record(run, replace(after, others=dict.fromkeys(names, UNCOMPARED)))
         others = compare_members(rig, run, manifest, after, names)
         after = replace(after, others=others)
-    after = _store_after(run, after)
+    after = _store_record(run, after)
     if not rig.site.kept_off:
         return after
     if not rig.site.brings_back:
@@ -124,10 +124,10 @@ def _add_other_nodes(
             Phase.RESTORE, describe_nodes_left_off(rig.site.kept_off, rig.site.kind)
         )
         return after
-    after = _store_after(run, read_old_nodes(rig, run, manifest, after))
+    after = _store_record(run, read_old_nodes(rig, run, manifest, after))
     if not rig.site.rejoins or after.failure or not after.survivors:
         return after  # there is nothing to compare with
-    return _store_after(
+    return _store_record(
         run, replace(after, others=compare_rejoined_nodes(rig, run, manifest, after))
     )
 
@@ -147,7 +147,7 @@ def _add_second_reading(
     )
     if not rig.twice or manifest.control or other or facts is None or unread:
         return after
-    _store_after(run, replace(after, again=UNFINISHED))
+    _store_record(run, replace(after, again=UNFINISHED))
     return replace(after, again=read_second_time(rig, run, manifest, after, facts))
 
 
@@ -207,9 +207,9 @@ def _store_absence(
         rig.listener.phase(
             Phase.RESTORE, describe_nodes_left_off(rig.site.kept_off, rig.site.kind)
         )
-        return _store_after(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
+        return _store_record(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
     if rig.site.kind.is_group:
-        return _store_after(run, replace(unread, unanswered=f"{text}: {NOT_WHOLE}"))
+        return _store_record(run, replace(unread, unanswered=f"{text}: {NOT_WHOLE}"))
     absence = judge_absence(Case(manifest, run.load(), run.restore(), unread), text)
     failure, unanswered = "", ""
     if absence.failure:
@@ -217,12 +217,12 @@ def _store_absence(
         nodes = ask_nodes(rig, run, manifest, None)
     else:
         unanswered = f"{text}; {absence.doubt}"
-    return _store_after(
+    return _store_record(
         run, replace(unread, failure=failure, nodes=nodes, unanswered=unanswered)
     )
 
 
-def _store_after(run: RunFolder, after: AfterRecord) -> AfterRecord:
+def _store_record(run: RunFolder, after: AfterRecord) -> AfterRecord:
     """Store what was found, and the server's log beside it in full."""
     host = after.nodes[after.reader_name].host
     if host is not None and host.log is not None:

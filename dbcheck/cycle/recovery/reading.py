@@ -378,7 +378,11 @@ class Reading:
         self._rig.listener.phase(Phase.CHECK, "the server checks its own tables")
         engine, epoch = self._rig.site.reader.engine, self._manifest.epoch
         self.conditions = check_conditions(engine, self._plan, epoch, facts, log)
-        sides = [table for table in self._plan.sides if table.name in self.stored]
+        sides = [
+            table
+            for table in self._plan.housekeeping_tables
+            if table.name in self.stored
+        ]
         tables = (*self._plan.tables, *sides)
         self.check = check_tables_read(engine, tables, facts, log)
         if self.check is not None and self.check.outcome is CheckOutcome.INDEX:

@@ -96,10 +96,11 @@ class _Second:
         self._epoch = manifest.epoch
         self._survivors = Survivors(rig, run, manifest, facts)
         plan, engine = manifest.plan(), rig.site.reader.engine
-        present = engine.present(plan.sides, server=facts) if plan.sides else ()
-        stored = [one for one in plan.sides if one.name in after.survivors]
+        tables = plan.housekeeping_tables
+        present = engine.present(tables, server=facts) if tables else ()
+        stored = [table for table in tables if table.name in after.survivors]
         self._tables = (*plan.tables, *dict.fromkeys((*stored, *present)))
-        self._absent = {one for one in plan.sides if one not in present}
+        self._absent = {table for table in tables if table not in present}
         # The first reading came before they were decided.
         self._decided = {(one.session, one.seq) for one in after.left_over}
 

@@ -159,7 +159,7 @@ class Survivors:
         self._plan = manifest.plan()
         self.index: IndexLoss | None = None
         self.sides_lost: dict[str, str] = {}
-        tables = (*self._plan.tables, *self._plan.sides)
+        tables = (*self._plan.tables, *self._plan.housekeeping_tables)
         self._totals = {table: EpochTotals() for table in tables}
 
     def facts_of(self, table: TableSpec) -> TableFacts:
@@ -182,7 +182,7 @@ class Survivors:
     def store_sides(self) -> dict[str, StoredRows]:
         """Store the rows of the side tables that are there and can be opened."""
         stored: dict[str, StoredRows] = {}
-        sides = self._plan.sides
+        sides = self._plan.housekeeping_tables
         found = self._engine.present(sides, server=self._facts) if sides else ()
         for table in found:
             batches = (batch for _, batch in self._batches((table,)))

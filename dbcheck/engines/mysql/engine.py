@@ -66,7 +66,7 @@ from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.peer import pick_log_settings
 from dbcheck.engines.tables import parse_row, parse_table_facts
 from dbcheck.engines.url import read_url
-from dbcheck.model.audited import OtherSettings
+from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.managed import SERVICE, find_service_of_hosts, find_service_of_mysql
 from dbcheck.model.places import Place, number_places
@@ -231,7 +231,7 @@ class MysqlEngine(Replicating):
             )
         )
 
-    def other_settings(self) -> tuple[OtherSettings, ...]:
+    def other_settings(self) -> tuple[ScopedSettings, ...]:
         """Return the storage engines without durable commits that have tables."""
         with self._open(None) as link:
             return find_non_durable_engines(link)

@@ -33,7 +33,7 @@ from dbcheck.engines.mysql.places import name_database_folder
 from dbcheck.engines.mysql.replicating import SEMI_SYNC
 from dbcheck.engines.mysql.settings import SESSION
 from dbcheck.engines.tables import MARK
-from dbcheck.model.audited import OtherSettings
+from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.cluster import IGNORE_MAJORITY
 from dbcheck.model.managed import SERVICE
 from dbcheck.model.server import DATA_NAME
@@ -145,12 +145,12 @@ class Look(Watch):
         return found._replace(version=versions[0][0]) if versions else found
 
 
-def find_non_durable_engines(link: MysqlLink) -> tuple[OtherSettings, ...]:
+def find_non_durable_engines(link: MysqlLink) -> tuple[ScopedSettings, ...]:
     """Return the storage engines without durable commits that have users' tables."""
     rows = link.rows("unsafe_tables", answer_s=SCAN_S)
     shown = ", ".join(f"{tables} {engine}" for engine, tables in rows) or "none"
     how = "information_schema.tables, as far as this account may see it"
-    return (OtherSettings("the server's tables", how, {UNSAFE_TABLES: shown}),)
+    return (ScopedSettings("the server's tables", how, {UNSAFE_TABLES: shown}),)
 
 
 def identity(

@@ -12,7 +12,7 @@ from dbcheck.engines.link import Watch
 from dbcheck.engines.postgresql.check import parse_definition
 from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink
 from dbcheck.engines.postgresql.settings import OF_A_SESSION
-from dbcheck.model.audited import OtherSettings
+from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.watched import (
     CANARY,
@@ -107,18 +107,18 @@ class SessionLook:
         }
 
 
-def read_other_settings(link: PostgresqlLink) -> tuple[OtherSettings, ...]:
+def read_other_settings(link: PostgresqlLink) -> tuple[ScopedSettings, ...]:
     """Return the settings of roles and databases, and facts about the whole server."""
     stored: dict[str, dict[str, str]] = {}
     for role, database, setting in link.rows("role_settings"):
         name, _, value = setting.partition("=")
         stored.setdefault(_describe_scope(role, database), {})[name] = value
-    found = [OtherSettings(whose, _STORED, each) for whose, each in stored.items()]
+    found = [ScopedSettings(whose, _STORED, each) for whose, each in stored.items()]
     for (value,) in link.rows("archiver"):
         how = "pg_settings, archive_mode and archive_command"
-        found.append(OtherSettings("the archiver", how, {ARCHIVER: value}))
+        found.append(ScopedSettings("the archiver", how, {ARCHIVER: value}))
     (tables,) = link.row("unlogged")
-    found.append(OtherSettings("this database", "pg_class", {UNLOGGED: tables}))
+    found.append(ScopedSettings("this database", "pg_class", {UNLOGGED: tables}))
     return tuple(found)
 
 

@@ -44,7 +44,7 @@ from dbcheck.engines.postgresql.replication import (
 from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
 from dbcheck.engines.tables import parse_row, parse_table_facts
 from dbcheck.engines.url import read_url
-from dbcheck.model.audited import OtherSettings
+from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.managed import (
     OWN_DATABASES,
@@ -183,7 +183,7 @@ class PostgresqlEngine(Engine):
         databases = tuple(what for what in others if what not in OWN_DATABASES)
         return OtherUsers(databases, connections)
 
-    def other_settings(self) -> tuple[OtherSettings, ...]:
+    def other_settings(self) -> tuple[ScopedSettings, ...]:
         """Return the settings of accounts and databases; every account may see them."""
         with self._open() as link:
             return read_other_settings(link)

@@ -1,6 +1,6 @@
 """The parent's side of a drive process: start it, command it, end it.
 
-A copy of a drive as a cut left it, for a bug report.
+Also copies a drive, as a cut left it, into an image for a bug report.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ from dbcheck.lab.calls import (
     encode_call,
     time_limit_s,
 )
-from dbcheck.lab.drive.process import RECORDING_S
+from dbcheck.lab.drive.process import RECORDING_TIMEOUT_S
 from dbcheck.lab.drive.recording import RecordingFile
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.runs.stored import open_private
 
+# A frozen drive fails by itself after so long: a sync hangs on the whole machine as
+# long as it is frozen.
 WATCHDOG_S = 5.0
 _START_S = 20.0
 _END_S = 10.0
@@ -90,8 +92,8 @@ class DriveProcess:
     ) -> Self:
         """Start an empty drive; *mountpoint* is an ordinary file to be used briefly.
 
-        recording: where it records, or the recording that it replays: it then holds
-        what that begins with.
+        recording: the file to record into, or to replay; a replaying drive starts with
+        the contents that the recording begins with.
         On return the drive is open and its mount is detached already: it lives as
         long as a process has it open, so no process has to unmount it.
         """
@@ -115,7 +117,8 @@ class DriveProcess:
                 )
         drive = cls(process, ours, errors)
         try:
-            drive._open(mountpoint, RECORDING_S if recording else _START_S)
+            # A replaying drive reads a recording of some gigabytes first.
+            drive._open(mountpoint, RECORDING_TIMEOUT_S if recording else _START_S)
         except BaseException:
             drive.close()
             raise
@@ -166,11 +169,11 @@ class DriveProcess:
         Whoever still uses the drive gets I/O errors.
         """
         if self.descriptor >= 0:
-            # The kernel tells a file system that a file is closed; a dead one fails.
+            # close() sends FLUSH to the FUSE process; it fails if that is dead.
             with contextlib.suppress(OSError):
                 os.close(self.descriptor)
             self.descriptor = -1
-        # At the end of its control socket the process leaves.
+        # The process ends once its control socket is closed.
         self._control.close()
         try:
             self._process.wait(_END_S)

@@ -30,7 +30,7 @@ from dbcheck.lab.drive.replay import Replay
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.model.cut import Part
 
-RECORDING_S = 120.0  # to store one of some gigabytes, or to read it
+RECORDING_TIMEOUT_S = 120.0  # to write or read a recording of some gigabytes
 _ANSWER_S = 10.0
 _WORDS_MAX = 500  # of an error
 
@@ -183,7 +183,7 @@ class DriveServer:
             raise ValueError("this drive replays a recording")
         self._drive.record(time.monotonic())
 
-    @remote(RECORDING_S)
+    @remote(RECORDING_TIMEOUT_S)
     def save_recording(self) -> None:
         """Write the recording into its file; nothing else is answered meanwhile."""
         recorder = self._drive.recorder

@@ -229,7 +229,8 @@ def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> 
             messages = [
                 line
                 for line in log
-                if filesystem in line.lower() and not _names_another(device, line)
+                if filesystem in line.lower()
+                and not _is_about_other_device(device, line)
             ]
             how = f" with {options!r}" if options else ""
             raise Unrecoverable(
@@ -263,7 +264,7 @@ def umount(mountpoint: Path, timeout_s: float = 10.0) -> None:
             time.sleep(_POLL_S)
 
 
-def _names_another(device: str, line: str) -> bool:
+def _is_about_other_device(device: str, line: str) -> bool:
     """Return True if the kernel logged *line* of a device that another lab mounts."""
     return bool(set(_LOOP_NAMES.findall(line)) - {Path(device).name})
 

@@ -13,7 +13,7 @@ from dbcheck.report.words.run import depth_of, headline, lost_in, number
 
 NUMBERS = ("commits/s", "p99 ms", "lost", "price")
 CYCLE_COLUMNS = ("configuration", "run", "depth", "confirmed", "lost")
-_TONES = {Verdict.PASS: "kept", Verdict.FAIL: "lost"}
+_CSS_CLASSES = {Verdict.PASS: "kept", Verdict.FAIL: "lost"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Cycle:
     reason: str
 
 
-def matrix_values(result: MatrixResult) -> dict[str, Any]:
+def make_matrix_values(result: MatrixResult) -> dict[str, Any]:
     """Return the values of templates/matrix.html."""
     fastest = max((row.commits_per_s or 0.0 for row in result.rows), default=0.0)
     title = result.description or "Configurations side by side"
@@ -46,34 +46,39 @@ def matrix_values(result: MatrixResult) -> dict[str, Any]:
         "result": result,
         "columns": words.columns(result),
         "numbers": NUMBERS,
-        "rows": [_row(row, result, fastest or 1.0) for row in result.rows],
+        "rows": [_make_row(row, result, fastest or 1.0) for row in result.rows],
         "price": words.PRICE if words.has_price(result) else "",
         "proofs": list(words.proofs(result)),
         "faults": list(words.faults(result)),
         "doubts": list(words.doubts(result)),
-        "scopes": [_begun(one.removeprefix("Scope: ")) for one in words.scopes(result)],
+        "scopes": [
+            _capitalise_first(one.removeprefix("Scope: "))
+            for one in words.scopes(result)
+        ],
         "cycle_columns": CYCLE_COLUMNS,
         "cycle_numbers": CYCLE_COLUMNS[-2:],
-        "cycles": [_cycle(row.name, one) for row in result.rows for one in row.cycles],
+        "cycles": [
+            _make_cycle(row.name, one) for row in result.rows for one in row.cycles
+        ],
     }
 
 
-def _begun(text: str) -> str:
+def _capitalise_first(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-def _row(row: RowResult, result: MatrixResult, fastest: float) -> Row:
+def _make_row(row: RowResult, result: MatrixResult, fastest: float) -> Row:
     verdict = row.shown_verdict
     return Row(
         tuple(words.cells(row, result)),
         row.reference,
         round(100 * (row.commits_per_s or 0.0) / fastest, 1),
-        _TONES.get(verdict, "partly") if verdict else "partly",
+        _CSS_CLASSES.get(verdict, "partly") if verdict else "partly",
         verdict.value if verdict else "",
     )
 
 
-def _cycle(name: str, cycle: RunResult) -> Cycle:
+def _make_cycle(name: str, cycle: RunResult) -> Cycle:
     cells = (
         *(name, cycle.run, depth_of(cycle) or "not measured"),
         *(number(cycle.confirmed), lost_in(cycle)),

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import dbcheck
 from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 from dbcheck.report.html.campaignpage import campaign_values
-from dbcheck.report.html.matrixpage import matrix_values
+from dbcheck.report.html.matrixpage import make_matrix_values
 from dbcheck.report.html.runpage import run_values
 from dbcheck.report.subject import RunSubject, Subject, quote_all_texts
 from dbcheck.report.words import compare as words
@@ -27,7 +27,7 @@ def as_html(subject: Subject) -> str:
     if isinstance(subject, CampaignsResult):
         return _page("campaign", campaign_values(subject))
     if isinstance(subject, MatrixResult):
-        return _page("matrix", matrix_values(subject))
+        return _page("matrix", make_matrix_values(subject))
     return _page("compare", _compare_values(subject))
 
 

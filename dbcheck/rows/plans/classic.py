@@ -250,9 +250,9 @@ class ClassicPlan:
     statements: tuple[StatementSpec, ...] = (INSERT_ID,)
     replaces_sessions = False
     prepares_in: TableSpec | None = None
-    sides: tuple[TableSpec, ...] = ()
-    task_statements: tuple[StatementSpec, ...] = ()
-    conditions = ""
+    housekeeping_tables: tuple[TableSpec, ...] = ()
+    housekeeping_statements: tuple[StatementSpec, ...] = ()
+    violations_statement = ""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule

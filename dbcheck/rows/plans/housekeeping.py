@@ -192,7 +192,7 @@ class HousekeepingPlan:
     """See rows.plans.plan.Plan; the operations of its own session are tasks."""
 
     prepares_in: TableSpec | None
-    sides: tuple[TableSpec, ...] = SIDES
+    housekeeping_tables: tuple[TableSpec, ...] = SIDES
 
     def __init__(
         self, base: Plan, schedule: Schedule, kinds: Sequence[TaskKind]
@@ -206,9 +206,9 @@ class HousekeepingPlan:
             base.replaces_sessions,
             base.prepares_in,
         )
-        self.conditions = base.conditions
+        self.violations_statement = base.violations_statement
         tasks = _list_statements_of_tasks(kinds, base.tables)
-        self.task_statements: tuple[StatementSpec, ...] = (INSERT, *tasks)
+        self.housekeeping_statements: tuple[StatementSpec, ...] = (INSERT, *tasks)
 
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation (session, seq)."""
@@ -249,7 +249,7 @@ class HousekeepingPlan:
 
     def inspector(self, table: TableSpec) -> Inspector:
         """Return the judge of the content of each row of *table*."""
-        if table in self.sides:
+        if table in self.housekeeping_tables:
             return Inspector(self._rows, range(1, max(INSERTING.values()) + 1))
         return self._base.inspector(table)
 

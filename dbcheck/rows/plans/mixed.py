@@ -147,9 +147,9 @@ class MixedPlan:
 
     replaces_sessions = True
     prepares_in: TableSpec | None = None
-    sides: tuple[TableSpec, ...] = ()
-    task_statements: tuple[StatementSpec, ...] = ()
-    conditions = ""
+    housekeeping_tables: tuple[TableSpec, ...] = ()
+    housekeeping_statements: tuple[StatementSpec, ...] = ()
+    violations_statement = ""
 
     def __init__(self, schedule: Schedule, mix: Mix) -> None:
         """Plan operations by *mix*, which has no problem()."""

@@ -245,9 +245,9 @@ class OrderEntryPlan:
     )
     replaces_sessions = True
     prepares_in: TableSpec | None = None
-    sides: tuple[TableSpec, ...] = ()
-    task_statements: tuple[StatementSpec, ...] = ()
-    conditions = CONDITIONS_OF_ORDERS
+    housekeeping_tables: tuple[TableSpec, ...] = ()
+    housekeeping_statements: tuple[StatementSpec, ...] = ()
+    violations_statement = CONDITIONS_OF_ORDERS
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule

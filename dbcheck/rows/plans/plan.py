@@ -22,24 +22,26 @@ class Plan(Protocol):
     them can judge the run.  A plan can be pickled for a process of the load.
 
     tables:     in the order in which they are created and read.
-    statements: all that its operations use; the first of them is the INSERT of one row
-                whose id is acked, once in each operation.
+    statements: all that its operations use; the first inserts the row whose id is
+                acked; each operation executes it exactly once.
     replaces_sessions: a session that broke may be replaced, under a new number.
     prepares_in: the table that its prepared transactions write to, None if it prepares
                 none (rows.operation.TwoPhase); each session has at most one at a time.
-    sides:      the tables that housekeeping creates and drops; () if there is none.
-    task_statements: those of its session, with the INSERT that is acked; () likewise.
-    conditions: the statement of sql/ that finds which conditions do not hold among the
-                rows of an epoch (rows.loss); "" if there are none.
+    housekeeping_tables: the tables that housekeeping creates and drops; () if the plan
+                has no housekeeping.
+    housekeeping_statements: the statements of the housekeeping session, with the INSERT
+                that is acked; () if the plan has no housekeeping.
+    violations_statement: the statement of sql/ that finds which conditions do not hold
+                among the rows of an epoch (rows.loss); "" if the plan has none.
     """
 
     tables: tuple[TableSpec, ...]
     statements: tuple[StatementSpec, ...]
     replaces_sessions: bool
     prepares_in: TableSpec | None
-    sides: tuple[TableSpec, ...]
-    task_statements: tuple[StatementSpec, ...]
-    conditions: str
+    housekeeping_tables: tuple[TableSpec, ...]
+    housekeeping_statements: tuple[StatementSpec, ...]
+    violations_statement: str
 
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation that *session* sends as its number *seq*, from 1 on."""
@@ -65,9 +67,9 @@ class InsertPlan:
     statements: tuple[StatementSpec, ...] = (INSERT,)
     replaces_sessions = True
     prepares_in: TableSpec | None = None
-    sides: tuple[TableSpec, ...] = ()
-    task_statements: tuple[StatementSpec, ...] = ()
-    conditions = ""
+    housekeeping_tables: tuple[TableSpec, ...] = ()
+    housekeeping_statements: tuple[StatementSpec, ...] = ()
+    violations_statement = ""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule, self._values = schedule, schedule.values

@@ -220,9 +220,9 @@ class TwoPhasePlan:
     statements: tuple[StatementSpec, ...] = (INSERT, INSERT_ITEM)
     replaces_sessions = True
     prepares_in: TableSpec | None = ITEM
-    sides: tuple[TableSpec, ...] = ()
-    task_statements: tuple[StatementSpec, ...] = ()
-    conditions = ""
+    housekeeping_tables: tuple[TableSpec, ...] = ()
+    housekeeping_statements: tuple[StatementSpec, ...] = ()
+    violations_statement = ""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule

@@ -61,7 +61,7 @@ class Asked:
         return answer["code"] if kind == wire.ERROR else answer
 
     def start(self, data: Path) -> Any:
-        return self.ask(host_agent.START, **pace(data))
+        return self.ask(host_agent.START_CANARIES, **pace(data))
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_what_makes_no_sense_is_refused(asked: Asked, data: Path) -> None:
     assert asked.ask(99) == "protocol"
-    assert asked.ask(host_agent.STOP) == "protocol"
+    assert asked.ask(host_agent.STOP_CANARIES) == "protocol"
     places = [["data", str(data / "none")]]
     assert asked.ask(host_agent.FACTS, places=places) == "ENOENT"
     assert asked.ask(host_agent.FACTS, places=[]) == "protocol"
@@ -156,13 +156,13 @@ def test_canaries_run_once_and_report(asked: Asked, data: Path) -> None:
     assert folder == str(data.parent / BESIDE)
     assert asked.start(data) == "in-use"
     assert asked.replies.reported.wait(WAIT_S)
-    ended = asked.ask(host_agent.STOP)
+    ended = asked.ask(host_agent.STOP_CANARIES)
     assert ended["stopped"] == ""
     assert min(ended["buffered"], *ended["direct"]) >= 3
-    left = asked.ask(host_agent.READ, folder=folder)
+    left = asked.ask(host_agent.READ_CANARIES, folder=folder)
     assert left["buffered"][-1][1] == ended["buffered"]
     assert [ring["found"][-1][1] for ring in left["rings"]] == ended["direct"]
-    assert asked.ask(host_agent.REMOVE, folder=folder) is None
+    assert asked.ask(host_agent.REMOVE_CANARIES, folder=folder) is None
     assert list(data.parent.iterdir()) == [data]
 
 
@@ -173,8 +173,8 @@ def test_they_tell_of_files_that_are_written_at_once(asked: Asked, data: Path) -
     ).returncode:
         pytest.skip("no chattr, or a filesystem that has no such attribute")
     folder = asked.start(data)["folder"]
-    assert asked.ask(host_agent.STOP)["stopped"] == ""
-    run = asked.ask(host_agent.READ, folder=folder)["run"]
+    assert asked.ask(host_agent.STOP_CANARIES)["stopped"] == ""
+    run = asked.ask(host_agent.READ_CANARIES, folder=folder)["run"]
     assert (
         find_depth(
             Completed(Counted(1, 0), ()),
@@ -183,7 +183,7 @@ def test_they_tell_of_files_that_are_written_at_once(asked: Asked, data: Path) -
         ).depth
         is None
     )
-    asked.ask(host_agent.REMOVE, folder=folder)
+    asked.ask(host_agent.REMOVE_CANARIES, folder=folder)
 
 
 def run_with(

@@ -226,7 +226,7 @@ def looked(facts: TargetFacts, places: Sequence[Place]) -> dict[str, str]:
         """A channel to an agent of this very process."""
 
         def answer(self, kind: type[T], verb: int, **question: Any) -> T:
-            assert verb == serve.LOOK
+            assert verb == serve.MOUNTS_AND_CACHES
             return msgspec.convert(read_mounts_and_caches(**question), kind)
 
         def close(self) -> None:

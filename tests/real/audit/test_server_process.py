@@ -181,7 +181,7 @@ def test_a_server_as_it_is_has_flushes_of_its_own(server: DatabaseServer) -> Non
     assert unsafe(found) == {}
     (host,) = [each for each in found.subjects if each.name == "the target's host"]
     assert host.facts["flush calls"].value == "the c library's"
-    assert host.facts[platform.NO_SYNC].value == platform.NONE
+    assert host.facts[platform.NO_SYNC_OPTION].value == platform.NONE
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_tasks_leave_what_their_state_says(engine: Engine) -> None:
     engine.prepare((LEDGER,))
     done = {plan.tasks.task(number).kind for number in range(1, COUNT + 1)}
     assert done == set(kinds)
-    session = engine.open_session(plan.task_statements)
+    session = engine.open_session(plan.housekeeping_statements)
     with contextlib.closing(session):
         for number in range(1, COUNT + 1):
             assert commit(session, plan.operation(HOUSEKEEPING_SESSION, number))

@@ -24,7 +24,7 @@ from dbcheck.audit.subject import Fact, Subject
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.receipt import PRESET, find_receipt
-from dbcheck.model.audited import OtherSettings, RuleStatus, Severity
+from dbcheck.model.audited import RuleStatus, ScopedSettings, Severity
 from dbcheck.model.verdict import Verdict
 from dbcheck.runner.matrix_rows import read_matrix
 from dbcheck.server_log import Product
@@ -369,7 +369,7 @@ def test_settings_of_one_role_are_judged_by_the_rules_on_them_alone() -> None:
     whole = server(
         "PostgreSQL", (15,), fsync="off", synchronous_commit="on", wal_level="minimal"
     )
-    of_role = OtherSettings("role app", "a catalog", {"synchronous_commit": "off"})
+    of_role = ScopedSettings("role app", "a catalog", {"synchronous_commit": "off"})
     (role,) = make_other_subjects(whole, [of_role])
     waits = replace(whole, facts={**whole.facts, "synchronous_standby_names": NAMED})
     (also,) = make_other_subjects(waits, [of_role])

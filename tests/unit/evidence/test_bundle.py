@@ -17,7 +17,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index, Member
-from dbcheck.evidence.staging import FILE
+from dbcheck.evidence.staging import ATTESTATION_FILE
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict
@@ -83,7 +83,7 @@ def test_it_holds_all_that_a_judge_needs_and_no_key(tmp_path: Path) -> None:
     assert {"acks.log", "survivors-ledger.bin", "losses.csv"} <= inner
     assert {"client.key", "lock", "drive.img"} & inner == set()
     assert names - {f"runs/{run}/{name}" for name in inner} == {
-        *("index.json", "report.html", FILE),
+        *("index.json", "report.html", ATTESTATION_FILE),
     }
 
 
@@ -270,13 +270,13 @@ def without_a_loss(folder: Path, index: Index) -> Index:
 
 
 def attested_as_passed(folder: Path, index: Index) -> Index:
-    path = folder / FILE
+    path = folder / ATTESTATION_FILE
     path.write_text(path.read_text().replace("FAILED", "PASSED"))
     return index
 
 
 def without_attestation(folder: Path, index: Index) -> Index:
-    (folder / FILE).unlink()
+    (folder / ATTESTATION_FILE).unlink()
     return index
 
 
@@ -349,7 +349,7 @@ def test_sentences_of_another_version_are_not_held_against_it(
 
     def without(folder: Path, index: Index) -> Index:
         index = changed(folder, index)
-        (folder / FILE).unlink()
+        (folder / ATTESTATION_FILE).unlink()
         return index
 
     file = tmp_path / "older.tar"
@@ -375,9 +375,9 @@ def test_a_pass_and_a_fail_are_attested_and_nothing_else(tmp_path: Path) -> None
         bundle_of(folder, file)
         found = dict(contents(file))
         if not result:
-            assert FILE not in found
+            assert ATTESTATION_FILE not in found
             continue
-        statement = json.loads(found[FILE])
+        statement = json.loads(found[ATTESTATION_FILE])
         assert statement["_type"] == "https://in-toto.io/Statement/v1"
         kind = "https://in-toto.io/attestation/test-result/v0.1"
         assert statement["predicateType"] == kind
@@ -393,7 +393,7 @@ def test_a_pass_and_a_fail_are_attested_and_nothing_else(tmp_path: Path) -> None
         subjects = {
             one["name"]: one["digest"]["sha256"] for one in statement["subject"]
         }
-        outside = {"index.json", "report.html", FILE}
+        outside = {"index.json", "report.html", ATTESTATION_FILE}
         assert subjects == {k: v for k, v in digests.items() if k not in outside}
         (configuration,) = predicate["configuration"]
         assert configuration["digest"]["sha256"] == subjects[configuration["name"]]

@@ -14,7 +14,7 @@ import pytest
 from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.run import require_possible
+from dbcheck.cli.run import require_possible_on_cluster
 from dbcheck.config import files
 from dbcheck.inventory.entry import KNOWN, Entry
 from dbcheck.inventory.load import load_inventory, make_cluster, make_inventory
@@ -632,9 +632,9 @@ def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
     text = CLUSTER.replace("streaming", f"streaming{more}")
     pair = make_inventory(tmp_path / "hosts.yml", hosts(text), GROUPS).cluster("pair")
     if not is_refused:
-        return require_possible(pair, control=False, twice=False, far=False)
+        return require_possible_on_cluster(pair, control=False, twice=False, far=False)
     with refused(ErrorId.SWITCH_RESTORES_BY_ITSELF, UsageError):
-        require_possible(pair, control=False, twice=False, far=False)
+        require_possible_on_cluster(pair, control=False, twice=False, far=False)
 
 
 def test_what_a_single_server_alone_can_do_is_refused_of_a_cluster(
@@ -643,8 +643,8 @@ def test_what_a_single_server_alone_can_do_is_refused_of_a_cluster(
     found = make_inventory(tmp_path / "hosts.yml", hosts(CLUSTER), GROUPS)
     for flags in ((True, False, False), (False, True, False), (False, False, True)):
         given = dict(zip(("control", "twice", "far"), flags, strict=True))
-        require_possible(found.entry("db1"), **given)
+        require_possible_on_cluster(found.entry("db1"), **given)
         with refused(
             ErrorId.OPTIONS_CONFLICT, UsageError, naming="a cluster cannot be run with"
         ):
-            require_possible(found.cluster("pair"), **given)
+            require_possible_on_cluster(found.cluster("pair"), **given)

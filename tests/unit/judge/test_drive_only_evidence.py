@@ -21,7 +21,7 @@ from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.judge import list_evidence
 from dbcheck.judge.load_and_witness import judge_load_at_the_cut
 from dbcheck.judge.server_end import Ended, judge_end
-from dbcheck.judge.timeoff import judge_time_without_power
+from dbcheck.judge.timeoff import judge_time_off
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import (
     Cut,
@@ -280,10 +280,10 @@ def test_acks_without_drives_do_not_make_the_switch_late() -> None:
     late = loaded(
         cut=Cut(9_000_000, None, held), last_ack_us=20_000_000, switched_us=9_900_000
     )
-    item = judge_time_without_power(cut(load=late))
+    item = judge_time_off(cut(load=late))
     assert item is not None
     assert item.status is Status.PRESENT
-    unseen = judge_time_without_power(cut(replace(SEEN, gone_us=None), load=late))
+    unseen = judge_time_off(cut(replace(SEEN, gone_us=None), load=late))
     assert unseen is not None
     assert unseen.status is Status.NOT_OBSERVABLE
 

@@ -15,7 +15,7 @@ from dbcheck.judge.judge import judge
 from dbcheck.judge.server import judge_same_settings
 from dbcheck.judge.server_end import judge_not_shut_down, judge_server_log_over_sql
 from dbcheck.judge.settings import collect_settings
-from dbcheck.judge.timeoff import judge_time_without_power
+from dbcheck.judge.timeoff import judge_time_off
 from dbcheck.model.cluster import Promise, SiteKind, compare_lineage
 from dbcheck.model.cut import Cut, CutClass, Gone, PowerState
 from dbcheck.model.depth import Depth
@@ -293,9 +293,9 @@ def test_nodes_that_were_cut_in_several_ways_have_no_class() -> None:
 def test_the_node_that_was_off_for_the_shortest_time_counts() -> None:
     one = case(Promise.ALL, WHOLE)
     assert one.restore is not None
-    assert item(judge_time_without_power, one).status is Status.PRESENT
+    assert item(judge_time_off, one).status is Status.PRESENT
     short = replace(one.restore, off_s={**one.restore.off_s, "c": 0.05})
-    found = item(judge_time_without_power, replace(one, restore=short))
+    found = item(judge_time_off, replace(one, restore=short))
     assert found.status is Status.NOT_OBSERVABLE
     assert found.reason.startswith("c: it was back after 0.05 s")
 

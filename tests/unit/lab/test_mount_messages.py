@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.lab.storage.filesystem import _names_another
+from dbcheck.lab.storage.filesystem import _is_about_other_device
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from dbcheck.lab.storage.filesystem import _names_another
 def test_a_line_about_another_lab_s_device_is_left_out(
     line: str, another: bool
 ) -> None:
-    assert _names_another("/dev/loop1", line) is another
+    assert _is_about_other_device("/dev/loop1", line) is another

@@ -32,7 +32,7 @@ def largest(load: Workload) -> int:
     kinds = tuple(kind for kind in load.housekeeping if kind is not TaskKind.VACUUM)
     load = replace(load, housekeeping=kinds)
     plan = plan_of(load, Schedule(1, 2, load.payload_bytes))
-    specs = {*statements_of(load), *plan.task_statements}
+    specs = {*statements_of(load), *plan.housekeeping_statements}
     rows = {
         spec.name: spec for spec in specs if spec.verb in {Verb.INSERT, Verb.UPDATE}
     }
