@@ -21,8 +21,9 @@ class FindingResult:
 
     value:  of the fact that it judges, null if that could not be read.
     safe:   the safe values; unsafe: the others, where a rule names those.
-    why, fix, source: of the rule; fix is made for this subject.
-    read_by: how the fact was read, or was to be.
+    why, fix, source: of the rule, whose why says what an unsafe value does; the fix is
+            made for this subject.
+    read_by: how the fact was read, or would have been.
     unread: what could not be read, and why; "" if all was.
     remedy: what makes it readable, "" if nothing is known.
     """
@@ -68,7 +69,12 @@ class FindingResult:
 
 @dataclass(frozen=True, slots=True)
 class FactResult:
-    """One fact; value: null if it could not be read, which *why* explains then."""
+    """One fact.
+
+    value: null if it could not be read.
+    why:   the reason why it could not be read, "" if it was; in a FindingResult, *why*
+           is the rule's.
+    """
 
     value: str | None
     read_by: str
@@ -101,10 +107,11 @@ class AuditResult:
     name:     of the host in the inventory, "" if flags described it.
     host:     the name of its host, "" if that was not read.
     host_error: why its host could not be read, "" if it was, or was not to be.
-    host_error_id: of that.
+    host_error_id: the error id of host_error.
     findings: what is not safe, the worst first, what is not known last.
     safe:     how many facts are safe.
-    error:    why it could not be audited, "" if it could.  error_id: of that.
+    error:    why it could not be audited, "" if it could.
+    error_id: the error id of error.
     """
 
     name: str

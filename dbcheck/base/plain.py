@@ -22,7 +22,7 @@ _PIECE_BYTES = 1 << 16
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file, also by a link, to read it; raise OSError.
 
-    O_NONBLOCK is for what takes its place after it was looked at (open(2), fifo(7)).
+    O_NONBLOCK: a FIFO may have replaced it after the first check (open(2), fifo(7)).
     """
     _require_regular(path, os.stat(path))
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -37,7 +37,7 @@ def open_regular(path: Path) -> BufferedReader:
 def read_rest(file: IO[bytes], most: int) -> bytes:
     """Return all that *file* holds from here on; raise OSError, which names it."""
     found = bytearray()
-    # Piece by piece: read_regular() takes as much memory as it is asked for.
+    # Piece by piece: read(n) allocates n bytes at once, however small the file is.
     while len(found) <= most and (piece := file.read(_PIECE_BYTES)):
         found += piece
     _require_size_bytes(file.name, len(found), most)

@@ -95,10 +95,10 @@ def command(
             id=ErrorId.TARGET_MISSING,
             hint="Name a host of an inventory (dbcheck init writes one), or a URL.",
         )
-    for one in entry.cut_with:
-        require_passable(one)
+    for node_entry in entry.cut_with:
+        require_passable(node_entry)
     require_possible_on_cluster(
-        entry, control=control, twice=entry.twice, far=bool(load.scheduler)
+        entry, control=control, twice=entry.twice, remote_workers=bool(load.scheduler)
     )
     workload = workload_file.load(entry.workload or load.workload)
     workload = load.apply_to_workload(workload.with_sessions(entry.sessions))
@@ -109,49 +109,49 @@ def command(
     with (
         make_progress(make_progress_console(), live=not as_json) as view,
         assemble.open_entry_witness(entry, load.limits, new_key) as log,
-        assemble.open_far_workers(entry, scheduler, workload.sessions) as far,
+        assemble.open_far_workers(entry, scheduler, workload.sessions) as remote,
     ):
         rig = assemble.make_rig(entry, log, view, runs, load.limits)
         rig = replace(rig, reconcile_flags=flags)
         require_none_pending(runs, rig.site.writer.engine)
-        if far is not None:
-            rig, workload = replace(rig, far=far), far.shared(workload)
-        for one, node in assemble.list_cut_nodes(entry, rig.site):
-            check_interlocks(one, node.engine, yes=consent.yes, i_know=consent.i_know)
-        controls = _controls(rig, workload, seed, view) if control else []
+        if remote is not None:
+            rig, workload = replace(rig, far=remote), remote.shared(workload)
+        _check_cut_nodes(entry, rig, consent)
+        controls = _run_controls_with_note(rig, workload, seed, view) if control else []
         if controls and controls[-1].verdict is Verdict.FAIL:
-            outcome = controls.pop()  # its verdict is on the server
+            outcome = controls.pop()  # it shows that the server fails: no second cut
         else:
             if controls:
                 view.line("cycle", "the control is over; now the cycle that counts")
-            facts = [extract_control_facts(one) for one in controls]
+            facts = list(map(extract_control_facts, controls))
             known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
             outcome = run_resumable_cycle(rig, workload, seed, facts, known, view)
     if as_json and control:
-        result = replace(outcome.result, controls=tuple(one.result for one in controls))
+        results = tuple(tried.result for tried in controls)
+        result = replace(outcome.result, controls=results)
         code = output.EXIT_CODES[outcome.verdict]
         with output.print_and_exit(code):
             output.print_json(to_values(result))
         sys.exit(code)
-    command = rig.reconcile_command(outcome.run.path)
-    output.end_with(outcome, as_json=as_json, reconcile=command)
+    reconcile = rig.reconcile_command(outcome.run.path)
+    output.end_with(outcome, as_json=as_json, reconcile=reconcile)
 
 
 def require_possible_on_cluster(
-    entry: Entry, *, control: bool, twice: bool, far: bool
+    entry: Entry, *, control: bool, twice: bool, remote_workers: bool
 ) -> None:
-    """Raise UsageError for what cannot be done to a cluster."""
+    """Raise UsageError for options, or a switch, that a cluster cannot be run with."""
     twice_by = "--twice (or dbcheck_twice)"
-    asked = {"--control": control, twice_by: twice, "--load-workers": far}
-    found = [flag for flag, given in asked.items() if given]
-    if entry.standbys and found:
+    asked = {"--control": control, twice_by: twice, "--load-workers": remote_workers}
+    flags = [flag for flag, given in asked.items() if given]
+    if entry.standbys and flags:
         raise UsageError(
-            f"a cluster cannot be run with {', '.join(found)}",
+            f"a cluster cannot be run with {', '.join(flags)}",
             id=ErrorId.OPTIONS_CONFLICT,
             hint="Leave it out.",
         )
-    gone = entry.standbys and not Promise(entry.survives).writer_returns
-    if gone and entry.power.returns_by_itself:
+    stays_off = entry.standbys and not Promise(entry.survives).writer_returns
+    if stays_off and entry.power.returns_by_itself:
         raise UsageError(
             f"host {entry.name}: the power comes back by itself after a cut by this"
             " switch, and the old writer has to stay off while another takes over",
@@ -161,7 +161,15 @@ def require_possible_on_cluster(
         )
 
 
-def _controls(
+def _check_cut_nodes(entry: Entry, rig: Rig, consent: ConsentOptions) -> None:
+    """Raise UsageError unless every node that the cut takes may lose its power."""
+    for node_entry, node in assemble.list_cut_nodes(entry, rig.site):
+        check_interlocks(
+            node_entry, node.engine, yes=consent.yes, i_know=consent.i_know
+        )
+
+
+def _run_controls_with_note(
     rig: Rig, workload: Workload, seed: int, view: PlainProgress
 ) -> list[Outcome]:
     """Run the control; a human who cuts gets a note on both cuts first."""

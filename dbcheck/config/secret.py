@@ -17,10 +17,10 @@ from dbcheck.base.errors import UsageError
 from dbcheck.base.owners import expanded, is_ours
 
 Kind = Literal["env", "file", "command"]
-# An option of a URL that holds one: of libpq and of MySQL's driver, each under several
-# names.
+# An option of a URL that holds a secret.  libpq and MySQL's driver have several names
+# for it.
 SECRET_OPTION = re.compile(r"pass(?!file)|pw|secret|scram_\w+_key", re.IGNORECASE)
-# Such an option behind a mark that begins none in a URL, as ";" or "#".
+# A password option behind a character that begins no option in a URL: ";" or "#".
 MISPLACED = re.compile(r"\b(pass|passw(or)?d|pwd?)\s*=", re.IGNORECASE)
 _NAMES = {"env": "variable", "file": "file", "command": "command"}
 _COMMAND_TIMEOUT_S = 60
@@ -144,7 +144,7 @@ def require_private(path: Path, found: os.stat_result, what: str) -> None:
     else:
         return
     raise UsageError(
-        f"{path} is to hold the {what} and {why}",
+        f"{path} must be private, as it holds the {what}, but {why}",
         id=ErrorId.SECRET_FILE_NOT_PRIVATE,
         hint=hint,
     )

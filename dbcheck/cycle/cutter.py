@@ -176,7 +176,7 @@ class Cutter:
         held = self._started.held
         self.canary_held = held is None or held.is_held()
         if self._holding is not None:
-            self._holding.asked()
+            self._holding.note_asked()
         try:
             self.asked = True
             self.cuts = self._rig.site.cut()

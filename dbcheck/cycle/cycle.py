@@ -183,7 +183,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
         require_same_site(rig.site, manifest)
         require_restarter(rig)
         _require_same_run(rig, run)
-        if run.was_read() and run.unread_failure() is None:
+        if run.was_read() and run.read_certain_failure() is None:
             raise UsageError(
                 f"the survivors of run {manifest.run_id} were read already",
                 id=ErrorId.SURVIVORS_READ_ALREADY,
@@ -303,21 +303,21 @@ def _reconcile(
     """
     if run.load() is None:
         _recall_load(rig, run)
-    failed = run.unread_failure()
-    read_survivors(rig, run, manifest, failed)
+    earlier_failure = run.read_certain_failure()
+    read_survivors(rig, run, manifest, earlier_failure)
     try:
         require_no_load(rig, manifest, fetched)
     except UsageError:
-        run.forget_survivors(failed)
+        run.forget_survivors(earlier_failure)
         raise
     rig.listener.phase(Phase.JUDGE, str(run.path))
     outcome = judge_run(run, rig.reader, rig.listener.progress)
-    if failed is None or not outcome.judgement.other_data:
+    if earlier_failure is None or not outcome.judgement.other_data:
         if run.was_read():
             note_judged(rig, manifest.run_id)
         return outcome
     rig.listener.phase(Phase.JUDGE, f"{outcome.judgement.reasons[0]}; {STANDS}")
-    run.forget_survivors(failed)
+    run.forget_survivors(earlier_failure)
     return judge_run(run, rig.reader, rig.listener.progress)
 
 

@@ -88,7 +88,7 @@ class Hold:
         heard = reported_us is None or reported_us + self._earliest_us > self._quiet_us
         return heard and age_us + self._earliest_us >= self._after_ack_us
 
-    def asked(self, moment_us: int) -> None:
+    def note_asked(self, moment_us: int) -> None:
         """Note that the switch is asked now."""
         self._asked_us = moment_us
 
@@ -183,9 +183,9 @@ class Holding:
         """Return True if it is time to ask the switch for the cut."""
         return self._hold.may_ask(now_us())
 
-    def asked(self) -> None:
-        """Note that it is asked now."""
-        self._hold.asked(now_us())
+    def note_asked(self) -> None:
+        """Note that the switch is asked now."""
+        self._hold.note_asked(now_us())
 
     def end(self) -> None:
         """Let the sessions go on; return once they do.  Idempotent."""

@@ -81,10 +81,10 @@ class HostCanaries:
         those count up to which blocks were written.
         """
         return tuple(
-            one.completed(one.last_progress_us() if host_kept else None)
-            if one
+            canaries.completed(canaries.last_progress_us() if host_kept else None)
+            if canaries
             else None
-            for one in (self.data, *self.elsewhere)
+            for canaries in (self.data, *self.elsewhere)
         )
 
     def reported_us(self) -> int | None:
@@ -92,17 +92,25 @@ class HostCanaries:
 
         On the client's clock.
         """
-        sent = [one.reported_us() for one in (self.data, *filter(None, self.elsewhere))]
+        sent = [
+            canaries.reported_us()
+            for canaries in (self.data, *filter(None, self.elsewhere))
+        ]
         return min(filter(None, sent), default=None)
 
     def answered(self) -> bool:
         """True if the host answered stop(), and so had its power until then."""
-        return any(one.answered() for one in (self.data, *filter(None, self.elsewhere)))
+        return any(
+            canaries.answered()
+            for canaries in (self.data, *filter(None, self.elsewhere))
+        )
 
     def stop(self) -> None:
-        """End all of them; never raises.  Together: a host that is gone takes time."""
+        """End all canaries at once, as a host without power is slow; never raises."""
         running = [self.data, *filter(None, self.elsewhere)]
-        ends = [threading.Thread(target=one.stop, daemon=True) for one in running]
+        ends = [
+            threading.Thread(target=canaries.stop, daemon=True) for canaries in running
+        ]
         for end in ends:
             end.start()
         for end in ends:

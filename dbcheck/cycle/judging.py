@@ -221,7 +221,7 @@ def _find_rows_left_behind(
     left = {}
     for name, other in case.after.elsewhere.items():
         if other.rows is not None:
-            rows = run.elsewhere(name, LEDGER.name, other.rows)
+            rows = run.read_survivors_elsewhere(name, LEDGER.name, other.rows)
             left[name] = find_rows_left_on_node(
                 rows, survivors(), found.losses, case.manifest.epoch
             )

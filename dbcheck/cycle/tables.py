@@ -221,7 +221,7 @@ class _Rows:
 
     @property
     def facts(self) -> TableFacts:
-        """The same as Engine.prepare() would count it."""
+        """The facts of the table, as Engine.prepare() would count them."""
         totals = self.totals
         return TableFacts(dict(totals.rows), totals.row_id_max, totals.weights)
 

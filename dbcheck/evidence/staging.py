@@ -217,7 +217,7 @@ def stage_run(
     would be judged otherwise.
     """
     records = run.read()
-    copy = RunFolder.copied(parent, scrub.record(records))
+    copy = RunFolder.create_copy(parent, scrub.record(records))
     _copy_files(run, records, copy, scrub)
     _require_clean(run, StoredLogs(run, reader, records.manifest, records.load), scrub)
     if run.lacks_survivors(records.after):

@@ -147,7 +147,7 @@ class InMemory:
     def load(self) -> LoadRecord:
         return self._claimed
 
-    def earlier(self) -> list[AfterRecord | PreparedRecord]:
+    def read_earlier_records(self) -> list[AfterRecord | PreparedRecord]:
         return []
 
     def is_own(self) -> bool:

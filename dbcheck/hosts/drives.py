@@ -188,7 +188,7 @@ class DriveControl:
         most_s = time_s * (len(mounts) + 1)
         return self._answer(TakenOff, host_agent.TAKE_OFF, most_s, **asked)
 
-    def kept(self, mounts: Sequence[DriveMount]) -> tuple[bool, ...]:
+    def check_still_held(self, mounts: Sequence[DriveMount]) -> tuple[bool, ...]:
         """Return of each mount whether the host still holds its filesystem."""
         asked = {"mounts": [asdict(mount) for mount in mounts]}
         return self._answer(tuple[bool, ...], host_agent.STILL_HELD, 0, **asked)

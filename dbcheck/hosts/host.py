@@ -492,8 +492,10 @@ class TargetHost:
 
 def _make_request(data_directory: str, places: Sequence[Place]) -> list[AskedPlace]:
     """Return the request about the places, the data directory first."""
-    files = [name for each in places if each.name == DATA for name in each.files]
-    others = [(one.name, one.path, one.files) for one in places if one.name != DATA]
+    files = [name for place in places if place.name == DATA for name in place.files]
+    others = [
+        (place.name, place.path, place.files) for place in places if place.name != DATA
+    ]
     return [(DATA, data_directory, files), *others]
 
 

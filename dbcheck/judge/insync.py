@@ -22,7 +22,8 @@ from dbcheck.model.replication import (
 
 SAMPLES_PER_S_MIN = 10.0  # unless the server's own marks show that nothing changed
 SAMPLE_AGE_MAX_S = 0.5  # of the last one, at the cut
-LATE_SAMPLE_MAX_S = 2.0  # of one from which on only somebody's hand could change it
+# Of the last sample, if only an administrator could have changed the state since.
+LATE_SAMPLE_MAX_S = 2.0
 
 _PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
 _UNSEEN = Status.NOT_OBSERVABLE
@@ -31,7 +32,7 @@ _UNSEEN = Status.NOT_OBSERVABLE
 def judge_in_sync(case: Case) -> Item | None:
     """Judge whether commits waited for the node that took over, at the cut.
 
-    Its counters end with the writer, so it was asked all along.
+    The writer's counters are lost with it, so it was sampled throughout the load.
     """
     if not case.promoted:
         return None
@@ -44,49 +45,57 @@ def judge_in_sync(case: Case) -> Item | None:
 
 def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Status, str]:
     name, nodes = case.after.reader_name, case.manifest.nodes
-    member, members = nodes[name].member, [node.member for node in nodes.values()]
-    if strange := [n for each in seen.changes for n in each.names if n not in members]:
+    node = nodes[name]
+    stranger = _find_standby_of_no_node(case, seen)
+    if stranger is not None:
         return _CONTRADICTED, (
-            f"commits waited for {strange[0]} as well, which is not one of the nodes:"
+            f"commits waited for {stranger} as well, which is not one of the nodes:"
             " it may have what the others lack"
         )
     if wrong := _find_ambiguous_name(case, seen):
         return _CONTRADICTED, wrong
     span_s = max(1e-6, (seen.last_us - seen.first_us) / 1e6)
     rate = (seen.samples - 1) / span_s
-    gone_us = _find_first_standby_cut_us(case)
-    awaited, unbroken = seen.awaited(gone_us), seen.is_unbroken(gone_us)
-    node, last = nodes[name], seen.last(gone_us)
+    first_standby_cut_us = _find_first_standby_cut_us(case)
+    awaited = seen.awaited(first_standby_cut_us)
+    unbroken = seen.is_unbroken(first_standby_cut_us)
+    member, last = node.member, seen.last(first_standby_cut_us)
     shown = ", ".join(awaited) or "no standby"
     reason = f"{seen.samples} samples, {rate:.0f} a second; commits waited for {shown}"
     if unbroken:
         reason += ", without a break by the server's own count"
     if member not in awaited:
         return Status.ABSENT, f"{reason}, and not for {name} ({member})"
-    if not _may_be_connection_of(node, last.connections[awaited.index(member) :][:1]):
+    connection = last.connections[awaited.index(member) :][:1]
+    if not _may_be_connection_of(node, connection):
         return Status.ABSENT, (
             f"{reason}, over another connection than that of {name}: {node.connection}"
         )
     if rate < SAMPLES_PER_S_MIN and not unbroken:
         return _UNSEEN, f"{reason}: fewer than {SAMPLES_PER_S_MIN:g} show too little"
-    lasts = unbroken and awaited == (member,) and _waits_without_timeout(case)
-    return _judge_age_of_last_sample(case, seen, reason, lasts=lasts)
+    cannot_end_by_itself = (
+        unbroken and awaited == (member,) and _waits_without_timeout(case)
+    )
+    return _judge_age_of_last_sample(
+        case, seen, reason, cannot_end_by_itself=cannot_end_by_itself
+    )
 
 
 def _judge_age_of_last_sample(
-    case: Case, seen: ReplicationSeen, reason: str, *, lasts: bool
+    case: Case, seen: ReplicationSeen, reason: str, *, cannot_end_by_itself: bool
 ) -> tuple[Status, str]:
     """Judge by how old the last sample was at the cut.
 
-    lasts: what it showed does not end by itself.
+    cannot_end_by_itself: the writer goes on to wait for the standbys that the sample
+    shows, unless somebody changes that.
     """
-    name, went_us = case.after.reader_name, find_cut_us(case)
-    if went_us is None:
+    name, cut_us = case.after.reader_name, find_cut_us(case)
+    if cut_us is None:
         return _UNSEEN, f"{reason}; when the power went is not known"
-    age_s = (went_us - seen.last_us) / 1e6
-    if case.load is not None:  # it may have stood still, by clocks that did not
+    age_s = (cut_us - seen.last_us) / 1e6
+    if case.load is not None:  # the client's clock may have stood still
         age_s = measure_longest_passed_s(
-            find_newest_observation(case.load), seen.last_us, went_us
+            find_newest_observation(case.load), seen.last_us, cut_us
         )
     reason += f"; the last {max(0.0, age_s):.3f} s before the cut, the longest pause"
     reason += f" {seen.gap_us / 1e6:.3f} s"
@@ -94,12 +103,22 @@ def _judge_age_of_last_sample(
         reason += f"; assumed of {name}: {doubt}"
     if age_s <= SAMPLE_AGE_MAX_S:
         return _PRESENT if not doubt else Status.ASSUMED, reason
-    if lasts and age_s <= LATE_SAMPLE_MAX_S:
+    if cannot_end_by_itself and age_s <= LATE_SAMPLE_MAX_S:
         return Status.ASSUMED, (
             f"{reason}; it is assumed that what commits wait for was not changed in"
             " that time, and that no other standby came"
         )
     return _UNSEEN, f"{reason}, which is too old: {seen.ended or 'none came since'}"
+
+
+def _find_standby_of_no_node(case: Case, seen: ReplicationSeen) -> str | None:
+    """Return the first awaited standby that is not one of the nodes, None if none is.
+
+    Its name may be empty.
+    """
+    members = {node.member for node in case.manifest.nodes.values()}
+    awaited = (name for change in seen.changes for name in change.names)
+    return next((name for name in awaited if name not in members), None)
 
 
 def _find_ambiguous_name(case: Case, seen: ReplicationSeen) -> str:
@@ -116,9 +135,9 @@ def _find_ambiguous_name(case: Case, seen: ReplicationSeen) -> str:
     for change in seen.changes:
         for member, found in zip(change.names, change.connections, strict=False):
             name, node = nodes[member]
-            gone = node.connection and node.connection.startswith(SLOT)
+            uses_slot = node.connection and node.connection.startswith(SLOT)
             if not _may_be_connection_of(node, (found,)) and not (
-                gone and found.startswith(ADDRESS)
+                uses_slot and found.startswith(ADDRESS)
             ):
                 return (
                     f"another server bore the name {member}: the writer showed"

@@ -1,4 +1,4 @@
-"""Findings of an audit in short, and settings beside those in effect in a session."""
+"""Short findings of an audit, and settings beside those in effect in a session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class RuleStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One finding in short, as a run stores it: the rule's texts are the program's.
+    """One finding in short, as a run stores it.
+
+    The rule's texts are not stored; the running program supplies them.
 
     rule:  its id.
     fact:  that it judges.

@@ -311,7 +311,7 @@ class DriveOnlySwitch:
             return False
         if back is Back.MOUNTED:
             with self._open_agent("when asked for its mounts") as control:
-                if any(control.kept(find_renamed_drives(noted.seen, now))):
+                if any(control.check_still_held(find_renamed_drives(noted.seen, now))):
                     return False
             if failed := self._start():
                 raise PowerError(

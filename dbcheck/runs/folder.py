@@ -62,7 +62,7 @@ from dbcheck.runs.stored import read_ids, read_rows
 T = TypeVar("T")
 RUNS = Path("runs")  # unless a user names another folder
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
-_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]{0,99}")  # stored ones: also others'
+_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]{0,99}")  # a safe file name
 
 
 def new_run_id(utc: str) -> str:
@@ -144,7 +144,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._key: ClientKey | None = None
-        self._made_here = False
+        self._made_here = False  # True after create(), before remember() is called
 
     @classmethod
     def create(cls, parent: Path, manifest: Manifest) -> RunFolder:
@@ -181,7 +181,7 @@ class RunFolder:
         return cls._make_folder(parent / run_id, manifest, key)
 
     @classmethod
-    def copied(cls, parent: Path, records: StoredRun) -> RunFolder:
+    def create_copy(cls, parent: Path, records: StoredRun) -> RunFolder:
         """Make the folder of a copy of a run, which never has the client's key."""
         run = cls(parent / records.manifest.run_id)
         stored.make_folder(parent)
@@ -389,21 +389,22 @@ class RunFolder:
         """Store what was found after recovery."""
         self._write("after.json", [stored.to_bytes(after)])
 
-    def forget_survivors(self, failed: AfterRecord | None = None) -> None:
+    def forget_survivors(self, earlier: AfterRecord | None = None) -> None:
         """Undo write_after() and write_prepared(): what was read proves nothing.
 
-        failed: the record of an earlier reading, which stands again.  Rows that it
+        earlier: the record of an earlier reading, which stands again.  Rows that it
         stored before it decided a prepared transaction are kept with it.
         """
         prepared = self.prepared()
-        keeps = failed and prepared and prepared.survivors == failed.survivors
+        keep_prepared = earlier and prepared and prepared.survivors == earlier.survivors
         with stored.translate_write_errors(self.path):
-            if not keeps:  # first: without after.json, the next reading takes its rows
+            # First: without after.json, the next reading takes its rows.
+            if not keep_prepared:
                 (self.path / "prepared.json").unlink(missing_ok=True)
-            if failed is None:
+            if earlier is None:
                 (self.path / "after.json").unlink()
-        if failed is not None:
-            self.write_after(failed)
+        if earlier is not None:
+            self.write_after(earlier)
 
     def was_read(self) -> bool:
         """Return True if the survivors, or why there are none, were stored for good."""
@@ -418,7 +419,7 @@ class RunFolder:
             return self.cut_asked() is not None
         return load.may_be_cut
 
-    def unread_failure(self) -> AfterRecord | None:
+    def read_certain_failure(self) -> AfterRecord | None:
         """Return the record of a server that certainly did not come back, unread.
 
         None if there is no such record.  The run can still be reconciled once the
@@ -428,10 +429,10 @@ class RunFolder:
             return None
         return after
 
-    def earlier(self) -> list[AfterRecord | PreparedRecord]:
+    def read_earlier_records(self) -> list[AfterRecord | PreparedRecord]:
         """Return the records of earlier readings; their facts may be gone by now."""
         after = self.after() if (self.path / "after.json").is_file() else None
-        return [one for one in (after, self.prepared()) if one is not None]
+        return [record for record in (after, self.prepared()) if record is not None]
 
     def after(self) -> AfterRecord:
         """Read what was found after recovery; raise UsageError if nothing was read."""
@@ -485,7 +486,9 @@ class RunFolder:
             if found.rows is not None
         ]
 
-    def elsewhere(self, node: str, table: str, rows: StoredRows) -> Iterator[Records]:
+    def read_survivors_elsewhere(
+        self, node: str, table: str, rows: StoredRows
+    ) -> Iterator[Records]:
         """Stream what write_elsewhere() stored as *rows*."""
         return read_rows(self._survivors_of(_name_elsewhere_file(node, table)), rows)
 

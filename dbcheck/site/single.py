@@ -1,4 +1,7 @@
-"""One server: it takes the load, loses its power, and is read when it is back."""
+"""One server: it takes the load, loses its power, and is read when it is back.
+
+It is the only node, so nothing is promoted, kept off or rejoined.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class SingleServer:
     kind = SiteKind.SINGLE
     promise = None
     stagger_s = 0.0
-    brings_back = rejoins = False
+    brings_back = rejoins = False  # there is no other node
     kept_off: ClassVar[frozenset[str]] = frozenset()
     writer_name = reader_name = ONLY_NODE
 
@@ -41,6 +44,7 @@ class SingleServer:
         return self.writer.power.attended
 
     def prepare(self, seed: int) -> None:
+        """Prepare the switch; *seed* draws nothing, as there is one cut alone."""
         if isinstance(self.writer.power, Preparing):
             self.writer.power.prepare()
 
@@ -51,12 +55,15 @@ class SingleServer:
         return self.writer.power.state()
 
     def restore(self) -> Mapping[str, float | None]:
+        """Restore the power; return the seconds without it, None if not measured."""
         return {ONLY_NODE: self.writer.power.restore()}
 
     def ready(self) -> str | None:
+        """Return the reason why the server takes no queries yet, None if it does."""
         return self.writer.engine.ready()
 
     def failure(self) -> str | None:
+        """Return the reason why the server will never come back, None if it may."""
         return self.writer.power.failure()
 
     def promotion(self) -> None:

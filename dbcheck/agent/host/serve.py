@@ -1,9 +1,10 @@
 """The target host's side: who it is, facts, the server's log, canaries, the reset.
 
-It ends with the channel, does nothing until it is asked, and IDENTITY, all that is
-asked before a user agreed to a cut, only reads.
+It ends with the channel and does nothing until it is asked.  Before the user agrees to
+a cut only IDENTITY is asked, and it only reads.
 
-The file that resets this host, kept open until it is wanted; sudo, if not root.
+It also keeps the file that resets this host open (Trigger), through sudo if it is not
+root.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ def run_as_root(*command: str) -> str | None:
 
 
 class Trigger:
-    """The file that resets the host, held open: a loaded host starts programs late."""
+    """The file that resets the host.
+
+    It is held open, because a loaded host starts programs late.
+    """
 
     def __init__(self, path: str) -> None:
         """Open *path*, as root or by sudo -n; refuse what this user may not do."""
@@ -106,7 +110,7 @@ class Trigger:
             raise Refusal("sudo", f"sudo -n tee {self._path} failed")
 
     def close(self) -> None:
-        """Let go of it."""
+        """Let go of the file without a reset."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -120,6 +124,8 @@ class Trigger:
 
 
 SERIAL = "/sys/class/dmi/id/product_serial"  # only root may read it
+# REMOVE_CANARIES deletes one folder of canaries, which must be one; CLEAR_CANARIES
+# deletes those of earlier runs beside and inside a data directory.
 (
     FACTS,
     MARK_LOG,
@@ -179,39 +185,49 @@ class Agent(RequestHandler):
         super().__init__(replies)
         self._canaries: Canaries | None = None
         self._trigger: Trigger | None = None
-        self._counted: tuple[list[str], Devices] | None = None
+        self._counters: tuple[list[str], Devices] | None = None
         self._verbs: dict[int, Callable[[Any], object]] = {
-            FACTS: lambda ask: collect_facts(ask["places"]),
-            MARK_LOG: lambda ask: mark_log(ask["path"]),
-            READ_LOG: lambda ask: read_since(ask["path"], ask["marks"], ask["limit"]),
+            FACTS: lambda request: collect_facts(request["places"]),
+            MARK_LOG: lambda request: mark_log(request["path"]),
+            READ_LOG: lambda request: read_since(
+                request["path"], request["marks"], request["limit"]
+            ),
             START_CANARIES: self._start,
             STOP_CANARIES: self._stop,
-            READ_CANARIES: lambda ask: read_survivors(ask["folder"]),
-            SHUTDOWN: lambda ask: find_shutdown_record(ask["boot_id"], ask["since_us"]),
+            READ_CANARIES: lambda request: read_survivors(request["folder"]),
+            SHUTDOWN: lambda request: find_shutdown_record(
+                request["boot_id"], request["since_us"]
+            ),
             REMOVE_CANARIES: self._remove,
-            CLEAR_CANARIES: lambda ask: clear_canaries(ask["path"]),
-            DATA_NAMES: lambda ask: read_data_names(ask["path"]),
+            CLEAR_CANARIES: lambda request: clear_canaries(request["path"]),
+            DATA_NAMES: lambda request: read_data_names(request["path"]),
             IDENTITY: lambda _: read_identity(),
             ARM: self._arm,
             RESET: self._reset,
-            READ_TOOLS: lambda ask: read_everything(ask["devices"], ask["datasets"]),
+            READ_TOOLS: lambda request: read_everything(
+                request["devices"], request["datasets"]
+            ),
             READ_COUNTERS: self._count,
             TIME_WRITES: time_writes,
             FILEIO: run_fio,
-            COUNT_FLUSH_REQUESTS: lambda ask: count_flush_requests(
-                ask["folder"], ask["devices"], ask["writes"]
+            COUNT_FLUSH_REQUESTS: lambda request: count_flush_requests(
+                request["folder"], request["devices"], request["writes"]
             ),
-            SURVEY: lambda ask: survey(**ask),
-            AWAIT_DRIVES: lambda ask: await_drives(**ask),
-            END_SERVER: lambda ask: end_server(**ask),
-            TAKE_OFF: lambda ask: take_off(ask["mounts"], ask["time_s"]),
-            PUT_BACK: lambda ask: put_back(ask["mounts"], ask["time_s"]),
-            START_SERVER: lambda ask: run_program(ask["command"], ask["time_s"]),
-            STILL_HELD: lambda ask: [is_still_held(mount) for mount in ask["mounts"]],
-            WRITE_NOTE: lambda ask: write_note(**ask),
-            READ_NOTE: lambda ask: read_note(**ask),
-            REMOVE_NOTE: lambda ask: remove_note(**ask),
-            MOUNTS_AND_CACHES: lambda ask: read_mounts_and_caches(**ask),
+            SURVEY: lambda request: survey(**request),
+            AWAIT_DRIVES: lambda request: await_drives(**request),
+            END_SERVER: lambda request: end_server(**request),
+            TAKE_OFF: lambda request: take_off(request["mounts"], request["time_s"]),
+            PUT_BACK: lambda request: put_back(request["mounts"], request["time_s"]),
+            START_SERVER: lambda request: run_program(
+                request["command"], request["time_s"]
+            ),
+            STILL_HELD: lambda request: [
+                is_still_held(mount) for mount in request["mounts"]
+            ],
+            WRITE_NOTE: lambda request: write_note(**request),
+            READ_NOTE: lambda request: read_note(**request),
+            REMOVE_NOTE: lambda request: remove_note(**request),
+            MOUNTS_AND_CACHES: lambda request: read_mounts_and_caches(**request),
         }
 
     def answer(self, verb: int, payload: bytes) -> object:
@@ -221,17 +237,17 @@ class Agent(RequestHandler):
         return call(self._verbs[verb], payload)
 
     def close(self) -> None:
-        """End the canaries, what they wrote stays; let go of the trigger, unpulled."""
+        """End the canaries, keep their files; let go of the trigger without a reset."""
         if self._canaries is not None:
             self._canaries.stop()
             self._canaries = None
         self._let_go()
         self._close_counters()
 
-    def _start(self, ask: Any) -> dict[str, Any]:
+    def _start(self, request: Any) -> dict[str, Any]:
         if self._canaries is not None:
             raise Refusal("in-use", "canaries are running on this channel already")
-        self._canaries = Canaries(ask, self._tell)
+        self._canaries = Canaries(request, self._report_progress)
         return {"folder": self._canaries.folder}
 
     def _stop(self, _: Any) -> dict[str, Any]:
@@ -245,9 +261,9 @@ class Agent(RequestHandler):
             "stopped": ended.stopped,
         }
 
-    def _arm(self, ask: Any) -> dict[str, Any]:
+    def _arm(self, request: Any) -> dict[str, Any]:
         self._let_go()
-        self._trigger = Trigger(ask["trigger"])
+        self._trigger = Trigger(request["trigger"])
         return {}
 
     def _reset(self, _: Any) -> dict[str, Any]:
@@ -261,22 +277,22 @@ class Agent(RequestHandler):
             self._trigger.close()
             self._trigger = None
 
-    def _count(self, ask: Any) -> dict[str, Any]:
-        names = ask["devices"]
-        if self._counted is None or self._counted[0] != names:
+    def _count(self, request: Any) -> dict[str, Any]:
+        names = request["devices"]
+        if self._counters is None or self._counters[0] != names:
             self._close_counters()
-            self._counted = names, Devices(names)
-        return self._counted[1].read()
+            self._counters = names, Devices(names)
+        return self._counters[1].read()
 
     def _close_counters(self) -> None:
-        if self._counted is not None:
-            self._counted[1].close()
-            self._counted = None
+        if self._counters is not None:
+            self._counters[1].close()
+            self._counters = None
 
-    def _remove(self, ask: Any) -> None:
-        remove(ask["folder"])
+    def _remove(self, request: Any) -> None:
+        remove(request["folder"])
 
-    def _tell(self, buffered: int, direct: list[int]) -> None:
+    def _report_progress(self, buffered: int, direct: list[int]) -> None:
         now_us = time.monotonic_ns() // 1000
         report = report_layout(len(direct)).pack(now_us, buffered, *direct)
         self._replies.offer(COMPLETED, report)

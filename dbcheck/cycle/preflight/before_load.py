@@ -475,7 +475,7 @@ def _require_stored(
         )
     if not acked.table.has_key:  # nothing but its id
         return
-    (statement,) = (one for one in operation.statements if one.name == acked.name)
+    (statement,) = (each for each in operation.statements if each.name == acked.name)
     values = (row_id, *statement.values)
     sent = dict(zip(Row._fields, values, strict=True))
     if changed := [n for n in Row._fields if getattr(found, n) != sent[n]]:

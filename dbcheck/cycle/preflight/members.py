@@ -142,8 +142,8 @@ def add_connections(
     if site.promise is None:
         return dict(nodes)
     advice = _find_advice(site.kind)
-    _require_unique_names([one.name for one in members.values()], advice)
-    _require_members_of_site(site, [one.name for one in members.values()], advice)
+    _require_unique_names([member.name for member in members.values()], advice)
+    _require_members_of_site(site, [member.name for member in members.values()], advice)
     _require_following_writer(site, members)
     known = dict(nodes)
     for name, (connection, doubt) in _recognise_nodes(site, members).items():
@@ -174,14 +174,14 @@ def _require_following_writer(site: Site, members: Mapping[str, Membership]) -> 
     """
     if site.kind.is_group:
         return
-    names = {one.name: name for name, one in members.items()}
+    names = {member.name: name for name, member in members.items()}
     for upstream in members:
-        for one in _read_followers(site.nodes[upstream]):
-            if name := names.get(one.name):
+        for standby in _read_followers(site.nodes[upstream]):
+            if name := names.get(standby.name):
                 raise EngineError(
                     f"node {name} follows {upstream}, and not the writer"
                     f" {site.writer_name}: {upstream} serves a standby of its name"
-                    f" ({one.name})",
+                    f" ({standby.name})",
                     id=ErrorId.NODE_FOLLOWS_OTHER_NODE,
                     hint="Have it follow the writer itself, or remove it from the"
                     " inventory's group.",
@@ -255,7 +255,7 @@ def recognise_node(
     name: of the node.  found: all that follow the writer.  own, writer: where the node
     and the writer are reached.  Raise EngineError if it is another's connection.
     """
-    listed = [one for one in found if one.name == member.name]
+    listed = [standby for standby in found if standby.name == member.name]
     if not listed:
         raise EngineError(
             f"the writer lists no standby {member.name}, which node {name} is",
@@ -351,21 +351,22 @@ def _require_members_of_site(
     """
     found = _read_followers(site.writer)
     if not site.kind.is_group:  # one for which no commit waits may follow it
-        found = [one for one in found if one.is_awaited]
-    for one in found:
-        if one.name not in members:
+        found = [standby for standby in found if standby.is_awaited]
+    for standby in found:
+        if standby.name not in members:
             raise EngineError(
-                f"commits may wait for {one.name}, which is not one of the nodes",
+                f"commits may wait for {standby.name}, which is not one of the nodes",
                 id=ErrorId.COMMITS_WAIT_FOR_STRANGER,
                 hint=advice.strange,
             )
-        if not one.is_awaited:
+        if not standby.is_awaited:
             raise EngineError(
-                f"{one.name} is not a full member of the group yet: {one.state}",
+                f"{standby.name} is not a full member of the group yet:"
+                f" {standby.state}",
                 id=ErrorId.GROUP_NOT_COMPLETE,
                 hint=advice.absent,
             )
-    names = [one.name for one in found]
+    names = [standby.name for standby in found]
     _require_unique_names(names, advice)
     if site.kind.is_group and len(names) < len(members) - 1:
         raise EngineError(

@@ -41,19 +41,22 @@ NOT_WHOLE = (
 
 
 def read_survivors(
-    rig: Rig, run: RunFolder, manifest: Manifest, failed: AfterRecord | None = None
+    rig: Rig,
+    run: RunFolder,
+    manifest: Manifest,
+    earlier_failure: AfterRecord | None = None,
 ) -> AfterRecord:
     """Wait until the server is back, read its table, store and return what was found.
 
-    failed: the record of an earlier reconciliation, in which the server had failed.  It
-    stands unless the rows of that very server can be read now.
+    earlier_failure: the record of an earlier reconciliation, in which the server had
+    failed.  It stands unless the rows of that very server can be read now.
     Raise UsageError, with nothing stored, if another server is asked, at another
     address, than the one that took the load.
 
     Nothing is written to the server.  A table that is gone or damaged, or a server
-    that its own data keep from coming back, is a finding and not an error; so is one
-    that is not back in its time for another reason, which is not final.  Raise
-    PowerError if what failed was the rig and not the server.
+    that its own data keep from coming back, is a finding and not an error.  A server
+    that is late for another reason is recorded as unanswered; reconcile may be
+    repeated.  Raise PowerError if what failed was the rig and not the server.
     """
     missing = False
     try:
@@ -61,14 +64,14 @@ def read_survivors(
     except TableLost as error:
         failure, facts, missing = str(error), None, error.missing
     except NotBack as error:
-        return failed or _store_absence(rig, run, manifest, str(error))
+        return earlier_failure or _store_absence(rig, run, manifest, str(error))
     answered = None if facts is None else read_client_clocks()
-    other = describe_other_lineage(rig.site, manifest, facts) if facts else ""
+    other_lineage = describe_other_lineage(rig.site, manifest, facts) if facts else ""
     reader, node = rig.site.reader, manifest.nodes[rig.site.reader_name]
-    if other and reader.engine.target != node.target:
+    if other_lineage and reader.engine.target != node.target:
         raise UsageError(
             f"{reader.engine.target} is not the server of run {manifest.run_id}:"
-            f" {other}",
+            f" {other_lineage}",
             id=ErrorId.NOT_SERVER_OF_RUN,
             hint=f"Its load went to {manifest.writer.target}; nothing was read, and the"
             " run can still be reconciled there.",
@@ -77,19 +80,21 @@ def read_survivors(
         took_over = f"{rig.site.reader_name} took over from {manifest.writer_name}"
         rig.listener.phase(Phase.RESTORE, took_over)
     reading = Reading(rig, run, manifest)
-    if facts is not None and not other:
+    if facts is not None and not other_lineage:
         try:
             reading.read(facts)
         except NotBack as error:
-            return failed or _store_absence(rig, run, manifest, str(error), reading)
+            return earlier_failure or _store_absence(
+                rig, run, manifest, str(error), reading
+            )
         failure, missing = reading.failure or failure, missing or reading.missing
-    unread = other or reading.unanswered
+    why_unread = other_lineage or reading.unanswered
     if missing or facts is None:
-        unread = failure or "no server answers"
-    if failed is not None and unread:
-        rig.listener.phase(Phase.READ, f"{unread}; {STANDS}")
-        return failed
-    nodes = ask_nodes(rig, run, manifest, facts, remove=not reading.unanswered)
+        why_unread = failure or "no server answers"
+    if earlier_failure is not None and why_unread:
+        rig.listener.phase(Phase.READ, f"{why_unread}; {STANDS}")
+        return earlier_failure
+    nodes = ask_nodes(rig, run, manifest, facts, remove_canaries=not reading.unanswered)
     if reading.unanswered:  # what it reports is not final
         nodes = {n: replace(found, facts=None) for n, found in nodes.items()}
     after = replace(
@@ -99,10 +104,9 @@ def read_survivors(
         answered=answered,
         promotion=rig.site.promotion(),  # looks once more at the old writer
     )
-    after = _keep_earlier_findings(after, failed) if failed else after
-    return _add_other_nodes(
-        rig, run, manifest, _add_second_reading(rig, run, after, other)
-    )
+    after = _keep_earlier_findings(after, earlier_failure) if earlier_failure else after
+    after = _add_second_reading(rig, run, after, other_lineage)
+    return _add_other_nodes(rig, run, manifest, after)
 
 
 def _add_other_nodes(
@@ -133,46 +137,46 @@ def _add_other_nodes(
 
 
 def _add_second_reading(
-    rig: Rig, run: RunFolder, after: AfterRecord, other: str
+    rig: Rig, run: RunFolder, after: AfterRecord, other_lineage: str
 ) -> AfterRecord:
     """Return *after* with a second reading, if one is asked for; stored before that.
 
     A control's rows prove nothing, and another server's are not read again, nor what
     was not read at first.
     """
-    manifest, facts, unread = (
-        run.manifest(),
-        after.facts,
-        after.failure or after.engines,
-    )
-    if not rig.twice or manifest.control or other or facts is None or unread:
+    manifest, facts = run.manifest(), after.facts
+    unusable = other_lineage or after.failure or after.engines
+    if not rig.twice or manifest.control or facts is None or unusable:
         return after
     _store_record(run, replace(after, again=UNFINISHED))
     return replace(after, again=read_second_time(rig, run, manifest, after, facts))
 
 
-def _keep_earlier_findings(after: AfterRecord, failed: AfterRecord) -> AfterRecord:
+def _keep_earlier_findings(
+    after: AfterRecord, earlier_failure: AfterRecord
+) -> AfterRecord:
     """Return *after* with the findings that only the earlier reconciliation had.
 
     It read the canaries and removed them.
     """
     nodes = {
         name: replace(
-            found, host=_keep_canary_remains(found.host, failed.nodes[name].host)
+            found,
+            host=_keep_canary_remains(found.host, earlier_failure.nodes[name].host),
         )
         for name, found in after.nodes.items()
     }
-    return replace(after, nodes=nodes, failed_before=failed.failure)
+    return replace(after, nodes=nodes, failed_before=earlier_failure.failure)
 
 
 def _keep_canary_remains(
-    host: HostAfter | None, failed: HostAfter | None
+    host: HostAfter | None, earlier: HostAfter | None
 ) -> HostAfter | None:
-    """Return *host* with the canaries that *failed* shows."""
-    if host is None or failed is None:
+    """Return *host* with the canaries that *earlier* shows."""
+    if host is None or earlier is None:
         return host
     return replace(
-        host, remains=failed.remains, remains_elsewhere=failed.remains_elsewhere
+        host, remains=earlier.remains, remains_elsewhere=earlier.remains_elsewhere
     )
 
 
@@ -189,28 +193,28 @@ def _store_absence(
     reading: what was seen of the server before; None if this client read nothing, and
     then what earlier readings saw is kept.
     """
-    seen = reading or Reading(rig, run, manifest)
-    nodes = ask_nodes(rig, run, manifest, None, remove=False)
+    observed = reading or Reading(rig, run, manifest)
+    nodes = ask_nodes(rig, run, manifest, None, remove_canaries=False)
     stored = store_nothing_read(run, manifest)
-    unread = AfterRecord(
+    record = AfterRecord(
         nodes,
         rig.site.reader_name,
         "",
         stored,
-        seen.canary,
+        observed.canary,
         promotion=rig.site.promotion(),
-        decisions=seen.decisions,
-        refill=seen.refill,
-        deleted=seen.deleted,
+        decisions=observed.decisions,
+        refill=observed.refill,
+        deleted=observed.deleted,
     )
     if rig.site.reader_name in rig.site.kept_off:
         rig.listener.phase(
             Phase.RESTORE, describe_nodes_left_off(rig.site.kept_off, rig.site.kind)
         )
-        return _store_record(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
+        return _store_record(run, replace(record, unanswered=f"{NOT_PROMOTED}: {text}"))
     if rig.site.kind.is_group:
-        return _store_record(run, replace(unread, unanswered=f"{text}: {NOT_WHOLE}"))
-    absence = judge_absence(Case(manifest, run.load(), run.restore(), unread), text)
+        return _store_record(run, replace(record, unanswered=f"{text}: {NOT_WHOLE}"))
+    absence = judge_absence(Case(manifest, run.load(), run.restore(), record), text)
     failure, unanswered = "", ""
     if absence.failure:
         failure = f"{text}; {absence.failure}"
@@ -218,7 +222,7 @@ def _store_absence(
     else:
         unanswered = f"{text}; {absence.doubt}"
     return _store_record(
-        run, replace(unread, failure=failure, nodes=nodes, unanswered=unanswered)
+        run, replace(record, failure=failure, nodes=nodes, unanswered=unanswered)
     )
 
 

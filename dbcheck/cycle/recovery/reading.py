@@ -108,7 +108,7 @@ class Reading:
         self.engines: Mapping[str, str] = {}
         self.decisions: Decisions | None = None
         self.refill: Refill | None = None
-        for earlier in run.earlier():
+        for earlier in run.read_earlier_records():
             self._recall(earlier)
 
     def _recall(self, earlier: AfterRecord | PreparedRecord) -> None:

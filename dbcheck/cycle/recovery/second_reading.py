@@ -102,7 +102,9 @@ class _Second:
         self._tables = (*plan.tables, *dict.fromkeys((*stored, *present)))
         self._absent = {table for table in tables if table not in present}
         # The first reading came before they were decided.
-        self._decided = {(one.session, one.seq) for one in after.left_over}
+        self._decided = {
+            (transaction.session, transaction.seq) for transaction in after.left_over
+        }
 
     def compare(self, *, orderly: bool | None) -> SecondReading:
         """Read, and compare table by table."""

@@ -37,12 +37,12 @@ def ask_nodes(
     manifest: Manifest,
     server: ServerFacts | None,
     *,
-    remove: bool = True,
+    remove_canaries: bool = True,
 ) -> dict[str, NodeAfter]:
     """Inspect each node again; return the findings by name, none of one that is away.
 
     server: what the server of the node that is read reports, None if it does not
-    answer.  remove: see inspect_host_again().
+    answer.  remove_canaries: see inspect_host_again().
     """
     found = {}
     for name in rig.site.nodes:
@@ -52,7 +52,7 @@ def ask_nodes(
         facts = (
             server if name == rig.site.reader_name else _read_node_facts(rig.site, name)
         )
-        host = _ask_of_run(rig, run, manifest, name, facts, remove=remove)
+        host = _ask_of_run(rig, run, manifest, name, facts, remove=remove_canaries)
         found[name] = NodeAfter(facts, host)
     return found
 

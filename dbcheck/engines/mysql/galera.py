@@ -37,7 +37,7 @@ def is_node(variables: Mapping[str, str]) -> bool:
 
 
 def parse_quorum_options(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return those of IGNORE_MAJORITY, from the variable that has all of Galera's."""
+    """Return the IGNORE_MAJORITY options found in wsrep_provider_options."""
     found = {}
     for part in variables.get("wsrep_provider_options", "").split(";"):
         name, _, value = part.partition("=")
@@ -50,12 +50,12 @@ def parse_quorum_options(variables: Mapping[str, str]) -> dict[str, str]:
 class View:
     """State of a node in its Galera cluster.
 
-    cluster:  what names its data, "" while that is not known.
+    cluster:  the cluster's state UUID, "" while it is not known.
     primary:  it is among the majority.
     members:  the names of the nodes in its view, its own among them; () while they
               change.
     takes_writes: it takes them, and has all that the others have.
-    answers:  the same, or it copies its data to another meanwhile.
+    is_readable: it can be read: synced, or donor for a state transfer.
     committed: the newest transaction that it has committed.
     queued:   how many it has received and not begun to apply.
     """
@@ -64,7 +64,7 @@ class View:
     primary: bool
     members: tuple[str, ...]
     takes_writes: bool
-    answers: bool
+    is_readable: bool
     committed: int
     queued: int
 
@@ -77,15 +77,15 @@ def parse_view(
     names = tuple(sorted(name for (name,) in members))
     cluster = found.get(GALERA_CLUSTER, "")
     primary = found.get("wsrep_cluster_status", "").lower() == "primary"
-    whole = len(names) == int(found.get("wsrep_cluster_size", "0"))
+    is_list_complete = len(names) == int(found.get("wsrep_cluster_size", "0"))
     ready = primary and found.get("wsrep_ready", "").lower() == "on"
     state = found.get("wsrep_local_state")
     return View(
         cluster="" if cluster == _NO_CLUSTER else cluster,
         primary=primary,
-        members=names if primary and whole else (),
+        members=names if primary and is_list_complete else (),
         takes_writes=ready and state == _SYNCED,
-        answers=ready and state in (_SYNCED, _DONOR),
+        is_readable=ready and state in (_SYNCED, _DONOR),
         committed=int(found.get("wsrep_last_committed", "0")),
         queued=int(found.get("wsrep_local_recv_queue", "0")),
     )
@@ -117,9 +117,9 @@ def followers(link: MysqlLink) -> Members:
 
 
 def membership(link: MysqlLink) -> Membership | None:
-    """Return this node's name and what names the cluster's data."""
+    """Return this node's name and UUID and the cluster's state UUID."""
     view = _read_view(link)
-    if not view.answers:
+    if not view.is_readable:
         return None
     return Membership(_read_node_name(link), view.cluster, _read_node_uuid(link))
 
@@ -161,9 +161,9 @@ def read_cluster_id(link: MysqlLink) -> str:
 
 def _read_view(link: MysqlLink) -> View:
     status = link.rows("galera_status")
-    alone = parse_view(status)
-    if not alone.primary:  # no table can be read then
-        return alone
+    without_members = parse_view(status)
+    if not without_members.primary:  # no table can be read then
+        return without_members
     return parse_view(status, link.rows("galera_members"))
 
 

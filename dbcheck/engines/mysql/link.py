@@ -229,8 +229,10 @@ class MysqlLink(Link):
         for the interpreter.  Raise EngineError.
         """
         name = " and ".join(statements)
-        each = (read_sql(FAMILY, one).rstrip().removesuffix(";") for one in statements)
-        text = "\n;".join(each).encode()
+        texts = (
+            read_sql(FAMILY, name).rstrip().removesuffix(";") for name in statements
+        )
+        text = "\n;".join(texts).encode()
         data, found, ends_s = b"", None, time.monotonic() + ANSWER_S
         with self._errors(name), translate_unreadable_answers():
             wire = self.wire(ANSWER_S)

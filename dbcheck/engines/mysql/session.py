@@ -191,7 +191,9 @@ class MysqlSession:
         connection = link.connection
         self._has_attributes = connection.has_query_attributes
         self._executions: dict[str, Execution] = {}
-        tasks = (one.name for one in statements if one.verb not in _OF_ROWS)
+        tasks = (
+            statement.name for statement in statements if statement.verb not in _OF_ROWS
+        )
         self._alone = _DECISIONS.union(tasks)
         try:
             link.wire(ANSWER_S)
@@ -370,7 +372,9 @@ class MysqlSession:
         if not (row_id and _is_committed(found, self._expected)):
             self._sever()  # the server rolls back what is still open
             ends = 1 if len(found) > 1 else 0  # of the transaction
-            rows = ", ".join(str(one.rows) for one in found[ends : len(found) - ends])
+            rows = ", ".join(
+                str(answer.rows) for answer in found[ends : len(found) - ends]
+            )
             raise EngineError(
                 f"the server changed {rows} rows, the first with id {row_id}, and the"
                 f" transaction is {'still open' if found[-1].is_open else 'over'}",
@@ -402,7 +406,7 @@ def _is_committed(found: Sequence[Ok], expected: Sequence[_Answer]) -> bool:
     """Return True if each statement did what it must, and the last ended it all."""
     if expected is _ONE_ROW:  # the usual one, quick
         return len(found) == 1 and found[0].rows == 1 and not found[0].is_open
-    answered: list[_Answer] = [(one.rows, one.is_open) for one in found]
+    answered: list[_Answer] = [(answer.rows, answer.is_open) for answer in found]
     if expected[-1] is _PREPARED:
         answered[-1] = (found[-1].rows, None)
     return answered == expected

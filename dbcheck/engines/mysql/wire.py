@@ -90,7 +90,11 @@ class Execution:
         )
         # The integers before the first value of bytes; then each of those, and the
         # integers behind it, which are packed at once.
-        places = [at for at, one in enumerate(parameters) if one.kind is Kind.BYTES]
+        places = [
+            at
+            for at, parameter in enumerate(parameters)
+            if parameter.kind is Kind.BYTES
+        ]
         ends = [*places, len(parameters)]
         self._first, self._count = _packer(parameters[: ends[0]]), ends[0]
         self._rest = [
@@ -134,7 +138,7 @@ def first_packet(body: bytes) -> bytes:
 
 
 def _packer(integers: Sequence[Column]) -> Callable[..., bytes]:
-    return struct.Struct("<" + "".join(_CODES[one.kind] for one in integers)).pack
+    return struct.Struct("<" + "".join(_CODES[column.kind] for column in integers)).pack
 
 
 def query_packets(text: bytes, *, has_attributes: bool) -> bytes:
@@ -154,12 +158,17 @@ class Template:
 
     def __init__(self, text: bytes, parameters: Sequence[Column]) -> None:
         """Take the statement's text, with a question mark for each parameter."""
-        marks = (b"x'%b'" if one.kind is Kind.BYTES else b"%d" for one in parameters)
+        marks = (
+            b"x'%b'" if parameter.kind is Kind.BYTES else b"%d"
+            for parameter in parameters
+        )
         first, *others = text.replace(b"%", b"%%").split(b"?")
         pieces = (b"".join(pair) for pair in zip(marks, others, strict=True))
         self._format = b"".join((first, *pieces))
         self._bytes = [
-            at for at, one in enumerate(parameters) if one.kind is Kind.BYTES
+            at
+            for at, parameter in enumerate(parameters)
+            if parameter.kind is Kind.BYTES
         ]
 
     def filled(self, values: Sequence[Value]) -> bytes:

@@ -177,7 +177,9 @@ class PostgresqlSession:
             spec.name: self._later(spec) for spec in statements if spec.is_late
         }
         # What cannot run in a transaction is the first in the pipeline.
-        vacuums = (one.name for one in statements if one.verb is Verb.VACUUM)
+        vacuums = (
+            statement.name for statement in statements if statement.verb is Verb.VACUUM
+        )
         self._alone = _DECISIONS.union(vacuums)
         self._is_single = len(statements) == 1
         self._pipelined = not self._is_single

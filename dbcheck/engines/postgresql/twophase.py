@@ -17,15 +17,15 @@ _UNDEFINED_OBJECT = "42704"  # no such transaction (twophase.c, LockGXact)
 
 
 def require_free_slots(link: PostgresqlLink, transactions: int) -> None:
-    """Raise EngineError unless so many transactions more can be prepared at once."""
-    most, now = link.row("prepared_max")
-    if most - now < transactions:
+    """Raise EngineError unless *transactions* more can be prepared at once."""
+    limit, in_use = link.row("prepared_max")
+    if limit - in_use < transactions:
         raise EngineError(
             f"the workload prepares {transactions} transactions at once;"
-            f" max_prepared_transactions is {most}, and {now} are prepared",
+            f" max_prepared_transactions is {limit}, and {in_use} are prepared",
             id=ErrorId.PREPARED_TRANSACTIONS_LIMIT,
             hint="Run: alter system set max_prepared_transactions ="
-            f" {now + transactions}; and restart the server.",
+            f" {in_use + transactions}; and restart the server.",
         )
 
 

@@ -202,7 +202,7 @@ _MKFS = {
 }
 _LOOP_NAMES = re.compile(r"\bloop\d+\b")
 _FIFREEZE, _FITHAW = 0xC0045877, 0xC0045878
-_NOT_MOUNTED = 32  # mount(8): the kernel refused; others are of mount itself
+_NOT_MOUNTED = 32  # mount(8): the kernel refused; other statuses are mount's own errors
 
 
 def mkfs(device: str, filesystem: str) -> None:

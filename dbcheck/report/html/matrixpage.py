@@ -18,7 +18,12 @@ _CSS_CLASSES = {Verdict.PASS: "kept", Verdict.FAIL: "lost"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One configuration; share: of the fastest one's rate, in percent."""
+    """One configuration.
+
+    reference: a published result to compare with, "" if there is none.
+    share:     its rate in percent of the fastest configuration's.
+    tone:      the CSS class of its bar.
+    """
 
     cells: tuple[str, ...]
     reference: str
@@ -52,13 +57,13 @@ def make_matrix_values(result: MatrixResult) -> dict[str, Any]:
         "faults": list(words.faults(result)),
         "doubts": list(words.doubts(result)),
         "scopes": [
-            _capitalise_first(one.removeprefix("Scope: "))
-            for one in words.scopes(result)
+            _capitalise_first(scope.removeprefix("Scope: "))
+            for scope in words.scopes(result)
         ],
         "cycle_columns": CYCLE_COLUMNS,
         "cycle_numbers": CYCLE_COLUMNS[-2:],
         "cycles": [
-            _make_cycle(row.name, one) for row in result.rows for one in row.cycles
+            _make_cycle(row.name, cycle) for row in result.rows for cycle in row.cycles
         ],
     }
 

@@ -79,7 +79,7 @@ def played(
             hold.step(clock_us)
         if went_us is None and clock_us % SNAPSHOT_US == 0 and hold.may_ask(clock_us):
             asked_us = clock_us
-            hold.asked(asked_us)
+            hold.note_asked(asked_us)
             went_us = asked_us + int(draw.uniform(*lag_s) * 1e6)
     hold.end(clock_us)
     why = find_activity_at_cut(moment, AtTheCut(0, went_us, quiet_us=hold.quiet)).missed
@@ -107,7 +107,7 @@ def test_a_power_that_goes_later_than_ever_finds_young_acks() -> None:
             if clock_us % STEP_US == 0:
                 hold.step(clock_us)
             if clock_us == BEGAN_US + 500_000:
-                hold.asked(clock_us)
+                hold.note_asked(clock_us)
             if clock_us > BEGAN_US + 200_000:
                 assert clock_us - load.last_us < YOUNG_S * 1e6
 
@@ -119,7 +119,7 @@ def test_sessions_that_get_no_answer_as_the_power_went_are_let_go_all_the_same()
     moment = PlannedCut(1, Activity.HOLD, 1.0, 0.1, lag_s=(1.2, 1.4))
     load = Played((20, 60), random.Random(1))
     hold = Hold(cast(Load, load), moment, lambda: None, BEGAN_US, (40_000, 60_000))
-    hold.asked(BEGAN_US)
+    hold.note_asked(BEGAN_US)
     held = []
     for clock_us in range(BEGAN_US, BEGAN_US + 4_000_000, TICK_US):
         load.tick(clock_us)

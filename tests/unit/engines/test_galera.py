@@ -34,7 +34,7 @@ def test_a_node_in_sync_shows_its_view() -> None:
     assert (view.cluster, view.primary) == (CLUSTER, True)
     assert view.members == ("node1", "node2")
     assert view.takes_writes
-    assert view.answers
+    assert view.is_readable
     assert (view.committed, view.queued) == (15, 3)
 
 
@@ -56,13 +56,13 @@ def test_a_node_that_is_not_in_sync(
 ) -> None:
     view = parse_view({**STATUS, **changed}.items(), MEMBERS)
     assert view.members == members
-    assert (view.takes_writes, view.answers) == (takes_writes, answers)
+    assert (view.takes_writes, view.is_readable) == (takes_writes, answers)
 
 
 def test_a_node_without_a_cluster_names_none() -> None:
     nil = {"wsrep_cluster_state_uuid": "00000000-0000-0000-0000-000000000000"}
     assert parse_view({**STATUS, **nil}.items(), MEMBERS).cluster == ""
-    assert not parse_view([]).answers
+    assert not parse_view([]).is_readable
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ class Host:
         users = ("process 9 (bash, a file)",)
         return TakenOff((self.off,), (False,), users, self.refused)
 
-    def kept(self, mounts: Sequence[DriveMount]) -> tuple[bool, ...]:
+    def check_still_held(self, mounts: Sequence[DriveMount]) -> tuple[bool, ...]:
         return tuple(self.old_is_held for _ in mounts)
 
     def put_back(self, *_: object) -> tuple[PutBack, ...]:

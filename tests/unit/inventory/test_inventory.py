@@ -632,9 +632,13 @@ def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
     text = CLUSTER.replace("streaming", f"streaming{more}")
     pair = make_inventory(tmp_path / "hosts.yml", hosts(text), GROUPS).cluster("pair")
     if not is_refused:
-        return require_possible_on_cluster(pair, control=False, twice=False, far=False)
+        return require_possible_on_cluster(
+            pair, control=False, twice=False, remote_workers=False
+        )
     with refused(ErrorId.SWITCH_RESTORES_BY_ITSELF, UsageError):
-        require_possible_on_cluster(pair, control=False, twice=False, far=False)
+        require_possible_on_cluster(
+            pair, control=False, twice=False, remote_workers=False
+        )
 
 
 def test_what_a_single_server_alone_can_do_is_refused_of_a_cluster(
@@ -642,7 +646,7 @@ def test_what_a_single_server_alone_can_do_is_refused_of_a_cluster(
 ) -> None:
     found = make_inventory(tmp_path / "hosts.yml", hosts(CLUSTER), GROUPS)
     for flags in ((True, False, False), (False, True, False), (False, False, True)):
-        given = dict(zip(("control", "twice", "far"), flags, strict=True))
+        given = dict(zip(("control", "twice", "remote_workers"), flags, strict=True))
         require_possible_on_cluster(found.entry("db1"), **given)
         with refused(
             ErrorId.OPTIONS_CONFLICT, UsageError, naming="a cluster cannot be run with"

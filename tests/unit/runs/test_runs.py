@@ -109,7 +109,7 @@ def test_rows_that_prove_nothing_are_forgotten_before_their_record(
     assert run.after() == after_of(FACTS)
     run.forget_survivors(failed)
     assert (run.path / "after.json").exists() is (failed is not None)
-    assert run.unread_failure() == failed
+    assert run.read_certain_failure() == failed
 
 
 def _first_then(real: Callable[..., Any], later: Callable[..., Any]) -> Any:
