@@ -9,7 +9,7 @@ import pytest
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.html.matrixpage import matrix_values
+from dbcheck.report.html.matrixpage import make_matrix_values
 from dbcheck.report.junit import format_junit
 from dbcheck.report.matrix import draw_cycles, draw_demo, draw_matrix
 from dbcheck.report.rows import Line, compare_lines, make_matrix_result
@@ -162,7 +162,7 @@ def test_a_cycle_whose_rows_were_not_read_did_not_lose_all_of_them() -> None:
         rows = [row for row in printed(table).splitlines() if "INCONCLUSIVE" in row]
         assert rows and not any(" all " in row for row in rows)
     line = dataclasses.replace(SAFE, cycles=[UNREAD])
-    page = matrix_values(make_matrix_result([line]))
+    page = make_matrix_values(make_matrix_result([line]))
     assert page["cycles"][0].cells[-1] == "-"
 
 
