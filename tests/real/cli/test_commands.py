@@ -18,6 +18,7 @@ import pytest
 from dbcheck.agent.host.folder import BESIDE, MARKER, Folder
 from dbcheck.cli.lab import describe_as_host
 from dbcheck.hosts.host import open_host
+from dbcheck.judge.item import ItemId
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -149,7 +150,8 @@ def test_the_client_killed_after_the_cut_is_judged_from_the_witness_alone(
         assert again[name] == first[name]
     if not lies:
         assert len(again["reasons"]) == 1
-        assert "host asked again not observable" in again["reasons"][0]
+        status = {one["item"]: one["status"] for one in again["evidence"]}
+        assert status[ItemId.HOST_ASKED_AGAIN.value] == "not observable"
 
 
 @user_of("postgresql")
