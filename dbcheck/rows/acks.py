@@ -1,9 +1,9 @@
 """Operations that a client sent in a cycle, and the acks that it received.
 
 Acks are packed into the body of a frame of the witness log, 12 bytes each.  A body is a
-base (the first ack's row id, the earliest ack's time) and, per ack, session, seq and
-the distance from that base.  Acks of one moment lie close together, so the distances
-are small; a body that they do not fit is split.
+base (the first ack's row id, the earliest ack's time) and, for each ack, its session,
+its seq and the distances of its row id and its time from the base.  Acks of one moment
+lie close together, so the distances are small; a body that they do not fit is split.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class Key(NamedTuple):
     The auto-increment id is known only after the reply and may be handed out
     again after a crash, so it cannot name an operation; (epoch, session, seq) can.
 
-    epoch:   another one for each cycle, 1..2^62; see cycle.preflight.before_load.
-    session: client connection, 0..65535; 0 is the preflight's, and 65535 that of
-             housekeeping.
+    epoch: a number that each cycle has of its own, 1..2^62; see
+           cycle.preflight.before_load.
+    session: client connection, 0..65535; 0 is the preflight's, and 65535 that
+             of housekeeping.
     seq:     operations sent on that connection, 1-based, without gaps.
     """
 
@@ -95,15 +96,15 @@ _ENTRY = np.dtype(
     [("session", "<u2"), ("seq", "<u4"), ("row_id", "<i4"), ("time", "<u2")]
 )
 BODY_BYTES_MAX = _BASE.size + ACKS_PER_BODY_MAX * _ENTRY.itemsize
-_TIME_MAX = 2**16 - 1
-_DELTA_MAX = 2**31 - 1
+_TIME_DISTANCE_MAX = 2**16 - 1
+_ID_DISTANCE_MAX = 2**31 - 1
 
 
 def pack(acks: Sequence[AckValues]) -> list[bytes]:
     """Return the bodies that hold *acks*, in order; as few as their distances allow.
 
-    A time is kept to 100 us and rounded up: an ack never looks older than it was,
-    so a cut is never blamed for one that came after it.  Raise ValueError if a
+    A time is kept to 100 us and rounded up: an ack never looks older than it was, so a
+    cut is never blamed for losing an ack that came after it.  Raise ValueError if a
     value is out of its range.
     """
     try:
@@ -137,7 +138,7 @@ def unpack(bodies: Sequence[bytes]) -> AckArray:
     acks = np.zeros(sum(counts), ACK_DTYPE)
     if not bodies:
         return acks
-    latest_us = 2**63 - 1 - _TIME_MAX * TIME_UNIT_US
+    latest_us = 2**63 - 1 - _TIME_DISTANCE_MAX * TIME_UNIT_US
     for row_id, acked_us in bases:
         if row_id < 0 or not 0 <= acked_us <= latest_us:
             raise ValueError("a body's base is out of range")
@@ -161,7 +162,7 @@ def _check_ranges(columns: _Columns) -> None:
         ("session", 0, SESSION_MAX),
         ("seq", 1, SEQ_MAX),
         ("row_id", 0, ROW_ID_MAX),
-        ("acked_us", 0, 2**63 - 1 - _TIME_MAX * TIME_UNIT_US),
+        ("acked_us", 0, 2**63 - 1 - _TIME_DISTANCE_MAX * TIME_UNIT_US),
     )
     lows, highs = columns.min(axis=0), columns.max(axis=0)
     for (name, low, high), least, most in zip(limits, lows, highs, strict=True):
@@ -170,12 +171,15 @@ def _check_ranges(columns: _Columns) -> None:
 
 
 def _pack_columns(columns: _Columns) -> list[bytes]:
-    """Return one body if all distances fit, else those of both halves."""
+    """Return one body if all distances fit, else the bodies of both halves."""
     _, _, row_ids, times = columns.T
     id_distances = row_ids - row_ids[0]  # fits: both are 0..2^63-1
     base_us = int(times.min())
     time_distances = -((base_us - times) // TIME_UNIT_US)
-    if time_distances.max() > _TIME_MAX or np.abs(id_distances).max() > _DELTA_MAX:
+    if (
+        time_distances.max() > _TIME_DISTANCE_MAX
+        or np.abs(id_distances).max() > _ID_DISTANCE_MAX
+    ):
         middle = len(columns) // 2
         return _pack_columns(columns[:middle]) + _pack_columns(columns[middle:])
     entries = np.empty(len(columns), _ENTRY)
@@ -186,31 +190,33 @@ def _pack_columns(columns: _Columns) -> list[bytes]:
     return [_BASE.pack(int(row_ids[0]), base_us) + entries.tobytes()]
 
 
-NEVER = -(2**62)
+NEVER = -(2**62)  # a time before every ack
 
 
 class SessionTimes:
-    """The ack before each ack, session by session.
+    """The times of the latest ack of each session.
 
-    A session sends an operation after the client read the clock for the ack of the one
-    before it (load/loop.py: _round).
+    A session sends an operation after the client read the clock for the ack of its
+    operation before (load/loop.py: _round).
     """
 
     def __init__(self) -> None:
-        self._acked_us = np.full(SESSION_MAX + 1, NEVER, np.int64)
+        self._latest_us = np.full(SESSION_MAX + 1, NEVER, np.int64)
 
     def sent_after_us(self, batch: AckArray) -> Ints:
-        """Return for each ack of *batch* the moment of the ack before it; else NEVER.
+        """Return, for each ack of *batch*, when its session got the ack before it.
+
+        NEVER if it is the first of its session.
 
         The batches must come in the order of the log.
         """
         order = np.argsort(batch["session"], kind="stable")
         session, acked_us = batch["session"][order], batch["acked_us"][order]
-        before = np.r_[NEVER, acked_us[:-1]] if len(batch) else acked_us
-        first = np.r_[True, session[1:] != session[:-1]][: len(batch)]
-        before[first] = self._acked_us[session[first]]
-        last = np.r_[first[1:], True][: len(batch)]
-        self._acked_us[session[last]] = acked_us[last]
+        before_us = np.r_[NEVER, acked_us[:-1]] if len(batch) else acked_us
+        is_first = np.r_[True, session[1:] != session[:-1]][: len(batch)]
+        before_us[is_first] = self._latest_us[session[is_first]]
+        is_last = np.r_[is_first[1:], True][: len(batch)]
+        self._latest_us[session[is_last]] = acked_us[is_last]
         sent_us = np.empty(len(batch), np.int64)
-        sent_us[order] = before
+        sent_us[order] = before_us
         return sent_us

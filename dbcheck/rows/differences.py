@@ -1,8 +1,8 @@
 """Differences between two readings of a table: of one server, or of two nodes.
 
-A second reading follows a clean restart: a recovery can leave in memory what it never
-writes, or replay again what it had replayed; then the first reading finds every row,
-and the next one does not.
+A second reading follows a clean restart: a recovery can leave rows in memory that it
+never writes, or replay again what it had replayed; then the first reading finds every
+row, and the second one does not.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy.typing as npt
 from dbcheck.rows.loss import Losses, LossKind, Trait, list_codes, number_operations
 from dbcheck.rows.survivors import Records
 
-CHANGED_MAX = 100  # rows that are kept by name; all are counted
+CHANGED_MAX = 100  # rows that are listed one by one; all are counted
 
 Hashes = npt.NDArray[np.uint64]
-_FIELDS = ("row_id", "epoch", "session", "seq", "part", "checksum", "content")
+_HASHED_FIELDS = ("row_id", "epoch", "session", "seq", "part", "checksum", "content")
 # Odd numbers of 64 bits: the fractional part of the golden ratio, and its multiples.
 _GOLDEN = 0x9E3779B97F4A7C15
-_FACTORS = [(_GOLDEN * (2 * n + 1)) % 2**64 for n in range(len(_FIELDS))]
+_FACTORS = [(_GOLDEN * (2 * n + 1)) % 2**64 for n in range(len(_HASHED_FIELDS))]
 
 
 class ChangedRow(NamedTuple):
@@ -43,20 +43,20 @@ class ChangedRow(NamedTuple):
 
 
 def hash_records(records: Records) -> Hashes:
-    """Return a number for each row that hardly another row has."""
-    mixed = np.zeros(len(records), np.uint64)
-    for name, factor in zip(_FIELDS, _FACTORS, strict=True):
-        mixed ^= records[name].astype(np.int64).view(np.uint64) * np.uint64(factor)
-        mixed ^= mixed >> np.uint64(29)
-        mixed *= np.uint64(_GOLDEN)
-        mixed ^= mixed >> np.uint64(32)
-    return mixed
+    """Return a hash of each row."""
+    hashes = np.zeros(len(records), np.uint64)
+    for name, factor in zip(_HASHED_FIELDS, _FACTORS, strict=True):
+        hashes ^= records[name].astype(np.int64).view(np.uint64) * np.uint64(factor)
+        hashes ^= hashes >> np.uint64(29)
+        hashes *= np.uint64(_GOLDEN)
+        hashes ^= hashes >> np.uint64(32)
+    return hashes
 
 
 class Digest:
-    """Of rows in any order.
+    """Digest of rows in any order.
 
-    rows: how many.  total: the sum of their hashes, modulo 2^64.
+    rows: how many rows.  total: the sum of their hashes, modulo 2^64.
     """
 
     def __init__(self) -> None:
@@ -81,24 +81,26 @@ class Digest:
 def find_rows_only_in(
     rows: Iterable[Records], others: Iterable[Records]
 ) -> list[Records]:
-    """Return those of *rows* that are not among *others*, in parts."""
-    known = np.unique(
+    """Return the rows of *rows* that are not among *others*, in parts."""
+    other_hashes = np.unique(
         np.concatenate([np.empty(0, np.uint64), *map(hash_records, others)])
     )
-    return [part[~np.isin(hash_records(part), known)] for part in rows]
+    return [part[~np.isin(hash_records(part), other_hashes)] for part in rows]
 
 
 @dataclass(frozen=True, slots=True)
 class SecondReading:
     """Outcome of the second reading.
 
-    rows:     how many it found, in all tables.
-    changed:  how many rows only one of the two readings found.  first: the first ones.
-    index:    why an index disagreed with its table in it, "" if none did.
+    rows:     how many rows it found, in all tables.
+    changed:  how many rows only one of the two readings found.
+    first:    the first of the changed rows.
+    index:    why an index disagreed with its table in this reading, "" if none did.
     orderly:  the server's log shows that it was shut down in an orderly way; None if
               that is not known.
-    not_done: why there was none, "" if there was.
-    failure:  why the server, or a table, certainly did not come back from the restart.
+    not_done: why there was no second reading, "" if there was one.
+    failure:  why the server, or a table, certainly did not come back from the restart,
+              "" if both did.
     """
 
     rows: int = 0
@@ -124,7 +126,7 @@ class SecondReading:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The loss by its kind, as Reconciliation.counts has the others."""
+        """The number of losses by kind, as in Reconciliation.counts."""
         count = self.changed or int(bool(self.index))
         return {LossKind.UNSTABLE.value: count} if count else {}
 
@@ -133,15 +135,16 @@ class SecondReading:
 class OtherNode:
     """Comparison of another node's rows with those of the node that was read.
 
-    rows:     how many of the run it has, in the tables of the plan.
-    differing:   how many rows only one of the two nodes has.  first: the first ones;
-              was_there: on the node that was read.  Without those in extra.
-    extra:    of a node that followed the other one only once that was read: how many
-              rows only it has.  Those that were acknowledged are lost on the other
-              one, and count there.  first_extra: the first ones.
-    failure:  why a table of it cannot be read, or disagrees with its own index, "" if
-              neither.  That may be older than the run.
-    not_done: why it was not compared, "" if it was.
+    rows:      how many rows of the run the other node has, in the tables of the plan.
+    differing: how many rows only one of the two nodes has, without the rows of extra.
+    first:     the first of the differing rows; was_there: on the node that was read.
+    failure:   why a table of the other node cannot be read, or disagrees with its own
+               index, "" if neither.  That fault may be older than the run.
+    not_done:  why the other node was not compared, "" if it was.
+    extra:     how many rows only the other node has, if it began to follow the node
+               that was read only after the reading.  Acknowledged rows among them are
+               lost on the node that was read, and are counted there.
+    first_extra: the first of these rows.
     """
 
     rows: int = 0
@@ -153,7 +156,7 @@ class OtherNode:
     first_extra: tuple[ChangedRow, ...] = ()
 
     def extra_reason(self, name: str, reader: str) -> str:
-        """Describe the rows that this node alone has, for a person; "" if none."""
+        """Describe the rows that only this node has, for a person; "" if none."""
         if not self.extra:
             return ""
         rows = "1 row" if self.extra == 1 else f"{self.extra:,} rows"
@@ -166,7 +169,7 @@ class OtherNode:
     def reason(self, name: str, reader: str) -> str:
         """Describe the difference, for a person; "" if there is none.
 
-        name: of this node.  reader: of the one that was read.
+        name: of this node.  reader: the name of the node that was read.
         """
         if not self.differing:
             return ""
@@ -182,8 +185,8 @@ class OtherNode:
 
 
 def count_differing_rows(others: Mapping[str, OtherNode]) -> dict[str, int]:
-    """Return the loss by its kind, as Reconciliation.counts has the others."""
-    count = sum(one.differing for one in others.values())
+    """Return the number of losses by kind, as in Reconciliation.counts."""
+    count = sum(node.differing for node in others.values())
     return {LossKind.DIVERGED.value: count} if count else {}
 
 
@@ -194,9 +197,10 @@ _MISSING = list_codes(Trait.MISSING)
 class RowsLeftOnNode:
     """Rows on one node that was brought back by itself.
 
-    behind: acknowledged commits that the node which took over lacks, and this one has.
-    extra:  other commits of the run that only this one has: without an ack that is
-            confirmed, so no promise is broken, but a client of it would see them.
+    behind: acknowledged commits that this node has and the node which took over lacks.
+    extra:  other commits of the run that only this node has.  No ack of them is
+            confirmed, so no promise is broken, but a client of this node would see
+            them.
     """
 
     behind: int
@@ -206,20 +210,23 @@ class RowsLeftOnNode:
 def find_rows_left_on_node(
     rows: Iterable[Records], survivors: Iterable[Records], losses: Losses, epoch: int
 ) -> RowsLeftOnNode:
-    """Find the rows that only *rows* has.
+    """Count the operations of *epoch* whose row only one node has.
 
-    rows: the markers on that node.  survivors: those on the node that took over.
-    losses: of the latter.  Only those of *epoch* are compared.
+    rows: of the ledger, on the node that was brought back by itself.
+    survivors: of the ledger, on the node that took over.
+    losses: on the node that took over.
     """
     columns = losses.columns
     lost = np.unique(number_operations(columns[np.isin(columns["kind"], _MISSING)]))
-    only = np.setdiff1d(
+    left_behind = np.setdiff1d(
         _list_operations(rows, epoch), _list_operations(survivors, epoch)
     )
-    behind = int(np.isin(only, lost).sum())
-    return RowsLeftOnNode(behind, len(only) - behind)
+    behind = int(np.isin(left_behind, lost).sum())
+    return RowsLeftOnNode(behind, len(left_behind) - behind)
 
 
 def _list_operations(parts: Iterable[Records], epoch: int) -> npt.NDArray[np.int64]:
-    found = [number_operations(one[one["epoch"] == epoch]) for one in parts]
-    return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+    operations = [
+        number_operations(records[records["epoch"] == epoch]) for records in parts
+    ]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *operations]))

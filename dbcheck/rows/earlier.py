@@ -48,28 +48,29 @@ def count_losses_by_epoch(
     rows_now: Mapping[int, int],
     weights_now: Mapping[int, int],
 ) -> dict[int, int]:
-    """Return epoch -> rows of it that are gone or changed, at least.
+    """Return epoch -> how many rows of it are gone or changed, at least.
 
-    All by epoch; one without a weight is only counted.  As many rows of another
-    weight: one at least was replaced by another one.
+    All parameters are by epoch.  The rows of an epoch without a weight are only
+    counted.  As many rows with another weight: at least one row was replaced.
     """
-    found: dict[int, int] = {}
+    losses: dict[int, int] = {}
     for epoch, count in rows.items():
-        now = rows_now.get(epoch, 0)
-        weighed = epoch in weights and epoch in weights_now
-        if now < count:
-            found[epoch] = count - now
-        elif now == count and weighed and weights[epoch] != weights_now[epoch]:
-            found[epoch] = 1
-    return found
+        count_now = rows_now.get(epoch, 0)
+        is_weighed = epoch in weights and epoch in weights_now
+        if count_now < count:
+            losses[epoch] = count - count_now
+        elif count_now == count and is_weighed and weights[epoch] != weights_now[epoch]:
+            losses[epoch] = 1
+    return losses
 
 
 class Earlier:
-    """Counts and weighs what is left of each earlier epoch.
+    """Counts and weighs the rows that are left of each earlier epoch.
 
     foreign: intact rows of other runs, which were not there when the table was counted.
     losses:  rows that do not match their checksum, or occur twice; in parts.
-    damaged: kind of loss -> how many of them were there when the table was counted.
+    damaged: kind of loss -> how many of *losses* are rows that were there when the
+             table was counted.
     altered: rows that do not match their checksum, and perhaps did not when the table
              was counted either: no claim.
     """
@@ -79,7 +80,7 @@ class Earlier:
         self._table, self._before = table, before
         self._epochs = np.array(sorted(before.rows_by_epoch), np.int64)
         self._totals = EpochTotals()
-        self._changed: Counter[int] = Counter()
+        self._listed_by_epoch: Counter[int] = Counter()
         self.foreign = 0
         self.losses: list[LossArray] = []
         self.damaged: Counter[LossKind] = Counter()
@@ -94,21 +95,25 @@ class Earlier:
     def add(self, records: Records) -> None:
         """Take in rows that are not of this cycle's epoch.
 
-        An intact checksum shows that a dbcheck wrote a row; a new id, that it did so
-        during this run or after it.
+        An intact checksum shows that a dbcheck wrote the row; a new id shows that it
+        wrote it during this run or after it.
         """
-        known = np.isin(records["epoch"], self._epochs)
-        known &= records["row_id"] <= self._before.row_id_max
-        different = records["content"] == DIFFERENT
-        self.foreign += int(np.count_nonzero(~known & ~different))
-        self._totals.add(records[known])
-        if different.any():
-            different &= ~(known & np.isin(records["row_id"], self._before.different))
-            self._lose(LossKind.UNEXPECTED, records[different & ~known])
-            self._different.append(records[different & known])
+        was_counted = np.isin(records["epoch"], self._epochs)
+        was_counted &= records["row_id"] <= self._before.row_id_max
+        is_different = records["content"] == DIFFERENT
+        self.foreign += int(np.count_nonzero(~was_counted & ~is_different))
+        self._totals.add(records[was_counted])
+        if is_different.any():
+            is_different &= ~(
+                was_counted & np.isin(records["row_id"], self._before.different)
+            )
+            self._list_as_losses(
+                LossKind.UNEXPECTED, records[is_different & ~was_counted]
+            )
+            self._different.append(records[is_different & was_counted])
 
     def settle_undecided(self, survivors: Callable[[], Iterable[Records]]) -> None:
-        """Settle what could not be while rows were still being read.
+        """Settle what could not be decided before all rows were read.
 
         Distinguish rows that changed since the table was counted from those that may
         have changed before, and rows that occur twice from rows that came late.  A row
@@ -117,42 +122,45 @@ class Earlier:
         """
         self._sort_different()
         for epoch, rows in self._before.rows_by_epoch.items():
-            more = self._totals.rows[epoch] - rows
-            if more > 0:
-                twice = self._find_repeated_rows(epoch, survivors())
-                kinds = np.full(len(twice), CODES[LossKind.DUPLICATE], np.uint8)
-                self.losses.append(make_losses_without_key(kinds, twice, self._table))
-                self.damaged += Counter({LossKind.DUPLICATE: len(twice)})
-                self.foreign += max(0, more - len(twice))
+            surplus = self._totals.rows[epoch] - rows
+            if surplus > 0:
+                repeated_ids = self._find_repeated_rows(epoch, survivors())
+                kinds = np.full(len(repeated_ids), CODES[LossKind.DUPLICATE], np.uint8)
+                self.losses.append(
+                    make_losses_without_key(kinds, repeated_ids, self._table)
+                )
+                self.damaged += Counter({LossKind.DUPLICATE: len(repeated_ids)})
+                self.foreign += max(0, surplus - len(repeated_ids))
 
-    def _lose(self, kind: LossKind, records: Records) -> None:
+    def _list_as_losses(self, kind: LossKind, records: Records) -> None:
         """Take *records* for losses of *kind*."""
         kinds = np.full(len(records), CODES[kind], np.uint8)
         self.losses.append(
             make_losses_without_key(kinds, records["row_id"], self._table)
         )
-        self._changed.update(records["epoch"].tolist())
+        self._listed_by_epoch.update(records["epoch"].tolist())
 
     def _sort_different(self) -> None:
-        """Take changed rows for corrupt where their epoch was sound before.
+        """Take changed rows for corrupt where their epoch was sound before the load.
 
-        An earlier reading shows that.  If the epoch weighs something else now, rows
-        changed since: then each changed row of it counts, an older one too.
+        An earlier reading shows that an epoch was sound.  An epoch whose weight differs
+        now has changed since it was counted: then each changed row of it is corrupt,
+        also one that may have changed earlier.
         """
-        before, left = self._before, self._totals
-        rows, weights = left.rows, left.weights
-        unlike = [
+        before, totals = self._before, self._totals
+        rows, weights = totals.rows, totals.weights
+        changed_epochs = [
             epoch
             for epoch, weight in before.weights_by_epoch.items()
             if rows[epoch] == before.rows_by_epoch.get(epoch)
             and weights.get(epoch) != weight
         ]
-        shown = [*before.sound, *unlike]
+        corrupt_epochs = [*before.sound, *changed_epochs]
         for records in self._different:
-            corrupt = np.isin(records["epoch"], shown)
-            self._lose(LossKind.CORRUPT, records[corrupt])
-            self.damaged += Counter({LossKind.CORRUPT: int(corrupt.sum())})
-            self.altered += int((~corrupt).sum())
+            is_corrupt = np.isin(records["epoch"], corrupt_epochs)
+            self._list_as_losses(LossKind.CORRUPT, records[is_corrupt])
+            self.damaged += Counter({LossKind.CORRUPT: int(is_corrupt.sum())})
+            self.altered += int((~is_corrupt).sum())
 
     def _find_repeated_rows(self, epoch: int, survivors: Iterable[Records]) -> Ints:
         """Return the ids of the rows whose key another row of *epoch* has."""
@@ -165,21 +173,21 @@ class Earlier:
             ids.append(own["row_id"])
         key, row_id = np.concatenate(keys), np.concatenate(ids)
         order = np.argsort(key, kind="stable")
-        found: Ints = row_id[order[1:][np.diff(key[order]) == 0]]
-        return found
+        repeated_ids: Ints = row_id[order[1:][np.diff(key[order]) == 0]]
+        return repeated_ids
 
     def lost(self) -> dict[int, int]:
-        """Return epoch -> rows of it that are gone, at least.
+        """Return epoch -> how many rows of it are gone, at least.
 
-        The weight of an epoch with rows that are listed as changed shows nothing more.
+        The weight of an epoch is not compared if its changed rows are listed already.
         """
         before = self._before
         weights = {
             epoch: weight
             for epoch, weight in before.weights_by_epoch.items()
-            if not self._changed[epoch]
+            if not self._listed_by_epoch[epoch]
         }
-        left = self._totals
+        totals = self._totals
         return count_losses_by_epoch(
-            before.rows_by_epoch, weights, left.rows, left.weights
+            before.rows_by_epoch, weights, totals.rows, totals.weights
         )

@@ -1,8 +1,9 @@
 """Items, compared with the ledger's rows of the operations that wrote them.
 
 An item is inserted by one operation, may be updated or deleted by another one, and
-bears the key of the operation that wrote it last.  Which of them took place is shown by
-their rows in the ledger; so the item must be there in one version, or not.
+bears the key of the operation that wrote it last.  The rows in the ledger show which of
+these operations took place; from that follows whether the item must be there, and in
+which version.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ _RESURRECTED, _DUPLICATE = CODES[LossKind.RESURRECTED], CODES[LossKind.DUPLICATE
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Some items of a session, in columns: the operations that wrote to each.
+    """Some items of a session, in columns: the operations that write to each item.
 
-    part:        of the operation that inserted it, 1..255.
-    inserted, updated, deleted: seq; 0 where none was to do that.
-    rolled_back: seq of an operation that rolled back what it wrote there.
+    part:        the item's part of the operation that inserts it, 1..255.
+    inserted, updated, deleted: seq of the operation that inserts, updates or deletes
+                 the item; 0 if none does.
+    rolled_back: seq of an operation that writes to the item and rolls that back; 0 if
+                 none does.
     """
 
     part: Ints
@@ -50,7 +53,7 @@ class Items:
 
     @classmethod
     def inserts(cls, part: Ints, seq: Ints) -> Self:
-        """Return items that an operation inserts, and none writes to again."""
+        """Return items that are inserted, and never updated or deleted."""
         none = np.zeros_like(seq)
         return cls(part, seq, none, none, none)
 
@@ -61,7 +64,8 @@ class Items:
         return cls(part, none, none, none, seq)
 
 
-# Yields the items of a session as far as its operation of that number, or further.
+# Takes a session and a seq; yields the items that the operations of the session up to
+# that seq write to, and perhaps items of later operations.
 Written = Callable[[int, int], Iterable[Items]]
 
 
@@ -71,80 +75,86 @@ def judge_items(
     """Judge the operations that wrote items to *table*, by its rows.
 
     table:   read in one transaction with the rows of *markers*.
-    written: yields the items of a session, of its first so many operations at least.
+    written: yields the items of a session.
     """
     own, earlier = split_by_epoch(seen, table, epoch)
     rows = _Rows(table, own)
-    losses = [rows.damaged(markers), rows.list_repeated_rows()]
+    losses = [rows.list_damaged_rows(markers), rows.list_repeated_rows()]
     for session in markers.sessions():
         for items in written(session, int(markers.tops[session])):
             losses.append(_find_losses(items, session, markers, rows))
-    losses.append(rows.left())
+    losses.append(rows.list_untaken_rows())
     return Effects(np.concatenate(losses), earlier)
 
 
 class _Rows:
-    """The items that were read, each found by the operation that wrote it last."""
+    """The rows of items that were read, each found by the operation in its key."""
 
     def __init__(self, table: TableSpec, records: Records) -> None:
         self.table = table
-        named: Flags = (records["session"] >= 0) & (records["session"] <= SESSION_MAX)
-        named &= (records["seq"] >= 1) & (records["seq"] <= SEQ_MAX)
-        named &= (records["part"] >= 1) & (records["part"] < 1 << _PART_BITS)
-        self._damaged = records[(records["content"] == DIFFERENT) | ~named]
-        intact = records[(records["content"] != DIFFERENT) & named]
+        has_valid_key: Flags = (records["session"] >= 0) & (
+            records["session"] <= SESSION_MAX
+        )
+        has_valid_key &= (records["seq"] >= 1) & (records["seq"] <= SEQ_MAX)
+        has_valid_key &= (records["part"] >= 1) & (records["part"] < 1 << _PART_BITS)
+        self._damaged = records[(records["content"] == DIFFERENT) | ~has_valid_key]
+        intact = records[(records["content"] != DIFFERENT) & has_valid_key]
         order = np.argsort(_number_records(intact), kind="stable")
         self._intact = intact[order]
-        self._named = _number_records(self._intact)
-        self._taken = np.zeros(self._named.size, np.bool_)
-        self._names_damaged = _number_records(self._damaged)
+        self._numbers = _number_records(self._intact)
+        self._taken = np.zeros(self._numbers.size, np.bool_)
+        self._damaged_numbers = _number_records(self._damaged)
 
-    def damaged(self, markers: Markers) -> LossArray:
+    def list_damaged_rows(self, markers: Markers) -> LossArray:
         """Return the losses of the rows that do not have the content that was sent."""
-        known = is_among(self._damaged["row_id"], markers.own(self._damaged)["row_id"])
+        is_of_operation = is_among(
+            self._damaged["row_id"], markers.own(self._damaged)["row_id"]
+        )
         kinds = np.where(
-            known, CODES[LossKind.CORRUPT], CODES[LossKind.UNEXPECTED]
+            is_of_operation, CODES[LossKind.CORRUPT], CODES[LossKind.UNEXPECTED]
         ).astype(np.uint8)
         return make_losses_of_rows(kinds, self._damaged, self.table)
 
     def list_repeated_rows(self) -> LossArray:
-        """Return the losses of rows that another one before them equals."""
-        again = np.zeros(self._named.size, np.bool_)
-        again[1:] = self._named[1:] == self._named[:-1]
-        self._taken |= again
-        rows = self._intact[again]
+        """Return the losses of the rows whose key an earlier row has already."""
+        is_repeated = np.zeros(self._numbers.size, np.bool_)
+        is_repeated[1:] = self._numbers[1:] == self._numbers[:-1]
+        self._taken |= is_repeated
+        rows = self._intact[is_repeated]
         return make_losses_of_rows(
             np.full(len(rows), _DUPLICATE, np.uint8), rows, self.table
         )
 
-    def ids(self, session: int, seq: Ints, part: Ints) -> Ints:
-        """Return the ids of these items, 0 where there is none; take them.
+    def take_ids(self, session: int, seq: Ints, part: Ints) -> Ints:
+        """Return the id of the row of each item, 0 if it has none; take the rows.
 
-        Where a row that is not intact seems to be it, -1: that row is a loss already.
+        The id is -1 if a damaged row has the item's key: that row is a loss already.
         """
         wanted = _number_items(session, seq, part)
-        found = np.zeros(wanted.size, np.int64)
-        if self._named.size:
-            places = np.searchsorted(self._named, wanted).clip(max=self._named.size - 1)
-            there = (self._named[places] == wanted) & (seq > 0)
-            self._taken[places[there]] = True
-            found[there] = self._intact["row_id"][places[there]]
-        found[(found == 0) & (seq > 0) & is_among(wanted, self._names_damaged)] = -1
-        return found
+        ids = np.zeros(wanted.size, np.int64)
+        if self._numbers.size:
+            places = np.searchsorted(self._numbers, wanted).clip(
+                max=self._numbers.size - 1
+            )
+            is_there = (self._numbers[places] == wanted) & (seq > 0)
+            self._taken[places[is_there]] = True
+            ids[is_there] = self._intact["row_id"][places[is_there]]
+        ids[(ids == 0) & (seq > 0) & is_among(wanted, self._damaged_numbers)] = -1
+        return ids
 
-    def left(self) -> LossArray:
-        """Return the losses of the rows that no operation wrote."""
-        rows = self._intact[~self._taken]
-        kinds = np.full(len(rows), CODES[LossKind.UNEXPECTED], np.uint8)
-        return make_losses_of_rows(kinds, rows, self.table)
+    def list_untaken_rows(self) -> LossArray:
+        """Return the losses of the rows that no operation wrote: none was taken."""
+        untaken = self._intact[~self._taken]
+        kinds = np.full(len(untaken), CODES[LossKind.UNEXPECTED], np.uint8)
+        return make_losses_of_rows(kinds, untaken, self.table)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """The ids of the rows that were found of some items; see _Rows.ids().
+class _IdsOfItems:
+    """The ids of the rows of some items, by version; see _Rows.take_ids().
 
-    old, new, undone: as inserted, as updated, and as an operation that was rolled back
-                      had written it.
+    old, new: of the item as inserted, and as updated.
+    undone:   of the item as an operation wrote it and rolled it back.
     """
 
     old: Ints
@@ -152,59 +162,59 @@ class _Found:
     undone: Ints
 
     def pick_any_id(self) -> Ints:
-        """Return the id of one row of each, -1 of none."""
-        found = np.maximum(np.maximum(self.old, self.new), self.undone)
-        return np.where(found > 0, found, -1)
+        """Return the id of one row of each item, -1 if it has none."""
+        ids = np.maximum(np.maximum(self.old, self.new), self.undone)
+        return np.where(ids > 0, ids, -1)
 
 
 def _find_losses(
     items: Items, session: int, markers: Markers, rows: _Rows
 ) -> LossArray:
-    """Return the losses among them."""
-    found = _Found(
-        rows.ids(session, items.inserted, items.part),
-        rows.ids(session, items.updated, items.part),
-        rows.ids(session, items.rolled_back, items.part),
+    """Return the losses among *items*, which are of *session*."""
+    ids = _IdsOfItems(
+        rows.take_ids(session, items.inserted, items.part),
+        rows.take_ids(session, items.updated, items.part),
+        rows.take_ids(session, items.rolled_back, items.part),
     )
     ops = (items.inserted, items.updated, items.deleted)
     top = int(markers.tops[session])
-    shown = [markers.present(session, op) for op in ops]
-    kinds, seq = _judge_items(items, found, shown, top)
-    lost = np.flatnonzero(kinds != _NO_LOSS)
-    if lost.size:  # unless the rows of the ledger that are not intact explain it
-        shown = [markers.perhaps(session, op) for op in ops]
-        otherwise, _ = _judge_items(items, found, shown, top)
-        lost = lost[otherwise[lost] != _NO_LOSS]
-    losses = make_unnamed_losses(kinds[lost], rows.table)
-    losses["session"], losses["seq"] = session, seq[lost]
-    losses["row_id"] = found.pick_any_id()[lost]
+    took_place = [markers.present(session, op) for op in ops]
+    kinds, seq = _judge_items(items, ids, took_place, top)
+    places = np.flatnonzero(kinds != _NO_LOSS)
+    if places.size:  # no loss if damaged rows of the ledger explain it
+        took_place = [markers.perhaps(session, op) for op in ops]
+        kinds_if_damaged_count, _ = _judge_items(items, ids, took_place, top)
+        places = places[kinds_if_damaged_count[places] != _NO_LOSS]
+    losses = make_unnamed_losses(kinds[places], rows.table)
+    losses["session"], losses["seq"] = session, seq[places]
+    losses["row_id"] = ids.pick_any_id()[places]
     return losses
 
 
 def _judge_items(
-    items: Items, found: _Found, took_place: list[Flags], top: int
+    items: Items, ids: _IdsOfItems, took_place: list[Flags], top: int
 ) -> tuple[Codes, Ints]:
-    """Return the kind of loss of each item, and its operation.
+    """Return the kind of loss of each item, and the seq of the operation it is of.
 
-    took_place: whether the insert, the update and the delete did.
+    took_place: for each item, whether its insert, its update, its delete took place.
     top: the last operation of the session that can have been sent.
     """
     inserted, updated, deleted = took_place
-    old, new, rolled_back = found.old != 0, found.new != 0, found.undone != 0
-    lasts = inserted & ~deleted
+    old, new, undone = ids.old != 0, ids.new != 0, ids.undone != 0
+    must_exist = inserted & ~deleted
     # An operation is torn if its row is in the ledger and its item is not, or the
-    # other way round.  A deleted item whose delete has no row in the ledger, and
-    # can have been sent, is that operation's.
-    sent = (items.deleted > 0) & (items.deleted <= top)
-    half_deleted = np.where(sent, items.deleted, items.inserted)
+    # other way round.  If an item is missing and its delete has no row in the ledger,
+    # the delete is the torn operation, provided that it can have been sent.
+    may_be_sent = (items.deleted > 0) & (items.deleted <= top)
+    torn_operation = np.where(may_be_sent, items.deleted, items.inserted)
     conditions = [
-        (rolled_back, _RESURRECTED, items.rolled_back),
+        (undone, _RESURRECTED, items.rolled_back),
         (deleted & (old | new), _RESURRECTED, items.deleted),
         (~inserted & (old | new), _TORN, items.inserted),
         (old & new, _DUPLICATE, items.updated),
-        (lasts & updated & old, _STALE, items.updated),
-        (lasts & ~updated & new, _TORN, items.updated),
-        (lasts & ~old & ~new, _TORN, half_deleted),
+        (must_exist & updated & old, _STALE, items.updated),
+        (must_exist & ~updated & new, _TORN, items.updated),
+        (must_exist & ~old & ~new, _TORN, torn_operation),
     ]
     kinds = np.full(items.part.size, _NO_LOSS, np.uint8)
     seq = np.zeros(items.part.size, np.int64)
@@ -214,9 +224,9 @@ def _judge_items(
 
 
 def _number_items(session: Ints | int, seq: Ints, part: Ints) -> Ints:
-    """Return a number for each item, by the operation that wrote it last."""
-    names: Ints = session << 40 | seq.astype(np.int64) << _PART_BITS | part
-    return names
+    """Return one number for session, seq and part of each item."""
+    numbers: Ints = session << 40 | seq.astype(np.int64) << _PART_BITS | part
+    return numbers
 
 
 def _number_records(records: Records) -> Ints:

@@ -29,9 +29,9 @@ class Fate(enum.Enum):
     The value is the letter that stands for it in Lane.fates.
     """
 
-    LOST = "L"  # all that were acked lost something
-    PARTLY_LOST = "P"  # some of them did
-    KEPT = "K"  # all that were acked are there
+    LOST = "L"  # all acked commits lost something
+    PARTLY_LOST = "P"  # some acked commits lost something
+    KEPT = "K"  # all acked commits are there
     RECOVERED = "R"  # none was acked, and at least one is there: legal
     NONE = "-"  # none was acked and none is there
 
@@ -56,7 +56,8 @@ class Lane:
 class KeyMap:
     """A lane for each session, those that lost most first if not all are shown.
 
-    step: commits that a cell stands for.  left_out: sessions that are not shown.
+    step: how many commits a cell stands for.
+    left_out: how many sessions are not shown.
     """
 
     lanes: tuple[Lane, ...]
@@ -72,12 +73,16 @@ def build_key_map(
     survivors: of each table whose rows bear the key of an operation.
     """
     acked = _find_newest_acks(acks())
-    found = [
+    parts_beyond_acks = [
         rows
         for stream in survivors
         for rows in _list_operations_beyond_acks(stream(), acked, epoch)
     ]
-    beyond = find_distinct(np.concatenate(found) if found else np.empty(0, np.int64))
+    beyond = find_distinct(
+        np.concatenate(parts_beyond_acks)
+        if parts_beyond_acks
+        else np.empty(0, np.int64)
+    )
     columns = losses.columns
     lost = find_distinct(number_operations(columns[columns["acked_us"] >= 0]))
     counts = np.bincount(lost >> _SEQ_BITS, minlength=SESSION_MAX + 1)
@@ -89,7 +94,8 @@ def build_key_map(
         shown = sessions
     step = _choose_commits_per_cell(acked, beyond, lost, shown)
     lanes = (
-        _build_lane(int(one), int(acked[one]), lost, beyond, step) for one in shown
+        _build_lane(int(session), int(acked[session]), lost, beyond, step)
+        for session in shown
     )
     return KeyMap(tuple(lanes), step, int(sessions.size - shown.size))
 
@@ -107,53 +113,56 @@ def _list_operations_beyond_acks(
 ) -> Iterable[Ints]:
     """Yield the operations of surviving rows that come after the acks of a session."""
     for rows in batches:
-        own = (rows["epoch"] == epoch) & (rows["session"] >= 0)
-        own &= (rows["session"] <= SESSION_MAX) & (rows["seq"] > 0)
-        own &= rows["seq"] <= _SEQ_MASK
-        mine = rows[own]
-        yield number_operations(mine[mine["seq"] > acked[mine["session"]]])
+        is_own = (rows["epoch"] == epoch) & (rows["session"] >= 0)
+        is_own &= (rows["session"] <= SESSION_MAX) & (rows["seq"] > 0)
+        is_own &= rows["seq"] <= _SEQ_MASK
+        own_rows = rows[is_own]
+        yield number_operations(own_rows[own_rows["seq"] > acked[own_rows["session"]]])
 
 
-def _select_session(names: Ints, session: int) -> Ints:
+def _select_session(numbers: Ints, session: int) -> Ints:
     """Return the numbers of one session's operations; *names* are sorted."""
-    ends = np.searchsorted(names, [session << _SEQ_BITS, (session + 1) << _SEQ_BITS])
-    return names[ends[0] : ends[1]] & _SEQ_MASK
+    ends = np.searchsorted(numbers, [session << _SEQ_BITS, (session + 1) << _SEQ_BITS])
+    return numbers[ends[0] : ends[1]] & _SEQ_MASK
 
 
 def _choose_commits_per_cell(acked: Ints, beyond: Ints, lost: Ints, shown: Ints) -> int:
     """Return the number of commits in a cell with which a lane's losses fit."""
     longest = CELLS_MAX
     for session in shown.tolist():
-        gone = _select_session(lost, session)
-        if gone.size:
+        lost_seqs = _select_session(lost, session)
+        if lost_seqs.size:
             top = _limit_top(int(acked[session]), _select_session(beyond, session))
-            # A quarter more, so that what was kept before it shows as well.
-            longest = max(longest, (top - int(gone[0]) + 1) * 5 // 4)
+            # A quarter more, so that what was kept before the losses shows as well.
+            longest = max(longest, (top - int(lost_seqs[0]) + 1) * 5 // 4)
     return -(-longest // CELLS_MAX)
 
 
 def _limit_top(acked: int, beyond: Ints) -> int:
-    # One session has one operation in flight; a forged row may name any.
+    # A session has one operation in flight; but a forged row may bear any seq.
     return acked + min(int(beyond.size), CELLS_MAX // 4)
 
 
 def _build_lane(session: int, acked: int, lost: Ints, beyond: Ints, step: int) -> Lane:
-    gone, more = _select_session(lost, session), _select_session(beyond, session)
-    top = _limit_top(acked, more)
+    lost_seqs, recovered = (
+        _select_session(lost, session),
+        _select_session(beyond, session),
+    )
+    top = _limit_top(acked, recovered)
     cells = -(-top // step)
     first_cell = max(0, cells - CELLS_MAX)
-    places = np.bincount((gone - 1) // step, minlength=cells)
+    places = np.bincount((lost_seqs - 1) // step, minlength=cells)
     fates = []
     for cell in range(first_cell, cells):
         in_cell = min(acked, (cell + 1) * step) - cell * step
         fates.append(_decide_fate(in_cell, int(places[cell]), cell * step < top))
     letters = "".join(fate.value for fate in fates)
-    return Lane(session, first_cell * step + 1, acked, int(gone.size), letters)
+    return Lane(session, first_cell * step + 1, acked, int(lost_seqs.size), letters)
 
 
-def _decide_fate(acked: int, lost: int, recovered: bool) -> Fate:
+def _decide_fate(acked: int, lost: int, has_recovered: bool) -> Fate:
     if acked <= 0:
-        return Fate.RECOVERED if recovered else Fate.NONE
+        return Fate.RECOVERED if has_recovered else Fate.NONE
     if not lost:
         return Fate.KEPT
     return Fate.LOST if lost >= acked else Fate.PARTLY_LOST

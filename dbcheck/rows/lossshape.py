@@ -1,7 +1,7 @@
-"""The shape of a run's losses: when they were acked, how large, where, beside what.
+"""The shape of a run's losses: by age, size and table, and beside which task.
 
 Acks are streamed once and never held; the losses, which are held in columns anyway, are
-never copied as a whole: one takes about 30 bytes more while this is computed.
+never copied as a whole: each takes about 30 bytes more while the shape is computed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from dbcheck.rows.tasks import KINDS, HousekeepingTasks, TaskKind
 class WindowShare:
     """The operations that were acked while a task of one kind was under way.
 
-    tasks: how many of the kind; hit: during how many something was acked that is lost.
-    acked:  how many operations; lost: how many of them lost something.
+    tasks: how many tasks of the kind something was acked during.
+    hit:   how many of these tasks had something acked that is lost.
+    acked: how many operations.  lost: how many of them lost something.
     """
 
     task: TaskKind
@@ -45,17 +46,17 @@ class WindowShare:
 class Windows:
     """Counts operations by the task that was under way when they were acked.
 
-    One task follows the other at once: each is under way from the ack before its own,
-    or from the load's beginning, to its own or to the cut.
+    One task follows the other at once: a task is under way from the ack of the task
+    before, or from the load's beginning, to its own ack or to the cut.
     """
 
     def __init__(
         self, tasks: HousekeepingTasks, acks: AckStream, *, to_the_cut: bool
     ) -> None:
-        """acks: those of the load, of which the tasks' own are read.
+        """acks: of the load; the acks of the tasks among them are read.
 
-        to_the_cut: another task was under way at the cut; else what was acked after
-        the last one is counted nowhere.
+        to_the_cut: another task was under way at the cut; if not, operations acked
+        after the last task are counted nowhere.
         """
         self._tasks, self._to_the_cut = tasks, to_the_cut
         ends = [_find_ends_of_tasks(batch) for batch in acks()]
@@ -70,43 +71,49 @@ class Windows:
         self._lost += np.bincount(places[is_lost], minlength=self._acked.size)
 
     def shares(self) -> Iterator[WindowShare]:
-        """Yield the kinds during which something was acked, in the order of KINDS."""
+        """Yield the share of each kind of task during which something was acked."""
         counted = np.flatnonzero(self._acked)
         if not self._to_the_cut:
             counted = counted[counted < self._ends_us.size]
         codes = np.array(
-            [KINDS.index(self._tasks.task(at + 1).kind) for at in counted.tolist()]
+            [
+                KINDS.index(self._tasks.task(place + 1).kind)
+                for place in counted.tolist()
+            ]
         )
         acked, lost = self._acked[counted], self._lost[counted]
         for code, kind in enumerate(KINDS):
-            own = codes == code
-            if np.any(own):
+            is_kind = codes == code
+            if np.any(is_kind):
                 yield WindowShare(
                     kind,
-                    tasks=int(np.count_nonzero(own)),
-                    hit=int(np.count_nonzero(lost[own])),
-                    acked=int(acked[own].sum()),
-                    lost=int(lost[own].sum()),
+                    tasks=int(np.count_nonzero(is_kind)),
+                    hit=int(np.count_nonzero(lost[is_kind])),
+                    acked=int(acked[is_kind].sum()),
+                    lost=int(lost[is_kind].sum()),
                 )
 
 
 def _find_ends_of_tasks(batch: AckArray) -> Ints:
     """Return the times at which the tasks among *batch* were acked."""
-    found: Ints = batch["acked_us"][batch["session"] == HOUSEKEEPING_SESSION]
-    return found
+    ends_us: Ints = batch["acked_us"][batch["session"] == HOUSEKEEPING_SESSION]
+    return ends_us
 
 
-# Upper bounds of classes; one more class lies above the last.
+# Upper bounds of classes; one more class lies above the last bound.
 AGES_S = (0.01, 0.1, 1.0, 10.0, 60.0)
 SIZES_BYTES = (512, 4096, 16384, 131072)
-_TAIL, _HOLE = CODES[LossKind.MISSING_TAIL], CODES[LossKind.MISSING_HOLE]
+_MISSING_TAIL, _MISSING_HOLE = (
+    CODES[LossKind.MISSING_TAIL],
+    CODES[LossKind.MISSING_HOLE],
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
     """Operations of one class: how many were acked, and how many lost something.
 
-    up_to: the upper bound of the class, which belongs to it; None: it has none.
+    up_to: the upper bound of the class, inclusive; None for the class without one.
     """
 
     up_to: float | None
@@ -123,12 +130,14 @@ class LossShape:
     by_age:    classes of seconds from the ack to the cut; () if the cut is not dated.
     by_size:   classes of bytes of the payload; () if all payloads have one size.
     by_window: the tasks of housekeeping; () if the run had none.
-    by_table:  the name of each table of the plan -> losses in it, also those of rows
+    by_table:  the name of each table of the plan -> losses in it, also losses of rows
                that no operation is known of.
-    oldest_s:  the age of the oldest of them, None if the cut is not dated.
-    missing:   of these operations, those of which the row that bears the ack is gone.
-    reordered: of the missing ones, those acked before another operation was sent of
-               which everything survived: what is left is no clean beginning.
+    oldest_s:  the age at the cut of the oldest ack of an operation that lost
+               something, None if the cut is not dated or nothing was lost.
+    missing:   how many of the operations lost the row that bears the ack.
+    reordered: how many of the missing operations were acked before another operation
+               was sent that survived as a whole: so what survived is not simply the
+               beginning of the load.
     """
 
     by_age: tuple[Share, ...]
@@ -155,32 +164,32 @@ def find_shape_of_losses(
     """Return the shape of *losses* in *tables*, which are those of the plan.
 
     cut_us: when the power was cut, on the clock of the acks; None if nothing shows it.
-    sizes:  of the payloads; None if all have one size, or none.
-    windows: of the tasks of the run, with nothing counted; None if it had none.
-    late_us: how much later than it came an ack may be dated, None if that is unknown.
+    sizes:  of the payloads; None if all have one size, or there are none.
+    windows: of the tasks of the run, nothing counted yet; None if it had no tasks.
+    late_us: by how much an ack may be dated too late, None if that is unknown.
     """
     columns = losses.columns
     is_acked = columns["acked_us"] >= 0
-    names = find_distinct(number_operations(columns)[is_acked])
-    ages = _Classes([s * 1e6 for s in AGES_S], 1e6 if cut_us is not None else 0)
-    bytes_ = _Classes(SIZES_BYTES, 1 if sizes is not None else 0)
+    lost_operations = find_distinct(number_operations(columns)[is_acked])
+    ages_counted = _Classes([s * 1e6 for s in AGES_S], 1e6 if cut_us is not None else 0)
+    sizes_counted = _Classes(SIZES_BYTES, 1 if sizes is not None else 0)
     latest_us = NEVER
     sessions = SessionTimes()
     for batch in acks():
-        is_lost = is_among_distinct(number_operations(batch), names)
+        is_lost = is_among_distinct(number_operations(batch), lost_operations)
         sent_us = sessions.sent_after_us(batch)
         latest_us = max(latest_us, int(sent_us[~is_lost].max(initial=NEVER)))
         if cut_us is not None:
-            ages.add(np.maximum(cut_us - batch["acked_us"], 0), is_lost)
+            ages_counted.add(np.maximum(cut_us - batch["acked_us"], 0), is_lost)
         if sizes is not None:
-            of = (batch["session"].astype(np.int64), batch["seq"].astype(np.int64))
-            bytes_.add(sizes.of(*of), is_lost)
+            key = (batch["session"].astype(np.int64), batch["seq"].astype(np.int64))
+            sizes_counted.add(sizes.of(*key), is_lost)
         if windows is not None:
             windows.add(batch, is_lost)
     latest_us = NEVER if late_us is None else latest_us - late_us
     return LossShape(
-        by_age=tuple(ages.shares()),
-        by_size=tuple(bytes_.shares()),
+        by_age=tuple(ages_counted.shares()),
+        by_size=tuple(sizes_counted.shares()),
         by_window=tuple(windows.shares()) if windows else (),
         by_table=_count_by_table(columns, tables),
         oldest_s=_measure_oldest_loss_s(columns["acked_us"][is_acked], cut_us),
@@ -197,26 +206,28 @@ def _measure_oldest_loss_s(acked_us: Ints, cut_us: int | None) -> float | None:
 
 def _is_missing(losses: LossArray) -> Flags:
     """Return a flag for each loss: True if the row that bears the ack is gone."""
-    found: Flags = (losses["kind"] == _TAIL) | (losses["kind"] == _HOLE)
-    return found & (losses["acked_us"] >= 0)
+    is_missing: Flags = (losses["kind"] == _MISSING_TAIL) | (
+        losses["kind"] == _MISSING_HOLE
+    )
+    return is_missing & (losses["acked_us"] >= 0)
 
 
 def _is_reordered(losses: LossArray, latest_us: int) -> Flags:
     """Return a flag for each loss: True if it was acked before a survivor was sent.
 
-    latest_us: the latest moment before which a survivor was surely not sent.  A time in
-    the log is rounded up by less than its unit (rows.acks.pack), so a whole unit must
-    lie between.  A hole has its survivor in its own session.
+    latest_us: a survivor was surely not sent before this moment, the latest such one.
+    A time in the log is rounded up by less than its unit (rows.acks.pack), so a whole
+    unit must lie between.  A hole has a later survivor in its own session.
     """
-    found: Flags = losses["acked_us"] <= latest_us - TIME_UNIT_US
-    found |= losses["kind"] == _HOLE
-    return found & _is_missing(losses)
+    is_reordered: Flags = losses["acked_us"] <= latest_us - TIME_UNIT_US
+    is_reordered |= losses["kind"] == _MISSING_HOLE
+    return is_reordered & _is_missing(losses)
 
 
 class _Classes:
     """Counts operations by class.
 
-    unit: what one unit of the bounds is shown as; 0 if nothing is to be counted.
+    unit: divides a bound to get the bound that is shown; 0 if nothing is counted.
     """
 
     def __init__(self, bounds: Sequence[float], unit: float) -> None:
@@ -225,7 +236,7 @@ class _Classes:
         self._lost = np.zeros_like(self._acked)
 
     def add(self, values: Ints, is_lost: Flags) -> None:
-        """Count operations with these values."""
+        """Count operations by *values*, one for each."""
         places = np.searchsorted(self._bounds, values, side="left")
         self._acked += np.bincount(places, minlength=self._acked.size)
         self._lost += np.bincount(places[is_lost], minlength=self._acked.size)

@@ -24,9 +24,9 @@ class Name(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """Return the operation that named a transaction so; None if none did."""
-        found = _NAME.fullmatch(text)
-        return cls(*map(int, found.groups())) if found else None
+        """Return the operation that *text* names; None if dbcheck did not make it."""
+        match = _NAME.fullmatch(text)
+        return cls(*map(int, match.groups())) if match else None
 
     def __str__(self) -> str:
         return f"{PREFIX}{self.epoch}-{self.session}-{self.seq}"
@@ -60,8 +60,8 @@ class LeftFate(enum.Enum):
 class Decisions:
     """Number of decisions on prepared transactions since the server started.
 
-    Of all databases, by whomever, and also where it refused; until dbcheck had listed
-    those that were prepared, and before it decided any.
+    They count all databases, all clients and refused decisions too, up to the moment
+    when dbcheck had listed the prepared transactions and had decided none.
     """
 
     commits: int
@@ -82,10 +82,11 @@ def find_largest_counts(
 class Undecided:
     """Losses of transactions that the load had left prepared, and not decided.
 
-    After recovery they look the same if another client decided them before they were
-    listed, or read.
+    They look the same as transactions that another client decided after recovery,
+    before dbcheck listed them or read their rows.
 
-    rolled_back: neither listed nor there.  committed: there, and not listed.
+    rolled_back: not listed, and the row is not there.
+    committed: not listed, and the row is there.
     gone: see LeftFate.GONE and LeftOver.perhaps_earlier.
     """
 
@@ -99,7 +100,7 @@ class Undecided:
         return self.rolled_back + self.committed + self.gone
 
     def __add__(self, other: Undecided) -> Undecided:
-        """Return both together."""
+        """Return the sums of both."""
         return Undecided(
             self.rolled_back + other.rolled_back,
             self.committed + other.committed,
@@ -113,8 +114,8 @@ class LeftOver:
 
     session, seq: of the operation that prepared it.
     reason: why dbcheck did not decide it, "" if it did.
-    perhaps_earlier: it is not listed any more, and its row is there: either a reading
-            of dbcheck that broke off committed it, or another client.
+    perhaps_earlier: it is not listed any more, and its row is there: it was committed
+            by another client, or by a reading of dbcheck that broke off.
     """
 
     session: int

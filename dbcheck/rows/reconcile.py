@@ -52,11 +52,11 @@ class Claim:
 class Observed:
     """Observations of one run; each stream can be read again from its beginning.
 
-    survivors:   by the table's name, every row, read before anything wrote again.  A
-                 side table that is not there has none.
-    before:      by the table's name, what it held before the load.
-    claim:       None if the client was lost before it could make one.  Rows beyond the
-                 acks are then legal as far as *window_acks* and one operation in
+    survivors:   name of a table -> all its rows, read before anything wrote again; a
+                 side table that is absent has no entry.
+    before:      name of a table -> what it held before the load.
+    claim:       None if the client was lost before it wrote its record.  Rows beyond
+                 the acks are then legal as far as *window_acks* and one operation in
                  flight for each session explain them.
     window_acks: most acks that could be unconfirmed at once.
     left_over:   the run's transactions that the server still listed as prepared.
@@ -72,9 +72,9 @@ class Observed:
     is_ddl_atomic: bool = False
 
 
-_SEEN, _DIFFERENT, _TWICE = 1, 2, 4
+_READ, _DIFFERENT, _READ_TWICE = 1, 2, 4
 _ROW_PER_COMMIT = [TABLES.index(table) for table in (LEDGER, CLASSIC)]
-_PLACES_AT_ONCE = 1 << 22
+_MARKS_PER_PART = 1 << 22
 _MODULUS = 2**64
 # SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
 # OOPSLA 2014, 453-472.
@@ -132,12 +132,12 @@ class Reconciliation:
     def losses_of_commits(self) -> LossArray:
         """The losses for which an acked commit is not intact."""
         columns = self.losses.columns
-        found: LossArray = columns[self._are_of_commits(columns)]
-        return found
+        losses: LossArray = columns[self._are_of_commits(columns)]
+        return losses
 
     @property
     def counts_beside_commits(self) -> dict[str, int]:
-        """Those of own_counts that are no loss of an acked commit."""
+        """The losses of own_counts that are no loss of an acked commit."""
         columns = self.losses.columns
         beside = Losses(columns[~self._are_of_commits(columns)]).counts
         own = Counter(beside) - Counter(self.earlier_damaged)
@@ -147,20 +147,21 @@ class Reconciliation:
     def _are_of_commits(columns: LossArray) -> Flags:
         """Flag the losses for which an acked commit is not intact.
 
-        A row that no client wrote is none, even if it names such a commit, nor is the
-        copy of a sound row, unless its table has one row for each commit.
+        A commit stays intact beside a row that no client wrote, even if it bears the
+        key of the commit, and beside a copy of its row, unless the table of the copy
+        has one row for each commit.
         """
-        found: Flags = columns["acked_us"] >= 0
-        found &= columns["kind"] != CODES[LossKind.UNEXPECTED]
+        is_of_commit: Flags = columns["acked_us"] >= 0
+        is_of_commit &= columns["kind"] != CODES[LossKind.UNEXPECTED]
         is_copy = columns["kind"] == CODES[LossKind.DUPLICATE]
-        found &= ~is_copy | np.isin(columns["table"], _ROW_PER_COMMIT)
-        return found
+        is_of_commit &= ~is_copy | np.isin(columns["table"], _ROW_PER_COMMIT)
+        return is_of_commit
 
     @property
     def all_gone(self) -> bool:
         """True if no row of this run survived, not even those from before the load."""
-        some = self.kept or self.recovered or self.unconfirmed
-        return not some and self.losses.counts.keys() <= MISSING
+        present = self.kept or self.recovered or self.unconfirmed
+        return not present and self.losses.counts.keys() <= MISSING
 
     @property
     def repeats(self) -> int:
@@ -169,20 +170,22 @@ class Reconciliation:
         Of the tables with a key, only the ledger takes one key under two ids.
         """
         columns = self.losses.columns
-        twice = columns["kind"] == CODES[LossKind.DUPLICATE]
-        twice &= (columns["table"] == TABLES.index(LEDGER)) & (columns["session"] >= 0)
-        return int(np.count_nonzero(twice))
+        is_repeat = columns["kind"] == CODES[LossKind.DUPLICATE]
+        is_repeat &= (columns["table"] == TABLES.index(LEDGER)) & (
+            columns["session"] >= 0
+        )
+        return int(np.count_nonzero(is_repeat))
 
     @property
     def earlier_counts(self) -> dict[str, int]:
         """Losses among the rows of earlier cycles by kind; only kinds that occur.
 
-        The order of those that are gone is not known, so they are holes.
+        The order of the rows that are gone is not known, so they count as holes.
         """
-        found = Counter(self.earlier_damaged)
+        counts = Counter(self.earlier_damaged)
         if gone := sum(self.earlier_lost.values()):
-            found[LossKind.MISSING_HOLE] += gone
-        return dict(sorted((kind.value, rows) for kind, rows in found.items()))
+            counts[LossKind.MISSING_HOLE] += gone
+        return dict(sorted((kind.value, rows) for kind, rows in counts.items()))
 
 
 def count_acks(stream: AckStream) -> Ints:
@@ -191,12 +194,12 @@ def count_acks(stream: AckStream) -> Ints:
     Raise LogDamaged if a session's acks are not 1, 2, 3, ...: the client sends
     them in that order, so another order means that acks are lost or replayed.
     """
-    last = np.zeros(SESSION_MAX + 1, np.int64)
+    last_seq = np.zeros(SESSION_MAX + 1, np.int64)
     for batch in stream():
         order = np.argsort(batch["session"], kind="stable")
         session, seq = batch["session"][order], batch["seq"][order].astype(np.int64)
-        first = np.r_[True, session[1:] != session[:-1]]
-        expected = np.where(first, last[session] + 1, np.r_[0, seq[:-1] + 1])
+        is_first = np.r_[True, session[1:] != session[:-1]]
+        expected = np.where(is_first, last_seq[session] + 1, np.r_[0, seq[:-1] + 1])
         wrong = np.flatnonzero(seq != expected)
         if wrong.size:
             at = int(wrong[0])
@@ -205,8 +208,8 @@ def count_acks(stream: AckStream) -> Ints:
                 f" where ack {expected[at]} must stand",
                 id=ErrorId.WITNESS_LOG_DAMAGED,
             )
-        np.maximum.at(last, session, seq)
-    return last
+        np.maximum.at(last_seq, session, seq)
+    return last_seq
 
 
 def require_claimed(counted: Ints, claim: Claim | None) -> None:
@@ -233,42 +236,44 @@ def reconcile(seen: Observed, table: TableSpec, epoch: int) -> Reconciliation:
     require_claimed(counted, seen.claim)
     marks = _Marks(counted)
     earlier = Earlier(table, seen.before[table.name])
-    surplus: list[Records] = []
+    parts_beyond_acks: list[Records] = []
     for records in survivors():
-        own = records["epoch"] == epoch
-        earlier.add(records[~own])
-        surplus.append(marks.add(records[own]))
-    beyond = np.concatenate([np.empty(0, RECORD), *surplus])
-    surplus_of = _sort_surplus(beyond, marks.acked, seen, table)
+        is_own = records["epoch"] == epoch
+        earlier.add(records[~is_own])
+        parts_beyond_acks.append(marks.add(records[is_own]))
+    beyond_acks = np.concatenate([np.empty(0, RECORD), *parts_beyond_acks])
+    surplus = _sort_surplus(beyond_acks, marks.acked, seen, table)
     earlier.settle_undecided(survivors)
-    if marks.weigh(acks) != marks.weight:
-        marks.find_other_ids(acks, survivors, epoch)
-    others = [*earlier.losses, surplus_of.losses]
+    if marks.weigh_acked_ids(acks) != marks.weight:
+        marks.mark_other_ids(acks, survivors, epoch)
+    losses_beside_acks = [*earlier.losses, surplus.losses]
     losses = Losses.gathered(
-        sum(map(len, others)) + marks.total - marks.kept,
-        chain(others, _list_acked_losses(acks, marks, table)),
+        sum(map(len, losses_beside_acks)) + marks.total - marks.kept,
+        chain(losses_beside_acks, _list_acked_losses(acks, marks, table)),
     )
     return Reconciliation(
         confirmed=marks.total,
         kept=marks.kept,
-        recovered=surplus_of.recovered,
-        unconfirmed=surplus_of.unconfirmed,
+        recovered=surplus.recovered,
+        unconfirmed=surplus.unconfirmed,
         foreign=earlier.foreign,
         earlier=earlier.rows,
         earlier_lost=earlier.lost(),
         losses=losses,
         earlier_damaged=earlier.damaged,
         earlier_altered=earlier.altered,
-        unacked_repeats=surplus_of.unacked_repeats,
+        unacked_repeats=surplus.unacked_repeats,
     )
 
 
 class _Marks:
-    """One byte for each ack: was its row seen, twice, with another content?
+    """One byte for each ack: was its row read, read twice, read with other content?
 
-    weight: of the ids of the rows that were seen, each times a number that its
-            place decides, modulo 2^64.  It equals that of the acked ids of the same
-            places unless an id differs; so no id needs to be kept.
+    The byte's place in the array is that of the session and seq.
+
+    weight: the sum of the ids of the rows that were read, each id times a factor
+            drawn from its place, modulo 2^64.  It equals the weight of the acked ids
+            of the same places unless an id differs; so no id needs to be kept.
     """
 
     def __init__(self, acked: Ints) -> None:
@@ -282,97 +287,103 @@ class _Marks:
     def kept(self) -> int:
         """The number of acked rows that are present once and intact."""
         return sum(
-            int(np.count_nonzero(marks == _SEEN)) for _, marks in self._in_parts()
+            int(np.count_nonzero(part == _READ)) for _, part in self._split_marks()
         )
 
     def add(self, records: Records) -> Records:
         """Mark the records of acked operations; return the others."""
-        known = self._known(records)
-        mine = records[known]
-        places = self.places(mine)
-        again = self._were_seen_before(places)
-        added = _compute_weight(mine["row_id"][~again], places[~again])
+        is_acked = self._flag_acked(records)
+        acked_records = records[is_acked]
+        places = self.find_places(acked_records)
+        is_repeated = self._flag_repeated(places)
+        added = _compute_weight(
+            acked_records["row_id"][~is_repeated], places[~is_repeated]
+        )
         self.weight = (self.weight + added) % _MODULUS
-        self.marks[places] |= _SEEN
-        self.marks[places[mine["content"] == DIFFERENT]] |= _DIFFERENT
-        self.marks[places[again]] |= _TWICE
-        return records[~known]
+        self.marks[places] |= _READ
+        self.marks[places[acked_records["content"] == DIFFERENT]] |= _DIFFERENT
+        self.marks[places[is_repeated]] |= _READ_TWICE
+        return records[~is_acked]
 
-    def _were_seen_before(self, places: Ints) -> npt.NDArray[np.bool_]:
-        """Return a flag for each place: True if its row was seen, in this batch too."""
-        seen: npt.NDArray[np.bool_] = self.marks[places] & _SEEN > 0
+    def _flag_repeated(self, places: Ints) -> npt.NDArray[np.bool_]:
+        """Return a flag for each of *places*: True if its row was read before.
+
+        Before means in an earlier batch, or earlier in this one.
+        """
+        is_repeated: npt.NDArray[np.bool_] = self.marks[places] & _READ > 0
         ordered = np.sort(places)
         if (ordered[1:] == ordered[:-1]).any():
             _, firsts = np.unique(places, return_index=True)
-            repeated = np.ones(len(places), np.bool_)
-            repeated[firsts] = False
-            seen |= repeated
-        return seen
+            repeats_in_batch = np.ones(len(places), np.bool_)
+            repeats_in_batch[firsts] = False
+            is_repeated |= repeats_in_batch
+        return is_repeated
 
-    def _in_parts(self) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
-        """Yield all marks, and the place of the first, so that copies stay small."""
-        for at in range(0, self.total, _PLACES_AT_ONCE):
-            yield at, self.marks[at : at + _PLACES_AT_ONCE]
+    def _split_marks(self) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
+        """Yield all marks in parts, each with the place of its first mark."""
+        for begin in range(0, self.total, _MARKS_PER_PART):
+            yield begin, self.marks[begin : begin + _MARKS_PER_PART]
 
-    def _known(self, records: Records) -> npt.NDArray[np.bool_]:
+    def _flag_acked(self, records: Records) -> npt.NDArray[np.bool_]:
         """Return a flag for each record: True if it is of an acked operation."""
         session, seq = records["session"], records["seq"]
-        known: npt.NDArray[np.bool_] = (session >= 0) & (session <= SESSION_MAX)
-        known &= (seq >= 1) & (records["part"] == 0)
-        known[known] = seq[known] <= self.acked[session[known]]
-        return known
+        is_acked: npt.NDArray[np.bool_] = (session >= 0) & (session <= SESSION_MAX)
+        is_acked &= (seq >= 1) & (records["part"] == 0)
+        is_acked[is_acked] = seq[is_acked] <= self.acked[session[is_acked]]
+        return is_acked
 
-    def places(self, named: Records) -> Ints:
-        """Return the places of the marks of these acks, or of these rows."""
-        found: Ints = self.offset[named["session"]] + named["seq"]
-        return found
+    def find_places(self, named_records: Records) -> Ints:
+        """Return the place of the mark of each of these acks, or rows."""
+        places: Ints = self.offset[named_records["session"]] + named_records["seq"]
+        return places
 
-    def weigh(self, acks: AckStream) -> int:
-        """Return the weight of the acked ids whose rows were seen."""
-        total = 0
+    def weigh_acked_ids(self, acks: AckStream) -> int:
+        """Return the weight of the acked ids whose rows were read."""
+        weight = 0
         for batch in acks():
-            places = self.places(batch)
-            seen = self.marks[places] & _SEEN > 0
-            total += _compute_weight(batch["row_id"][seen], places[seen])
-        return total % _MODULUS
+            places = self.find_places(batch)
+            was_read = self.marks[places] & _READ > 0
+            weight += _compute_weight(batch["row_id"][was_read], places[was_read])
+        return weight % _MODULUS
 
-    def find_other_ids(
+    def mark_other_ids(
         self, acks: AckStream, survivors: SurvivorStream, epoch: int
     ) -> None:
-        """Mark as different the rows that have another id than the one acked.
+        """Mark as different the rows that have another id than the acked one.
 
-        Ids take eight times the memory of marks; so all is read again for each part.
+        Ids take eight times the memory of the marks; so only the ids of one part of
+        the marks are held at a time, and the streams are read again for each part.
         """
-        for begin, marks in self._in_parts():
-            ids = np.zeros(len(marks), np.int64)
+        for begin, part in self._split_marks():
+            ids = np.zeros(len(part), np.int64)
             for records in survivors():
                 own = records[records["epoch"] == epoch]
-                own = own[self._known(own)]
-                at = self.places(own) - begin
-                here = (at >= 0) & (at < len(marks))
-                ids[at[here]] = own["row_id"][here]
+                own = own[self._flag_acked(own)]
+                places = self.find_places(own) - begin
+                is_in_part = (places >= 0) & (places < len(part))
+                ids[places[is_in_part]] = own["row_id"][is_in_part]
             for batch in acks():
-                at = self.places(batch) - begin
-                here = (at >= 0) & (at < len(marks))
-                at, acked = at[here], batch["row_id"][here]
-                other = (ids[at] != acked) & (marks[at] == _SEEN)
-                marks[at[other]] |= _DIFFERENT
+                places = self.find_places(batch) - begin
+                is_in_part = (places >= 0) & (places < len(part))
+                places, acked = places[is_in_part], batch["row_id"][is_in_part]
+                differs = (ids[places] != acked) & (part[places] == _READ)
+                part[places[differs]] |= _DIFFERENT
 
     def find_last_seen(self) -> Ints:
         """Return, by session, the seq after which every acked row is missing."""
         ends = np.cumsum(self.acked)
-        last = np.zeros_like(self.acked)
-        for begin, marks in self._in_parts():
-            seen = begin + np.flatnonzero(marks & _SEEN)
-            session = np.searchsorted(ends, seen, side="right")
-            np.maximum.at(last, session, seen - self.offset[session])
-        return last
+        last_seen = np.zeros_like(self.acked)
+        for begin, part in self._split_marks():
+            places = begin + np.flatnonzero(part & _READ)
+            session = np.searchsorted(ends, places, side="right")
+            np.maximum.at(last_seen, session, places - self.offset[session])
+        return last_seen
 
 
 def _compute_weight(ids: Ints, places: Ints) -> int:
-    """Weigh *ids*, each by a factor that its place draws.
+    """Return the sum of *ids*, each times a factor drawn from its place.
 
-    Factors that grew with the places would let neighbours make up for one another.
+    If the factors grew with the places, the errors of two neighbours could cancel out.
     """
     factors = (places.astype(np.uint64) + np.uint64(1)) * _GAMMA
     for bits, mixer in _MIXERS:
@@ -385,33 +396,36 @@ def _compute_weight(ids: Ints, places: Ints) -> int:
 def _list_acked_losses(
     acks: AckStream, marks: _Marks, table: TableSpec
 ) -> Iterator[LossArray]:
-    """Yield every acked row that is missing, different or there twice."""
+    """Yield the loss of every acked row that is missing, different or there twice."""
     if marks.kept == marks.total:
         return
-    tail = marks.find_last_seen()
+    last_seen = marks.find_last_seen()
     for batch in acks():
-        mark = marks.marks[marks.places(batch)]
-        bad = mark != _SEEN
-        batch, mark = batch[bad], mark[bad]
+        marks_of_batch = marks.marks[marks.find_places(batch)]
+        is_loss = marks_of_batch != _READ
+        batch, marks_of_batch = batch[is_loss], marks_of_batch[is_loss]
         kinds = np.full(len(batch), CODES[LossKind.CORRUPT], np.uint8)
-        kinds[mark & _TWICE > 0] = CODES[LossKind.DUPLICATE]
-        gone = mark & _SEEN == 0
-        kinds[gone] = find_kinds_of_missing(batch[gone], tail)
+        kinds[marks_of_batch & _READ_TWICE > 0] = CODES[LossKind.DUPLICATE]
+        is_gone = marks_of_batch & _READ == 0
+        kinds[is_gone] = find_kinds_of_missing(batch[is_gone], last_seen)
         yield make_losses_of_acks(kinds, batch, table)
 
 
-def find_kinds_of_missing(gone: AckArray, tail: Ints) -> Codes:
+def find_kinds_of_missing(gone: AckArray, last_seen: Ints) -> Codes:
     """Return the kind of loss of each ack whose row is *gone*.
 
-    tail: by session, the seq after which every acked row is missing.
+    last_seen: by session, the seq after which every acked row is missing.
     """
     kinds = np.full(len(gone), CODES[LossKind.MISSING_HOLE], np.uint8)
-    kinds[gone["seq"] > tail[gone["session"]]] = CODES[LossKind.MISSING_TAIL]
+    kinds[gone["seq"] > last_seen[gone["session"]]] = CODES[LossKind.MISSING_TAIL]
     return kinds
 
 
 class _Surplus(NamedTuple):
-    """Kinds of rows beyond the acks; see Reconciliation.  losses: of these alone."""
+    """Rows beyond the acks, by their fate; see Reconciliation.
+
+    losses: of the rows beyond the acks alone.
+    """
 
     recovered: int
     unconfirmed: int
@@ -420,54 +434,56 @@ class _Surplus(NamedTuple):
 
 
 def _sort_surplus(
-    beyond: Records, acked: Ints, seen: Observed, table: TableSpec
+    beyond_acks: Records, acked: Ints, seen: Observed, table: TableSpec
 ) -> _Surplus:
-    """Sort the rows beyond the acks by their kind.
+    """Sort the rows beyond the acks by their fate.
 
     A row whose content is what the schedule computes for its key was sent by the
     run: no one else has the seed.  It is legal as far as the client can have sent
-    it before the cut.  Raise LogDamaged if one shows that acks are gone from the log.
+    it before the cut.  Raise LogDamaged if a row shows that the log lost acks.
     """
     claim = seen.claim
-    recovered = unconfirmed = repeats = 0
-    unexpected: list[Loss] = []
-    taken: dict[tuple[int, int], set[int]] = {}
-    top = _find_highest_seq(beyond)
-    for row in beyond:
+    recovered = unconfirmed = unacked_repeats = 0
+    losses: list[Loss] = []
+    ids_by_operation: dict[tuple[int, int], set[int]] = {}
+    highest_seq = _find_highest_seq(beyond_acks)
+    for row in beyond_acks:
         session, seq, row_id = int(row["session"]), int(row["seq"]), int(row["row_id"])
-        legal = row["content"] != DIFFERENT and row["part"] == 0
-        if not legal or not _may_be_sent(session, seq, claim):
+        is_intact = row["content"] != DIFFERENT and row["part"] == 0
+        if not is_intact or not _may_be_sent(session, seq, claim):
             kind = LossKind.UNEXPECTED
-        elif (session, seq) in taken:
+        elif (session, seq) in ids_by_operation:
             kind = LossKind.DUPLICATE
-            ids = taken[session, seq]
-            # One id twice is the server's own doing.
-            repeats += row_id not in ids and not _was_acked(session, seq, claim)
+            ids = ids_by_operation[session, seq]
+            # A proxy that repeats an operation gets a new id; an old id does not count.
+            unacked_repeats += row_id not in ids and not _was_acked(session, seq, claim)
             ids.add(row_id)
         else:
-            taken[session, seq] = {row_id}
-            last = claim.acked.get(session, 0) + 1 if claim else top[session]
-            recovered += seq == last
-            unconfirmed += seq != last
+            ids_by_operation[session, seq] = {row_id}
+            seq_in_flight = (
+                claim.acked.get(session, 0) + 1 if claim else highest_seq[session]
+            )
+            recovered += seq == seq_in_flight
+            unconfirmed += seq != seq_in_flight
             continue
-        unexpected.append(Loss(kind, session, seq, row_id, -1, table.name))
+        losses.append(Loss(kind, session, seq, row_id, -1, table.name))
     if claim is None:
-        _require_in_window(taken, acked, seen.window_acks)
-    losses = Losses.of(unexpected).columns
-    return _Surplus(recovered, unconfirmed, repeats, losses)
+        _require_in_window(ids_by_operation, acked, seen.window_acks)
+    columns = Losses.of(losses).columns
+    return _Surplus(recovered, unconfirmed, unacked_repeats, columns)
 
 
 def _was_acked(session: int, seq: int, claim: Claim | None) -> bool:
-    """Return True if the client got an ack, which the witness then does not hold."""
+    """Return True if the client got an ack; the witness does not hold it."""
     return claim is not None and seq <= claim.acked.get(session, 0)
 
 
 def _find_highest_seq(records: Records) -> dict[int, int]:
-    top: dict[int, int] = {}
+    highest_seq: dict[int, int] = {}
     for row in records:
         session, seq = int(row["session"]), int(row["seq"])
-        top[session] = max(seq, top.get(session, 0))
-    return top
+        highest_seq[session] = max(seq, highest_seq.get(session, 0))
+    return highest_seq
 
 
 def _may_be_sent(session: int, seq: int, claim: Claim | None) -> bool:
@@ -477,20 +493,20 @@ def _may_be_sent(session: int, seq: int, claim: Claim | None) -> bool:
 
 
 def _require_in_window(
-    taken: Iterable[tuple[int, int]], acked: Ints, window_acks: int
+    operations: Iterable[tuple[int, int]], acked: Ints, window_acks: int
 ) -> None:
     """Raise LogDamaged if rows were sent after more acks than can be unconfirmed.
 
-    A session sends an operation after the ack of the one before, and no server can make
-    such a row by itself: it is the log that is shorter than it was.
+    A session sends an operation after the ack of its operation before, and no server
+    can make an intact row by itself; so the log was longer and has lost acks.
 
-    taken: session and seq of each intact row beyond the acks.
+    operations: session and seq of each intact row beyond the acks.
     """
-    lacking: dict[int, int] = {}
-    for session, seq in taken:
-        before = seq - 1 - int(acked[session])
-        lacking[session] = max(before, lacking.get(session, 0))
-    if (acks := sum(lacking.values())) > window_acks:
+    lacking_acks: dict[int, int] = {}
+    for session, seq in operations:
+        lacking = seq - 1 - int(acked[session])
+        lacking_acks[session] = max(lacking, lacking_acks.get(session, 0))
+    if (acks := sum(lacking_acks.values())) > window_acks:
         raise LogDamaged(
             f"intact rows were found that were sent after {acks} acks that the log"
             f" lacks, and never more than {window_acks} were unconfirmed",

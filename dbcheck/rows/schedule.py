@@ -3,8 +3,8 @@
 Nothing about a row needs to be remembered, so an ack is a key, an id and a time,
 and anyone who holds the seed can judge a stored run again.
 
-Sizes and Payloads compute the same for many keys at once, in arrays: equal to Schedule
-to the bit, the tests compare the two.
+Sizes and Payloads compute the sizes and payloads of many keys at once, in arrays.  They
+equal those of Schedule to the bit; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ EPOCH_MAX = 2**62
 
 RowValues = tuple[int, int, int, int, bytes, int]  # of a Row, but for its id
 
-_SEED_OPERATION = struct.Struct("<QQQ")
+_SIZE_DRAW = struct.Struct("<QQQ")
 _KEY_PART = struct.Struct("<QQQQ")
-_SEED_EPOCH = struct.Struct("<QQ")
-_EPOCH = struct.Struct("<Q?Q")
+_CIPHER_KEY = struct.Struct("<QQ")
+_EPOCH_DRAW = struct.Struct("<Q?Q")
 _COUNTER = struct.Struct(">HHIQ")  # session, part, seq, place of the block in the row
 
 
@@ -43,12 +43,13 @@ def draw_epoch(seed: int, *, control: bool, used: Container[int]) -> int:
     """Return the first epoch that *seed* decides and that is not among *used*.
 
     Only for a server whose whole history is known: a seed that is used again on the
-    same drive would make the same rows, and those that the drive had kept of the first
-    run would stand in for those that it lost of the second.
-    control: of a control, whose epochs are others.
+    same drive would make the same rows, and rows that the drive kept of the first run
+    would hide that it lost the equal rows of the second.
+
+    control: draw the epoch of a control, which differs from that of a cut.
     """
     digests = (
-        hashlib.sha256(_EPOCH.pack(seed, control, number)).digest()
+        hashlib.sha256(_EPOCH_DRAW.pack(seed, control, number)).digest()
         for number in itertools.count()
     )
     epochs = (int.from_bytes(digest[:8]) % EPOCH_MAX + 1 for digest in digests)
@@ -57,7 +58,7 @@ def draw_epoch(seed: int, *, control: bool, used: Container[int]) -> int:
 
 def make_cipher(seed: int, epoch: int) -> AES128:
     """Return the block cipher whose key stream fills the rows of *epoch*."""
-    return AES128(hashlib.sha256(_SEED_EPOCH.pack(seed, epoch)).digest()[:16])
+    return AES128(hashlib.sha256(_CIPHER_KEY.pack(seed, epoch)).digest()[:16])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,34 +79,36 @@ class Schedule:
         return Row(0, *self.values(session, seq))
 
     def values(self, session: int, seq: int, part: int = 0) -> RowValues:
-        """Return that row, or another part, without its id; called for each commit.
+        """Return the row of the operation, or another part, without its id.
+
+        Called for each commit, so it is fast.
 
         The payload is the key stream of AES in counter mode (NIST SP 800-38A, 6.5),
         indistinguishable from random, so no layer below can shrink or share the rows.
-        Each row of an epoch has counters of its own; rows.schedule computes many rows
-        at once.  The checksum is the CRC-32 of the key, the part and the payload.
+        Each row of an epoch has counters of its own; Payloads computes many rows at
+        once.  The checksum is the CRC-32 of the key, the part and the payload.
         """
         sizes, epoch = self.payload_bytes, self.epoch
         if not sizes:
             return epoch, session, seq, part, b"", 0
         size = sizes[0]
         if len(sizes) > 1:
-            name = _SEED_OPERATION.pack(self.seed, session, seq)
-            size = sizes[zlib.crc32(name) % len(sizes)]
-        of_seed, of_epoch, stream = _streams.latest
-        if of_epoch != epoch or of_seed != self.seed:
+            operation = _SIZE_DRAW.pack(self.seed, session, seq)
+            size = sizes[zlib.crc32(operation) % len(sizes)]
+        stream_seed, stream_epoch, stream = _streams.latest
+        if stream_epoch != epoch or stream_seed != self.seed:
             stream = _streams.change(self.seed, epoch)
         stream.reset_nonce(_COUNTER.pack(session, part, seq, 0))
         content = stream.update(bytes(size))
         key = _KEY_PART.pack(epoch, session, seq, part)
-        check = zlib.crc32(content, zlib.crc32(key))
-        return epoch, session, seq, part, content, check
+        checksum = zlib.crc32(content, zlib.crc32(key))
+        return epoch, session, seq, part, content, checksum
 
 
 class _Streams(threading.local):
-    """The thread's latest key stream: a new one takes longer than a payload does.
+    """The latest key stream of the thread; a new one takes longer than a payload.
 
-    latest: its seed, its epoch and the stream.
+    latest: the seed and the epoch of the stream, and the stream.
     """
 
     latest: tuple[int, int, CipherContext]
@@ -133,33 +136,40 @@ _CHUNK_BYTES = 1 << 17  # stays in a core's own cache
 def compute_crc32_of_words(*words: Ints | int) -> Sums:
     """Return for each row the CRC-32 of its 64-bit words, little-endian.
 
-    A word is a column, or a number that all rows share; one at least is a column, and
-    none is empty.  CRC-32 is affine over GF(2): what another byte changes depends on
-    the bits that are other and on their place alone, so a column of bytes takes one
-    look into a table, and none if all rows share the byte.
+    words: columns, none of them empty, or numbers that all rows share; at least one is
+           a column.
+
+    CRC-32 is affine over GF(2): how the sum changes with a byte depends only on which
+    bits of the byte change and on its place.  So a column of bytes takes one look into
+    a table, and none if all rows share the byte.
     """
     firsts = [word if isinstance(word, int) else int(word[0]) for word in words]
     content = b"".join(first.to_bytes(_WORD_BYTES, "little") for first in firsts)
     columns = [word for word in words if not isinstance(word, int)]
     sums = np.full(len(columns[0]), zlib.crc32(content), np.uint32)
-    for place, (word, first) in enumerate(zip(words, firsts, strict=True)):
+    for number, (word, first) in enumerate(zip(words, firsts, strict=True)):
         if isinstance(word, int):
             continue
-        others = (word ^ first).astype("<i8").view(np.uint8)
-        behind = (len(words) - place) * _WORD_BYTES
-        for at in range(_WORD_BYTES):
-            bits = others[at::_WORD_BYTES]
-            if bits.any():
-                sums ^= _compute_changes_of_crc(behind - at - 1)[bits]
+        changed_bits = (word ^ first).astype("<i8").view(np.uint8)
+        bytes_left = (len(words) - number) * _WORD_BYTES
+        for byte in range(_WORD_BYTES):
+            patterns = changed_bits[byte::_WORD_BYTES]
+            if patterns.any():
+                sums ^= _compute_changes_of_crc(bytes_left - byte - 1)[patterns]
     return sums
 
 
 @functools.cache
-def _compute_changes_of_crc(behind: int) -> Sums:
-    """Return the change by each pattern of bits, *behind* bytes before the end."""
-    zeros = bytes(behind)
-    none = zlib.crc32(bytes(1) + zeros)
-    changes = [zlib.crc32(bytes((bits,)) + zeros) ^ none for bits in range(256)]
+def _compute_changes_of_crc(bytes_after: int) -> Sums:
+    """Return how each pattern of changed bits changes the CRC-32.
+
+    bytes_after: how many bytes follow the changed byte.
+    """
+    zeros = bytes(bytes_after)
+    unchanged = zlib.crc32(bytes(1) + zeros)
+    changes = [
+        zlib.crc32(bytes((pattern,)) + zeros) ^ unchanged for pattern in range(256)
+    ]
     return np.array(changes, np.uint32)
 
 
@@ -182,7 +192,7 @@ class Sizes:
 class Payloads:
     """The payloads of one schedule that have one size.
 
-    rows_max: how many are computed at once, at most.
+    rows_max: how many payloads are computed at once, at most.
     """
 
     def __init__(self, schedule: Schedule, size: int) -> None:
@@ -193,7 +203,8 @@ class Payloads:
         self._counters = np.empty((self.rows_max, blocks, 2), ">u8")
         self._counters[:, :, 1] = np.arange(blocks)
         self._stream = np.empty(self._counters.nbytes + BLOCK_BYTES - 1, np.uint8)
-        # A key stream is its counters enciphered, so one call makes those of many rows.
+        # A key stream is its enciphered counters, so one call makes the streams of many
+        # rows.
         block = make_cipher(schedule.seed, schedule.epoch)
         self._cipher = Cipher(block, ECB()).encryptor()
 

@@ -22,8 +22,8 @@ class SeenRows:
     """Fate of the rows that readers saw and the witness confirmed.
 
     rows: how many were seen.
-    lost: those that no confirmed ack names and that did not survive; acked_us is when
-          the reader had them.
+    lost: the seen rows that no confirmed ack names and that did not survive; acked_us
+          is when the reader read them.
     """
 
     rows: int
@@ -39,18 +39,20 @@ def judge_seen_rows(
 ) -> SeenRows:
     """Judge the rows in the log of what readers have *seen*.
 
-    survivors: the ledger's.  A row that an ack names is left to Plan.judge(): if it is
-    gone it is missing, and not counted here too.  A row that the client never sent is
-    no operation's, and Plan.judge() names it if it is still there.
+    survivors: of the ledger.
+
+    A row that an ack names is left to Plan.judge(), which counts it as missing if it is
+    gone.  A row that the client never sent is of no operation, and Plan.judge() lists
+    it if it is still there.
     """
     acked, sent = count_acks(acks), _count_sent_by_session(claim)
     rows = 0
-    parts = [np.empty(0, ACK_DTYPE)]
+    unacked_parts = [np.empty(0, ACK_DTYPE)]
     for batch in seen():
-        ours = batch[batch["seq"] <= sent[batch["session"]]]
-        rows += len(ours)
-        parts.append(ours[ours["seq"] > acked[ours["session"]]])
-    lost = np.concatenate(parts)
+        sent_rows = batch[batch["seq"] <= sent[batch["session"]]]
+        rows += len(sent_rows)
+        unacked_parts.append(sent_rows[sent_rows["seq"] > acked[sent_rows["session"]]])
+    lost = np.concatenate(unacked_parts)
     for records in survivors():
         if not lost.size:
             break
@@ -72,11 +74,11 @@ def _select_own_records(records: Records, epoch: int) -> Records:
     """Return the records of *epoch* whose key an operation can have."""
     session, seq = records["session"], records["seq"]
     own = (records["epoch"] == epoch) & (session >= 0) & (session <= SESSION_MAX)
-    found: Records = records[own & (seq >= 1) & (seq <= SEQ_MAX)]
-    return found
+    selected: Records = records[own & (seq >= 1) & (seq <= SEQ_MAX)]
+    return selected
 
 
-def _number_keys(named: AckArray) -> Ints:
-    """Return session and seq of each as one number."""
-    keys: Ints = named["session"].astype(np.int64) << 32 | named["seq"]
+def _number_keys(operations: AckArray) -> Ints:
+    """Return one number for the session and the seq of each operation."""
+    keys: Ints = operations["session"].astype(np.int64) << 32 | operations["seq"]
     return keys

@@ -34,20 +34,20 @@ def find_distinct(values: Ints) -> Ints:
 
 
 def is_among(values: Ints, others: Ints) -> npt.NDArray[np.bool_]:
-    """Return a flag for each of *values*: True if it is in *others*; as np.isin().
+    """Return a flag for each of *values*: True if it is in *others*.
 
-    That one calls np.unique() where there are many.
+    np.isin() does this too, but calls np.unique() where there are many values.
     """
     return is_among_distinct(values, find_distinct(others))
 
 
 def is_among_distinct(values: Ints, wanted: Ints) -> npt.NDArray[np.bool_]:
-    """Say so where *wanted* comes from find_distinct(): it is not sorted again."""
+    """Return what is_among() returns, for *wanted* that find_distinct() has sorted."""
     if not wanted.size:
         return np.zeros(values.size, np.bool_)
     places = np.searchsorted(wanted, values).clip(max=wanted.size - 1)
-    found: npt.NDArray[np.bool_] = wanted[places] == values
-    return found
+    is_wanted: npt.NDArray[np.bool_] = wanted[places] == values
+    return is_wanted
 
 
 INTACT, DIFFERENT = 0, 1
@@ -72,9 +72,9 @@ Flags = npt.NDArray[np.bool_]
 class RowBatch:
     """Some rows of a table, in columns: no object is made for a row.
 
-    records:  all but the payloads; the content is not judged yet.
-    payloads: holds the payload of each row, with anything between them.
-    starts, sizes: where each payload lies, in bytes.
+    records:  all columns but the payload; the content is not judged yet.
+    payloads: bytes that hold the payload of each row, and others between them.
+    starts, sizes: where the payload of each row begins in *payloads*, and its length.
     """
 
     records: Records
@@ -106,18 +106,18 @@ class RowBatch:
 
 
 def take_items_at(content: Bytes, places: Ints, kind: np.dtype[np.void]) -> Records:
-    """Return the items of *kind* that begin at *places*, each of them in *content*."""
+    """Return the items of type *kind* that begin at *places* of *content*."""
     if not kind.itemsize or not places.size:
         return np.empty(places.size, kind)
     count = content.size - kind.itemsize + 1  # an item may begin at any byte
-    found: Records = np.ndarray(count, kind, content, strides=(1,))[places]
-    return found
+    items: Records = np.ndarray(count, kind, content, strides=(1,))[places]
+    return items
 
 
 class Inspector:
     """Judges the content of rows.
 
-    A row of the schedule's epoch must equal the one the schedule computes.  Of a
+    A row of the schedule's epoch must equal the row that the schedule computes.  Of a
     row of another epoch only the checksum can be tested.
     """
 
@@ -129,7 +129,7 @@ class Inspector:
         self._payloads = {size: Payloads(schedule, size) for size in sizes}
 
     def inspect(self, batch: RowBatch) -> tuple[Records, Ints]:
-        """Judge the records of *batch*; return them, and which rows are different."""
+        """Judge the records of *batch*; return them and the places of the different."""
         records = batch.records
         if self._sizes is None:
             records["content"] = INTACT
@@ -147,28 +147,31 @@ class Inspector:
         expected = expected_sizes.of(session[own], seq[own])
         intact[own] = (part[own] >= self._parts.start) & (part[own] < self._parts.stop)
         intact[own] &= batch.sizes[own] == expected
-        left = np.flatnonzero(intact)
-        if left.size:
-            keys = compute_crc32_of_words(
-                epoch[left], session[left], seq[left], part[left]
+        candidates = np.flatnonzero(intact)
+        if candidates.size:
+            key_checksums = compute_crc32_of_words(
+                epoch[candidates],
+                session[candidates],
+                seq[candidates],
+                part[candidates],
             )
-        for at in group_rows_of_same_size(batch.sizes[left]):
-            some = left[at]
-            found = _take_payloads(batch, some)
-            intact[some] = batch.records["checksum"][some] == _compute_crc32(
-                found, keys[at]
+        for group in group_rows_of_same_size(batch.sizes[candidates]):
+            places = candidates[group]
+            payloads = _take_payloads(batch, places)
+            intact[places] = batch.records["checksum"][places] == _compute_crc32(
+                payloads, key_checksums[group]
             )
-            mine = epoch[some] == self._epoch
-            if mine.any():
-                some, found = some[mine], found[mine]
-                payloads = self._payloads[found.itemsize]
-                content = payloads.of(session[some], part[some], seq[some])
-                intact[some] &= _compare_contents(found, content)
+            is_own = epoch[places] == self._epoch
+            if is_own.any():
+                places, payloads = places[is_own], payloads[is_own]
+                own_payloads = self._payloads[payloads.itemsize]
+                content = own_payloads.of(session[places], part[places], seq[places])
+                intact[places] &= _compare_contents(payloads, content)
         return intact
 
 
 def group_rows_of_same_size(sizes: Ints) -> Iterator[Ints]:
-    """Yield the places of some rows of one size, until all were yielded."""
+    """Yield the places of all rows in parts, each with rows of one size."""
     for size in find_distinct(sizes):
         places = np.flatnonzero(sizes == size)
         step = count_rows_at_once(int(size))
@@ -176,22 +179,22 @@ def group_rows_of_same_size(sizes: Ints) -> Iterator[Ints]:
             yield places[begin : begin + step]
 
 
-def _take_payloads(batch: RowBatch, at: Ints) -> Records:
+def _take_payloads(batch: RowBatch, places: Ints) -> Records:
     """Return the payloads of rows that have one size, each as one item."""
-    kind = np.dtype((np.void, int(batch.sizes[at[0]])))
-    return take_items_at(batch.payloads, batch.starts[at], kind)
+    kind = np.dtype((np.void, int(batch.sizes[places[0]])))
+    return take_items_at(batch.payloads, batch.starts[places], kind)
 
 
-def _compute_crc32(contents: Records, keys: npt.NDArray[np.uint32]) -> Ints:
-    """Return the checksums of *contents*, each behind a key of checksum *keys*."""
-    sums = map(zlib.crc32, contents.tolist(), keys.tolist())
-    return np.fromiter(sums, np.int64, len(contents))
+def _compute_crc32(contents: Records, key_checksums: npt.NDArray[np.uint32]) -> Ints:
+    """Return the checksum of each of *contents*, continued from that of its key."""
+    checksums = map(zlib.crc32, contents.tolist(), key_checksums.tolist())
+    return np.fromiter(checksums, np.int64, len(contents))
 
 
 def _compare_contents(contents: Records, lines: Bytes) -> Flags:
     """Return a flag for each of *contents*: True if it equals its line."""
-    same = contents.view(np.uint8).reshape(lines.shape) == lines
-    if same.all():
-        return np.ones(len(same), np.bool_)
-    rows: Flags = same.all(axis=1)
-    return rows
+    is_same_byte = contents.view(np.uint8).reshape(lines.shape) == lines
+    if is_same_byte.all():
+        return np.ones(len(is_same_byte), np.bool_)
+    is_same_row: Flags = is_same_byte.all(axis=1)
+    return is_same_row

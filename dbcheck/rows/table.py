@@ -19,7 +19,10 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; may be NULL beyond KEYED, in rows that no operation wrote."""
+    """One column.
+
+    A column that is not in KEYED may be NULL in rows that no operation wrote.
+    """
 
     name: str
     kind: Kind
@@ -31,9 +34,9 @@ class TableSpec:
 
     name:    in dbcheck's schema or database; sql/FAMILY/create_NAME.sql creates it.
     columns: in their order; the first is the auto-increment id, the primary key.
-    key:     the name of a further unique index, of epoch, session, seq and part; "" if
-             it has none.
-    is_overwritten: operations overwrite its rows, whose index has no seq therefore.
+    key:     the name of a unique index on epoch, session, seq and part; "" if the table
+             has none.
+    is_overwritten: operations overwrite its rows; so its unique index has no seq.
     """
 
     name: str
@@ -48,7 +51,7 @@ class TableSpec:
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """Names of statements in sql/ for it: the first *_LAYOUT.sql that is there."""
+        """Layouts by which sql/ names statements; the first *_LAYOUT.sql is used."""
         if not self.has_key:
             return ("ids",)
         return ("overwritten", "keyed") if self.is_overwritten else ("keyed",)
@@ -81,7 +84,7 @@ ITEM = TableSpec("item", KEYED, "item_key")  # rows that are updated and deleted
 REGISTER = TableSpec("register", KEYED, "register_key", is_overwritten=True)
 CLASSIC = TableSpec("fs", (ID,))  # an auto-increment id and nothing else
 
-# Of order entry; see rows.plans.orderentry.
+# Tables of order entry; see rows.plans.orderentry.
 _DISTRICT = Column("district", Kind.SMALLINT)
 _NUMBER = Column("number", Kind.BIGINT)
 _YTD = Column("ytd", Kind.BIGINT)
@@ -114,10 +117,11 @@ PLAIN = "nothing"
 class Definition(NamedTuple):
     """Definition of a table, beside the columns that its TableSpec names.
 
-    besides: what it has that dbcheck did not create, such as a trigger, in words; PLAIN
-             if there is nothing, "" if that is not known.
-    columns: another text whenever somebody altered a column, "" if none is known.
-    version: another one whenever somebody altered the table or rewrote it, likewise.
+    besides: what the table has that dbcheck did not create, such as a trigger, in
+             words; PLAIN if there is nothing, "" if that is not known.
+    columns: a text that changes whenever somebody alters a column, "" if not known.
+    version: a text that changes whenever somebody alters or rewrites the table, "" if
+             not known.
     """
 
     besides: str = ""
@@ -134,11 +138,11 @@ class TableFacts:
     weights_by_epoch: epoch -> sum of id times checksum, modulo 2^64; {} if classic.  An
                    epoch without one is only counted.
     different:     ids of rows that the campaign's cycle before this one found changed;
-                   an earlier cut's loss is not this one's, too.
-    sound:         epochs of which that cycle read every row, as they are counted here:
-                   all but those in *different* were then as they had been written.
+                   a loss by an earlier cut does not count again.
+    sound:         epochs of which the cycle before read every row, as many as are
+                   counted here: all but the rows in *different* were then as written.
     identity:      see Engine.table_identity(), read before the rows were counted.
-    definition:    read then too.
+    definition:    read together with *identity*.
     """
 
     rows_by_epoch: Mapping[int, int]

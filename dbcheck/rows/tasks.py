@@ -1,8 +1,8 @@
 """Statements of the housekeeping session beside the load, one after the other.
 
 A task changes one of the side tables, or has the server write its log or its pages.
-Which one comes is drawn from the seed and the task's number, among those that the
-state of the side tables allows: a pure function of both.
+The next task is drawn from the seed and the task's number, among the tasks that the
+state of the side tables allows: a pure function of seed and number.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import NamedTuple
 from dbcheck.base.text import Explained
 from dbcheck.rows.table import SIDES, TableSpec
 
-CREATED_ROWS, FILLED_ROWS = 8, 120  # that a task inserts
-SIDE_BYTES = 4000  # of the payload of each of those
-_FILLS_MAX = 4  # of a table, so that it stays small
+CREATED_ROWS, FILLED_ROWS = 8, 120  # rows that a task CREATE, or FILL, inserts
+SIDE_BYTES = 4000  # of the payload of each of these rows
+_FILLS_MAX = 4  # tasks whose rows one side table may hold, so that it stays small
 _DRAW = struct.Struct("<QQ")
 
 
@@ -44,7 +44,8 @@ class TaskKind(Explained):
 
 KINDS = tuple(TaskKind)
 OF_THE_SERVER = (TaskKind.CHECKPOINT, TaskKind.ROTATE)
-# Of a table that is there, each can come again and again, or makes room for others.
+# With one of these kinds there is always a next task: it can repeat without end, or it
+# makes room for other tasks.
 _WITHOUT_END = (*OF_THE_SERVER, TaskKind.REWRITE, TaskKind.VACUUM, TaskKind.DROP)
 INSERTING = {TaskKind.CREATE: CREATED_ROWS, TaskKind.FILL: FILLED_ROWS}
 
@@ -69,7 +70,7 @@ class Side:
     has_index: bool = False
 
 
-State = Mapping[str, Side]  # by name, the side tables that exist
+State = Mapping[str, Side]  # name -> the side table, if it exists
 NO_SIDES: State = {}
 
 
@@ -78,44 +79,44 @@ class HousekeepingTasks:
 
     def __init__(self, seed: int, kinds: Sequence[TaskKind]) -> None:
         self._seed, self._kinds = seed, kinds
-        self._states: list[State] = [NO_SIDES]  # after so many tasks
+        self._states: list[State] = [NO_SIDES]  # by the number of tasks that are done
         self._tasks: list[HousekeepingTask] = []
 
     def task(self, number: int) -> HousekeepingTask:
         """Return the task of that number, from 1 on."""
-        self._reach(number)
+        self._draw_tasks_up_to(number)
         return self._tasks[number - 1]
 
     def state(self, number: int) -> State:
-        """Return the side tables after so many tasks."""
-        self._reach(number)
+        """Return the side tables after the first *number* tasks."""
+        self._draw_tasks_up_to(number)
         return self._states[number]
 
-    def _reach(self, number: int) -> None:
-        for at in range(len(self._tasks) + 1, number + 1):
+    def _draw_tasks_up_to(self, number: int) -> None:
+        for new_number in range(len(self._tasks) + 1, number + 1):
             state = self._states[-1]
             allowed = self._list_allowed_tasks(state)
-            draw = hashlib.shake_128(_DRAW.pack(self._seed, at)).digest(8)
+            draw = hashlib.shake_128(_DRAW.pack(self._seed, new_number)).digest(8)
             task = allowed[int.from_bytes(draw, "little") % len(allowed)]
             self._tasks.append(task)
-            self._states.append(apply_task(state, task, at))
+            self._states.append(apply_task(state, task, new_number))
 
     def _list_allowed_tasks(self, state: State) -> list[HousekeepingTask]:
-        found = [
+        allowed = [
             HousekeepingTask(kind) for kind in self._kinds if kind in OF_THE_SERVER
         ]
         for table in SIDES:
             side = state.get(table.name)
-            found += [
+            allowed += [
                 HousekeepingTask(kind, table)
                 for kind in self._kinds
                 if _is_allowed(kind, side)
             ]
-        return found
+        return allowed
 
 
 def _is_allowed(kind: TaskKind, side: Side | None) -> bool:
-    """Return True if a task can change a table that is so; None: there is none."""
+    """Return True if a task of *kind* can change *side*; None: no such table exists."""
     if kind in OF_THE_SERVER:
         return False
     if side is None or kind is TaskKind.CREATE:
@@ -151,12 +152,12 @@ def apply_task_without_inserts(state: State, task: HousekeepingTask) -> State:
 
     MySQL and MariaDB commit CREATE, DROP, TRUNCATE and ALTER alone, before the rows.
     """
-    done = apply_task(state, task, 0)
+    after = apply_task(state, task, 0)
     if task.table is None or task.kind not in INSERTING:
-        return done
+        return after
     if task.kind is TaskKind.FILL:
         return state
-    return {**done, task.table.name: Side(0)}
+    return {**after, task.table.name: Side(0)}
 
 
 def find_problem_of_kinds(kinds: Sequence[TaskKind]) -> str:

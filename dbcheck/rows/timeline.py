@@ -1,4 +1,4 @@
-"""Events up to the cut, in at most a few hundred bins of equal width.
+"""The acks and losses of a load up to the cut, in a few hundred bins of equal width.
 
 Acks are streamed once and never held.
 """
@@ -18,7 +18,7 @@ from dbcheck.rows.reconcile import AckStream
 from dbcheck.rows.survivors import find_distinct, is_among_distinct
 
 BINS_MAX = 240
-# The end of a load, where its losses are, or its last seconds.
+# Narrower bins of the end of a load, where its losses are, or of its last seconds.
 _NEAR_BINS_MAX = 48
 _NEAR_US = 2_000_000
 _STEPS = (1, 2, 5)
@@ -26,7 +26,7 @@ _WIDTH_MIN_US = 1_000
 # Four classes of time for each doubling, up to 2^40 us.
 _PER_DOUBLING = 4
 _CLASSES = 40 * _PER_DOUBLING
-_SHARES = (0.5, 0.99)
+_PERCENTILES = (0.5, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Bin:
     """The operations acked in a stretch of time.
 
     from_s, to_s: seconds before the end of the timeline; from_s is the larger.
-    acked:  commits acked in it.  lost: operations acked in it that lost something.
+    acked:  commits acked in that time.  lost: those of them that lost something.
     """
 
     from_s: float
@@ -47,8 +47,8 @@ class Bin:
 class Instant(Bin):
     """One bin of the whole load.
 
-    p50_ms, p99_ms: of the times from the ack before to each of these acks, in the
-            same session; rounded up by less than a fifth.  None without any.
+    p50_ms, p99_ms: of the times between each ack and the ack before it in the same
+            session; rounded up by less than a fifth.  None without such a time.
     """
 
     p50_ms: float | None
@@ -59,11 +59,13 @@ class Instant(Bin):
 class Timeline:
     """The load from its beginning to its end, the oldest bin first.
 
-    to_the_cut: it ends with the cut; else with the last ack, as no cut is dated.
-    near: its end in narrower bins, as far back as something was lost, or its last
-          seconds; () if it is too short for narrower ones.
+    moments: the bins of the whole load.
+    to_the_cut: the timeline ends with the cut; else with the last ack, as it is not
+                known when the cut came.
+    near: the end of the load in narrower bins, as far back as something was lost, or
+          its last seconds; () if the load is too short for narrower bins.
     oldest_lost_s: how long before the end the oldest lost commit was acked; None
-                   without any.
+                   without a lost commit.
     """
 
     moments: tuple[Instant, ...]
@@ -83,31 +85,31 @@ def build_timeline(
     end_us = last_us if cut_us is None else cut_us
     if end_us <= began_us:
         return Timeline((), cut_us is not None, (), None)
-    names, oldest_us = _find_lost_operations(losses)
+    lost_operations, oldest_us = _find_lost_operations(losses)
     whole = _Bins(began_us, end_us, BINS_MAX)
     lost_us = None if oldest_us is None else max(end_us - oldest_us, 0)
     near = _build_bins_near_cut(whole, end_us, lost_us)
     spacing = _Spacing(whole.count)
     for batch in acks():
-        is_lost = is_among_distinct(number_operations(batch), names)
+        is_lost = is_among_distinct(number_operations(batch), lost_operations)
         spacing.add(batch, whole.add(batch["acked_us"], is_lost))
         if near is not None:
             near.add(batch["acked_us"], is_lost)
     percentiles = spacing.percentiles()
     moments = (
-        Instant(*counted, *at)
-        for counted, at in zip(whole.counted(), percentiles, strict=True)
+        Instant(*counts, *times)
+        for counts, times in zip(whole.list_bins(), percentiles, strict=True)
     )
     return Timeline(
         tuple(moments),
         cut_us is not None,
-        tuple(Bin(*counted) for counted in near.counted()) if near else (),
+        tuple(Bin(*counts) for counts in near.list_bins()) if near else (),
         None if lost_us is None else lost_us / 1e6,
     )
 
 
 def _find_lost_operations(losses: Losses) -> tuple[Ints, int | None]:
-    """Return the acked operations that lost something, and the oldest ack of them."""
+    """Return the acked operations that lost something, and the time of the oldest."""
     columns = losses.columns
     acked = columns[columns["acked_us"] >= 0]
     oldest_us = int(acked["acked_us"].min()) if acked.size else None
@@ -117,39 +119,39 @@ def _find_lost_operations(losses: Losses) -> tuple[Ints, int | None]:
 def _build_bins_near_cut(
     whole: _Bins, end_us: int, lost_us: int | None
 ) -> _Bins | None:
-    """Return the first bins that show more than *whole* does, None if none do.
+    """Return narrower bins than those of *whole*, near the end; None if none are.
 
     lost_us: how long before the end the oldest lost commit was acked.
     """
     reaches_us = [_NEAR_US]
     if lost_us is not None:
-        # A quarter more, so that what was kept before it shows as well.
+        # A quarter more, so that what was kept before the oldest loss shows as well.
         reaches_us.insert(0, max(lost_us, _WIDTH_MIN_US) * 5 // 4)
-    found = (_Bins(end_us - reach, end_us, _NEAR_BINS_MAX) for reach in reaches_us)
-    return next((bins for bins in found if bins.width_us < whole.width_us), None)
+    candidates = (_Bins(end_us - reach, end_us, _NEAR_BINS_MAX) for reach in reaches_us)
+    return next((bins for bins in candidates if bins.width_us < whole.width_us), None)
 
 
 class _Bins:
-    """Counts acks by time; the last bin ends at the end, and holds what came later."""
+    """Counts acks by time; the last bin also holds the acks after its end."""
 
-    def __init__(self, begin_us: int, end_us: int, most: int) -> None:
+    def __init__(self, begin_us: int, end_us: int, bins_max: int) -> None:
         self._end_us = end_us
-        self.width_us = _choose_width_us(end_us - begin_us, most)
+        self.width_us = _choose_width_us(end_us - begin_us, bins_max)
         self.count = math.ceil((end_us - begin_us) / self.width_us)
         self._acked = np.zeros(self.count, np.int64)
         self._lost = np.zeros(self.count, np.int64)
 
     def add(self, acked_us: Ints, is_lost: npt.NDArray[np.bool_]) -> Ints:
-        """Count acks; return the bin of each, -1 of what came before the first bin."""
-        back = np.maximum(self._end_us - acked_us, 0) // self.width_us
-        places: Ints = np.maximum(self.count - 1 - back, -1)
-        inside = places >= 0
-        self._acked += np.bincount(places[inside], minlength=self.count)
-        self._lost += np.bincount(places[inside & is_lost], minlength=self.count)
+        """Count acks; return the bin of each, -1 if it came before the first bin."""
+        bins_before_end = np.maximum(self._end_us - acked_us, 0) // self.width_us
+        places: Ints = np.maximum(self.count - 1 - bins_before_end, -1)
+        is_inside = places >= 0
+        self._acked += np.bincount(places[is_inside], minlength=self.count)
+        self._lost += np.bincount(places[is_inside & is_lost], minlength=self.count)
         return places
 
-    def counted(self) -> Iterator[tuple[float, float, int, int]]:
-        """Yield of each bin its edges, in seconds before the end, and its counts."""
+    def list_bins(self) -> Iterator[tuple[float, float, int, int]]:
+        """Yield the edges of each bin, in seconds before the end, and its counts."""
         counts = zip(self._acked.tolist(), self._lost.tolist(), strict=True)
         for place, (acked, lost) in enumerate(counts):
             edges = (self.count - place, self.count - 1 - place)
@@ -157,12 +159,15 @@ class _Bins:
             yield from_s, to_s, acked, lost
 
 
-def _choose_width_us(span_us: int, most: int) -> int:
-    """Return 1, 2 or 5 times a power of ten, so that *most* of them hold *span_us*."""
+def _choose_width_us(span_us: int, bins_max: int) -> int:
+    """Return the width of bins of which *bins_max* hold *span_us*.
+
+    It is 1, 2 or 5 times a power of ten.
+    """
     power = _WIDTH_MIN_US
     while True:
         for step in _STEPS:
-            if step * power * most >= span_us:
+            if step * power * bins_max >= span_us:
                 return step * power
         power *= 10
 
@@ -177,10 +182,12 @@ class _Spacing:
     def add(self, batch: AckArray, places: Ints) -> None:
         """Count the acks of *batch*, which fall in the bins *places*."""
         before_us = self._sessions.sent_after_us(batch)
-        known = (before_us != NEVER) & (places >= 0)
-        apart_us = np.maximum(batch["acked_us"][known] - before_us[known], 1)
-        classes = np.ceil(np.log2(apart_us) * _PER_DOUBLING).astype(np.int64)
-        np.add.at(self._counts, (places[known], np.minimum(classes, _CLASSES)), 1)
+        is_counted = (before_us != NEVER) & (places >= 0)
+        spacing_us = np.maximum(
+            batch["acked_us"][is_counted] - before_us[is_counted], 1
+        )
+        classes = np.ceil(np.log2(spacing_us) * _PER_DOUBLING).astype(np.int64)
+        np.add.at(self._counts, (places[is_counted], np.minimum(classes, _CLASSES)), 1)
 
     def percentiles(self) -> Iterator[tuple[float | None, float | None]]:
         """Yield p50 and p99 of each bin in milliseconds, None if it holds no ack."""
@@ -189,8 +196,8 @@ class _Spacing:
             if not total:
                 yield None, None
                 continue
-            least = np.searchsorted(
-                np.cumsum(counts), [math.ceil(share * total) for share in _SHARES]
+            classes = np.searchsorted(
+                np.cumsum(counts), [math.ceil(share * total) for share in _PERCENTILES]
             )
-            p50, p99 = (2 ** (int(place) / _PER_DOUBLING) / 1e3 for place in least)
+            p50, p99 = (2 ** (int(place) / _PER_DOUBLING) / 1e3 for place in classes)
             yield round(p50, 3), round(p99, 3)

@@ -120,7 +120,7 @@ def test_a_row_with_another_id_than_the_acked_one_is_corrupt(at: int) -> None:
 def test_parts_of_the_marks_are_as_good_as_all(
     places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dbcheck.rows.reconcile._PLACES_AT_ONCE", places)
+    monkeypatch.setattr("dbcheck.rows.reconcile._MARKS_PER_PART", places)
     rows = [record(1, 1, row_id=1002), record(1, 2, row_id=1001), record(2, 2)]
     found = reconciled(COUNTS, rows)
     assert sorted(kinds(found)) == [
