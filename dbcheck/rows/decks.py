@@ -1,8 +1,8 @@
 """The order in which the sessions of a run take the operations of their mix.
 
-Each session takes them from shuffled decks, one behind the other.  Each deck has as
-many operations of a kind as any other, in proportion to the kind's weight, so that how
-many there are in the decks before one is known without looking at them.  The order is
+Each session takes them from shuffled decks, one after the other.  Each deck has as many
+operations of a kind as any other deck, in proportion to the kind's weight; so the
+number of operations of a kind in the decks before is known without them.  The order is
 drawn from the seed, the session and the number of the deck: a pure function of the key.
 """
 
@@ -24,20 +24,20 @@ from dbcheck.rows.mix import ACTIONS, BATCH_ROWS, NEED_ITEMS, Action, Mix
 # An item that is rolled back has a part that no other item of its operation can have.
 ROLLED_BACK_PART = PARTS_MAX = BATCH_ROWS + 1
 SLOTS = 4  # registers of a session that are written one by one
-PAIRS = 2  # pairs of them that are written together, numbered behind those
+PAIRS = 2  # pairs of registers that are written together, numbered after the SLOTS
 REGISTERS_MAX = SLOTS + 2 * PAIRS
 _DECK_MIN = 16  # operations; a deck takes longer to shuffle than to deal
-_AT_ONCE = 1 << 16  # operations
+_DEALT_AT_ONCE = 1 << 16  # operations
 _DRAW_BYTES = 2  # for each operation of a deck
 _SEED_DECK = struct.Struct("<QQQ")
 _CODES = {action: code for code, action in enumerate(ACTIONS)}
-_TARGETING = (*NEED_ITEMS, Action.ROLLBACK)  # a rollback does without, if need be
+_CHANGE_ITEMS = (*NEED_ITEMS, Action.ROLLBACK)  # a rollback may have no item to update
 
 
 class Card(NamedTuple):
     """One operation of a deck.
 
-    rank: how many operations of its kind the session has before it.
+    rank: how many operations of the same kind the session has before this one.
     """
 
     action: Action
@@ -74,7 +74,7 @@ class Dealt:
     _codes: npt.NDArray[np.uint8]  # a deck in each line
 
     def numbers(self, action: Action) -> npt.NDArray[np.int64]:
-        """Return the seq of each operation of that kind, those of a deck in a line."""
+        """Return the seq of each operation of that kind, one line for each deck."""
         decks, length = self._codes.shape
         lines, places = np.nonzero(self._codes == _CODES[action])
         found: npt.NDArray[np.int64] = (self.first + lines) * length + places + 1
@@ -86,7 +86,7 @@ class Decks:
 
     weights: how many operations of each kind a deck has.
     length:  how many operations it has.
-    registers: that each session has, by their parts.
+    registers: the parts of the registers that each session has.
     """
 
     def __init__(self, mix: Mix, seed: int) -> None:
@@ -109,34 +109,38 @@ class Decks:
         order = sorted(range(self.length), key=draws.__getitem__)
         counted: Counter[Action] = Counter()
         cards = []
-        for at in order:
-            action = self._sorted[at]
+        for place in order:
+            action = self._sorted[place]
             rank = number * self.weights[action] + counted[action]
             counted[action] += 1
             cards.append(Card(action, rank))
         return Deck(number, tuple(cards))
 
     def target(self, card: Card, number: int) -> int:
-        """Return the item of the deck before *card*, of deck *number*, that it changes.
+        """Return the number of the item that *card*, of deck *number*, changes.
 
-        Items are counted from 0 on, as the batches of that deck insert them; there may
-        be fewer.  No two cards of a deck have the same.
+        The item is of the deck before.  Items are counted from 0 on, as the batches of
+        their deck insert them; there may be fewer items than the returned number.  No
+        two cards of a deck change the same item.
         """
-        before = takewhile(lambda action: action is not card.action, _TARGETING)
-        at = card.rank - number * self.weights[card.action]
-        return sum(self.weights[action] for action in before) + at
+        actions_before = takewhile(
+            lambda action: action is not card.action, _CHANGE_ITEMS
+        )
+        place = card.rank - number * self.weights[card.action]
+        return sum(self.weights[action] for action in actions_before) + place
 
     def dealt(self, session: int, top: int, *, more: int = 0) -> Iterator[Dealt]:
         """Yield the decks of a session as far as its operation *top*, many at once.
 
-        more: of the decks behind them, which the next ones begin with again.
+        more: how many following decks to add each time; the next decks begin with
+              these.
         """
-        count, at_once = -(-top // self.length), max(1, _AT_ONCE // self.length)
+        count, at_once = -(-top // self.length), max(1, _DEALT_AT_ONCE // self.length)
         for first in range(0, count, at_once):
-            yield self._some(session, first, min(at_once, count - first) + more)
+            yield self._deal_decks(session, first, min(at_once, count - first) + more)
 
-    def _some(self, session: int, first: int, count: int) -> Dealt:
-        """Return the decks from number *first* on."""
+    def _deal_decks(self, session: int, first: int, count: int) -> Dealt:
+        """Return *count* decks from number *first* on."""
         draws = b"".join(
             self._draw_bytes(session, n) for n in range(first, first + count)
         )
@@ -159,5 +163,5 @@ def list_written_slots(card: Card) -> Iterator[int]:
 
 
 def is_first_write(card: Card) -> bool:
-    """Return True if nothing wrote the registers before that *card* writes."""
+    """Return True if *card* is the first of its session to write its registers."""
     return card.rank < (SLOTS if card.action is Action.REGISTERS else PAIRS)

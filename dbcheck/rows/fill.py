@@ -1,7 +1,7 @@
 """The rows that stand in a table before a load: many, of an epoch of their own.
 
-Row number n of a fill is as pure a function of the seed and the epoch as any other row;
-its key is that of no operation.
+Row number n of a fill is a pure function of the seed, the epoch and n; its key is that
+of no operation.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dbcheck.rows.schedule import (
 )
 from dbcheck.rows.survivors import group_rows_of_same_size
 
-# The parts of one session, whose seq is the part and one.  So no two rows have session
-# and seq, or session and part, in common, as the keys of all tables need.
-PARTS = 1 << 15  # all that a smallint holds
+# Rows of one session, each with its own part; its seq is part + 1.  So no two rows have
+# session and seq, or session and part, in common, as the keys of all tables need.
+PARTS = 1 << 15  # all parts that a smallint holds
 
 _TRANSACTION_BYTES = 64 << 20  # of payloads, about
 _TRANSACTION_ROWS = 1 << 17
-_NUMBERS = 1 << 12  # rows computed together, and then sent by size
+_ROWS_AT_ONCE = 1 << 12  # rows computed together, and then sent by size
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,14 @@ class Fill:
         schedule = self.schedule
         sizes_of = Sizes(schedule)
         payloads = {size: Payloads(schedule, size) for size in schedule.payload_bytes}
-        for begin in range(numbers.start, numbers.stop, _NUMBERS):
-            end = min(begin + _NUMBERS, numbers.stop)
+        for begin in range(numbers.start, numbers.stop, _ROWS_AT_ONCE):
+            end = min(begin + _ROWS_AT_ONCE, numbers.stop)
             session, part = np.divmod(np.arange(begin, end, dtype=np.int64), PARTS)
             seq = part + 1
             sizes = sizes_of.of(session, seq)
-            for at in group_rows_of_same_size(sizes):
-                key = session[at], seq[at], part[at]
-                yield _build_block(schedule.epoch, key, payloads[int(sizes[at[0]])])
+            for group in group_rows_of_same_size(sizes):
+                key = session[group], seq[group], part[group]
+                yield _build_block(schedule.epoch, key, payloads[int(sizes[group[0]])])
 
 
 def _build_block(epoch: int, key: tuple[Ints, Ints, Ints], payloads: Payloads) -> Block:
@@ -85,13 +85,15 @@ def _build_block(epoch: int, key: tuple[Ints, Ints, Ints], payloads: Payloads) -
     session, seq, part = key
     lines = np.ascontiguousarray(payloads.of(session, part, seq))
     contents: list[bytes] = lines.view(f"V{lines.shape[1]}").ravel().tolist()
-    keys: list[int] = compute_crc32_of_words(epoch, session, seq, part).tolist()
-    sums = map(zlib.crc32, contents, keys)
+    key_checksums: list[int] = compute_crc32_of_words(
+        epoch, session, seq, part
+    ).tolist()
+    checksums = map(zlib.crc32, contents, key_checksums)
     columns = {
         "epoch": np.full(len(seq), epoch, np.int64),
         "session": session,
         "seq": seq,
         "part": part,
-        "checksum": np.fromiter(sums, np.int64, len(seq)),
+        "checksum": np.fromiter(checksums, np.int64, len(seq)),
     }
     return Block(columns, lines)

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from dbcheck.base.text import Explained
 
-BATCH_ROWS = 4  # that one batch inserts
+BATCH_ROWS = 4  # rows that one batch inserts
 _WEIGHT_MAX = 16
 
 Weight = Annotated[int, Meta(ge=0, le=_WEIGHT_MAX)]
@@ -35,7 +35,7 @@ class Action(Explained):
 
 
 ACTIONS = tuple(Action)
-NEED_ITEMS = (Action.UPDATE, Action.DELETE)  # which a batch inserted
+NEED_ITEMS = (Action.UPDATE, Action.DELETE)  # they change items of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,10 @@ class Mix:
         """Return the reason why no deck can have these weights, "" if one can."""
         if not self.actions:
             return "no operation has a weight"
-        wanted = sum(self.weight(action) for action in NEED_ITEMS)
-        if wanted > self.batch * BATCH_ROWS:
+        changed = sum(self.weight(action) for action in NEED_ITEMS)
+        if changed > self.batch * BATCH_ROWS:
             return (
-                f"update and delete take {wanted} rows, and the batches of a deck"
+                f"update and delete take {changed} rows, and the batches of a deck"
                 f" insert {self.batch * BATCH_ROWS}"
             )
         return ""

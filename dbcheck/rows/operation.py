@@ -19,7 +19,7 @@ class Verb(enum.Enum):
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
-    # Of housekeeping; see rows.tasks.
+    # Verbs of housekeeping; see rows.tasks.
     CREATE = "create"
     INDEX = "index"
     REWRITE = "rewrite"
@@ -37,9 +37,9 @@ _OF_THE_SERVER = (Verb.CHECKPOINT, Verb.ROTATE)
 class StatementSpec:
     """One statement that sessions prepare.
 
-    table:      the ledger, where it is the server that it changes.
+    table:      that it changes; the ledger, if it changes the server instead.
     parameters: the columns whose values it takes, in the order of its parameters.
-    rows:       how many each execution changes, exactly.
+    rows:       how many rows each execution changes, exactly.
     is_late:    it cannot be prepared: when a session begins, its table may be absent.
     """
 
@@ -52,18 +52,18 @@ class StatementSpec:
     @property
     def name(self) -> str:
         """The name of its file under sql/FAMILY/."""
-        what = self.verb.value if self.rows == 1 else "batch"
-        return what if self.verb in _OF_THE_SERVER else f"{what}_{self.table.name}"
+        verb = self.verb.value if self.rows == 1 else "batch"
+        return verb if self.verb in _OF_THE_SERVER else f"{verb}_{self.table.name}"
 
 
 def list_verbs_by_table(
     statements: Iterable[StatementSpec],
 ) -> dict[TableSpec, tuple[Verb, ...]]:
     """Return the tables that *statements* write to, with the verbs, each once."""
-    found: dict[TableSpec, dict[Verb, None]] = {}
+    verbs_by_table: dict[TableSpec, dict[Verb, None]] = {}
     for spec in statements:
-        found.setdefault(spec.table, {})[spec.verb] = None
-    return {table: tuple(verbs) for table, verbs in found.items()}
+        verbs_by_table.setdefault(spec.table, {})[spec.verb] = None
+    return {table: tuple(verbs) for table, verbs in verbs_by_table.items()}
 
 
 # A load makes one Statement and one Operation for each commit, or more; a NamedTuple

@@ -1,9 +1,9 @@
 """Registers, compared with the ledger's rows of the operations that wrote them.
 
-A register must hold what the newest operation wrote of those that write it and whose
-row is in the ledger: if the register is older, that operation's update is gone; if it
-is newer, the row is.  Operations that are gone as a whole are judged by their rows
-alone (rows.reconcile).
+Of the operations that write a register and have their row in the ledger, the newest
+decides what the register must hold.  If the register is older, the update of that
+operation is gone; if it is newer, the row of a later operation is gone.  Operations
+that are gone as a whole are judged by their rows alone (rows.reconcile).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from dbcheck.rows.reconcile import Observed
 from dbcheck.rows.survivors import DIFFERENT, Records
 from dbcheck.rows.table import TableSpec
 
-# Yields which parts which operations of a session wrote, up to that number.
+# Takes a session and a seq; yields the parts that its operations up to that seq write,
+# and the seq of the operation that writes each part.
 Written = Callable[[int, int], Iterable[tuple[Ints, Ints]]]
 
 
@@ -34,12 +35,12 @@ def judge_registers(
     """Judge the operations that wrote registers to *table*, by its rows.
 
     table: read in one transaction with the rows of *markers*.
-    parts: of the registers that a session has.
+    parts: the parts of the registers that a session has.
     """
     own, earlier = split_by_epoch(seen, table, epoch)
     newest = _find_newest_writers(markers, written, max(parts) + 1)
-    found = _Found(table, own, newest, markers.acked, parts)
-    return Effects(found.losses(), earlier)
+    registers = _ReadRegisters(table, own, newest, markers.acked, parts)
+    return Effects(registers.list_losses(), earlier)
 
 
 def _find_newest_writers(
@@ -47,25 +48,29 @@ def _find_newest_writers(
 ) -> tuple[Ints, Ints]:
     """Return, by session and part, the newest operation that wrote it, 0 if none.
 
-    First by the ledger's intact rows, then by all.  count: of the parts, from 0 on.
+    The first array counts only the intact rows of the ledger, the second all its rows.
+
+    count: how many parts there are, from 0 on.
     """
-    intact = np.zeros((SESSION_MAX + 1, count), np.int64)
-    every = np.zeros_like(intact)
+    by_intact_rows = np.zeros((SESSION_MAX + 1, count), np.int64)
+    by_all_rows = np.zeros_like(by_intact_rows)
     for session in markers.sessions():
         for parts, seq in written(session, int(markers.tops[session])):
-            shown = markers.present(session, seq), markers.perhaps(session, seq)
-            for newest, there in zip((intact, every), shown, strict=True):
-                np.maximum.at(newest[session], parts[there], seq[there])
-    return intact, every
+            presence = markers.present(session, seq), markers.perhaps(session, seq)
+            for newest, is_there in zip(
+                (by_intact_rows, by_all_rows), presence, strict=True
+            ):
+                np.maximum.at(newest[session], parts[is_there], seq[is_there])
+    return by_intact_rows, by_all_rows
 
 
-class _Found:
+class _ReadRegisters:
     """The registers of the cycle that were read, and what each should hold.
 
-    table:  that they were read from.
-    newest: see _find_newest_writers().  acked: by session, how many operations are
-    confirmed.
-    parts:  of the registers that a session has.
+    table:  from which they were read.
+    newest: see _find_newest_writers().
+    acked:  by session, how many operations are confirmed.
+    parts:  the parts of the registers that a session has.
     """
 
     def __init__(
@@ -78,54 +83,66 @@ class _Found:
     ) -> None:
         self._table, self._registers = table, registers
         self._acked, self._parts = acked, parts
-        self._newest, self._perhaps = newest
+        self._newest, self._newest_by_all_rows = newest
 
-    def losses(self) -> LossArray:
+    def list_losses(self) -> LossArray:
         """Return all losses."""
-        held, found = self._held()
+        held, losses = self._read_registers()
         for session, part in self._list_disagreeing_registers(held):
-            row, (seq, row_id) = int(self._newest[session, part]), held[session, part]
-            if seq > row:
-                found.append(self._loss(LossKind.TORN, session, seq, row_id))
-            elif seq and row <= self._acked[session]:
-                found.append(self._loss(LossKind.STALE, session, row, row_id))
-            else:  # no register, or that of an operation that was not acked
-                found.append(self._loss(LossKind.TORN, session, row, row_id))
-        return Losses.of(found).columns
+            newest, (seq, row_id) = (
+                int(self._newest[session, part]),
+                held[session, part],
+            )
+            if seq > newest:
+                losses.append(self._make_loss(LossKind.TORN, session, seq, row_id))
+            elif seq and newest <= self._acked[session]:
+                losses.append(self._make_loss(LossKind.STALE, session, newest, row_id))
+            else:  # no register, or its newest operation was not acked
+                losses.append(self._make_loss(LossKind.TORN, session, newest, row_id))
+        return Losses.of(losses).columns
 
-    def _held(self) -> tuple[_Held, list[Loss]]:
-        """Return the value of each register, and the rows that cannot be registers."""
-        held, bad = _Held(), list[Loss]()
+    def _read_registers(self) -> tuple[_HeldOperations, list[Loss]]:
+        """Return what each register holds, and the losses of unsound rows."""
+        held, losses = _HeldOperations(), list[Loss]()
         for record in self._registers:
             session, seq, part = (int(record[n]) for n in ("session", "seq", "part"))
-            row_id, name = int(record["row_id"]), (session, part)
-            known = 0 <= session <= SESSION_MAX and part in self._parts
-            if not known:
-                bad.append(self._loss(LossKind.UNEXPECTED, session, seq, row_id))
-            elif name in held:
-                bad.append(self._loss(LossKind.DUPLICATE, session, seq, row_id))
+            row_id, register = int(record["row_id"]), (session, part)
+            is_known = 0 <= session <= SESSION_MAX and part in self._parts
+            if not is_known:
+                losses.append(
+                    self._make_loss(LossKind.UNEXPECTED, session, seq, row_id)
+                )
+            elif register in held:
+                losses.append(self._make_loss(LossKind.DUPLICATE, session, seq, row_id))
             elif record["content"] == DIFFERENT:
-                newest = int(self._newest[name])
-                bad.append(self._loss(LossKind.CORRUPT, session, newest or -1, row_id))
-                held[name] = newest, row_id  # nothing else is known of it
+                newest = int(self._newest[register])
+                losses.append(
+                    self._make_loss(LossKind.CORRUPT, session, newest or -1, row_id)
+                )
+                held[register] = (
+                    newest,
+                    row_id,
+                )  # what it holds is not known; so it agrees
             else:
-                held[name] = seq, row_id
-        return held, bad
+                held[register] = seq, row_id
+        return held, losses
 
-    def _loss(self, kind: LossKind, session: int, seq: int, row_id: int) -> Loss:
+    def _make_loss(self, kind: LossKind, session: int, seq: int, row_id: int) -> Loss:
         return Loss(kind, session, seq, row_id, -1, self._table.name)
 
-    def _list_disagreeing_registers(self, held: _Held) -> Iterator[tuple[int, int]]:
-        """Yield the session and part of each register that its row disagrees with."""
+    def _list_disagreeing_registers(
+        self, held: _HeldOperations
+    ) -> Iterator[tuple[int, int]]:
+        """Yield session and part of each register that disagrees with the ledger."""
         written = {(s, part) for s, part in np.argwhere(self._newest).tolist()}
         for name in sorted(written | held.keys()):
             seq, _ = held[name]
-            if seq not in (self._newest[name], self._perhaps[name]):
+            if seq not in (self._newest[name], self._newest_by_all_rows[name]):
                 yield name
 
 
-class _Held(dict[tuple[int, int], tuple[int, int]]):
-    """Session and part -> the operation that the register holds, and its row's id.
+class _HeldOperations(dict[tuple[int, int], tuple[int, int]]):
+    """Session and part -> the operation that wrote the register, and the row's id.
 
     A register that is not there holds operation 0.
     """

@@ -3,14 +3,14 @@
 A witness keeps copies of what the client knows of a run: the manifest, and the record
 of the load.  Before the load the client draws a key, which never leaves its machine; in
 a fleet the worker that runs the campaign draws it, and sends it to the client.  It lies
-in the run folder, and a copy in the user's state folder outlives that one:
+in the run folder, and a copy in the user's state folder outlives the run folder:
 
     client.key                                        in the run folder
     $XDG_STATE_HOME/dbcheck/runs/RUN_ID.json          else under ~/.local/state
 
-With the key goes the SHA-256 of the manifest.  The record of the load, which is written
-when nothing can be stored safely any more, is left with the witness under a seal, an
-HMAC-SHA256 (RFC 2104).
+The key is stored with the SHA-256 of the manifest.  The record of the load, which is
+written when nothing can be stored safely any more, is left with the witness under a
+seal, an HMAC-SHA256 (RFC 2104).
 
 The copy in the state folder also shows which run folders are the user's own: any folder
 may have a client.key, and a manifest that names a server, but nobody else writes there.
@@ -82,7 +82,7 @@ class ClientKey:
                 sync(file.fileno())
             except (
                 BaseException
-            ):  # a partial key would refuse what a missing one allows
+            ):  # a partial key would refuse what a missing key allows
                 path.unlink()
                 raise
 
@@ -146,7 +146,7 @@ def recall(run_id: str) -> ClientKey | None:
 
 
 def forget(run_id: str) -> None:
-    """Delete what remember() kept of a run; raise RunWriteError if that fails."""
+    """Delete what remember() kept of a key; raise RunWriteError if that fails."""
     path = _key_path(run_id)
     if os.access(path.parent, os.X_OK):
         with (

@@ -9,13 +9,14 @@ user, and follows no link that another user made.  It trusts root, the user who 
 sudo, and the group of a folder: many systems give the mode 0775 to folders that only
 their owner can write to.
 
-Names of programs, hosts and settings in a folder count only if the folder is the
-user's own: anybody may have packed one that looks so.  When such a folder is begun, the
-SHA-256 of the record that describes it names a file where nobody else can write:
+Names of programs, hosts and settings in a folder count only if the user's own client
+made the folder: anybody may have packed a folder that looks so.  When a campaign's or
+exploration's folder is begun, the SHA-256 of the record that describes it becomes the
+name of a file where nobody else can write:
 
     $XDG_STATE_HOME/dbcheck/SUBJECT/SHA256     an empty file; else under ~/.local/state
 
-A run has a key in place of that, see client_key.py.
+A run has a key in place of such a file, see client_key.py.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ from dbcheck.rows.survivors import RECORD, Records
 
 T = TypeVar("T")
 
-FORMAT = 1  # of the records; one of another format is refused
-_RECORD_MAX = 1 << 28  # bytes; eight times what a bundle may hold
+FORMAT = 1  # of the records; a record of another format is refused
+_RECORD_BYTES_MAX = 1 << 28  # bytes; eight times what a bundle may hold
 
 
 def to_bytes(value: object) -> bytes:
-    """Return *value* as JSON that names the format and has its digest."""
+    """Return *value* as JSON that names the format and has the digest of the value."""
     values: dict[str, Any] = msgspec.to_builtins(value, str_keys=True)
     ordered = msgspec.to_builtins(value, str_keys=True, order="deterministic")
     values = _restore_sets(values, ordered)
@@ -59,22 +60,24 @@ def to_bytes(value: object) -> bytes:
 
 
 def _restore_sets(values: Any, ordered: Any) -> Any:
-    """Return *values* with the lists of *ordered*, the same but with sorted sets.
+    """Return *values* with its sets in the order that they have in *ordered*.
 
     A set has no order of its own, and equal values must give the same bytes.
     """
     if isinstance(values, dict):
-        return {key: _restore_sets(each, ordered[key]) for key, each in values.items()}
+        return {
+            key: _restore_sets(value, ordered[key]) for key, value in values.items()
+        }
     if isinstance(values, list) and not all(isinstance(x, str) for x in values):
         pairs = zip(values, ordered, strict=True)
-        return [_restore_sets(each, other) for each, other in pairs]
+        return [_restore_sets(value, ordered_value) for value, ordered_value in pairs]
     return ordered
 
 
 def from_bytes(content: bytes, kind: type[T], where: str) -> T:
     """Parse the result of to_bytes(); raise RunFormatError, naming *where*.
 
-    kind: the dataclass that it was.
+    kind: the dataclass to return.
     """
     try:
         values = json.loads(content)
@@ -87,10 +90,10 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
             f"{where} is not a record of dbcheck: it names no format",
             id=ErrorId.RECORD_DAMAGED,
         )
-    number = values.pop("format")
-    if number != FORMAT:
+    format_number = values.pop("format")
+    if format_number != FORMAT:
         raise RunFormatError(
-            f"{where} is of format {number}; this dbcheck reads format {FORMAT}",
+            f"{where} is of format {format_number}; this dbcheck reads format {FORMAT}",
             id=ErrorId.RECORD_OF_ANOTHER_VERSION,
             hint="Use the version of dbcheck that wrote it.",
         )
@@ -117,18 +120,18 @@ def unreadable_record_error(path: Path, error: OSError) -> RunFormatError:
 
 
 def read_content(path: Path) -> bytes:
-    """Return the bytes of a record's file; raise RunFormatError if it has none.
+    """Return the bytes of a record's file; raise RunFormatError if it is unreadable.
 
-    Somebody else may have made the folder: the file may be a FIFO, or without end.
+    Another user may have made the folder: the file may be a FIFO, or without end.
     """
     try:
-        return plain.read_regular(path, _RECORD_MAX)
+        return plain.read_regular(path, _RECORD_BYTES_MAX)
     except OSError as error:
         raise unreadable_record_error(path, error) from None
 
 
 def read_record(path: Path, kind: type[T]) -> T:
-    """Return the record in *path*; raise RunFormatError if it has none.
+    """Return the record in *path*; raise RunFormatError if it holds none.
 
     kind: as for from_bytes().
     """
@@ -138,26 +141,26 @@ def read_record(path: Path, kind: type[T]) -> T:
 def make_folder(path: Path) -> None:
     """Make the folder *path*, and what is missing above it, for this user alone.
 
-    Raise RunWriteError if that fails, or if it is there and another user's, or everyone
-    may put files in it and remove those of others.
+    Raise RunWriteError if that fails, or if the folder is there and is another user's,
+    or one where everyone may add files and remove files of others.
     """
     with translate_write_errors(path):
         if not path.parent.exists():
             make_folder(path.parent)
         with contextlib.suppress(FileExistsError):
-            _make(path)
+            _make_private_folder(path)
         status = path.stat()
-        _require(path, is_ours(path.lstat()) and is_ours(status))
-        _require_closed(path, status.st_mode, stat.S_ISVTX)
+        _require_own_folder(path, is_ours(path.lstat()) and is_ours(status))
+        _require_not_open(path, status.st_mode, stat.S_ISVTX)
 
 
 def make_new_folder(path: Path) -> None:
-    """Make the folder *path* in one that is there, for this user alone.
+    """Make the folder *path* in a folder that exists, for this user alone.
 
-    Raise RunWriteError if that fails, also if it is there.
+    Raise RunWriteError if that fails, also if *path* exists.
     """
     with translate_write_errors(path):
-        _make(path)
+        _make_private_folder(path)
 
 
 def is_own_folder(folder: Path) -> bool:
@@ -173,7 +176,7 @@ def may_write(folder: Path) -> bool:
 def open_private(path: Path, mode: str) -> IO[bytes]:
     """Open a file as open() does, for this user alone; follow no link.
 
-    Raise OSError if there is something else than a plain file of this user's.
+    Raise OSError if *path* is anything but a plain file of this user.
     """
     return open(path, mode, opener=_open_file)
 
@@ -187,7 +190,7 @@ def write_file(path: Path, chunks: Iterable[bytes]) -> None:
     require_own(path.parent)
     try:
         with translate_write_errors(path.parent):
-            part.unlink(missing_ok=True)  # of a client that was killed
+            part.unlink(missing_ok=True)  # left by a client that was killed
         with translate_write_errors(path.parent), open_private(part, "xb") as file:
             for chunk in chunks:
                 file.write(chunk)
@@ -215,9 +218,9 @@ def translate_write_errors(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Keep every other dbcheck out of *folder*; raise RunWriteError if one is in.
+    """Keep every other dbcheck out of *folder*.
 
-    Raise it as well if the folder is another user's.
+    Raise RunWriteError if another dbcheck uses it, or if it is another user's.
     """
     require_own(folder)
     with translate_write_errors(folder):
@@ -236,7 +239,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_folder_to_judge(folder: Path) -> Iterator[None]:
-    """Lock *folder* if this user may store a judgement there; else do nothing."""
+    """Lock *folder* if this user may store a judgement in it; else lock nothing."""
     if folder.is_dir() and may_write(folder):
         with lock_folder(folder):
             yield
@@ -245,24 +248,25 @@ def lock_folder_to_judge(folder: Path) -> Iterator[None]:
 
 
 def _open_file(path: str, flags: int) -> int:
-    flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would wait
+    # O_NONBLOCK, as the opening of a FIFO would wait.
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o600)
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and status.st_uid in own_users():
         if flags & os.O_CREAT:
-            _hand_over(descriptor, Path(path).parent)
+            _give_to_owner(descriptor, Path(path).parent)
         return descriptor
     os.close(descriptor)
     raise PermissionError(errno.EPERM, f"{path} is not a plain file of this user's")
 
 
-def _make(folder: Path) -> None:
+def _make_private_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700)
-    _hand_over(folder, folder.parent)
+    _give_to_owner(folder, folder.parent)
 
 
-def _hand_over(made: Path | int, folder: Path) -> None:
-    """Give what root made in a folder of who called sudo to that user."""
+def _give_to_owner(made: Path | int, folder: Path) -> None:
+    """Give what root made to the user who called sudo, if the folder is that user's."""
     owner = folder.stat()
     if os.geteuid() == 0 and owner.st_uid and owner.st_uid in own_users():
         os.chown(made, owner.st_uid, owner.st_gid)
@@ -271,12 +275,12 @@ def _hand_over(made: Path | int, folder: Path) -> None:
 def require_own(folder: Path) -> None:
     """Raise RunWriteError if others than this user may change what *folder* holds."""
     with translate_write_errors(folder):
-        _require(folder, is_own_folder(folder))
-        _require_closed(folder, folder.stat().st_mode, 0)
+        _require_own_folder(folder, is_own_folder(folder))
+        _require_not_open(folder, folder.stat().st_mode, 0)
 
 
-def _require(folder: Path, own: bool) -> None:
-    if not own:
+def _require_own_folder(folder: Path, is_own: bool) -> None:
+    if not is_own:
         raise RunWriteError(
             f"the folder {folder} belongs to another user",
             id=ErrorId.FOLDER_OF_OTHER_USER,
@@ -285,8 +289,8 @@ def _require(folder: Path, own: bool) -> None:
         )
 
 
-def _require_closed(folder: Path, mode: int, enough: int) -> None:
-    if mode & stat.S_IWOTH and not mode & enough:
+def _require_not_open(folder: Path, mode: int, excusing_bits: int) -> None:
+    if mode & stat.S_IWOTH and not mode & excusing_bits:
         raise RunWriteError(
             f"everyone may write to the folder {folder}",
             id=ErrorId.FOLDER_OPEN_TO_OTHERS,
@@ -311,7 +315,7 @@ def note_made_here(subject: str, record: bytes) -> None:
 
     subject: "campaigns" or "explorations".  Raise RunWriteError if it cannot be noted.
     """
-    path = _made_here_path(subject, record)
+    path = _find_mark_path(subject, record)
     make_folder(path.parent)
     write_file(path, [])
 
@@ -319,13 +323,13 @@ def note_made_here(subject: str, record: bytes) -> None:
 def is_made_here(subject: str, record: bytes) -> bool:
     """Return True if note_made_here() noted this very *record*."""
     try:
-        with open_private(_made_here_path(subject, record), "rb") as file:
+        with open_private(_find_mark_path(subject, record), "rb") as file:
             return not os.fstat(file.fileno()).st_mode & 0o077
     except OSError:
         return False
 
 
-def _made_here_path(subject: str, record: bytes) -> Path:
+def _find_mark_path(subject: str, record: bytes) -> Path:
     return state_folder(subject) / hashlib.sha256(record).hexdigest()
 
 
@@ -342,9 +346,9 @@ def read_rows(path: Path, stored_rows: StoredRows) -> Iterator[Records]:
         with plain.open_regular(path) as file:
             while content := file.read(_RECORDS_PER_READ * RECORD.itemsize):
                 digest.update(content)
-                whole = len(content) // RECORD.itemsize
-                rows += whole
-                yield np.frombuffer(content, RECORD, whole)
+                rows_read = len(content) // RECORD.itemsize
+                rows += rows_read
+                yield np.frombuffer(content, RECORD, rows_read)
     except OSError as error:
         raise RunFormatError(
             f"{path} cannot be read: {error.strerror}",

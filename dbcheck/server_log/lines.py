@@ -2,8 +2,8 @@
 
 A line's form shows its product: MySQL's have a code (MY-010116) or are JSON objects
 with err_code (MySQL Reference Manual 9.7, 7.4.2 The Error Log), PostgreSQL's have a
-severity with a colon and two spaces, or are its csvlog or jsonlog (PostgreSQL 15
-documentation, 20.8), MariaDB's have a severity in brackets and no code.
+severity with a colon and two spaces, or have the form of its csvlog or jsonlog
+(PostgreSQL 15 documentation, 20.8), MariaDB's have a severity in brackets and no code.
 
 A line may hold text that a client chose: in PostgreSQL's log_line_prefix (%a, %u, %d),
 in a message, or in a statement of several lines.  A line that has the forms of two
@@ -32,18 +32,18 @@ class Shows(enum.Enum):
     BEGINS:   a server begins to start; a line that STARTS it may follow.
     STARTS:   the same, of a server that logs no line before.
     RESTARTS: PostgreSQL starts over in the same process, after a backend crashed.
-    READY:    it takes queries.
-    FAILS:    this start is over, or the server is.
+    READY:    the server takes queries.
+    FAILS:    this start has ended, or the server has.
 
     How the server ended before:
-    CUT:      it was not shut down.
-    SHUT:     a start finds that it was shut down.
-    ASKED:    somebody asks it to shut down.
-    STOPPED:  it has ended as it was asked to, or gave up a start.
+    CUT:      the server was not shut down.
+    SHUT:     a start finds that the server was shut down.
+    ASKED:    somebody asks the server to shut down.
+    STOPPED:  the server has ended as it was asked to, or gave up a start.
 
     Why a start failed:
     DAMAGED:  what the server itself wrote and flushed is not as it wrote it.
-    HOPELESS: the same, and the server says that it cannot be repaired.
+    HOPELESS: as DAMAGED, and the server says that it cannot be repaired.
     MISSING:  a file is not there that the server made; or a volume is not mounted.
     CONTENT:  what was read is not what belongs there: a reason for a line of MISSING,
               and alone as normal as the end of a log.
@@ -83,12 +83,13 @@ DAMAGE = frozenset({Shows.DAMAGED, Shows.HOPELESS, Shows.MISSING})
 class Entry:
     """A row of a table.
 
-    begins: what the message begins with, a regular expression without groups; after a
-            line feed its DETAIL and HINT.
+    begins: what the message begins with, a regular expression without groups; a line
+            feed parts the message from its DETAIL and HINT.
     source: the file of the server's source that writes it.
-    code:   of MySQL's messages, as MY-010116; begins is then "" for any of that code.
+    code: of MySQL's messages, as MY-010116; begins is then "" for any message of that
+          code.
     early:  only a server that starts logs it, and before the line that STARTS it.
-    always: it counts whatever its severity, which may be that of a warning or a note.
+    always: it counts with any severity, also with that of a warning or a note.
     """
 
     begins: str
@@ -106,9 +107,9 @@ def make_rows(
     early: bool = False,
     always: bool = False,
 ) -> tuple[Entry, ...]:
-    """Return the rows of several messages of one source that show the same."""
+    """Return the rows of messages of one source that all show *shows*."""
     return tuple(
-        Entry(each, shows, source, early=early, always=always) for each in begins
+        Entry(message, shows, source, early=early, always=always) for message in begins
     )
 
 
@@ -121,12 +122,14 @@ class Table:
         by_code: dict[str, list[Entry]] = {}
         for entry in self.entries:
             by_code.setdefault(entry.code, []).append(entry)
-        self._finders = {code: _make_finder(found) for code, found in by_code.items()}
+        self._finders = {
+            code: _make_finder(entries) for code, entries in by_code.items()
+        }
 
     def find(self, message: str, code: str = "") -> Entry | None:
         """Return the row of a message, None if the table has none."""
-        for each in (code, "") if code else ("",):
-            finder = self._finders.get(each)
+        for code_of_rows in (code, "") if code else ("",):
+            finder = self._finders.get(code_of_rows)
             if finder and (entry := finder(message)):
                 return entry
         return None
@@ -136,8 +139,8 @@ def _make_finder(entries: Sequence[Entry]) -> Callable[[str], Entry | None]:
     begins = re.compile("|".join(f"({entry.begins})" for entry in entries), re.DOTALL)
 
     def find(message: str) -> Entry | None:
-        found = begins.match(message)
-        return entries[found.lastindex - 1] if found and found.lastindex else None
+        match = begins.match(message)
+        return entries[match.lastindex - 1] if match and match.lastindex else None
 
     return find
 
@@ -147,8 +150,8 @@ class Line:
     """A message of a log.
 
     raw:      its lines as they stand.
-    severity: as the server writes it, in capitals.
-    code:     of MySQL's, as MY-010116; else "".
+    severity: as the server writes it, but in capitals.
+    code:     of a message of MySQL, as MY-010116; else "".
     message:  with its DETAIL and HINT after line feeds, if PostgreSQL adds any.
     entry:    the row of the product's table; None if it has none.
     shown:    what a report quotes: from the severity on.
@@ -169,22 +172,26 @@ class Line:
 
     @property
     def is_error(self) -> bool:
-        """True if it may be why a start failed.
+        """True if the line may be why a start failed.
 
         A statement of PostgreSQL's fails with ERROR; FATAL and PANIC end a process.
         """
         if self.entry is not None:
             if self.shows in _NO_CAUSE:
                 return False
-            if self.shows in _ENDED or self.entry.early or self.entry.always:
+            if self.shows in _PROCESS_ENDED or self.entry.early or self.entry.always:
                 return True
         return self.is_severe
 
     @property
     def is_severe(self) -> bool:
-        """True if the server gives it a severity that may end a start."""
-        least = _ENDS if self.product is Product.POSTGRESQL else _ERRORS
-        return self.severity in least
+        """True if the line has a severity with which a start may end."""
+        severities = (
+            _SEVERITIES_OF_END
+            if self.product is Product.POSTGRESQL
+            else _SEVERITIES_OF_ERROR
+        )
+        return self.severity in severities
 
 
 _NO_CAUSE = frozenset(
@@ -193,19 +200,19 @@ _NO_CAUSE = frozenset(
         *(Shows.CUT, Shows.SHUT, Shows.ASKED, Shows.STOPPED, Shows.ASIDE),
     }
 )
-_ENDED = frozenset({Shows.CRASHED, Shows.ABORTED})
-_ENDS = frozenset({"FATAL", "PANIC"})
-_ERRORS = _ENDS | {"ERROR"}
-_COMPLAINS = _ERRORS | {"WARNING"}
+_PROCESS_ENDED = frozenset({Shows.CRASHED, Shows.ABORTED})
+_SEVERITIES_OF_END = frozenset({"FATAL", "PANIC"})
+_SEVERITIES_OF_ERROR = _SEVERITIES_OF_END | {"ERROR"}
+_SEVERITIES_OF_COMPLAINT = _SEVERITIES_OF_ERROR | {"WARNING"}
 
 
 def is_complaint(line: Line) -> bool:
     """Return True if the server itself calls *line* at least a warning."""
-    return line.severity in _COMPLAINS
+    return line.severity in _SEVERITIES_OF_COMPLAINT
 
 
 _MYSQL = re.compile(r"(?:\[(\w+)\] )?\[(MY-[0-9]{6})\] \[\w+\] ?(.*)")
-_FATAL = ("[FATAL]", "[ERROR] [FATAL]")
+_MARIADB_FATAL = ("[FATAL]", "[ERROR] [FATAL]")
 _MARIADB = re.compile(r"\[(ERROR|Warning|Note|FATAL)\] (?:\[FATAL\] )?(.*)")
 _POSTGRESQL = re.compile(
     r"\b(PANIC|FATAL|ERROR|WARNING|NOTICE|INFO|LOG|DEBUG[1-5]?|DETAIL|HINT|CONTEXT|"
@@ -216,8 +223,8 @@ _POSTGRESQL = re.compile(
 _CONTINUES = re.compile(r"(?:\[\d+-\d+\] ?)?(?:\t|#011)|\[\d+-(?!1\])\d+\]")
 # A record of csvlog up to its message: a time, ten columns, severity and SQLSTATE
 # (csvlog.c, write_csvlog; PostgreSQL 15 documentation, 20.8.4).  It may go on in
-# further lines, within quotes.  What a client chose has each quote twice there
-# (appendCSVLiteral), so none of its lines has one quote, or three, before a message.
+# further lines, within quotes.  Text that a client chose has each quote doubled
+# (appendCSVLiteral), so no line of it has one quote, or three, before a message.
 _CSV_FIELD = r"(?:\"(?:[^\"]|\"\")*\"|[^,\"]*),"
 _CSV_RECORD = re.compile(
     r"\d{4}-\d\d-\d\d [\d:.]{8,15} [^\s,\"]{1,20},"
@@ -236,45 +243,47 @@ _DYING = re.compile(
 )
 # What PostgreSQL writes before it can log has its program's name and no severity
 # (postmaster.c, checkControlFile; guc.c, SelectConfigFiles).
-_UNLOGGED = re.compile(r"post(?:gres|master): (.*)")
+_BEFORE_LOGGING = re.compile(r"post(?:gres|master): (.*)")
 # What journalctl(1) and syslog write before a message: time, host, program and process
 # (systemd.journal-fields(7); RFC 3164, 4.1; RFC 3339 for the time of newer forms).
-_BEFORE = re.compile(
+_JOURNAL_PREFIX = re.compile(
     r"(?:[A-Z][a-z]{2} [ 0-9][0-9] |[0-9]{4}-[0-9]{2}-[0-9]{2}T)[-+:.0-9Z]{8,24} "
     r"[^\s\[]{1,255} [^\s\[:]{1,255}\[[0-9]+\]: "
 )
-_LACKING = ("Expected to find it in the directory", "but could not open file")
-_NAMED = re.compile(r"(?:InnoDB: |(?:/\S{0,200}/)?(?:mysqld|mariadbd)(?:-\w+)?: )")
-_ADDED = frozenset({"DETAIL", "HINT"})
+_UNMARKED_DETAILS = ("Expected to find it in the directory", "but could not open file")
+_MESSAGE_ORIGIN = re.compile(
+    r"(?:InnoDB: |(?:/\S{0,200}/)?(?:mysqld|mariadbd)(?:-\w+)?: )"
+)
+_MESSAGE_PARTS = frozenset({"DETAIL", "HINT"})
 _NO_MESSAGE = frozenset(
-    {"CONTEXT", "STATEMENT", "QUERY", "LOCATION", "BACKTRACE", *_ADDED}
+    {"CONTEXT", "STATEMENT", "QUERY", "LOCATION", "BACKTRACE", *_MESSAGE_PARTS}
 )
 
 
 def read_lines(text: str) -> list[Line]:
     """Return the messages of a log, without what the tables say of them.
 
-    A server that logs in several forms at once writes each in a file of its own, and
-    most lines twice: they are put in the order of their times, each once.  A form may
-    have no fractions of a second, or no times (PostgreSQL's log_line_prefix): then a
-    line counts as the same up to a second later, or whenever it was logged.
+    A server that logs in several forms at once writes each form to a file of its own,
+    and most lines in each form: the lines are put in the order of their times, each
+    once.  A form may have no fractions of a second, or no times (PostgreSQL's
+    log_line_prefix): then equal lines count as one up to a second apart, or always.
     """
     lines = [(_find_form(line), line) for line in _parse_lines(text)]
     forms = sorted({form for form, _ in lines}, reverse=True)
     if len(forms) < 2:
         return [line for _, line in lines]
-    found = [_TIME.search(line.raw) for _, line in lines]
-    times = [each and _parse_time_s(each[0]) for each in found]
-    whole = any(each and "." not in each[0] for each in found)
+    time_matches = [_TIME.search(line.raw) for _, line in lines]
+    times = [each and _parse_time_s(each[0]) for each in time_matches]
+    in_seconds = any(each and "." not in each[0] for each in time_matches)
     timed = {form for (form, _), at in zip(lines, times, strict=True) if at is not None}
-    apart_s = math.inf if len(timed) < len(forms) else 1.0 if whole else 0.0
-    last = dict.fromkeys(forms, 0.0)
+    apart_s = math.inf if len(timed) < len(forms) else 1.0 if in_seconds else 0.0
+    latest_s = dict.fromkeys(forms, 0.0)
     placed: list[tuple[float, str, Line]] = []
-    for (form, line), at in zip(lines, times, strict=True):
-        if at is not None:
-            last[form] = float(int(at)) if whole else at
-        placed.append((last[form], form, line))
-    # Text is the first of a moment: only that has what a server logs as it begins.
+    for (form, line), time_s in zip(lines, times, strict=True):
+        if time_s is not None:
+            latest_s[form] = float(int(time_s)) if in_seconds else time_s
+        placed.append((latest_s[form], form, line))
+    # Of equal times the text form comes first: it alone has what a server logs first.
     placed.sort(key=lambda each: (each[0], forms.index(each[1])))
     return list(_drop_repeated_forms(placed, forms, apart_s))
 
@@ -282,20 +291,20 @@ def read_lines(text: str) -> list[Line]:
 def _drop_repeated_forms(
     placed: Iterable[tuple[float, str, Line]], forms: Sequence[str], apart_s: float
 ) -> Iterator[Line]:
-    """Return each line of several forms once, of those at most *apart_s* apart."""
-    # When the lines of another form came that this form is to repeat.
+    """Yield each line once; drop equal lines of other forms up to *apart_s* later."""
+    # Form, code and message -> times of lines that this form has still to repeat.
     due: dict[tuple[str, str, str], deque[float]] = defaultdict(deque)
-    for at, form, line in placed:
-        begins = line.message.partition("\n")[0]
-        awaited = due[form, line.code, begins]
-        while awaited and at - awaited[0] > apart_s:
-            awaited.popleft()
-        if awaited:
-            awaited.popleft()
+    for time_s, form, line in placed:
+        first_line = line.message.partition("\n")[0]
+        due_times = due[form, line.code, first_line]
+        while due_times and time_s - due_times[0] > apart_s:
+            due_times.popleft()
+        if due_times:
+            due_times.popleft()
             continue
         for other in forms:
             if other != form:
-                due[other, line.code, begins].append(at)
+                due[other, line.code, first_line].append(time_s)
         yield line
 
 
@@ -303,12 +312,12 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T] ?[0-9]{1,2}:[0-9]{2}:[0-9.]{
 
 
 def _parse_time_s(time: str) -> float | None:
-    """Return a time of a log in seconds, None if it is none."""
+    """Return a time of a log in seconds, None if *time* is no time."""
     try:
-        at = datetime.fromisoformat(time.replace("  ", " 0"))
+        parsed = datetime.fromisoformat(time.replace("  ", " 0"))
     except ValueError:
         return None
-    return at.replace(tzinfo=UTC).timestamp()
+    return parsed.replace(tzinfo=UTC).timestamp()
 
 
 def _find_form(line: Line) -> str:
@@ -318,34 +327,40 @@ def _find_form(line: Line) -> str:
 
 
 def _parse_lines(text: str) -> Iterator[Line]:
-    last: Line | None = None
+    pending: Line | None = None
     for raw in _drop_quoted_lines(map(_strip_prefix_of_journal, text.split("\n"))):
         line = parse_line(raw)
-        added = line.severity in _ADDED if line else raw.startswith(_LACKING)
-        if added and last is not None:
-            more = line.message if line else raw
-            last = replace(
-                last, message=f"{last.message}\n{more}", raw=f"{last.raw}\n{raw}"
+        is_part = (
+            line.severity in _MESSAGE_PARTS
+            if line
+            else raw.startswith(_UNMARKED_DETAILS)
+        )
+        if is_part and pending is not None:
+            part = line.message if line else raw
+            pending = replace(
+                pending,
+                message=f"{pending.message}\n{part}",
+                raw=f"{pending.raw}\n{raw}",
             )
             continue
         if line is None or line.severity in _NO_MESSAGE:
             continue
-        if last is not None:
-            yield last
-        last = line
-    if last is not None:
-        yield last
+        if pending is not None:
+            yield pending
+        pending = line
+    if pending is not None:
+        yield pending
 
 
 def _drop_quoted_lines(raws: Iterable[str]) -> Iterator[str]:
-    """Yield lines without those within the quotes of a record of csvlog."""
-    quoted = False
+    """Yield the lines that do not lie within the quotes of a record of csvlog."""
+    in_quotes = False
     for raw in raws:
-        ends = raw.count('"') % 2 == 1
+        flips_quotes = raw.count('"') % 2 == 1
         if _CSV_RECORD.match(raw):
-            quoted = ends
-        elif quoted:
-            quoted = not ends
+            in_quotes = flips_quotes
+        elif in_quotes:
+            in_quotes = not flips_quotes
             continue
         yield raw
 
@@ -354,10 +369,10 @@ def _strip_prefix_of_journal(raw: str) -> str:
     """Return the server's own part of a line that the journal or syslog keeps."""
     if raw.startswith('{"') and '"MESSAGE"' in raw:  # journalctl --output=json
         with contextlib.suppress(ValueError, RecursionError):
-            found = json.loads(raw)
-            if isinstance(said := found.get("MESSAGE"), str):
-                return said
-    return _BEFORE.sub("", raw, count=1) if _BEFORE.match(raw) else raw
+            entry = json.loads(raw)
+            if isinstance(message := entry.get("MESSAGE"), str):
+                return message
+    return _JOURNAL_PREFIX.sub("", raw, count=1) if _JOURNAL_PREFIX.match(raw) else raw
 
 
 def parse_line(raw: str) -> Line | None:
@@ -367,53 +382,55 @@ def parse_line(raw: str) -> Line | None:
     if _CONTINUES.match(raw):
         return None
     text = _POSTGRESQL.search(raw)
-    found = [
+    parsed = [
         _parse_mysql_line(raw),
         _parse_csv_line(raw),
         _parse_unlogged_line(raw),
         text and _parse_text_line(raw, text),
     ]
-    lines = [line for line in found if line is not None]
+    lines = [line for line in parsed if line is not None]
     if len(lines) > 1 or (text and _POSTGRESQL.search(text[2])):
         return Line(raw, lines[0].product, "", "", "", raw.strip())
     return lines[0] if lines else None
 
 
 def _parse_mysql_line(raw: str) -> Line | None:
-    """Return a line of MySQL's or MariaDB's; only their messages hold others' text."""
-    if found := _DYING.match(raw):
-        of = Product.MYSQL if "[MY-" in raw else Product.MARIADB
-        message = _NAMED.sub("", found[1], count=1)
-        return Line(raw, of, "ERROR", "", message, _shorten_line(raw, found[1]))
+    """Return a line of MySQL or MariaDB, None if it is of neither."""
+    if dying := _DYING.match(raw):
+        product = Product.MYSQL if "[MY-" in raw else Product.MARIADB
+        message = _MESSAGE_ORIGIN.sub("", dying[1], count=1)
+        return Line(raw, product, "ERROR", "", message, _shorten_line(raw, dying[1]))
     mysql, mariadb = _MYSQL.search(raw), _MARIADB.search(raw)
     if mysql and not (mariadb and mariadb.start() < mysql.start()):
         severity, shown = (mysql[1] or "").upper(), mysql[0].strip()
         return Line(raw, Product.MYSQL, severity, mysql[2], mysql[3], shown)
     if mariadb:
-        severity = "FATAL" if mariadb[0].startswith(_FATAL) else mariadb[1].upper()
-        message = _NAMED.sub("", mariadb[2], count=1)
+        severity = (
+            "FATAL" if mariadb[0].startswith(_MARIADB_FATAL) else mariadb[1].upper()
+        )
+        message = _MESSAGE_ORIGIN.sub("", mariadb[2], count=1)
         return Line(raw, Product.MARIADB, severity, "", message, mariadb[0].strip())
     return None
 
 
 def _parse_csv_line(raw: str) -> Line | None:
     record = _CSV_RECORD.match(raw)
-    if not (record and (found := _CSV_MESSAGE.match(raw, record.end()))):
+    if not (record and (parts := _CSV_MESSAGE.match(raw, record.end()))):
         return None
-    message = "\n".join(filter(None, found.groups())).replace('""', '"')
+    message = "\n".join(filter(None, parts.groups())).replace('""', '"')
     shown = f"{record[1]}:  {message.split(chr(10))[0]}"
     return Line(raw, Product.POSTGRESQL, record[1], "", message, shown)
 
 
 def _parse_unlogged_line(raw: str) -> Line | None:
-    if not (found := _UNLOGGED.match(raw)):
+    if not (match := _BEFORE_LOGGING.match(raw)):
         return None
-    return Line(raw, Product.POSTGRESQL, "FATAL", "", found[1], found[0])
+    return Line(raw, Product.POSTGRESQL, "FATAL", "", match[1], match[0])
 
 
-def _parse_text_line(raw: str, found: re.Match[str]) -> Line:
-    message, shown = found[2].strip(), found[0].strip()
-    return Line(raw, Product.POSTGRESQL, found[1], "", message, shown)
+def _parse_text_line(raw: str, match: re.Match[str]) -> Line:
+    message, shown = match[2].strip(), match[0].strip()
+    return Line(raw, Product.POSTGRESQL, match[1], "", message, shown)
 
 
 def _parse_json_line(raw: str) -> Line | None:

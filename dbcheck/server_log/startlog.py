@@ -2,8 +2,8 @@
 
 Each line is looked up in the table of its product (server_log).  The first error of a
 start that failed is taken for its cause: damaged data, or one of many innocent things.
-An error that no table has is not known: neither it nor what follows it accuses the
-data.
+An error that is in no table is of unknown cause: neither it nor any later error of the
+start is held against the data.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class StartOutcome(enum.Enum):
 
     NEVER_STARTED = "never started"
     RUNNING = "running"  # recovering, or ready
-    DESTROYED = "destroyed"  # its own data ended it
-    FAILED = "failed"  # something else did, or the cause is not known
+    DESTROYED = "destroyed"  # its own damaged data ended it
+    FAILED = "failed"  # something else ended it, or the cause is not known
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
     """Attempts to start that a log shows since a mark.
 
-    lines:   the decisive ones, in the log's order; () if there are none.
-    missing: of DESTROYED, they name only files that are not there, which a volume that
-             is mounted too late lacks as well.
-    known:   of FAILED, the table has what ended it, and it is not the data.
+    lines:   the decisive lines, in the log's order; () if there are none.
+    missing: of DESTROYED: the lines name only files that are not there, as if a volume
+             were mounted too late.
+    known:   of FAILED: the table has what ended the start, and it is not the data.
     """
 
     outcome: StartOutcome
@@ -56,7 +56,7 @@ class Starts:
 class _Run:
     """Lines of a server from one start to the next.
 
-    tried: it began to start here; else it took queries as the log begins.
+    tried: the server began to start here; else it took queries as the log begins.
     """
 
     lines: list[Line] = field(default_factory=list)
@@ -64,12 +64,14 @@ class _Run:
 
     @property
     def ready_at(self) -> int | None:
-        """The index of the line at which it last took queries, None if it never did."""
-        found = [at for at, line in enumerate(self.lines) if line.shows is Shows.READY]
-        return found[-1] if found else None
+        """The index of the last line that shows it took queries, None without one."""
+        places = [
+            place for place, line in enumerate(self.lines) if line.shows is Shows.READY
+        ]
+        return places[-1] if places else None
 
     def shows(self, *what: Shows) -> bool:
-        """Return True if a line shows one of these."""
+        """Return True if a line shows one of *what*."""
         return any(line.shows in what for line in self.lines)
 
     @property
@@ -80,7 +82,7 @@ class _Run:
         return [] if self.ready_at is None else self.lines[self.ready_at + 1 :]
 
 
-@lru_cache(maxsize=2)  # a judgement asks much of one log, or of two: the host's, SQL's
+@lru_cache(maxsize=2)  # a judgement reads one log, or two, many times
 def read_known_lines(text: str) -> tuple[Line, ...]:
     """Return the messages of a log, each with the row of its product's table."""
     return tuple(
@@ -92,18 +94,20 @@ def read_known_lines(text: str) -> tuple[Line, ...]:
 def find_starts(text: str) -> Starts:
     """Find the outcome of the attempts to start in *text*.
 
-    One attempt that its data ended means DESTROYED only if the server did not begin
-    another since; of several, two do, unless the last one took queries.
+    One attempt that damaged data ended means DESTROYED only if it was the last attempt;
+    two such attempts do while a later one is under way, unless that took queries.
     """
-    tries = [run for run in _split_into_runs(read_known_lines(text)) if run.tried]
-    if not tries:
+    runs = [run for run in _split_into_runs(read_known_lines(text)) if run.tried]
+    if not runs:
         return Starts(StartOutcome.NEVER_STARTED)
-    attempts = [_judge_attempt(run, last=run is tries[-1]) for run in tries]
-    destroyed = [one for one in attempts if one.outcome is StartOutcome.DESTROYED]
+    attempts = [_judge_attempt(run, last=run is runs[-1]) for run in runs]
+    destroyed = [
+        attempt for attempt in attempts if attempt.outcome is StartOutcome.DESTROYED
+    ]
     if (
         attempts[-1].outcome is StartOutcome.RUNNING
         and len(destroyed) > 1
-        and tries[-1].ready_at is None
+        and runs[-1].ready_at is None
     ):
         return destroyed[-1]
     return attempts[-1]
@@ -111,31 +115,37 @@ def find_starts(text: str) -> Starts:
 
 def read_since_last_start(text: str) -> str:
     """Return the messages since the last start in *text*, "" if it shows none."""
-    tries = [run for run in _split_into_runs(read_known_lines(text)) if run.tried]
-    return "".join(f"{line.raw}\n" for line in tries[-1].lines) if tries else ""
+    runs = [run for run in _split_into_runs(read_known_lines(text)) if run.tried]
+    return "".join(f"{line.raw}\n" for line in runs[-1].lines) if runs else ""
 
 
 def find_last_complaints(text: str) -> tuple[str, ...]:
     """Return the last warnings and errors of *text*; () if it has none."""
-    said = [line for line in read_known_lines(text) if _is_servers_complaint(line)]
-    return _shorten_lines(said[-LINES_MAX:])
+    complaints = [
+        line for line in read_known_lines(text) if _is_servers_complaint(line)
+    ]
+    return _shorten_lines(complaints[-LINES_MAX:])
 
 
 def is_in_other_language(text: str) -> bool:
     """Return True if PostgreSQL logs in a language that is not English.
 
-    In any language it begins with its version, which is not translated (postmaster.c;
-    version.c, PG_VERSION_STR).
+    Its log begins with its version, which is not translated in any language
+    (postmaster.c; version.c, PG_VERSION_STR).
     """
-    begun = [line for line in read_known_lines(text) if _VERSION.search(line.message)]
-    return bool(begun) and not any(line.shows is Shows.STARTS for line in begun)
+    version_lines = [
+        line for line in read_known_lines(text) if _VERSION.search(line.message)
+    ]
+    return bool(version_lines) and not any(
+        line.shows is Shows.STARTS for line in version_lines
+    )
 
 
 _VERSION = re.compile(r"PostgreSQL [0-9.]+\b[^\n]{0,200} compiled by ")
 
 
-# What a line of a start names its server by, and where: MariaDB's server_uid, which is
-# of its port and its host (mysqld.cc, calculate_server_uid); the port of a MySQL that
+# By what a line of a start names its server: MariaDB's server_uid, which is made of its
+# port and its host (mysqld.cc, calculate_server_uid); the port of a MySQL that
 # takes queries (ER_SERVER_STARTUP_MSG) and of PostgreSQL (pqcomm.c, StreamServerPort).
 NAMES = {
     "server_uid": re.compile(r"Starting MariaDB [^\n]{0,200} server_uid (\S{1,64}) as"),
@@ -148,25 +158,26 @@ NAMES = {
 
 
 def find_other_server(text: str, names: Mapping[str, str]) -> str:
-    """Return the sign that starts in *text* are of several servers, or another.
+    """Return the sign that *text* has starts of several servers, or of another one.
 
-    "" if nothing does.  names: of the server in question, what is known of NAMES.
-    Several servers may be set to write to one log.
+    "" if there is no such sign.  Several servers may be set to write to one log.
+
+    names: the names of NAMES by which the server in question is known.
     """
     lines = read_known_lines(text)
-    for name, at in NAMES.items():
-        matches = (at.match(line.message) for line in lines)
-        found = list(dict.fromkeys(match[1] for match in matches if match))
-        own = names.get(name) or (found[0] if found else "")
-        if strange := [each for each in found if each != own]:
-            return f"{name} {strange[0]}, and not {own}"
+    for name, pattern in NAMES.items():
+        matches = (pattern.match(line.message) for line in lines)
+        values = list(dict.fromkeys(match[1] for match in matches if match))
+        own = names.get(name) or (values[0] if values else "")
+        if others := [value for value in values if value != own]:
+            return f"{name} {others[0]}, and not {own}"
     return ""
 
 
 def find_sign_of_crash(text: str) -> str:
     """Return the message that shows that the server was not shut down, "" if none."""
-    found = [line for line in read_known_lines(text) if line.shows is Shows.CUT]
-    return found[0].message if found else ""
+    signs = [line for line in read_known_lines(text) if line.shows is Shows.CUT]
+    return signs[0].message if signs else ""
 
 
 def find_shutdown(text: str) -> str:
@@ -174,18 +185,18 @@ def find_shutdown(text: str) -> str:
 
     "" if none does.  A start that fails, for whatever reason, ends with the same words
     as a server that is shut down (miscinit.c, UnlinkLockFiles; mysqld.cc,
-    unireg_abort): those of one that had taken no queries are not meant.
+    unireg_abort): these words do not count if the server had taken no queries.
     """
-    cut = False
+    was_cut = False
     for run in _split_into_runs(read_known_lines(text)):
-        cut = cut or run.shows(Shows.CUT)
-        found = [line for line in run.lines if line.shows is Shows.SHUT]
-        if found and not cut:
-            return found[0].message
+        was_cut = was_cut or run.shows(Shows.CUT)
+        shutdowns = [line for line in run.lines if line.shows is Shows.SHUT]
+        if shutdowns and not was_cut:
+            return shutdowns[0].message
         if run.serving or not run.tried:
             if stopped := _find_orderly_end(run.serving):
                 return stopped
-            cut = False
+            was_cut = False
     return ""
 
 
@@ -217,22 +228,22 @@ def find_damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
 def names_damage(answer: str, *, missing: bool = True) -> bool:
     """Return True if what a server answered a client names damaged data.
 
-    It is looked for wherever a message may begin, as drivers put words before it.
+    The message is looked for wherever one may begin, as drivers put words before it.
     missing: a file that is not there counts, too.
     """
-    counted = DAMAGE if missing else DAMAGE - {Shows.MISSING}
-    begins = [found.end() for found in re.finditer(r"\A|: +|\) |\n", answer)]
-    found = (
-        table.find(answer[begin:]) for begin in begins for table in TABLES.values()
+    meanings = DAMAGE if missing else DAMAGE - {Shows.MISSING}
+    starts = [entries.end() for entries in re.finditer(r"\A|: +|\) |\n", answer)]
+    entries = (
+        table.find(answer[begin:]) for begin in starts for table in TABLES.values()
     )
-    return any(entry is not None and entry.shows in counted for entry in found)
+    return any(entry is not None and entry.shows in meanings for entry in entries)
 
 
 def find_lines_about_damage(text: str) -> tuple[str, ...]:
     """Return the first lines of *text* about damaged data, of whatever tables.
 
-    Also those of statements that failed, and of damage that was repaired; MyISAM's do
-    not count, which does not promise to survive a crash.
+    Lines of statements that failed, and of damage that was repaired, count too.  Lines
+    about MyISAM do not, which does not promise to survive a crash.
     """
     return _shorten_lines(
         [
@@ -246,24 +257,31 @@ def find_lines_about_damage(text: str) -> tuple[str, ...]:
 def find_damage_that_ended_server(text: str) -> tuple[str, ...]:
     """Return the errors that name damaged data, if the running server ended itself.
 
-    text: what a server logged that took queries when the text began.  It ended itself
-    if it logged a crash, or if it started again without an orderly shutdown.
+    The server ended itself if it logged a crash, or if it started again without an
+    orderly shutdown.
+
+    text: the log of a server that took queries when the text began.
     """
     runs = list(_split_into_runs(read_known_lines(text)))
     if runs[0].tried:
         return ()
     running = runs[0].lines
-    again = len(runs) > 1 and not _find_orderly_end(running)
-    return _find_damage_lines(running) if again or _has_ended_itself(running) else ()
+    ended_unasked = len(runs) > 1 and not _find_orderly_end(running)
+    return (
+        _find_damage_lines(running)
+        if ended_unasked or _has_ended_itself(running)
+        else ()
+    )
 
 
 def find_crash_of_session(text: str, session: int) -> tuple[str, ...]:
     """Return the lines of *text* on a crash of what served that session, () if none.
 
-    session: PostgreSQL's process or, for the others, the connection's number.  A signal
-    that no fault of a program raises, as SIGKILL and SIGTERM, is no crash, nor is
-    SIGABRT without an error of the program itself before it; nor is one beside errors
-    about memory, space and the like.
+    A signal that no fault of a program raises, as SIGKILL and SIGTERM, is no crash.
+    Neither is SIGABRT without an error of the program itself before it, nor any signal
+    beside errors about memory, space and the like.
+
+    session: PostgreSQL's process id; the connection's number of other servers.
     """
     lines = read_known_lines(text)
     if any(line.is_error and line.shows is Shows.INNOCENT for line in lines):
@@ -283,8 +301,8 @@ def find_crash_of_session(text: str, session: int) -> tuple[str, ...]:
 def _split_into_runs(lines: Iterable[Line]) -> list[_Run]:
     """Split lines into runs, start by start; the first may have no line.
 
-    A server may fail before the line that starts it: then its early lines begin an
-    attempt, each error of them another one.
+    A server may fail before the line that starts it: then each early error begins an
+    attempt of its own.
     """
     runs = [_Run(tried=False)]
     early: list[Line] = []
@@ -303,8 +321,8 @@ def _split_into_runs(lines: Iterable[Line]) -> list[_Run]:
 
 def _begins_run(line: Line, run: _Run) -> bool:
     if line.shows is Shows.STARTS:
-        begun = run.shows(Shows.BEGINS) and not run.shows(Shows.STARTS)
-        return not begun
+        start_has_begun = run.shows(Shows.BEGINS) and not run.shows(Shows.STARTS)
+        return not start_has_begun
     return line.shows is Shows.BEGINS or _fails_early(line)
 
 
@@ -314,9 +332,11 @@ def _fails_early(line: Line) -> bool:
 
 def _judge_attempt(run: _Run, *, last: bool) -> Starts:
     lines = run.lines
-    again = [at for at, line in enumerate(lines) if line.shows is Shows.RESTARTS]
-    if again:
-        run = _Run(lines[again[-1] + 1 :])
+    restarts = [
+        place for place, line in enumerate(lines) if line.shows is Shows.RESTARTS
+    ]
+    if restarts:
+        run = _Run(lines[restarts[-1] + 1 :])
         lines = run.lines
     if run.ready_at is not None:
         return _judge_end_of_service(run.serving, last=last)
@@ -329,9 +349,9 @@ def _judge_attempt(run: _Run, *, last: bool) -> Starts:
 
 def _judge_end_of_service(lines: Sequence[Line], *, last: bool) -> Starts:
     """Judge the fate of a server that took queries before it logged *lines*."""
-    lost = _find_damage_lines(lines)
+    damage = _find_damage_lines(lines)
     if last and not _has_ended(lines):
-        # Every login reads what all databases share.
+        # Every login reads the files that all databases share.
         shared = [
             line
             for line in _find_errors_about_damage(lines)
@@ -339,9 +359,9 @@ def _judge_end_of_service(lines: Sequence[Line], *, last: bool) -> Starts:
         ]
         if shared:
             return Starts(StartOutcome.DESTROYED, _shorten_lines(shared))
-        return Starts(StartOutcome.RUNNING, lost)
-    if lost and _has_ended_itself(lines) and not _find_orderly_end(lines):
-        return Starts(StartOutcome.DESTROYED, lost)
+        return Starts(StartOutcome.RUNNING, damage)
+    if damage and _has_ended_itself(lines) and not _find_orderly_end(lines):
+        return Starts(StartOutcome.DESTROYED, damage)
     return Starts(StartOutcome.FAILED, _shorten_lines([e for e in lines if e.is_error]))
 
 
@@ -352,16 +372,18 @@ def _find_cause_of_failed_start(
     innocent = [line for line in errors if line.shows is Shows.INNOCENT]
     if innocent:
         return Starts(StartOutcome.FAILED, _shorten_lines(innocent), known=True)
-    found = [line for line in errors if line.shows is not Shows.CONTENT]
+    errors_of_cause = [line for line in errors if line.shows is not Shows.CONTENT]
     outside = any(line.shows is Shows.OUTSIDE for line in lines)
-    first = found[0] if found else None
+    first = errors_of_cause[0] if errors_of_cause else None
     if first is None or not _accuses_data(first, outside=outside):
-        said = [line for line in lines if _is_servers_complaint(line)]
-        return Starts(StartOutcome.FAILED, _shorten_lines(found or said))
-    named = _find_errors_about_damage(found) or found
-    content = any(line.shows is Shows.CONTENT for line in lines)
-    missing = first.shows is Shows.MISSING and not content
-    return Starts(StartOutcome.DESTROYED, _shorten_lines(named), missing)
+        complaints = [line for line in lines if _is_servers_complaint(line)]
+        return Starts(
+            StartOutcome.FAILED, _shorten_lines(errors_of_cause or complaints)
+        )
+    about_damage = _find_errors_about_damage(errors_of_cause) or errors_of_cause
+    has_content_error = any(line.shows is Shows.CONTENT for line in lines)
+    only_missing = first.shows is Shows.MISSING and not has_content_error
+    return Starts(StartOutcome.DESTROYED, _shorten_lines(about_damage), only_missing)
 
 
 def _accuses_data(line: Line, *, outside: bool) -> bool:
@@ -384,13 +406,13 @@ def _is_servers_complaint(line: Line) -> bool:
 def _has_ended(lines: Sequence[Line]) -> bool:
     """Return True if a server that logged *lines* last has ended.
 
-    PostgreSQL's startup process decides alone: a FATAL of any other process, and there
-    are many of them, ends only that one (postmaster.c, process_pm_child_exit); but one
-    before the line that starts it is the server's.
+    In PostgreSQL a FATAL of any process but the startup process ends only that process
+    (postmaster.c, process_pm_child_exit).  But a FATAL before the line that starts the
+    server is the server's own.
     """
-    ends = (Shows.FAILS, Shows.STOPPED, Shows.CRASHED, Shows.ABORTED)
+    meanings_of_end = (Shows.FAILS, Shows.STOPPED, Shows.CRASHED, Shows.ABORTED)
     return any(
-        line.shows in ends
+        line.shows in meanings_of_end
         or line.severity == "PANIC"
         or line.message.startswith("Assertion failure")
         or _fails_early(line)
@@ -412,21 +434,23 @@ def _gives_up(line: Line) -> bool:
 
 
 def _find_crash_lines(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines of crashes; of SIGABRT those after the program's own error."""
+    """Return the lines of crashes; SIGABRT counts only after the program gave up."""
     gave_up = False
-    found = []
+    crash_lines = []
     for line in lines:
         gave_up = gave_up or _gives_up(line)
         if line.shows is Shows.CRASHED or (line.shows is Shows.ABORTED and gave_up):
-            found.append(line)
-    return found
+            crash_lines.append(line)
+    return crash_lines
 
 
 def _find_orderly_end(lines: Sequence[Line]) -> str:
     """Return the message of an orderly end among *lines*, "" if there is none.
 
-    lines: of a server that took queries.  One that gives up says the same after an
-    error, without a request to shut down.
+    A server that gives up logs the same message after an error, without a request to
+    shut down.
+
+    lines: of a server that took queries.
     """
     asked = failed = False
     for line in lines:
@@ -443,7 +467,7 @@ def _find_orderly_end(lines: Sequence[Line]) -> str:
 def _find_damage_lines(
     lines: Sequence[Line], names: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    about = re.compile(
+    wanted_names = re.compile(
         "|".join(rf"(?<![\w@-]){re.escape(name)}(?![\w@-])" for name in names)
     )
     if any(line.is_error and line.shows is Shows.INNOCENT for line in lines):
@@ -452,7 +476,7 @@ def _find_damage_lines(
         [
             line
             for line in _find_errors_about_damage(lines)
-            if about.search(line.message)
+            if wanted_names.search(line.message)
             and not (names and line.shows is Shows.MISSING)
         ]
     )
@@ -461,15 +485,15 @@ def _find_damage_lines(
 def _find_errors_about_damage(lines: Sequence[Line]) -> list[Line]:
     """Return the errors about damaged data.
 
-    What is missing does not count where a file outside of the data directory is, too.
+    Missing files do not count if a file outside of the data directory is missing, too.
     """
-    outside = any(line.shows is Shows.OUTSIDE for line in lines)
+    outside_is_missing = any(line.shows is Shows.OUTSIDE for line in lines)
     return [
         line
         for line in lines
         if line.is_error
         and line.shows in DAMAGE
-        and not (outside and line.shows is Shows.MISSING)
+        and not (outside_is_missing and line.shows is Shows.MISSING)
     ]
 
 

@@ -1,8 +1,9 @@
 """Reads the log that an agent wrote, without trusting anything in it.
 
-A log may end in the middle of a frame: the witness was writing when its power or
-the client went, and nothing of that frame was confirmed.  Any other damage voids
-the log: which acks it once held can then not be determined.
+A log may end in the middle of a frame: the witness was writing when its power was cut
+or the client ended, and nothing of that frame was confirmed.  Any other damage makes
+the
+log worthless: which acks it once held can then not be determined.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from dbcheck.rows.acks import (
 )
 
 FRAME_BYTES_MAX = FRAME.size + BODY_BYTES_MAX
-TAIL_BYTES_MAX = WRITE_BYTES_MAX + FRAME_BYTES_MAX  # what one write may hold
+TAIL_BYTES_MAX = WRITE_BYTES_MAX + FRAME_BYTES_MAX  # bytes of one write
 _BROKEN_FRAMES_MAX = (
     64  # a tail with more starts of frames than this is not an accident
 )
@@ -55,9 +56,9 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class AckBatch:
-    """Acks of some frames in a row.
+    """Acks of some consecutive frames.
 
-    clock_us: witness's clock when it received the last of these frames.
+    clock_us: the witness's clock when it received the last of these frames.
     """
 
     acks: AckArray
@@ -83,11 +84,12 @@ class Tail:
 class LogScan:
     """One pass over a log that comes in *chunks*; iterate it to its end.
 
-    Yields AckBatch and Event, in order.  Raise LogDamaged if it is not log *number*
-    of *run_id*, is damaged before its tail, or does not hold what was *confirmed*.
+    Yields AckBatch and Event, in order.  Raise LogDamaged if it is not log *number* of
+    *run_id*, is damaged before its tail, or does not hold what was *confirmed*.  Memory
+    does not grow with the log.  After the pass, tail and watermark show what was read;
+    before the end of the pass nothing is proven.
+
     by_witness: see ports.witness.LogReader.
-    Memory does not grow with the log.  After the pass, tail and watermark show
-    what was read; before its end nothing is proven.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class LogScan:
         by_witness: bool = False,
     ) -> None:
         self._time = WitnessTime() if by_witness else None
-        self._received: list[tuple[int, int]] = []  # acks of a frame, when it came
+        self._received: list[tuple[int, int]] = []  # acks of a frame, the time it came
         self._source = _Source(chunks)
         self._run_id, self._number = run_id, number
         self._confirmed = confirmed
@@ -121,16 +123,16 @@ class LogScan:
     def __iter__(self) -> Iterator[AckBatch | Event]:
         """Read the log to its end."""
         clock_us = 0
-        for frame in self._sound_frames():
+        for frame in self._read_sound_frames():
             if frame.kind == ACKS:
                 clock_us = frame.clock_us
-                self._collect(frame)
+                self._collect_acks(frame)
             if self._bodies and self._batch_is_due(frame.kind):
-                yield AckBatch(self._decode(), clock_us)
+                yield AckBatch(self._decode_batch(), clock_us)
             if frame.kind == EVENT:
                 yield Event(_parse_event(frame), frame.clock_us)
         if self._bodies:
-            yield AckBatch(self._decode(), clock_us)
+            yield AckBatch(self._decode_batch(), clock_us)
         if self._frames == 0:
             raise _damaged_log_error(0, "it has no header")
         if self._confirmed and self._frames < self._confirmed.frames:
@@ -141,10 +143,10 @@ class LogScan:
             )
 
     def _batch_is_due(self, kind: int) -> bool:
-        full = len(self._bodies) >= _BATCH_FRAMES or self._batch_acks >= _BATCH_ACKS
-        return full or kind == EVENT
+        is_full = len(self._bodies) >= _BATCH_FRAMES or self._batch_acks >= _BATCH_ACKS
+        return is_full or kind == EVENT
 
-    def _sound_frames(self) -> Iterator[_Frame]:
+    def _read_sound_frames(self) -> Iterator[_Frame]:
         """Yield the frames whose CRC, chain and place are right."""
         source = self._source
         while source.fill(FRAME_BYTES_MAX):
@@ -193,7 +195,7 @@ class LogScan:
                 frame.offset, "it differs from what the witness confirmed"
             )
 
-    def _collect(self, frame: _Frame) -> None:
+    def _collect_acks(self, frame: _Frame) -> None:
         """Keep the acks of *frame* for the next batch."""
         try:
             acks = count(frame.body)
@@ -209,8 +211,8 @@ class LogScan:
         self._received.append((acks, frame.clock_us))
         self._batch_acks += acks
 
-    def _decode(self) -> AckArray:
-        """Return the acks collected; their seqs must grow in every session."""
+    def _decode_batch(self) -> AckArray:
+        """Return the collected acks; the seqs of each session must grow."""
         try:
             acks = unpack(self._bodies)
         except ValueError as error:
@@ -224,33 +226,33 @@ class LogScan:
         order = np.argsort(acks["session"], kind="stable")
         session = acks["session"][order]
         seq = acks["seq"][order].astype(np.int64)
-        new = np.concatenate(([True], session[1:] != session[:-1]))
+        is_first = np.concatenate(([True], session[1:] != session[:-1]))
         previous = np.concatenate(([0], seq[:-1]))
-        previous[new] = self._last_seq[session[new]]
+        previous[is_first] = self._last_seq[session[is_first]]
         if (seq <= previous).any():
             raise _damaged_log_error(
                 self._first_offset, "a session's seq goes backwards"
             )
-        last = np.concatenate((new[1:], [True]))
-        self._last_seq[session[last]] = seq[last]
+        is_last = np.concatenate((is_first[1:], [True]))
+        self._last_seq[session[is_last]] = seq[is_last]
         return acks
 
     def _accept_tail(self) -> None:
-        """Note the torn tail that begins here; raise LogDamaged if it is not one."""
+        """Note the torn tail that begins here; raise LogDamaged if it is none."""
         offset = self._source.offset
         rest = self._source.rest(TAIL_BYTES_MAX + 1)
         if len(rest) > TAIL_BYTES_MAX:
             raise _damaged_log_error(
                 offset, "a damaged frame is followed by more than one write holds"
             )
-        at = rest.find(MAGIC, 1)
+        place = rest.find(MAGIC, 1)
         for _ in range(_BROKEN_FRAMES_MAX):
-            if at < 0:
+            if place < 0:
                 self.tail = Tail(offset, len(rest))
                 return
-            if _read_frame(rest, at, offset + at):
+            if _read_frame(rest, place, offset + place):
                 break
-            at = rest.find(MAGIC, at + 1)
+            place = rest.find(MAGIC, place + 1)
         raise _damaged_log_error(offset, "a damaged frame is followed by intact ones")
 
 
@@ -278,13 +280,13 @@ class FrameLogReader:
                     )
                 events.append(entry)
             else:
-                of_load = entry.acks["session"] != PREFLIGHT_SESSION
-                acked_us = entry.acks["acked_us"][of_load].max(initial=-1)
+                is_of_load = entry.acks["session"] != PREFLIGHT_SESSION
+                acked_us = entry.acks["acked_us"][is_of_load].max(initial=-1)
                 newest_us = max(newest_us, int(acked_us))
-        mark = scan.watermark
+        watermark = scan.watermark
         return LogFacts(
-            mark.frames,
-            mark.acks,
+            watermark.frames,
+            watermark.acks,
             scan.tail.bytes,
             newest_us if newest_us >= 0 else None,
             [event.body for event in events],
@@ -307,13 +309,13 @@ class FrameLogReader:
                 yield entry.acks
 
     def bytes_max(self, acks: int) -> int:
-        """Return the largest length of a log that holds up to so many acks.
+        """Return the largest length of a log that holds up to *acks* acks.
 
-        Each may have a frame of its own; the rest are the header, what the client
-        noted, and what one write left torn.
+        Each ack may have a frame of its own; the rest are the header, the events, and
+        the torn tail of one write.
         """
-        single = FRAME.size + len(pack([(1, 1, 1, 1)])[0])
-        return acks * single + _EVENTS_MAX * FRAME_BYTES_MAX + TAIL_BYTES_MAX
+        frame_of_one_ack = FRAME.size + len(pack([(1, 1, 1, 1)])[0])
+        return acks * frame_of_one_ack + _EVENTS_MAX * FRAME_BYTES_MAX + TAIL_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +332,11 @@ class _Frame:
 
 
 class _Source:
-    """Bytes that come in chunks, as a buffer with a place in it."""
+    """Bytes that come in chunks, as a buffer.
+
+    start:  the place in the buffer from which to read on.
+    offset: the place in the log that start stands for.
+    """
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -340,7 +346,7 @@ class _Source:
         self.offset = 0
 
     def fill(self, wanted: int) -> int:
-        """Try to have *wanted* bytes from start on; return how many there are."""
+        """Try to buffer *wanted* bytes from start on; return how many are buffered."""
         if len(self.buffer) - self.start < wanted and not self._ended:
             del self.buffer[: self.start]
             self.start = 0
@@ -351,7 +357,7 @@ class _Source:
         return len(self.buffer) - self.start
 
     def skip_to(self, end: int) -> None:
-        """Continue at the offset *end* of the buffer."""
+        """Continue at the place *end* of the buffer."""
         self.offset += end - self.start
         self.start = end
 
@@ -362,7 +368,7 @@ class _Source:
 
 
 def _read_frame(buffer: bytearray, start: int, offset: int) -> _Frame | None:
-    """Return the frame at *start*, None if no sound one is there."""
+    """Return the frame at *start*, None if no sound frame is there."""
     if len(buffer) - start < FRAME.size:
         return None
     magic, crc, length, kind, acks, clock_us, chain = FRAME.unpack_from(buffer, start)

@@ -24,10 +24,10 @@ from dbcheck.witness.window import Batch, Window, WindowLimits
 log = logging.getLogger(__name__)
 
 _END_TIMEOUT_S = 10.0
-_LOOK_S = 0.5  # between two checks of the reader for a silent witness
-# A batch costs 0.3 ms of this process, however small it is, since paramiko is Python,
-# and as much of the witness's.  A rest between two keeps that to a twentieth of a core;
-# the first ack after a rest goes at once.
+_SILENCE_CHECK_S = 0.5  # between two checks of the reader for a silent witness
+# A batch takes 0.3 ms of CPU time here, however small it is, since paramiko is Python,
+# and as much on the witness.  A rest between two batches limits that to a twentieth of
+# a core; the first ack after a rest is sent at once.
 _REST_S = 0.005
 
 
@@ -47,7 +47,7 @@ class OpenLog:
         self._window = Window(limits)
         self._lockstep = limits.lockstep
         self._rest_s = 0.0 if limits.lockstep else _REST_S
-        self._end_s = _END_TIMEOUT_S  # for the agent, once all is confirmed
+        self._end_s = _END_TIMEOUT_S  # for the agent to end, once all is confirmed
         self._mark = Watermark(0, 0, "")
         self._clock, self._gaps = OtherClock(), deque[Gap](maxlen=GAPS_MAX)
         try:
@@ -57,7 +57,10 @@ class OpenLog:
             raise
         self._threads = [
             threading.Thread(target=body, name=f"witness-{name}", daemon=True)
-            for name, body in (("writer", self._write), ("reader", self._read))
+            for name, body in (
+                ("writer", self._send_batches),
+                ("reader", self._take_confirmations),
+            )
         ]
         for thread in self._threads:
             thread.start()
@@ -109,11 +112,11 @@ class OpenLog:
         return self._window.facts()
 
     def new_gaps(self) -> Sequence[Gap]:
-        """Return the new gaps between both clocks; see ports.witness.WitnessLog."""
+        """Return the new gaps between the two clocks; see ports.witness.WitnessLog."""
         return [self._gaps.popleft() for _ in range(len(self._gaps))]
 
     def abandon(self) -> None:
-        """Take no more and wait for no confirmation; see ports.witness.WitnessLog."""
+        """Accept no more acks, await no confirmation; see ports.witness.WitnessLog."""
         self._end_s = 0.0
         self._window.fail(
             WitnessError(
@@ -137,15 +140,15 @@ class OpenLog:
             self._window.close()
         return self._mark
 
-    def _write(self) -> None:
-        """Send batches until there are no more."""
+    def _send_batches(self) -> None:
+        """Send batches until none will come."""
         try:
             while batches := self._window.take():
                 for batch in batches:
                     self._send(batch)
                 time.sleep(self._rest_s)
         except OSError as error:
-            # The reader knows better why: the agent's last message is still to come.
+            # The reader will report why: the agent's last message is still to come.
             log.debug("cannot write to %s: %s", self._channel.place, error)
         except ValueError as error:
             self._window.fail(
@@ -159,11 +162,11 @@ class OpenLog:
         for body in pack(batch):
             self._channel.send(agent.APPEND, body, token=self._token, count=count(body))
 
-    def _read(self) -> None:
+    def _take_confirmations(self) -> None:
         """Take confirmations until the agent ends."""
         try:
             while True:
-                if self._channel.wait(_LOOK_S):
+                if self._channel.wait(_SILENCE_CHECK_S):
                     self._take_mark(self._channel.expect(wire.MARK, timeout_s=None))
                 else:
                     self._window.fail_if_silent()

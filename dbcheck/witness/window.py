@@ -27,8 +27,8 @@ Batch = list[AckValues] | bytes  # acks, or the JSON of one event
 class WindowLimits:
     """The limits of the witness's lag behind the sessions.
 
-    age_s:     of the oldest unconfirmed ack; when it is older, sessions wait.
-    silence_s: when the oldest is older than this, the witness is taken for dead.
+    age_s:     sessions wait when the oldest unconfirmed ack is older than this.
+    silence_s: the witness is taken for dead when that ack is older than this.
     """
 
     acks: Annotated[
@@ -100,9 +100,9 @@ class Wakeup:
 class Window:
     """A queue from many sessions to one writer; thread-safe.
 
-    Entries (acks and events) leave it by take() in the order in which they came,
-    and count as unconfirmed until confirm().  After fail() every call that waits
-    or would have to add something raises.  To be closed when it is not used any more.
+    Entries (acks and events) leave the queue by take() in the order in which they came,
+    and count as unconfirmed until confirm().  After fail() every call raises that waits
+    or adds something.  Close the window when it is not used any more.
     """
 
     def __init__(
@@ -112,17 +112,23 @@ class Window:
         self._now = now
         lock = threading.Lock()
         self._lock = lock
-        self._changed = threading.Condition(lock)  # for sessions: confirmed or failed
-        self._work = threading.Condition(lock)  # for the writer: something to take
+        self._changed = threading.Condition(
+            lock
+        )  # for sessions: acks confirmed, or failed
+        self._entry_queued = threading.Condition(
+            lock
+        )  # for the writer: something to take
         self._waiting = 0  # sessions that wait on _changed
-        self.ready = Wakeup()  # for an event loop: as _changed, under the same lock
+        self.ready = (
+            Wakeup()
+        )  # for an event loop, as _changed is for sessions; same lock
         self._batches: list[Batch] = []
         self._acks: list[AckValues] = []  # the batch that still grows
         self._acks_put = self._events_put = 0
         self._acks_confirmed = self._events_confirmed = 0
-        # (entries put when the batch was taken, when its first one came)
+        # Batches taken: number of entries put until then, time of the first entry.
         self._taken: deque[tuple[int, float]] = deque()
-        self._first_s: float | None = None  # of what is not taken yet
+        self._first_s: float | None = None  # when the first entry not yet taken came
         self._acks_largest = 0
         self._age_largest_s = 0.0
         self._closed = False
@@ -132,21 +138,21 @@ class Window:
         """Add *ack*; block while the window is full, in lockstep until confirmed."""
         with self._lock:
             if not self._room():
-                self._wait(lambda: self._room() > 0)
-            self._put((ack,))
+                self._wait_until(lambda: self._room() > 0)
+            self._add_acks((ack,))
             if self._limits.lockstep:
                 number = self._acks_put
-                self._wait(lambda: self._acks_confirmed >= number)
+                self._wait_until(lambda: self._acks_confirmed >= number)
 
     def put_many(self, acks: Sequence[AckValues]) -> None:
-        """Add *acks*, also where there is no room for them; never blocks."""
+        """Add *acks*, even if there is no room for them; never blocks."""
         with self._lock:
-            self._put(acks)
+            self._add_acks(acks)
 
     def room(self, wanted: int = 1) -> int:
         """Return the number of acks that fit now; raise if the window failed.
 
-        If they are fewer than *wanted*, ready becomes readable once there may be more.
+        If fewer than *wanted* fit, ready becomes readable once more may fit.
         """
         with self._lock:
             self._fail_if_silent()
@@ -176,16 +182,16 @@ class Window:
             self._batches.append(body)
             self._events_put += 1
             number = self._events_put
-            self._note_first()
-            self._wait(lambda: self._events_confirmed >= number)
+            self._note_time_of_first()
+            self._wait_until(lambda: self._events_confirmed >= number)
 
     def take(self) -> list[Batch]:
-        """Return all that is queued; wait for something; [] if there will be none."""
+        """Return all queued batches; wait for one; [] if none will come."""
         with self._lock:
             while not (self._acks or self._batches):
                 if self._failure or self._closed:
                     return []
-                self._work.wait()
+                self._entry_queued.wait()
             batches = self._batches
             if self._acks:
                 batches.append(self._acks)
@@ -197,7 +203,7 @@ class Window:
             return batches
 
     def confirm(self, acks: int, events: int) -> None:
-        """Note that so many, from the start, are durable; wake those who wait.
+        """Note how many acks and events are durable in all; wake the waiting sessions.
 
         Raise WitnessError if fewer were put, or if more were confirmed before.
         """
@@ -224,14 +230,14 @@ class Window:
     def fail(self, failure: DbcheckError) -> None:
         """Let every call raise *failure* from now on; the first failure stays."""
         with self._lock:
-            self._fail(failure)
+            self._set_failure(failure)
 
     def finish(self) -> None:
         """Accept no more, and wait until everything is confirmed."""
         with self._lock:
             self._closed = True
-            self._work.notify()
-            self._wait(lambda: self._entries_unconfirmed() == 0)
+            self._entry_queued.notify()
+            self._wait_until(lambda: self._entries_unconfirmed() == 0)
 
     def is_finished(self) -> bool:
         """Return True if nothing is unconfirmed and nothing more is accepted."""
@@ -244,7 +250,7 @@ class Window:
             return self._acks_put - self._acks_confirmed
 
     def facts(self) -> WindowFacts:
-        """Return the largest number and age seen so far, the present included."""
+        """Return the largest number and age of unconfirmed acks so far."""
         with self._lock:
             age_s = max(self._age_largest_s, self._age_s())
             return WindowFacts(self._acks_largest, age_s)
@@ -260,19 +266,19 @@ class Window:
             self._fail_if_silent()
 
     def close(self) -> None:
-        """Free what ready holds."""
+        """Close the descriptors of ready."""
         with self._lock:
             self.ready.close()
 
     # All below: the lock is held.
 
-    def _put(self, acks: Sequence[AckValues]) -> None:
+    def _add_acks(self, acks: Sequence[AckValues]) -> None:
         self._require_open()
         if not acks:
             return
         self._acks += acks
         self._acks_put += len(acks)
-        self._note_first()
+        self._note_time_of_first()
         unconfirmed = self._acks_put - self._acks_confirmed
         if unconfirmed > self._acks_largest:
             self._acks_largest = unconfirmed
@@ -281,10 +287,10 @@ class Window:
         put = self._acks_put + self._events_put
         return put - self._acks_confirmed - self._events_confirmed
 
-    def _note_first(self) -> None:
+    def _note_time_of_first(self) -> None:
         if self._first_s is None:
             self._first_s = self._now()
-            self._work.notify()
+            self._entry_queued.notify()
 
     def _age_s(self) -> float:
         """Return the age of the oldest unconfirmed entry, an upper estimate."""
@@ -298,13 +304,13 @@ class Window:
 
     def _fail_if_silent(self) -> None:
         if self._age_s() >= self._limits.silence_s:
-            self._fail(_silent_witness_error(self._limits.silence_s))
+            self._set_failure(_silent_witness_error(self._limits.silence_s))
 
-    def _wait(self, done: Callable[[], bool]) -> None:
+    def _wait_until(self, is_done: Callable[[], bool]) -> None:
         """Wait for *done*; raise if the window fails or the witness stays silent."""
         self._waiting += 1
         try:
-            while not done():
+            while not is_done():
                 self._raise_failure()
                 self._fail_if_silent()
                 if self._failure is None:
@@ -324,11 +330,11 @@ class Window:
             # A new one each time: several threads must not share a traceback.
             raise copy.copy(self._failure)
 
-    def _fail(self, failure: DbcheckError) -> None:
+    def _set_failure(self, failure: DbcheckError) -> None:
         self._failure = self._failure or failure
         self.ready.set()
         self._changed.notify_all()
-        self._work.notify_all()
+        self._entry_queued.notify_all()
 
 
 def _silent_witness_error(silence_s: float) -> WitnessError:

@@ -23,7 +23,7 @@ from dbcheck.remote.way import run_here
 from dbcheck.witness.openlog import OpenLog
 from dbcheck.witness.window import WindowLimits
 
-# Of the agent's program.
+# Modules that the program of the agent brings along.
 PARTS = ("dbcheck.base.owners", "dbcheck.agent.witness_folders")
 PROGRAM = build_program("dbcheck.agent.witness", *PARTS)
 REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
@@ -107,7 +107,7 @@ def open_channel(pipe: Pipe, place: str) -> Channel:
 
 
 MANIFEST_BYTES_MAX = wire.MESSAGE_BYTES_MAX // 2  # one message takes it in base64
-TEXT_MAX = 4096  # of a path (limits.h), far more than a name has
+TEXT_MAX = 4096  # characters of a path (limits.h); a name is far shorter
 ADDRESSES_MAX = 10_000
 RunIds = Annotated[
     list[Annotated[str, msgspec.Meta(max_length=100)]],
@@ -121,7 +121,7 @@ class WitnessLock:
     """The lock of a witness's folder; see ports.witness.WitnessLock."""
 
     def __init__(self, channel: Channel, folder: str) -> None:
-        """Lock *folder* over *channel*, which is closed in the end."""
+        """Lock *folder* over *channel*; release() closes the channel."""
         self._channel, self._folder = channel, folder
 
     def take(self) -> bool:
@@ -143,10 +143,11 @@ class WitnessLock:
 class AgentWitness(ABC):
     """A folder that is served by an agent; see ports.witness.Witness.
 
-    Every request has an agent for itself while it lasts, so requests may come from
-    any thread, and a run's log may be read while another one is written.  One idle
-    agent is kept for the next request: to start one takes a tenth of a second.
-    A witness can be pickled, for another process; the copy is connected to nothing.
+    Every request has an agent for itself while it lasts, so requests may come from any
+    thread, and a run's log may be read while another run's log is written.  One idle
+    agent is kept for the next request, as the start of an agent takes a tenth of a
+    second.  A witness can be pickled, for another process; the copy is connected to
+    nothing.
     """
 
     kind: str
@@ -154,7 +155,7 @@ class AgentWitness(ABC):
     def __init__(
         self, url: str, folder: str, limits: WindowLimits, *, volatile: bool
     ) -> None:
-        """Serve the absolute path *folder*; reach nothing yet.
+        """Serve the absolute path *folder*; connect to nothing yet.
 
         volatile: accept a folder in memory, which no power cut spares.
         """
@@ -223,7 +224,7 @@ class AgentWitness(ABC):
             raise
 
     def join(self, run_id: str, number: int) -> WitnessLog:
-        """Open log *number*, 1 or more, of a run; raise if that was done before."""
+        """Open log *number*, 1 or more, of a run; raise if it was opened before."""
         channel = self._borrow()
         try:
             channel.ask(agent.JOIN, folder=self._folder, run=run_id, log=number)
@@ -293,13 +294,13 @@ class AgentWitness(ABC):
         channel = self._borrow()
         try:
             yield from channel.stream(verb, folder=self._folder, run=run_id, **question)
-        except BaseException:  # also where the reader stops early
+        except BaseException:  # also if the caller stops early
             channel.close()
             raise
         self._give_back(channel)
 
     def _borrow(self) -> Channel:
-        """Return the channel of an idle agent."""
+        """Return the channel of the idle agent, or of a new one."""
         idle = self._take_idle()
         if idle is not None:
             if idle.is_alive():
@@ -325,7 +326,7 @@ class AgentWitness(ABC):
 
 
 class FileWitness(AgentWitness):
-    """Runs the same agent as on a remote host, as a child; it dies with the client."""
+    """Runs the agent as a child process, which dies with the client."""
 
     kind = "file"
 

@@ -42,7 +42,7 @@ Flags = npt.NDArray[np.bool_]
 
 _ACKED, _ACKED_AGAIN, _FOUND, _FOUND_AGAIN = 1, 2, 4, 8
 _AGAIN = _ACKED_AGAIN | _FOUND_AGAIN
-_PLACES_AT_ONCE = 1 << 22
+_MARKS_PER_PART = 1 << 22
 _ID_BYTES = 8
 
 
@@ -53,11 +53,11 @@ def reconcile_ids(seen: Observed, table: TableSpec) -> Reconciliation:
     per_session = count_acks(acks)
     require_claimed(per_session, claim)
     marks = _Marks(acks, survivors, before.row_id_max)
-    kept = sum(int((~marks.bad(batch["row_id"])).sum()) for batch in acks())
+    kept = sum(int((~marks.flag_bad(batch["row_id"])).sum()) for batch in acks())
     confirmed = int(per_session.sum())
-    copies = marks.list_unacked_copies()
-    losses = _find_losses(seen, table, marks, confirmed - kept, copies)
-    old = int(np.count_nonzero(copies <= before.row_id_max))
+    unacked_copies = marks.list_unacked_copies()
+    losses = _find_losses(seen, table, marks, confirmed - kept, unacked_copies)
+    old_copies = int(np.count_nonzero(unacked_copies <= before.row_id_max))
     earlier, surplus = marks.count_found()
     if claim is not None:
         legal = sum(claim.sent.values()) - confirmed
@@ -65,21 +65,21 @@ def reconcile_ids(seen: Observed, table: TableSpec) -> Reconciliation:
     else:
         in_flight = max(1, int(np.count_nonzero(per_session)))
         legal = seen.window_acks + in_flight
-    # Nothing shows which ids are another run's, or whether there was one.
-    strangers = max(0, surplus - legal)
+    # Nothing shows whether another run wrote ids, or which.
+    foreign = max(0, surplus - legal)
     recovered = min(surplus, in_flight)
     rows_before = sum(before.rows_by_epoch.values())
     return Reconciliation(
         confirmed=confirmed,
         kept=kept,
         recovered=recovered,
-        unconfirmed=surplus - recovered - strangers,
-        # More than were counted before: they were being committed at that time.
-        foreign=strangers + max(0, earlier - rows_before),
+        unconfirmed=surplus - recovered - foreign,
+        # More ids than were counted before: some were being committed meanwhile.
+        foreign=foreign + max(0, earlier - rows_before),
         earlier=earlier,
         earlier_lost={0: rows_before - earlier} if earlier < rows_before else {},
         losses=losses,
-        earlier_damaged={LossKind.DUPLICATE: old} if old else {},
+        earlier_damaged={LossKind.DUPLICATE: old_copies} if old_copies else {},
     )
 
 
@@ -92,7 +92,7 @@ class _Ids:
     """
 
     def __init__(self, acks: AckStream, survivors: SurvivorStream) -> None:
-        """Know every id that was acked or found."""
+        """Map every id that was acked or found."""
         count, low, high = 0, 0, -1
         for ids in _list_all_ids(acks, survivors):
             if ids.size:
@@ -130,11 +130,11 @@ def _list_all_ids(acks: AckStream, survivors: SurvivorStream) -> Iterator[Ints]:
 
 
 def _find_distinct_ids(parts: Iterable[Ints], count: int) -> Ints:
-    """Return the ids in *parts*, which are *count*, in their order, each once."""
-    ids, at = np.empty(count, np.int64), 0
+    """Return each id in *parts*, which have *count* ids, once and in order."""
+    ids, place = np.empty(count, np.int64), 0
     for part in parts:
-        ids[at : at + part.size] = part
-        at += part.size
+        ids[place : place + part.size] = part
+        place += part.size
     ids.sort()
     return ids[np.r_[True, ids[1:] != ids[:-1]]]
 
@@ -149,7 +149,7 @@ class _Marks:
         self, acks: AckStream, survivors: SurvivorStream, row_id_max: int
     ) -> None:
         self._ids = _Ids(acks, survivors)
-        self._fresh = self._ids.find_place_after(row_id_max)
+        self._first_of_run = self._ids.find_place_after(row_id_max)
         self._marks = np.zeros(self._ids.places, np.uint8)
         for batch in acks():
             self._add(batch["row_id"], _ACKED, _ACKED_AGAIN)
@@ -164,23 +164,25 @@ class _Marks:
         self._marks[twice] |= again
         self._marks[ordered[1:][ordered[1:] == ordered[:-1]]] |= again
 
-    def gone(self, ids: Ints) -> Flags:
+    def flag_gone(self, ids: Ints) -> Flags:
         """Return a flag for each acked id: True if no row of the run has it."""
         places = self._ids.find_places(ids)
-        gone: Flags = (self._marks[places] & _FOUND == 0) | (places < self._fresh)
+        gone: Flags = (self._marks[places] & _FOUND == 0) | (
+            places < self._first_of_run
+        )
         return gone
 
-    def bad(self, ids: Ints) -> Flags:
-        """Return a flag for each acked id: True if gone, or acked or found twice."""
+    def flag_bad(self, ids: Ints) -> Flags:
+        """Return a flag for each acked id: True if gone, or if acked or found twice."""
         again: Flags = self._marks[self._ids.find_places(ids)] & _AGAIN > 0
-        return again | self.gone(ids)
+        return again | self.flag_gone(ids)
 
     def count_found(self) -> tuple[int, int]:
-        """Count the ids of before the run that were found, and never acked of it."""
+        """Count the found ids from before the run, and those of the run never acked."""
         earlier = surplus = 0
-        for at, marks in self._in_parts():
+        for at, marks in self._split_marks():
             found = marks & _FOUND > 0
-            fresh = max(0, self._fresh - at)
+            fresh = max(0, self._first_of_run - at)
             earlier += int(found[:fresh].sum())
             surplus += int((found[fresh:] & (marks[fresh:] & _ACKED == 0)).sum())
         return earlier, surplus
@@ -190,39 +192,40 @@ class _Marks:
         wanted = _FOUND_AGAIN | _ACKED
         parts = [
             at + np.flatnonzero(marks & wanted == _FOUND_AGAIN)
-            for at, marks in self._in_parts()
+            for at, marks in self._split_marks()
         ]
         return self._ids.ids_at(np.concatenate([np.empty(0, np.int64), *parts]))
 
-    def _in_parts(self) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
-        """Yield all marks, and the place of the first, so that copies stay small."""
-        for at in range(0, len(self._marks), _PLACES_AT_ONCE):
-            yield at, self._marks[at : at + _PLACES_AT_ONCE]
+    def _split_marks(self) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
+        """Yield all marks in parts, each with the place of its first mark."""
+        for at in range(0, len(self._marks), _MARKS_PER_PART):
+            yield at, self._marks[at : at + _MARKS_PER_PART]
 
 
 def _find_losses(
-    seen: Observed, table: TableSpec, marks: _Marks, bad: int, copies: Ints
+    seen: Observed, table: TableSpec, marks: _Marks, bad_acks: int, unacked_copies: Ints
 ) -> Losses:
     """Return the acked ids that are gone, and those that were acked or found twice.
 
-    bad: how many acks those are.  copies: ids found twice that were never acked.
+    bad_acks: how many acks are bad, see _Marks.flag_bad().  unacked_copies: ids that
+    were found twice and never acked.
     """
-    kinds = np.full(len(copies), CODES[LossKind.DUPLICATE], np.uint8)
-    parts: Iterable[LossArray] = [make_losses_without_key(kinds, copies, table)]
-    if bad:
+    kinds = np.full(len(unacked_copies), CODES[LossKind.DUPLICATE], np.uint8)
+    parts: Iterable[LossArray] = [make_losses_without_key(kinds, unacked_copies, table)]
+    if bad_acks:
         parts = chain(parts, _list_acked_losses(seen.acks, marks, table))
-    return Losses.gathered(len(copies) + bad, parts)
+    return Losses.gathered(len(unacked_copies) + bad_acks, parts)
 
 
 def _list_acked_losses(
     acks: AckStream, marks: _Marks, table: TableSpec
 ) -> Iterator[LossArray]:
-    tail = _find_last_present(acks, marks)
+    last_present = _find_last_present(acks, marks)
     for batch in acks():
-        batch = batch[marks.bad(batch["row_id"])]
-        gone = marks.gone(batch["row_id"])
+        batch = batch[marks.flag_bad(batch["row_id"])]
+        is_gone = marks.flag_gone(batch["row_id"])
         kinds = np.full(len(batch), CODES[LossKind.DUPLICATE], np.uint8)
-        kinds[gone] = find_kinds_of_missing(batch[gone], tail)
+        kinds[is_gone] = find_kinds_of_missing(batch[is_gone], last_present)
         yield make_losses_of_acks(kinds, batch, table)
 
 
@@ -230,7 +233,7 @@ def _find_last_present(acks: AckStream, marks: _Marks) -> Ints:
     """Return, by session, the last seq whose row is present."""
     last = np.zeros(SESSION_MAX + 1, np.int64)
     for batch in acks():
-        there: AckArray = batch[~marks.gone(batch["row_id"])]
+        there: AckArray = batch[~marks.flag_gone(batch["row_id"])]
         np.maximum.at(last, there["session"], there["seq"])
     return last
 

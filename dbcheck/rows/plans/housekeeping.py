@@ -1,8 +1,9 @@
 """A plan of the load, and beside it one session that does tasks in the side tables.
 
 Tasks are done one after the other, and each leaves its row in the ledger once it is
-done.  So the side tables must be as the last task that left one had them; on a server
-that commits a task's change by itself, also as the next one's change made them.
+done.  So the side tables must be as the last task with such a row left them.  On a
+server that commits the change of a task before its row, they may also be as the change
+of the next task left them.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ def judge_sides(
 ) -> Effects:
     """Judge the tasks by the side tables.
 
-    A table that was dropped and cannot be opened is gone with its rows; what is left is
-    its name (docs/findings.md), which evidence shows and which is no loss.
+    A table that was dropped and cannot be opened is gone with its rows.  Only its name
+    is left (docs/findings.md), which evidence shows and which is no loss.
     """
     top = int(markers.tops[HOUSEKEEPING_SESSION])
     numbers = np.arange(1, top + 1, dtype=np.int64)
-    left = numbers[markers.perhaps(HOUSEKEEPING_SESSION, numbers)]
-    last = int(left.max(initial=0))
+    with_row = numbers[markers.perhaps(HOUSEKEEPING_SESSION, numbers)]
+    last = int(with_row.max(initial=0))
     found = {
-        table.name: _Found(
+        table.name: _SideTable(
             np.concatenate([np.empty(0, RECORD), *seen.survivors[table.name]()]),
             epoch,
         )
@@ -62,10 +63,10 @@ def judge_sides(
     acked = int(markers.acked[HOUSEKEEPING_SESSION])
     states = _list_legal_states(tasks, last, max(last, acked), top, seen.is_ddl_atomic)
     differences = min(
-        (list(_find_differences(state, found, tasks, last, top)) for state in states),
+        (list(_list_differences(state, found, tasks, last, top)) for state in states),
         key=len,
     )
-    losses = [*differences, *_find_strange_rows(found, tasks, top)]
+    losses = [*differences, *_list_strange_rows(found, tasks, top)]
     return Effects(Losses.of(losses).columns, Earlier(SIDES[0], TableFacts({}, 0)))
 
 
@@ -74,8 +75,9 @@ def _list_legal_states(
 ) -> Iterator[State]:
     """Yield the legal states of the side tables; the expected one first.
 
-    last:  the last task that left its row.  acked: the last that was confirmed; if its
-           row is gone, that is a loss already, and its change may be there or not.
+    last:  the last task that left its row.
+    acked: the last task whose ack is confirmed.  If its row is gone, that is a loss
+           already, and its change may be there or not.
     """
     for number in range(last, acked + 1):
         yield tasks.state(number)
@@ -85,12 +87,13 @@ def _list_legal_states(
             )
 
 
-class _Found:
+class _SideTable:
     """A side table as it was read.
 
-    parts: task -> how many of its rows are there and intact, each counted once.
-    ids:   task -> the id of one of them.
-    again: tasks some of whose rows are there twice.
+    parts:   task -> how many of its rows are there and intact, each counted once.
+    ids:     task -> the id of one of these rows.
+    again:   tasks some of whose rows are there twice.
+    strange: rows that are not intact, or are of no task of the run.
     """
 
     def __init__(self, records: Records, epoch: int) -> None:
@@ -106,63 +109,68 @@ class _Found:
         self.again = {seq for (seq, _), count in rows.items() if count > 1}
 
 
-def _find_differences(
+def _list_differences(
     state: State,
-    found: Mapping[str, _Found],
+    found: Mapping[str, _SideTable],
     tasks: HousekeepingTasks,
     last: int,
     top: int,
 ) -> Iterator[Loss]:
-    """Yield the differences of the tables that were *found*, one loss for each."""
+    """Yield the losses by which the *found* tables differ from *state*."""
     for table in SIDES:
-        side, there = state.get(table.name), found.get(table.name)
-        if side is None and there is not None:
-            yield _make_loss_of_leftover_table(table.name, there, tasks, last, top)
-        elif side is not None and there is None:
+        side, side_table = state.get(table.name), found.get(table.name)
+        if side is None and side_table is not None:
+            yield _make_loss_of_leftover_table(table.name, side_table, tasks, last, top)
+        elif side is not None and side_table is None:
             yield _make_loss(_TORN, table.name, side.created)
-        elif side is not None and there is not None:
-            yield from _find_wrong_rows(table.name, side, there, tasks, last, top)
+        elif side is not None and side_table is not None:
+            yield from _list_wrong_rows(table.name, side, side_table, tasks, last, top)
 
 
 def _make_loss_of_leftover_table(
-    name: str, there: _Found, tasks: HousekeepingTasks, last: int, top: int
+    name: str, side_table: _SideTable, tasks: HousekeepingTasks, last: int, top: int
 ) -> Loss:
     """Return the loss of a table that is there although it should not be."""
-    row_id = max(there.ids.values(), default=_NO_ID)
+    row_id = max(side_table.ids.values(), default=_NO_ID)
     if last < top and name in tasks.state(last + 1):
         return _make_loss(_TORN, name, last + 1, row_id)
-    dropped = (n for n in range(last, 0, -1) if name in tasks.state(n - 1))
-    number = next(dropped, -1)
+    dropping_tasks = (n for n in range(last, 0, -1) if name in tasks.state(n - 1))
+    number = next(dropping_tasks, -1)
     kind = LossKind.UNEXPECTED if number < 0 else _RESURRECTED
     return _make_loss(kind, name, number, row_id)
 
 
-def _find_wrong_rows(
-    name: str, side: Side, there: _Found, tasks: HousekeepingTasks, last: int, top: int
+def _list_wrong_rows(
+    name: str,
+    side: Side,
+    side_table: _SideTable,
+    tasks: HousekeepingTasks,
+    last: int,
+    top: int,
 ) -> Iterator[Loss]:
     for number in side.filled:
-        if there.parts[number] < INSERTING[tasks.task(number).kind]:
+        if side_table.parts[number] < INSERTING[tasks.task(number).kind]:
             yield _make_loss(_TORN, name, number)
-    for number in sorted(there.parts.keys() - set(side.filled)):
+    for number in sorted(side_table.parts.keys() - set(side.filled)):
         if number <= last:
-            yield _make_loss(_RESURRECTED, name, number, there.ids[number])
+            yield _make_loss(_RESURRECTED, name, number, side_table.ids[number])
         elif number <= top:
-            yield _make_loss(_TORN, name, number, there.ids[number])
+            yield _make_loss(_TORN, name, number, side_table.ids[number])
 
 
-def _find_strange_rows(
-    found: Mapping[str, _Found], tasks: HousekeepingTasks, top: int
+def _list_strange_rows(
+    found: Mapping[str, _SideTable], tasks: HousekeepingTasks, top: int
 ) -> Iterator[Loss]:
     """Yield the rows that are wrong whatever the tasks did."""
-    for name, there in found.items():
-        for number in sorted(there.again):
-            yield _make_loss(LossKind.DUPLICATE, name, number, there.ids[number])
-        for number in sorted(n for n in there.parts if not 1 <= n <= top):
-            yield _make_loss(LossKind.UNEXPECTED, name, number, there.ids[number])
-        for row in there.strange[["session", "seq", "row_id", "content"]].tolist():
+    for name, side_table in found.items():
+        for number in sorted(side_table.again):
+            yield _make_loss(LossKind.DUPLICATE, name, number, side_table.ids[number])
+        for number in sorted(n for n in side_table.parts if not 1 <= n <= top):
+            yield _make_loss(LossKind.UNEXPECTED, name, number, side_table.ids[number])
+        for row in side_table.strange[["session", "seq", "row_id", "content"]].tolist():
             session, seq, row_id, content = row
-            own = session == HOUSEKEEPING_SESSION and 1 <= seq <= top
-            if content == DIFFERENT and own:
+            is_of_task = session == HOUSEKEEPING_SESSION and 1 <= seq <= top
+            if content == DIFFERENT and is_of_task:
                 yield _make_loss(LossKind.CORRUPT, name, seq, row_id)
             else:
                 yield Loss(LossKind.UNEXPECTED, session, seq, row_id, -1, name)
@@ -199,7 +207,7 @@ class HousekeepingPlan:
     ) -> None:
         """Have the other sessions follow *base*, whose rows *schedule* decides."""
         self._base, self._schedule = base, schedule
-        self._rows = Schedule(schedule.seed, schedule.epoch, (SIDE_BYTES,))
+        self._side_schedule = Schedule(schedule.seed, schedule.epoch, (SIDE_BYTES,))
         self.tasks = HousekeepingTasks(schedule.seed, kinds)
         self.tables, self.statements = base.tables, base.statements
         self.replaces_sessions, self.prepares_in = (
@@ -230,9 +238,9 @@ class HousekeepingPlan:
     def _choose_table_to_vacuum(
         self, task: HousekeepingTask, seq: int
     ) -> TableSpec | None:
-        """Return the table to vacuum: that of the task, or one of the load's.
+        """Return the table to vacuum: that of the task, or a table of the load.
 
-        Those have rows that transactions deleted, updated or rolled back.
+        The tables of the load have rows that were deleted, updated or rolled back.
         """
         tables = (task.table, *self.tables)
         return tables[seq % len(tables)]
@@ -241,7 +249,7 @@ class HousekeepingPlan:
         rows = INSERTING.get(task.kind, 0)
         if task.table is None or not rows:
             return
-        name, values = _BATCHES[task.table].name, self._rows.values
+        name, values = _BATCHES[task.table].name, self._side_schedule.values
         for first in range(1, rows + 1, BATCH_ROWS):
             parts = range(first, first + BATCH_ROWS)
             batch = [values(HOUSEKEEPING_SESSION, seq, part) for part in parts]
@@ -250,15 +258,15 @@ class HousekeepingPlan:
     def inspector(self, table: TableSpec) -> Inspector:
         """Return the judge of the content of each row of *table*."""
         if table in self.housekeeping_tables:
-            return Inspector(self._rows, range(1, max(INSERTING.values()) + 1))
+            return Inspector(self._side_schedule, range(1, max(INSERTING.values()) + 1))
         return self._base.inspector(table)
 
     def judge(self, seen: Observed) -> Reconciliation:
         """Return the fate of each ack and of each row; see Plan.judge."""
-        found = self._base.judge(seen)
+        judged_load = self._base.judge(seen)
         markers = Markers(seen, LEDGER, self._schedule.epoch)
         effects = judge_sides(seen, self._schedule.epoch, markers, self.tasks)
-        return add_effects(found, [effects], seen.acks, markers)
+        return add_effects(judged_load, [effects], seen.acks, markers)
 
 
 def _list_statements(kind: TaskKind, table: TableSpec | None) -> list[Statement]:

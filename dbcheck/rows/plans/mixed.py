@@ -1,7 +1,7 @@
 """Operations of several kinds, mixed by weight (rows.mix), over up to three tables.
 
-Every operation inserts a row into the ledger, in its last transaction: so that row
-shows after recovery whether the operation took place, and the other tables must agree.
+Every operation inserts a row into the ledger, in its last transaction: so the row shows
+after recovery whether the operation took place, and the other tables must agree.
 """
 
 from __future__ import annotations
@@ -61,9 +61,11 @@ def list_dealt_registers(
 
 
 def _list_items_of_decks(dealt: Dealt, decks: Decks) -> Iterator[Items]:
-    """Yield the items of all decks of *dealt* but the last, which only writes to them.
+    """Yield the items of all decks of *dealt* but the last.
 
-    What a rollback or a rollback to a savepoint took back was inserted by none.
+    Operations of a deck update and delete items of the deck before; so the last deck is
+    only needed for what it writes to these items.  An item that was rolled back, as a
+    whole or to a savepoint, counts as inserted by no operation.
     """
     batches = dealt.numbers(Action.BATCH)[:-1]
     inserted = np.repeat(batches, BATCH_ROWS, axis=1)
@@ -71,31 +73,31 @@ def _list_items_of_decks(dealt: Dealt, decks: Decks) -> Iterator[Items]:
         np.tile(np.arange(1, BATCH_ROWS + 1), batches.shape[1]), inserted.shape
     )
     columns = []
-    begin = 0
+    items_before = 0
     for action in (Action.UPDATE, Action.DELETE, Action.ROLLBACK):
-        writing = dealt.numbers(action)[1:]
-        writing = writing[:, : max(0, inserted.shape[1] - begin)]
+        writers = dealt.numbers(action)[1:]
+        writers = writers[:, : max(0, inserted.shape[1] - items_before)]
         column = np.zeros_like(inserted)
-        column[:, begin : begin + writing.shape[1]] = writing
-        begin += decks.weights[action]
+        column[:, items_before : items_before + writers.shape[1]] = writers
+        items_before += decks.weights[action]
         columns.append(column.ravel())
     yield Items(part.ravel(), inserted.ravel(), *columns)
     savepoints = dealt.numbers(Action.SAVEPOINT)[:-1].ravel()
     yield Items.inserts(np.ones_like(savepoints), savepoints)
     for action in (Action.SAVEPOINT, Action.ROLLBACK):
-        undone = dealt.numbers(action)[:-1].ravel()
-        yield Items.undone(np.full_like(undone, ROLLED_BACK_PART), undone)
+        rolled_back = dealt.numbers(action)[:-1].ravel()
+        yield Items.undone(np.full_like(rolled_back, ROLLED_BACK_PART), rolled_back)
 
 
 def _list_registers_of_decks(dealt: Dealt, decks: Decks) -> Iterator[tuple[Ints, Ints]]:
     seq = dealt.numbers(Action.REGISTERS).ravel()
-    before = dealt.first * decks.weights[Action.REGISTERS]
-    yield (before + np.arange(seq.size)) % SLOTS + 1, seq
+    writes_before = dealt.first * decks.weights[Action.REGISTERS]
+    yield (writes_before + np.arange(seq.size)) % SLOTS + 1, seq
     seq = dealt.numbers(Action.TRANSFER).ravel()
-    before = dealt.first * decks.weights[Action.TRANSFER]
-    first = SLOTS + (before + np.arange(seq.size)) % PAIRS * 2 + 1
-    yield first, seq
-    yield first + 1, seq
+    writes_before = dealt.first * decks.weights[Action.TRANSFER]
+    first_of_pair = SLOTS + (writes_before + np.arange(seq.size)) % PAIRS * 2 + 1
+    yield first_of_pair, seq
+    yield first_of_pair + 1, seq
 
 
 REGISTER_BYTES = 100
@@ -103,28 +105,28 @@ REGISTER_BYTES = 100
 Target = tuple[int, int]  # seq and part of an item
 
 
-_WRITTEN = ("seq", "payload", "checksum")
+_UPDATED_COLUMNS = ("seq", "payload", "checksum")
 INSERT_ITEM = StatementSpec(Verb.INSERT, ITEM, ITEM.columns[1:])
 BATCH_ITEM = StatementSpec(
     Verb.INSERT, ITEM, ITEM.columns[1:] * BATCH_ROWS, rows=BATCH_ROWS
 )
 UPDATE_ITEM = StatementSpec(
-    Verb.UPDATE, ITEM, ITEM.named(*_WRITTEN, "epoch", "session", "seq", "part")
+    Verb.UPDATE, ITEM, ITEM.named(*_UPDATED_COLUMNS, "epoch", "session", "seq", "part")
 )
 DELETE_ITEM = StatementSpec(
     Verb.DELETE, ITEM, ITEM.named("epoch", "session", "seq", "part")
 )
 INSERT_REGISTER = StatementSpec(Verb.INSERT, REGISTER, REGISTER.columns[1:])
 UPDATE_REGISTER = StatementSpec(
-    Verb.UPDATE, REGISTER, REGISTER.named(*_WRITTEN, "epoch", "session", "part")
+    Verb.UPDATE, REGISTER, REGISTER.named(*_UPDATED_COLUMNS, "epoch", "session", "part")
 )
 
-_OF_REGISTERS = (INSERT_REGISTER, UPDATE_REGISTER)
+_REGISTER_STATEMENTS = (INSERT_REGISTER, UPDATE_REGISTER)
 _STATEMENTS: dict[Action, tuple[StatementSpec, ...]] = {
     Action.INSERT: (),
     Action.BATCH: (BATCH_ITEM,),
-    Action.REGISTERS: _OF_REGISTERS,
-    Action.TRANSFER: _OF_REGISTERS,
+    Action.REGISTERS: _REGISTER_STATEMENTS,
+    Action.TRANSFER: _REGISTER_STATEMENTS,
     Action.UPDATE: (UPDATE_ITEM,),
     Action.DELETE: (DELETE_ITEM,),
     Action.ROLLBACK: (INSERT_ITEM, UPDATE_ITEM),
@@ -132,10 +134,11 @@ _STATEMENTS: dict[Action, tuple[StatementSpec, ...]] = {
 }
 
 
-class _Dealt(NamedTuple):
+class _NewestDeck(NamedTuple):
     """A deck of a session, and the items that the deck before it inserted.
 
-    deck and targets: see rows.mix.Deck, and MixedPlan._targets().
+    deck:    see rows.decks.Deck.
+    targets: the items, as list_batch_items() returns them.
     """
 
     deck: Deck
@@ -154,36 +157,38 @@ class MixedPlan:
     def __init__(self, schedule: Schedule, mix: Mix) -> None:
         """Plan operations by *mix*, which has no problem()."""
         self._schedule = schedule
-        self._registers = Schedule(schedule.seed, schedule.epoch, (REGISTER_BYTES,))
+        self._register_schedule = Schedule(
+            schedule.seed, schedule.epoch, (REGISTER_BYTES,)
+        )
         self._decks = Decks(mix, schedule.seed)
         self.statements = statements_of_mix(mix)
         self.tables = tuple(dict.fromkeys(spec.table for spec in self.statements))
-        self._dealt: dict[int, _Dealt] = {}  # by session, the newest
+        self._dealt: dict[int, _NewestDeck] = {}  # session -> its newest deck
         self._make: dict[Action, Callable[[int, int, Card], list[Statement]]] = {
-            Action.INSERT: self._nothing,
-            Action.BATCH: self._batch,
-            Action.REGISTERS: self._write_registers,
-            Action.TRANSFER: self._write_registers,
-            Action.UPDATE: self._update,
-            Action.DELETE: self._delete,
+            Action.INSERT: self._make_none,
+            Action.BATCH: self._make_batch,
+            Action.REGISTERS: self._make_register_writes,
+            Action.TRANSFER: self._make_register_writes,
+            Action.UPDATE: self._make_update,
+            Action.DELETE: self._make_delete,
         }
 
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation (session, seq)."""
-        number, at = divmod(seq - 1, self._decks.length)
+        number, place = divmod(seq - 1, self._decks.length)
         dealt = self._dealt.get(session)
         if dealt is None or dealt.deck.number != number:
-            dealt = self._deal(session, number)
-        card = dealt.deck.cards[at]
+            dealt = self._deal_deck(session, number)
+        card = dealt.deck.cards[place]
         marker = Statement(INSERT.name, self._schedule.values(session, seq))
         if card.action is Action.ROLLBACK:
             statements = [
-                *self._insert_and_roll_back(session, seq, card),
+                *self._make_rollback(session, seq, card),
                 ROLLBACK,
                 marker,
             ]
         elif card.action is Action.SAVEPOINT:
-            statements = [*self._savepoint(session, seq), marker]
+            statements = [*self._make_savepoint(session, seq), marker]
         else:
             statements = [marker, *self._make[card.action](session, seq, card)]
         return Operation(session, seq, tuple(statements))
@@ -194,7 +199,7 @@ class MixedPlan:
             return Inspector(self._schedule)
         if table == ITEM:
             return Inspector(self._schedule, range(1, PARTS_MAX + 1))
-        return Inspector(self._registers, range(1, REGISTERS_MAX + 1))
+        return Inspector(self._register_schedule, range(1, REGISTERS_MAX + 1))
 
     def judge(self, seen: Observed) -> Reconciliation:
         """Return the fate of each ack and of each row; see Plan.judge."""
@@ -215,72 +220,72 @@ class MixedPlan:
             )
         return add_effects(inserted, effects, seen.acks, markers)
 
-    def _deal(self, session: int, number: int) -> _Dealt:
-        """Return deck *number* of a session, which is its newest from now on."""
+    def _deal_deck(self, session: int, number: int) -> _NewestDeck:
+        """Return deck *number* of a session, and keep it as the newest one."""
         latest = self._dealt.get(session)
         if latest is not None and latest.deck.number == number - 1:
-            before = latest.deck
+            deck_before = latest.deck
         else:
-            before = self._decks.deck(session, max(0, number - 1))
-        targets = list_batch_items(before) if number else ()
-        found = _Dealt(self._decks.deck(session, number), targets)
-        self._dealt[session] = found
-        return found
+            deck_before = self._decks.deck(session, max(0, number - 1))
+        targets = list_batch_items(deck_before) if number else ()
+        newest = _NewestDeck(self._decks.deck(session, number), targets)
+        self._dealt[session] = newest
+        return newest
 
-    def _target(self, session: int, card: Card) -> Target | None:
-        """Return the item that *card* of the newest deck writes to, None if none."""
+    def _find_target(self, session: int, card: Card) -> Target | None:
+        """Return the item that *card* of the newest deck writes to, None if none is."""
         dealt = self._dealt[session]
-        at = self._decks.target(card, dealt.deck.number)
-        return dealt.targets[at] if at < len(dealt.targets) else None
+        place = self._decks.target(card, dealt.deck.number)
+        return dealt.targets[place] if place < len(dealt.targets) else None
 
-    def _nothing(self, session: int, seq: int, card: Card) -> list[Statement]:
+    def _make_none(self, session: int, seq: int, card: Card) -> list[Statement]:
         return []
 
-    def _batch(self, session: int, seq: int, card: Card) -> list[Statement]:
+    def _make_batch(self, session: int, seq: int, card: Card) -> list[Statement]:
         parts = range(1, BATCH_ROWS + 1)
         rows = [self._schedule.values(session, seq, part) for part in parts]
         values = tuple(value for row in rows for value in row)
         return [Statement(BATCH_ITEM.name, values)]
 
-    def _insert(self, session: int, seq: int, part: int) -> Statement:
+    def _make_insert(self, session: int, seq: int, part: int) -> Statement:
         values = self._schedule.values(session, seq, part)
         return Statement(INSERT_ITEM.name, values)
 
-    def _update(self, session: int, seq: int, card: Card) -> list[Statement]:
-        target = self._target(session, card)
+    def _make_update(self, session: int, seq: int, card: Card) -> list[Statement]:
+        target = self._find_target(session, card)
         if target is None:
             return []
-        old, part = target
-        new = _select_written_values(self._schedule.values(session, seq, part))
-        values = (*new, self._schedule.epoch, session, old, part)
+        written_by, part = target
+        updated = _select_written_values(self._schedule.values(session, seq, part))
+        values = (*updated, self._schedule.epoch, session, written_by, part)
         return [Statement(UPDATE_ITEM.name, values)]
 
-    def _delete(self, session: int, seq: int, card: Card) -> list[Statement]:
-        target = self._target(session, card)
+    def _make_delete(self, session: int, seq: int, card: Card) -> list[Statement]:
+        target = self._find_target(session, card)
         if target is None:
             return []
         return [Statement(DELETE_ITEM.name, (self._schedule.epoch, session, *target))]
 
-    def _insert_and_roll_back(
-        self, session: int, seq: int, card: Card
-    ) -> list[Statement]:
-        inserted = self._insert(session, seq, ROLLED_BACK_PART)
-        return [inserted, *self._update(session, seq, card)]
+    def _make_rollback(self, session: int, seq: int, card: Card) -> list[Statement]:
+        inserted = self._make_insert(session, seq, ROLLED_BACK_PART)
+        return [inserted, *self._make_update(session, seq, card)]
 
-    def _savepoint(self, session: int, seq: int) -> list[Statement]:
-        """Return the statements before the row of the ledger.
+    def _make_savepoint(self, session: int, seq: int) -> list[Statement]:
+        """Return the statements that come before the row of the ledger.
 
-        No item is inserted behind the rollback: InnoDB keeps the gap of a row that is
+        No item is inserted after the rollback: InnoDB keeps the gap of a row that is
         rolled back locked, and two sessions that insert into one gap would deadlock.
         """
-        kept = self._insert(session, seq, 1)
-        rolled_back = self._insert(session, seq, ROLLED_BACK_PART)
+        kept = self._make_insert(session, seq, 1)
+        rolled_back = self._make_insert(session, seq, ROLLED_BACK_PART)
         return [kept, SAVEPOINT, rolled_back, ROLLBACK_TO]
 
-    def _write_registers(self, session: int, seq: int, card: Card) -> list[Statement]:
+    def _make_register_writes(
+        self, session: int, seq: int, card: Card
+    ) -> list[Statement]:
         statements = []
         for slot in list_written_slots(card):
-            values = self._registers.values(session, seq, slot)
+            values = self._register_schedule.values(session, seq, slot)
             if is_first_write(card):
                 statements.append(Statement(INSERT_REGISTER.name, values))
             else:

@@ -2,7 +2,7 @@
 
 They follow TPC-C 5.11 (2.4, 2.5, 2.8.1), and are drawn from the seed and the key.  A
 session is a terminal, and has a warehouse of its own: so no two sessions write to one
-row, and the rows of a terminal are those after its first n operations.
+row, and what the first n operations of a session write decides its rows.
 
 The number of an order comes from a counter of its district, which the same transaction
 increments on the server; so beside the rows, whose keys decide all else in them, the
@@ -44,21 +44,21 @@ from dbcheck.rows.table import (
 
 DISTRICTS = 10  # of a warehouse (1.2.1)
 
-# The parts of an operation: a row of each table has one that no other table's has.
+# The parts of an operation: each table has parts of its own.
 DISTRICT_PARTS = range(1, DISTRICTS + 1)
 ORDER_PART, NEW_ORDER_PART = 11, 12
-LINES_MAX = 16  # TPC-C: 5 to 15
+LINES_MAX = 16  # lines of an order; 5 to 15 in TPC-C
 LINE_PARTS = range(13, 13 + LINES_MAX)
 WAREHOUSE_PART = LINE_PARTS.stop
 
-_LINES_STEP = 4  # as many as one statement inserts: 4, 8, 12 or 16, 10 on average
+_LINES_STEP = 4  # one statement inserts 4; an order has 4, 8, 12 or 16, 10 on average
 _AMOUNT_MAX = 5000  # of a payment (2.5.1.3)
 _PER_CENT = 100
 _ORDERS_PER_CENT = 51  # New-Order 45 beside Payment 43 (5.2.3)
 _UNDONE_PER_CENT = 1  # of the orders (2.4.1.4)
-_AT_ONCE = 1 << 16  # operations
+_DRAWN_AT_ONCE = 1 << 16  # operations
 _DRAW = struct.Struct("<QQQQ")
-_PURPOSE = 0x6F72646572  # tells this draw from others by the same key
+_PURPOSE = 0x6F72646572  # keeps this draw apart from other draws by the same key
 
 
 class OrderAction(enum.Enum):
@@ -73,7 +73,7 @@ class OrderAction(enum.Enum):
 class OrderDraw(NamedTuple):
     """Draw of one operation.
 
-    district: 1..DISTRICTS.  lines: of an order.  amount: of a payment.
+    district: 1..DISTRICTS.  lines: how many an order has.  amount: of a payment.
     """
 
     action: OrderAction
@@ -101,7 +101,7 @@ def draw_operation(seed: int, session: int, seq: int) -> OrderDraw:
 
 
 class _Drawn(NamedTuple):
-    """Draws of some operations, in columns; seq has each once."""
+    """Draws of some operations, in columns, one operation in each line."""
 
     seq: Ints
     is_payment: np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -112,14 +112,14 @@ class _Drawn(NamedTuple):
     @property
     def orders(self) -> tuple[Ints, Ints]:
         """The seq and the number of lines of each order that is committed."""
-        own = ~self.is_payment & ~self.is_undone
-        return self.seq[own], self.lines[own]
+        is_committed_order = ~self.is_payment & ~self.is_undone
+        return self.seq[is_committed_order], self.lines[is_committed_order]
 
     @property
     def undone(self) -> tuple[Ints, Ints]:
-        """The same of each that is rolled back."""
-        own = ~self.is_payment & self.is_undone
-        return self.seq[own], self.lines[own]
+        """The seq and the number of lines of each order that is rolled back."""
+        is_undone_order = ~self.is_payment & self.is_undone
+        return self.seq[is_undone_order], self.lines[is_undone_order]
 
 
 class Orders:
@@ -130,17 +130,17 @@ class Orders:
 
     def warehouses(self, session: int, top: int) -> Iterator[tuple[Ints, Ints]]:
         """Yield the writes to the warehouse; see rows.registers.Written."""
-        for some in self._drawn(session, top):
-            seq = some.seq[some.is_payment]
+        for drawn in self._draw_operations(session, top):
+            seq = drawn.seq[drawn.is_payment]
             yield np.full_like(seq, WAREHOUSE_PART), seq
-        first = np.ones(1, np.int64)
-        yield first * WAREHOUSE_PART, first
+        opening = np.ones(1, np.int64)
+        yield opening * WAREHOUSE_PART, opening
 
     def districts(self, session: int, top: int) -> Iterator[tuple[Ints, Ints]]:
         """Yield the writes to the districts; see rows.registers.Written."""
-        for some in self._drawn(session, top):
-            kept = some.is_payment | ~some.is_undone
-            yield some.district[kept], some.seq[kept]
+        for drawn in self._draw_operations(session, top):
+            is_committed = drawn.is_payment | ~drawn.is_undone
+            yield drawn.district[is_committed], drawn.seq[is_committed]
         parts = np.array(DISTRICT_PARTS)
         yield parts, np.ones_like(parts)
 
@@ -154,23 +154,23 @@ class Orders:
 
     def lines(self, session: int, top: int) -> Iterator[Items]:
         """Yield the rows of the orders' lines."""
-        for some in self._drawn(session, top):
-            yield Items.inserts(*_number_lines(*some.orders))
-            yield Items.undone(*_number_lines(*some.undone))
+        for drawn in self._draw_operations(session, top):
+            yield Items.inserts(*_number_lines(*drawn.orders))
+            yield Items.undone(*_number_lines(*drawn.undone))
 
     def _list_single_rows(self, session: int, top: int, part: int) -> Iterator[Items]:
-        for some in self._drawn(session, top):
-            (kept, _), (undone, _) = some.orders, some.undone
-            yield Items.inserts(np.full_like(kept, part), kept)
+        for drawn in self._draw_operations(session, top):
+            (committed, _), (undone, _) = drawn.orders, drawn.undone
+            yield Items.inserts(np.full_like(committed, part), committed)
             yield Items.undone(np.full_like(undone, part), undone)
 
-    def _drawn(self, session: int, top: int) -> Iterator[_Drawn]:
-        """Yield the draws of a session's operations behind its first, up to *top*.
+    def _draw_operations(self, session: int, top: int) -> Iterator[_Drawn]:
+        """Yield the draws of a session's operations from its second up to *top*.
 
         Equals draw_operation() to the bit; the tests compare the two.
         """
-        for begin in range(2, top + 1, _AT_ONCE):
-            seq = np.arange(begin, min(begin + _AT_ONCE, top + 1))
+        for begin in range(2, top + 1, _DRAWN_AT_ONCE):
+            seq = np.arange(begin, min(begin + _DRAWN_AT_ONCE, top + 1))
             draw = compute_crc32_of_words(self._seed, session, seq, _PURPOSE).astype(
                 np.int64
             )
@@ -194,32 +194,38 @@ def _number_lines(seq: Ints, lines: Ints) -> tuple[Ints, Ints]:
     return places + LINE_PARTS.start, np.repeat(seq, lines)
 
 
-_OVERWRITTEN_BYTES = 64  # about what TPC-C's rows have beside the numbers (1.3.1)
+_OVERWRITTEN_BYTES = 64  # about what a row of TPC-C has beside its numbers (1.3.1)
 _INSERTED_BYTES = 24
 
-_WRITTEN = ("seq", "payload", "checksum")
-_PLACE = ("epoch", "session", "part")
-_SENT = tuple(column.name for column in KEYED[1:])
+_UPDATED_COLUMNS = ("seq", "payload", "checksum")
+_ROW_KEY_COLUMNS = ("epoch", "session", "part")
+_KEYED_COLUMNS = tuple(column.name for column in KEYED[1:])
 
 INSERT_WAREHOUSE = StatementSpec(Verb.INSERT, WAREHOUSE, KEYED[1:])
 INSERT_DISTRICT = StatementSpec(Verb.INSERT, DISTRICT, KEYED[1:])
 UPDATE_WAREHOUSE = StatementSpec(
-    Verb.UPDATE, WAREHOUSE, WAREHOUSE.named("ytd", *_WRITTEN, *_PLACE)
+    Verb.UPDATE, WAREHOUSE, WAREHOUSE.named("ytd", *_UPDATED_COLUMNS, *_ROW_KEY_COLUMNS)
 )
 UPDATE_DISTRICT = StatementSpec(
-    Verb.UPDATE, DISTRICT, DISTRICT.named("next_order", "ytd", *_WRITTEN, *_PLACE)
+    Verb.UPDATE,
+    DISTRICT,
+    DISTRICT.named("next_order", "ytd", *_UPDATED_COLUMNS, *_ROW_KEY_COLUMNS),
 )
 INSERT_ORDER = StatementSpec(
-    Verb.INSERT, ORDERS, ORDERS.named(*_SENT, "district", "line_count", *_PLACE)
+    Verb.INSERT,
+    ORDERS,
+    ORDERS.named(*_KEYED_COLUMNS, "district", "line_count", *_ROW_KEY_COLUMNS),
 )
 INSERT_NEW_ORDER = StatementSpec(
-    Verb.INSERT, NEW_ORDER, NEW_ORDER.named(*_SENT, "district", *_PLACE)
+    Verb.INSERT,
+    NEW_ORDER,
+    NEW_ORDER.named(*_KEYED_COLUMNS, "district", *_ROW_KEY_COLUMNS),
 )
 INSERT_LINES = StatementSpec(
     Verb.INSERT, ORDER_LINE, KEYED[1:] * BATCH_ROWS, rows=BATCH_ROWS
 )
 
-_PARTS = {
+_PARTS_BY_TABLE = {
     LEDGER: range(1),
     WAREHOUSE: range(WAREHOUSE_PART, WAREHOUSE_PART + 1),
     DISTRICT: DISTRICT_PARTS,
@@ -232,7 +238,7 @@ _PARTS = {
 class OrderEntryPlan:
     """See rows.plans.plan.Plan."""
 
-    tables: tuple[TableSpec, ...] = tuple(_PARTS)
+    tables: tuple[TableSpec, ...] = tuple(_PARTS_BY_TABLE)
     statements: tuple[StatementSpec, ...] = (
         INSERT,
         INSERT_WAREHOUSE,
@@ -265,9 +271,9 @@ class OrderEntryPlan:
         self._make: dict[
             OrderAction, Callable[[int, int, OrderDraw], list[Statement]]
         ] = {
-            OrderAction.OPEN: self._open,
-            OrderAction.ORDER: self._order,
-            OrderAction.UNDONE: self._order,
+            OrderAction.OPEN: self._open_warehouse,
+            OrderAction.ORDER: self._make_order,
+            OrderAction.UNDONE: self._make_order,
             OrderAction.PAYMENT: self._make_payment,
         }
 
@@ -282,7 +288,7 @@ class OrderEntryPlan:
 
     def inspector(self, table: TableSpec) -> Inspector:
         """Return the judge of the content of each row of *table*."""
-        return Inspector(self._schedules[table], _PARTS[table])
+        return Inspector(self._schedules[table], _PARTS_BY_TABLE[table])
 
     def judge(self, seen: Observed) -> Reconciliation:
         """Return the fate of each ack and of each row; see Plan.judge."""
@@ -291,7 +297,9 @@ class OrderEntryPlan:
         markers = Markers(seen, LEDGER, epoch)
         overwritten = {WAREHOUSE: orders.warehouses, DISTRICT: orders.districts}
         effects = [
-            judge_registers(seen, table, epoch, markers, written, _PARTS[table])
+            judge_registers(
+                seen, table, epoch, markers, written, _PARTS_BY_TABLE[table]
+            )
             for table, written in overwritten.items()
         ]
         rows: dict[TableSpec, ItemsWritten] = {
@@ -305,14 +313,16 @@ class OrderEntryPlan:
         ]
         return add_effects(inserted, effects, seen.acks, markers)
 
-    def _open(self, session: int, seq: int, draw: OrderDraw) -> list[Statement]:
+    def _open_warehouse(
+        self, session: int, seq: int, draw: OrderDraw
+    ) -> list[Statement]:
         return [
             Statement(spec.name, self._schedules[spec.table].values(session, seq, part))
             for spec in (INSERT_WAREHOUSE, INSERT_DISTRICT)
-            for part in _PARTS[spec.table]
+            for part in _PARTS_BY_TABLE[spec.table]
         ]
 
-    def _order(self, session: int, seq: int, draw: OrderDraw) -> list[Statement]:
+    def _make_order(self, session: int, seq: int, draw: OrderDraw) -> list[Statement]:
         values = self._schedules[ORDERS].values
         district = (self._schedule.epoch, session, draw.district)
         order = (*values(session, seq, ORDER_PART), draw.district, draw.lines)
@@ -347,5 +357,5 @@ class OrderEntryPlan:
     ) -> tuple[int | bytes, ...]:
         """Return the values that an update writes to a row, and the row's key."""
         values = self._schedules[table].values(session, seq, part)
-        epoch, _, _, _, payload, check = values
-        return seq, payload, check, epoch, session, part
+        epoch, _, _, _, payload, checksum = values
+        return seq, payload, checksum, epoch, session, part

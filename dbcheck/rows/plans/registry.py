@@ -19,7 +19,7 @@ _REGISTERS = Mix(registers=1)
 
 
 def tables_of(workload: Workload) -> tuple[TableSpec, ...]:
-    """Return the tables of its operations."""
+    """Return the tables that the operations of *workload* write to."""
     return tuple(dict.fromkeys(spec.table for spec in statements_of(workload)))
 
 
@@ -27,16 +27,16 @@ def payload_bytes_max(workload: Workload) -> int:
     """Return the largest number of bytes of payloads that one operation sends.
 
     An operation inserts its row into the ledger and the rows of one more statement.
-    The rows of order entry, which has more of them, are a few bytes each.
+    Order entry inserts more rows, but of a few bytes each.
     """
-    _, *others = (spec.rows for spec in statements_of(workload))
+    _, *rows_of_others = (spec.rows for spec in statements_of(workload))
     largest = max(workload.payload_bytes, default=0)
-    task = FILLED_ROWS * SIDE_BYTES if workload.housekeeping else 0
-    return max(largest * (1 + max(others, default=0)), task)
+    task_bytes = FILLED_ROWS * SIDE_BYTES if workload.housekeeping else 0
+    return max(largest * (1 + max(rows_of_others, default=0)), task_bytes)
 
 
 def statements_of(workload: Workload) -> tuple[StatementSpec, ...]:
-    """Return the statements of its operations."""
+    """Return the statements of the operations of *workload*."""
     match workload.plan:
         case PlanKind.INSERT:
             return (INSERT,)

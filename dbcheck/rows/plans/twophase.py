@@ -1,8 +1,8 @@
 """Each operation decides the transaction that the one before it prepared.
 
-Then it leaves its row in the ledger, and prepares a transaction of its own.  So at most
-one is prepared for each session, for as long as its operations take.  After recovery
-the server must list each of them as prepared, unless it was decided.
+Then it leaves its row in the ledger, and prepares a transaction of its own.  So each
+session has at most one prepared transaction at a time.  After recovery the server must
+list it as prepared, unless it was decided.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RESURRECTED, _CORRUPT = CODES[LossKind.RESURRECTED], CODES[LossKind.CORRUPT]
 _UNEXPECTED, _DUPLICATE = CODES[LossKind.UNEXPECTED], CODES[LossKind.DUPLICATE]
 
 
-_KINDS = {
+_KIND_OF_FATE = {
     LeftFate.REFUSED: _PREPARED,
     LeftFate.ABSENT: _PREPARED,
     LeftFate.DIFFERENT: _CORRUPT,
@@ -49,20 +49,20 @@ _KINDS = {
 def judge_two_phase(
     seen: Observed, table: TableSpec, epoch: int, markers: Markers
 ) -> Effects:
-    """Judge the transactions by *table* and the list of prepared ones.
+    """Judge the transactions by *table* and the list of prepared transactions.
 
-    table: read before any transaction of that list was decided.
+    table: read before any listed transaction was decided.
     """
     own, earlier = split_by_epoch(seen, table, epoch)
     rows = _Rows(table, own, markers)
-    left = _group_by_session(seen.left_over)
-    losses, undecided = [rows.others()], Undecided()
+    listed_by_session = _group_by_session(seen.left_over)
+    losses, undecided = [rows.list_bad_rows()], Undecided()
     for session in markers.sessions():
-        listed = left.pop(session, {})
-        lost, unsure = _judge_session(session, markers, rows, listed)
+        listed = listed_by_session.pop(session, {})
+        lost, undecided_of_session = _judge_session(session, markers, rows, listed)
         losses.append(lost)
-        undecided += unsure
-    for session, listed in left.items():
+        undecided += undecided_of_session
+    for session, listed in listed_by_session.items():
         losses.append(_find_foreign_transactions(session, listed, table))
     return Effects(np.concatenate(losses), earlier, undecided)
 
@@ -75,42 +75,45 @@ def _judge_session(
     seq = np.arange(1, top + 1, dtype=np.int64)
     row_ids, damaged = rows.of(session, top)
     is_listed = np.zeros(top, np.bool_)
-    is_listed[[one - 1 for one in listed if one <= top]] = True
+    is_listed[[number - 1 for number in listed if number <= top]] = True
     kinds = _judge_transactions(session, seq, markers, row_ids > 0, is_listed)
-    kinds[damaged] = _NO_LOSS  # that row is a loss already
-    # Without its row in the ledger it is half of an operation: nobody decided that.
+    kinds[damaged] = _NO_LOSS  # a damaged row is a loss already
+    # A transaction without its row in the ledger is half of an operation: no other
+    # client decided that.
     is_open = (kinds != _NO_LOSS) & markers.perhaps(session, seq)
     is_open &= (seq == top) | ~markers.present(session, seq + 1)
-    # One that is listed was not decided, unless another client did that afterwards.
+    # A listed transaction was undecided, unless another client decided it afterwards.
     is_open &= ~is_listed | is_among(seq, _find_decided_by_others(listed))
-    for one, over in listed.items():
-        if one <= top and kinds[one - 1] == _NO_LOSS:
-            kinds[one - 1] = _KINDS.get(over.fate, _NO_LOSS)
-            is_open[one - 1] = over.fate is LeftFate.GONE
+    for number, left_over in listed.items():
+        if number <= top and kinds[number - 1] == _NO_LOSS:
+            kinds[number - 1] = _KIND_OF_FATE.get(left_over.fate, _NO_LOSS)
+            is_open[number - 1] = left_over.fate is LeftFate.GONE
     is_gone = is_open & is_listed
     undecided = Undecided(
         rolled_back=int(np.count_nonzero(is_open & ~is_gone & (row_ids == 0))),
         committed=int(np.count_nonzero(is_open & ~is_gone & (row_ids > 0))),
         gone=int(np.count_nonzero(is_gone)),
     )
-    at = np.flatnonzero(kinds != _NO_LOSS)
-    found = _make_losses(session, seq[at], kinds[at], rows.table)
-    found["row_id"] = np.where(row_ids[at] > 0, row_ids[at], -1)
-    strangers = {one: over for one, over in listed.items() if one > top}
+    places = np.flatnonzero(kinds != _NO_LOSS)
+    losses_of_session = _make_losses(session, seq[places], kinds[places], rows.table)
+    losses_of_session["row_id"] = np.where(row_ids[places] > 0, row_ids[places], -1)
+    strangers = {
+        number: left_over for number, left_over in listed.items() if number > top
+    }
     losses = np.concatenate(
-        [found, _find_foreign_transactions(session, strangers, rows.table)]
+        [losses_of_session, _find_foreign_transactions(session, strangers, rows.table)]
     )
     return losses, undecided
 
 
 def _find_decided_by_others(listed: Mapping[int, LeftOver]) -> Ints:
-    """Return those that another client decided, or may have, once they were listed."""
-    gone = [
-        one
-        for one, over in listed.items()
-        if over.fate is LeftFate.GONE or over.perhaps_earlier
+    """Return the seqs that another client decided, or may have, after the listing."""
+    decided = [
+        seq
+        for seq, left_over in listed.items()
+        if left_over.fate is LeftFate.GONE or left_over.perhaps_earlier
     ]
-    return np.array(gone, np.int64)
+    return np.array(decided, np.int64)
 
 
 def _judge_transactions(
@@ -126,7 +129,7 @@ def _judge_transactions(
     was_acked = seq <= markers.acked[session]
     may_be_decided = seq < top
     decided = may_be_decided & markers.present(session, seq + 1)
-    in_ledger = markers.perhaps(session, seq)  # if not, all of it may be missing
+    in_ledger = markers.perhaps(session, seq)  # else the whole operation may be lost
     commits = is_committed(seq)
     lost = in_ledger & (was_acked | decided) & ~is_visible & ~is_listed
     lost &= commits | ~may_be_decided
@@ -148,30 +151,41 @@ class _Rows:
 
     def __init__(self, table: TableSpec, records: Records, markers: Markers) -> None:
         self.table = table
-        own = markers.own(records)
-        own = own[own["part"] == PART]
-        is_known = is_among(records["row_id"], own["row_id"])
-        own = own[np.lexsort((own["row_id"], own["seq"], own["session"]))]
-        intact = own["content"] != DIFFERENT
-        self._damaged, own = own[~intact], own[intact]
-        again = np.zeros(len(own), np.bool_)
-        again[1:] = (own["seq"][1:] == own["seq"][:-1]) & (
-            own["session"][1:] == own["session"][:-1]
+        of_operations = markers.own(records)
+        of_operations = of_operations[of_operations["part"] == PART]
+        is_known = is_among(records["row_id"], of_operations["row_id"])
+        of_operations = of_operations[
+            np.lexsort(
+                (
+                    of_operations["row_id"],
+                    of_operations["seq"],
+                    of_operations["session"],
+                )
+            )
+        ]
+        intact = of_operations["content"] != DIFFERENT
+        self._damaged, of_operations = of_operations[~intact], of_operations[intact]
+        is_repeated = np.zeros(len(of_operations), np.bool_)
+        is_repeated[1:] = (of_operations["seq"][1:] == of_operations["seq"][:-1]) & (
+            of_operations["session"][1:] == of_operations["session"][:-1]
         )
-        self._own, self._again = own[~again], own[again]
+        self._single, self._repeated = (
+            of_operations[~is_repeated],
+            of_operations[is_repeated],
+        )
         self._strange = records[~is_known]
 
-    def others(self) -> LossArray:
-        """Return the losses of the rows that are no transaction's one intact row."""
+    def list_bad_rows(self) -> LossArray:
+        """Return the losses of all rows but the one intact row of each transaction."""
         return np.concatenate(
             [
-                self._of(_CORRUPT, self._damaged),
-                self._of(_DUPLICATE, self._again),
-                self._of(_UNEXPECTED, self._strange),
+                self._make_losses_of_kind(_CORRUPT, self._damaged),
+                self._make_losses_of_kind(_DUPLICATE, self._repeated),
+                self._make_losses_of_kind(_UNEXPECTED, self._strange),
             ]
         )
 
-    def _of(self, kind: int, records: Records) -> LossArray:
+    def _make_losses_of_kind(self, kind: int, records: Records) -> LossArray:
         return make_losses_of_rows(
             np.full(len(records), kind, np.uint8), records, self.table
         )
@@ -179,12 +193,12 @@ class _Rows:
     def of(self, session: int, top: int) -> tuple[Ints, Flags]:
         """Return the id of each transaction's row, 0 if none, and which are damaged."""
         ids, damaged = np.zeros(top, np.int64), np.zeros(top, np.bool_)
-        own = self._own[
-            slice(*np.searchsorted(self._own["session"], _select_session(session)))
+        own = self._single[
+            slice(*np.searchsorted(self._single["session"], _select_session(session)))
         ]
         ids[own["seq"] - 1] = own["row_id"]
-        harmed = self._damaged[self._damaged["session"] == session]
-        damaged[harmed["seq"] - 1] = True
+        damaged_rows = self._damaged[self._damaged["session"] == session]
+        damaged[damaged_rows["seq"] - 1] = True
         return ids, damaged
 
 
@@ -192,11 +206,11 @@ def _select_session(session: int) -> tuple[int, int]:
     return session, session + 1
 
 
-def _group_by_session(left: Sequence[LeftOver]) -> dict[int, dict[int, LeftOver]]:
-    found: dict[int, dict[int, LeftOver]] = {}
-    for over in left:
-        found.setdefault(over.session, {})[over.seq] = over
-    return found
+def _group_by_session(left_overs: Sequence[LeftOver]) -> dict[int, dict[int, LeftOver]]:
+    by_session: dict[int, dict[int, LeftOver]] = {}
+    for left_over in left_overs:
+        by_session.setdefault(left_over.session, {})[left_over.seq] = left_over
+    return by_session
 
 
 def _find_foreign_transactions(

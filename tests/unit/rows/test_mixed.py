@@ -208,7 +208,7 @@ def test_decks_may_be_judged_a_few_at_a_time(
 ) -> None:
     mix = Mix(4, 3, 3, 3, 3, 2, 2, 2)  # no deck has as many registers as a session
     model = model_after(300, mix)
-    monkeypatch.setattr(decks, "_AT_ONCE", 1)
+    monkeypatch.setattr(decks, "_DEALT_AT_ONCE", 1)
     assert not model.judged({1: 300}).counts
     if plant is not None:
         model = model_after()
