@@ -19,7 +19,11 @@ from dbcheck.base.system import steps
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A way for another user to change a path, and the command that ends it."""
+    """A way for another user to change a path.
+
+    how: who may change it and in which way, in words.
+    end: the command that stops this.
+    """
 
     how: str
     end: str
@@ -28,7 +32,8 @@ class Change:
 def require_closed(path: Path, what: str, id: ErrorId, hint: str) -> None:
     """Raise UsageError if another user may change what lies at *path*.
 
-    what: it belongs to, in the message.  hint: before the command that ends it.
+    what: what the path is part of, for the message.
+    hint: what stands before the command that stops the change.
     """
     if change := find_change_by_others(path):
         raise UsageError(
@@ -41,34 +46,35 @@ def require_closed(path: Path, what: str, id: ErrorId, hint: str) -> None:
 def find_change_by_others(path: Path) -> Change | None:
     """Return the way for another user to write, replace or redirect *path*.
 
-    None if none may.  What is missing is safe where no other user can make it.  Each
-    folder and link that leads there counts.  Trusted are this user, root, who called
-    sudo, and a group that has one of them alone, as many systems give each user: there
-    files are made with the mode 0664.
+    None if no other user may.  A missing path is safe if no other user can make it.
+    Each folder and link that leads to the path counts.  Trusted are this user, root,
+    the user who called sudo, and a group with one of these users alone: many systems
+    give each user such a group, and make files with the mode 0664.
     """
     try:
         for step in steps(path):
             folder = step.parent.stat()
             who = who_may_write(step.parent, folder)
             if who and not folder.st_mode & stat.S_ISVTX:
-                return _written(f"{who[0]} may replace {step}", who[1], step.parent)
-            if not is_ours(found := step.lstat()):
-                return _owned(step, found)
-        found = path.stat()
-        if who := who_may_write(path, found):
-            return _written(f"{who[0]} may write {path}", who[1], path)
-        if not is_ours(found):
-            return _owned(path, found)
+                return _make_change(f"{who[0]} may replace {step}", who[1], step.parent)
+            if not is_ours(status := step.lstat()):
+                return _make_change_by_owner(step, status)
+        status = path.stat()
+        if who := who_may_write(path, status):
+            return _make_change(f"{who[0]} may write {path}", who[1], path)
+        if not is_ours(status):
+            return _make_change_by_owner(path, status)
     except OSError:
         pass
     return None
 
 
 def who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
-    """Return the others than its owner who may write, and the command that stops it.
+    """Return who else than its owner may write *path*, and the command that stops it.
 
-    None if nobody may.  found: the status of *path*.  Trusted are whom
-    find_change_by_others() trusts.
+    None if nobody may.  The users that find_change_by_others() trusts do not count.
+
+    found: the status of *path*.
     """
     bits = others_write(found, path)
     if bits & stat.S_IWOTH:
@@ -87,22 +93,22 @@ def _find_group_name(gid: int) -> str:
         return str(gid)
 
 
-def _written(how: str, end: str, where: Path) -> Change:
+def _make_change(how: str, end: str, where: Path) -> Change:
     return Change(how, f"{end} {shlex.quote(str(where))}")
 
 
-def _owned(path: Path, found: os.stat_result) -> Change:
+def _make_change_by_owner(path: Path, found: os.stat_result) -> Change:
     how = f"{path} belongs to another user (uid {found.st_uid})"
-    return _written(how, f"chown -h {os.geteuid()}", path)
+    return _make_change(how, f"chown -h {os.geteuid()}", path)
 
 
 def find_own_program(name: str) -> str | None:
     """Return the first program of that name in PATH that no other user may change.
 
-    None if there is none.  In a folder that others may write, that may be a trap.
+    None if there is none.  A program that others may change may be a trap.
     """
     for folder in processes.make_search_path().split(os.pathsep):
-        found = shutil.which(name, path=folder)
-        if found and find_change_by_others(Path(found)) is None:
-            return found
+        program = shutil.which(name, path=folder)
+        if program and find_change_by_others(Path(program)) is None:
+            return program
     return None

@@ -56,16 +56,16 @@ class DbcheckError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return its pickle: with all that its class adds, and not built anew."""
-        return _blank, (type(self), self.args), self.__dict__
+        """Return a pickle that restores all attributes without a call of __init__()."""
+        return _make_blank_error, (type(self), self.args), self.__dict__
 
     @property
     def with_hint(self) -> str:
-        """Text and hint as sentences, where this is one of several results."""
+        """Message and hint as sentences, for a place among several results."""
         return f"{self}. {self.hint}" if self.hint else f"{self}."
 
 
-def _blank(kind: type[DbcheckError], args: tuple[Any, ...]) -> DbcheckError:
+def _make_blank_error(kind: type[DbcheckError], args: tuple[Any, ...]) -> DbcheckError:
     """Return an error whose attributes are to be set."""
     return kind.__new__(kind, *args)
 
@@ -100,7 +100,7 @@ class CommitUnknown(EngineError):
 class CommitWarned(CommitUnknown):
     """The server committed with a warning that the commit may not be replicated.
 
-    The row is on that server.  Another one may lack it, and no promise is broken then.
+    The row is on that server.  If another server lacks it, no promise is broken.
     """
 
 
@@ -115,8 +115,8 @@ class NotBack(EngineError):
 class ConnectionLost(EngineError):
     """The connection broke; a crash, a shutdown, a kill or the network may be why.
 
-    session: by what number the server's log names the process (PostgreSQL) or the
-             connection (MySQL, MariaDB) that served it.
+    session: the number by which the server's log names the process (PostgreSQL) or the
+             connection (MySQL, MariaDB) that served the client.
     """
 
     def __init__(self, message: str, session: int, *, id: ErrorId) -> None:
@@ -149,15 +149,15 @@ class TableLost(EngineError):
 class TableRefused(EngineError):
     """The server answers, and does not read the table: a file or a right is missing.
 
-    Its file is not where it was, may not be opened, or too many files are open: a
-    volume that is not mounted, a wrong owner and a full disk do that to sound data.
+    The table's file is not where it was, may not be opened, or too many files are open:
+    a volume that is not mounted, a wrong owner or a full disk does so to sound data.
     """
 
 
 class TableConverted(EngineError):
     """A table is of another storage engine than the one that dbcheck made it in.
 
-    engines: table -> the engine that it is of now, as the server writes it.
+    engines: table -> its storage engine now, as the server writes it.
     """
 
     def __init__(
@@ -178,8 +178,9 @@ class RowsWithheld(EngineError):
 class IndexDamaged(EngineError):
     """The table was read to its end, and its index cannot be read or has other rows.
 
-    table: its name.  rows: how many of them, at least.  ids: of those that it does not
-    find, as far as they were checked.
+    table: the name of the table.
+    rows:  how many rows the index has wrong, at least.
+    ids:   of rows that the index does not find, as far as they were checked.
     """
 
     def __init__(
@@ -244,7 +245,7 @@ class PowerError(DbcheckError):
 class PartlyCut(PowerError):
     """Of several nodes, some lost their power, and a switch of another failed.
 
-    cuts: those that were made (model.cut.Cut), by the name of the node.
+    cuts: name of a node -> the cut that was made there (model.cut.Cut).
     """
 
     def __init__(

@@ -19,16 +19,18 @@ from types import FrameType
 from typing import Any, NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_came: list[int] = []  # no Event: a second signal would wait for the lock of the first
-_holding: list[bool] = []  # the last one counts: an interrupt has to wait
+_interrupts: list[
+    int
+] = []  # signals; no Event, in whose lock a second signal would hang
+_holds: list[bool] = []  # for each body that runs, innermost last: interrupts wait
 ended: list[int] = []  # the exit code, once the program's work is over
 
 
 def install_handlers() -> None:
     """Handle each signal that asks for an end as Ctrl-C.
 
-    So everything is closed and removed.  A signal that whoever started this process
-    has ignored, as nohup does, stays ignored.  Once *ended* holds an exit code, a
+    So everything is closed and removed.  A signal that the starter of this process set
+    to be ignored, as nohup does, stays ignored.  Once *ended* holds an exit code, a
     signal ends the process at once, with that code.
     """
     sys.unraisablehook = _silence_hook(sys.unraisablehook)
@@ -37,11 +39,11 @@ def install_handlers() -> None:
     )  # the first to be registered is the last to be called
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _raise)
+            signal.signal(number, _handle_signal)
 
 
 def _silence_hook(hook: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return *hook*, which is not called for an interrupt that is noted anyway."""
+    """Return a hook that calls *hook* but for interrupts, which are noted anyway."""
 
     def report(what: Any) -> None:
         if not isinstance(what.exc_value, KeyboardInterrupt):
@@ -51,10 +53,10 @@ def _silence_hook(hook: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _ignore_signals() -> None:
-    """Ignore all further signals: Python is about to end, and undoes their handlers.
+    """Ignore all further signals: Python is about to end, and removes the handlers.
 
     _PySignal_Fini() in Modules/signalmodule.c gives each signal with a handler in
-    Python its default action back, which is to die by it.
+    Python its default action back, which is to end the process.
     """
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -78,22 +80,23 @@ def exit_process(code: int) -> NoReturn:
 def hold_interrupts_back() -> Iterator[None]:
     """Delay an interrupt until after the body, and after all bodies around it.
 
-    The body must be short, or end early if count_interrupts() grows.  It protects what
-    would be lost if it were begun and not yet bound to a name, and what must not be
-    left half done.
+    The body must be short, or end early if count_interrupts() grows.  Use it for what
+    must not be left half done, and for objects that would be lost if the interrupt came
+    before they are bound to a name.
+
     An error of the body comes instead of the interrupt, which stays noted.
     """
     if not _is_main():
         yield  # no interrupt is raised here
         return
     with _note_ctrl_c():
-        before, depth = len(_came), len(_holding)
-        _holding.append(True)
+        before, depth = len(_interrupts), len(_holds)
+        _holds.append(True)
         try:
             yield
         finally:
-            del _holding[depth:]
-    if len(_came) > before and not _waits():
+            del _holds[depth:]
+    if len(_interrupts) > before and not _must_wait():
         raise KeyboardInterrupt
 
 
@@ -101,23 +104,23 @@ def hold_interrupts_back() -> Iterator[None]:
 def let_interrupts_through() -> Iterator[None]:
     """Let interrupts come at once in a body inside of hold_interrupts_back().
 
-    One that came before comes now.
+    An interrupt that came before is raised now.
     """
     if not _is_main():
         yield
         return
-    depth = len(_holding)
-    _holding.append(False)
+    depth = len(_holds)
+    _holds.append(False)
     try:
         raise_if_interrupted()
         yield
     finally:
-        del _holding[depth:]
+        del _holds[depth:]
 
 
 def count_interrupts() -> int:
     """Return the number of interrupts so far."""
-    return len(_came)
+    return len(_interrupts)
 
 
 def is_caused_by_interrupt(error: BaseException | None) -> bool:
@@ -131,7 +134,7 @@ def is_caused_by_interrupt(error: BaseException | None) -> bool:
 
 def raise_if_interrupted() -> None:
     """Raise KeyboardInterrupt if one came and was lost on its way."""
-    if _came:
+    if _interrupts:
         raise KeyboardInterrupt
 
 
@@ -141,7 +144,7 @@ def _note_ctrl_c() -> Iterator[None]:
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    signal.signal(signal.SIGINT, _raise)
+    signal.signal(signal.SIGINT, _handle_signal)
     try:
         yield
     finally:
@@ -152,13 +155,13 @@ def _is_main() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _waits() -> bool:
-    return bool(_holding) and _holding[-1]
+def _must_wait() -> bool:
+    return bool(_holds) and _holds[-1]
 
 
-def _raise(number: int, frame: FrameType | None) -> None:
+def _handle_signal(number: int, frame: FrameType | None) -> None:
     if ended:
         os._exit(ended[0])
-    _came.append(number)
-    if not _waits():
+    _interrupts.append(number)
+    if not _must_wait():
         raise KeyboardInterrupt

@@ -1,7 +1,7 @@
 """Finds the owners of files, the users who may change them, and home directories.
 
-This file is sent to the witness with its agent: Python 3.8, and of dbcheck
-base/system.py alone.
+This file is sent to the witness with its agent: it must run on Python 3.8 and imports
+only base/system.py of dbcheck.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 from dbcheck.base.system import steps
 
-_ACL = "system.posix_acl_access"  # acl(5); its mask is shown as the group's bits
+_ACL = "system.posix_acl_access"  # acl(5); a mode shows its mask as the group's bits
 
 
 def own_users() -> set[int]:
-    """Return the ids of this user and, for root, of who called sudo(8)."""
+    """Return the ids of this user and, for root, of the user who called sudo(8)."""
     caller = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
     return {os.geteuid(), *([int(caller)] if caller.isdecimal() else [])}
 
@@ -33,16 +33,16 @@ def exchangeable(path: str) -> str:
     """Return the reason why another user could replace *path* by a link, or "".
 
     Such a user owns a folder or link that leads there, or may write in a folder on the
-    way.  In a sticky one, as /tmp, nobody can rename what is another's (unlink(2),
-    EPERM).  What is not there is made later, by us or by another user.
+    way.  In a sticky folder, as /tmp, nobody can rename the file of another user
+    (unlink(2), EPERM).  A missing component is skipped.
     """
     users = own_users() | {0}
     for step in steps(Path(path)):
         try:
-            above = step.parent.stat()
-            shared = others_write(above, step.parent)
-            if shared and not above.st_mode & stat.S_ISVTX:
-                return f"{step.parent} has mode {stat.S_IMODE(above.st_mode):o}"
+            folder = step.parent.stat()
+            write_bits = others_write(folder, step.parent)
+            if write_bits and not folder.st_mode & stat.S_ISVTX:
+                return f"{step.parent} has mode {stat.S_IMODE(folder.st_mode):o}"
             owner = step.lstat().st_uid
         except FileNotFoundError:
             continue
@@ -54,22 +54,24 @@ def exchangeable(path: str) -> str:
 def others_write(found: os.stat_result, place: int | str | Path) -> int:
     """Return the bits of a mode that let others than its owner write, 0 if none.
 
-    place: its path or descriptor.  A group that has the user alone, as many systems
-    give each, is no other: then 0775 is their default.
+    A group with this user alone does not count as others: many systems give each user
+    such a group, and make folders with the mode 0775.
+
+    place: the path or descriptor of the file.
     """
     bits = found.st_mode & (stat.S_IWOTH | stat.S_IWGRP)
     if not bits & stat.S_IWGRP or has_acl(place):
         return bits
-    own = is_group_of(found.st_gid, own_users() | {0})
-    return bits & ~stat.S_IWGRP if own else bits
+    is_private_group = is_group_of(found.st_gid, own_users() | {0})
+    return bits & ~stat.S_IWGRP if is_private_group else bits
 
 
 def is_group_of(gid: int, allowed: AbstractSet[int]) -> bool:
-    """Return True if all members of a group are *allowed*, and it has some, and a name.
+    """Return True if a group has a name and members, and all of these are *allowed*.
 
-    A group without members is not safe: programs run as it by the set-group-ID bit, or
-    its members are in a directory that lists none (getpwent(3), sssd.conf(5),
-    "enumerate").
+    A group without members is not safe: programs may run as that group by the
+    set-group-ID bit, or its members are in a directory that lists none (getpwent(3),
+    sssd.conf(5), "enumerate").
     """
     try:
         named = grp.getgrgid(gid).gr_mem
@@ -84,7 +86,7 @@ def has_acl(place: int | str | Path) -> bool:
     """Return True if the mode's bits of the group show what others may do at most."""
     try:
         return bool(os.getxattr(place, _ACL))
-    except (OSError, AttributeError):  # it has none, or the system knows none
+    except (OSError, AttributeError):  # no ACL, or a system without ACLs
         return False
 
 
@@ -93,8 +95,8 @@ def expanded(path: str) -> str:
 
     Raise LookupError if there is no such user, whose folder would be called ~USER.
     """
-    found = os.path.expanduser(path)
-    if found.startswith("~"):
+    full_path = os.path.expanduser(path)
+    if full_path.startswith("~"):
         user = path.partition("/")[0]
         raise LookupError(f"{user}: there is no such user; write ./{path} for a name")
-    return found
+    return full_path

@@ -1,8 +1,9 @@
 """Reads files that a user names, or that lie where programs look for them.
 
-Something else may stand in such a place: opening a FIFO waits for a writer, opening a
-device may do anything, and /dev/zero has no end.  /dev/null is an empty file: many a
-configuration names it for none.
+Something other than a regular file may stand there: opening a FIFO waits for a writer,
+opening a device may do anything, and /dev/zero has no end.  /dev/null counts as an
+empty
+file: many configurations name it to have no file.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def read_regular(path: Path, most: int = TEXT_MAX) -> bytes:
 
 
 def require_regular(path: Path, most: int = TEXT_MAX) -> None:
-    """Raise OSError unless *path* is a regular file of that size at most.
+    """Raise OSError unless *path* is a regular file of *most* bytes at most.
 
     For files that a library opens by name.
     """
@@ -69,14 +70,14 @@ def _require_size_bytes(name: str, size: int, most: int) -> None:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 10:,} KiB", str(name))
 
 
-def _require_regular(path: Path, found: os.stat_result) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _require_regular(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(found.st_mode) and not _is_null(found):
+    if not stat.S_ISREG(status.st_mode) and not _is_null(status):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
-def _is_null(found: os.stat_result) -> bool:
-    """Return True if that is the device /dev/null, under any name."""
+def _is_null(status: os.stat_result) -> bool:
+    """Return True if *status* is of the device /dev/null, under any name."""
     null = os.stat(os.devnull)
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == null.st_rdev
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == null.st_rdev

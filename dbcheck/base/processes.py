@@ -22,11 +22,11 @@ from typing import Self
 
 PYTHON = sys.executable
 LIBPQ_PASSWORD = "PGPASSWORD"
-# Where dbcheck, libpq and MySQL's clients read the database's password from.
-_DATABASE = frozenset({"DBCHECK_PASSWORD", LIBPQ_PASSWORD, "MYSQL_PWD"})
+# Variables from which dbcheck, libpq and MySQL's clients read the password.
+_PASSWORD_VARIABLES = frozenset({"DBCHECK_PASSWORD", LIBPQ_PASSWORD, "MYSQL_PWD"})
 _IF_PARENT_IS_ALIVE = '[ "$PPID" = "$0" ] && exec "$@"'
-_named: set[str] = set()
-_of_switches: set[str] = set()
+_other_secret_variables: set[str] = set()
+_switch_variables: set[str] = set()
 
 
 def make_module_command(name: str, *arguments: str) -> list[str]:
@@ -48,26 +48,26 @@ def make_standalone_command(code: str, python: str = PYTHON) -> list[str]:
 
 def withhold_variable(variable: str, *, of_switch: bool = False) -> None:
     """Note that a variable holds a secret: of the database, or of a power switch."""
-    (_of_switches if of_switch else _named).add(variable)
+    (_switch_variables if of_switch else _other_secret_variables).add(variable)
 
 
 def list_switch_variables() -> frozenset[str]:
-    """Return the variables that hold secrets of power switches, and nothing else's."""
-    return frozenset(_of_switches - _named - _DATABASE)
+    """Return the variables that hold only secrets of power switches."""
+    return frozenset(_switch_variables - _other_secret_variables - _PASSWORD_VARIABLES)
 
 
 def list_secret_values() -> set[str]:
     """Return the values of the variables that hold secrets."""
-    names = _DATABASE | _named | _of_switches
+    names = _PASSWORD_VARIABLES | _other_secret_variables | _switch_variables
     return {value for name in names if (value := os.environ.get(name))}
 
 
 def make_environment(keep: Container[str] = ()) -> dict[str, str]:
     """Return our environment without the variables that hold secrets.
 
-    keep: those of them that the child needs.
+    keep: the secret variables that the child needs.
     """
-    secret = _DATABASE | _named | _of_switches
+    secret = _PASSWORD_VARIABLES | _other_secret_variables | _switch_variables
     kept = {k: v for k, v in os.environ.items() if k not in secret or k in keep}
     return {**kept, "PATH": make_search_path()}
 
@@ -77,17 +77,17 @@ def die_with_parent(command: Sequence[str]) -> list[str]:
 
     The kernel clears the death signal (prctl(2), PR_SET_PDEATHSIG) when the account
     changes, so setpriv sets it afterwards; the shell then checks whether the parent
-    ended in between.  The command has the id of the process that is started.
+    ended in between.  The command runs under the id of the process that is started.
     """
     setpriv = ("setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _IF_PARENT_IS_ALIVE)
     return [*setpriv, str(os.getpid()), *command]
 
 
 def make_search_path() -> str:
-    """Return PATH without what depends on the working directory ("", ".", "bin")."""
+    """Return PATH without folders that depend on the working directory ("", ".")."""
     folders = os.environ.get("PATH", "").split(os.pathsep)
-    found = [folder for folder in folders if os.path.isabs(folder)]
-    return os.pathsep.join(found) or os.defpath
+    absolute = [folder for folder in folders if os.path.isabs(folder)]
+    return os.pathsep.join(absolute) or os.defpath
 
 
 MESSAGE_BYTES_MAX = 1 << 28
@@ -112,7 +112,7 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple[Self, socket.socket]:
-        """Return an end, and the other one for a child process, see inherited()."""
+        """Return one end, and the other end for a child process, see inherited()."""
         ours, theirs = socket.socketpair()
         return cls(ours), theirs
 
@@ -136,7 +136,7 @@ class Channel:
         return cls(connection)
 
     def fileno(self) -> int:
-        """Return the descriptor, readable once a message or the end comes."""
+        """Return the descriptor, which is readable once a message or the end comes."""
         return self._socket.fileno()
 
     def send(self, message: bytes, timeout_s: float | None = None) -> None:
@@ -167,17 +167,17 @@ class Channel:
         self.close()
 
     def _read(self, wanted: int, deadline_s: float | None) -> bytes:
-        data = bytearray()
-        while len(data) < wanted:
+        received = bytearray()
+        while len(received) < wanted:
             self._socket.settimeout(_left_s(deadline_s))
             try:
-                part = self._socket.recv(min(_READ_BYTES, wanted - len(data)))
-            except ConnectionResetError:  # closed with something unread
+                part = self._socket.recv(min(_READ_BYTES, wanted - len(received)))
+            except ConnectionResetError:  # the other end closed with something unread
                 part = b""
             if not part:
                 raise EOFError
-            data += part
-        return bytes(data)
+            received += part
+        return bytes(received)
 
 
 def _left_s(deadline_s: float | None) -> float | None:

@@ -1,9 +1,9 @@
 """Settings: fields of a dataclass that users may give on the command line as well.
 
 A setting is declared once, by the annotation of its field: the type and msgspec.Meta
-give its values and its purpose, a Setting its spelling in other places.  Its flag, its
-key in a matrix, its part of a command that repeats a run and its line in a comparison
-of two runs are made of that.
+give its values and its purpose, a Setting its spelling in other places.  From these are
+made its flag, its key in a matrix, its part of a command that repeats a run and its
+line in a comparison of two runs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Setting:
     """The spelling of a field for users, and the display of its value.
 
     flag:    on the command line; "" if it has none.
-    metavar: what stands there for its value.
+    metavar: what stands for its value in the help.
     help:    of the flag; without it the first sentence of the field's description.
-    scale:   how many units of the field are one of the flag, e.g. bytes in a MiB.
-    low, high: the range of the flag, where it is not the field's.
+    scale:   how many units of the field are one unit of the flag, e.g. bytes in a MiB.
+    low, high: the range of the flag, where it differs from that of the field.
     unit:    follows the value in a comparison.
-    nothing: what is shown there in the place of 0 or of no value.
+    nothing: what a comparison shows in place of 0 or of no value.
     """
 
     flag: str = ""
@@ -49,9 +49,9 @@ class Declared:
     kind:    its type without annotations and without None; tuple for a program and
              its arguments.
     low, high: the range of a number, in units of the flag; None where it has no bound.
-    choices: the texts that it may be; () if it may be any.
+    choices: the allowed texts; () if any text is allowed.
     help:    of its flag.
-    default: in units of the flag; dataclasses.MISSING if it must be given.
+    default: in units of the flag; dataclasses.MISSING if a value must be given.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Declared:
 
     @property
     def key(self) -> str:
-        """Its name in a matrix of labs."""
+        """The name of the setting in a matrix of labs."""
         return self.setting.flag.removeprefix("--").replace("-", "_")
 
     def scaled(self, value: Any) -> Any:
@@ -82,7 +82,7 @@ class Declared:
 
     @property
     def title(self) -> str:
-        """Its name in a comparison."""
+        """The name of the setting in a comparison."""
         return self.name.removesuffix("_s").replace("_", " ")
 
     def shown(self, value: Any) -> str:
@@ -104,34 +104,34 @@ def list_settings(kind: type[Any]) -> Mapping[str, Declared]:
 
 def map_keys(kind: type[Any]) -> Mapping[str, str]:
     """Return the keys of settings in a matrix of labs, each with its field."""
-    found = list_settings(kind).items()
-    return {each.key: name for name, each in found if each.setting.flag}
+    settings = list_settings(kind).items()
+    return {declared.key: name for name, declared in settings if declared.setting.flag}
 
 
 def list_flags(value: T, beside: T) -> list[str]:
-    """Return the flags that set what *value* has otherwise than *beside*.
+    """Return the flags that set the fields in which *value* differs from *beside*.
 
     Both are of one dataclass.
     """
     kind: type[Any] = type(value)
-    found: list[str] = []
-    for name, each in list_settings(kind).items():
+    words: list[str] = []
+    for name, declared in list_settings(kind).items():
         own = getattr(value, name)
-        if each.setting.flag and own != getattr(beside, name):
-            found += each.arguments(own)
-    return found
+        if declared.setting.flag and own != getattr(beside, name):
+            words += declared.arguments(own)
+    return words
 
 
 def _find_declared(name: str, hint: Any, default: object) -> Declared | None:
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    setting = next((each for each in marks if isinstance(each, Setting)), None)
+    setting = next((mark for mark in marks if isinstance(mark, Setting)), None)
     if setting is None:
         return None
-    metas = [each for each in marks if isinstance(each, Meta)]
-    text = next((each.description for each in metas if each.description), "")
-    first = text.partition(". ")[0].removesuffix(".") + "."
+    metas = [mark for mark in marks if isinstance(mark, Meta)]
+    text = next((mark.description for mark in metas if mark.description), "")
+    first_sentence = text.partition(". ")[0].removesuffix(".") + "."
     lows = [bound for meta in metas for bound in (meta.ge, meta.gt)]
-    low = next((each for each in lows if each is not None), None)
+    low = next((mark for mark in lows if mark is not None), None)
     high = next((meta.le for meta in metas if meta.le is not None), None)
     return Declared(
         name,
@@ -140,15 +140,15 @@ def _find_declared(name: str, hint: Any, default: object) -> Declared | None:
         low=_unscale(low, setting) if setting.low is None else setting.low,
         high=_unscale(high, setting) if setting.high is None else setting.high,
         choices=next((m.extra["choices"] for m in metas if m.extra), ()),
-        help=setting.help or first,
+        help=setting.help or first_sentence,
         default=_unscale(default, setting),
     )
 
 
 def _unwrap_type(hint: Any) -> Any:
-    given = [each for each in get_args(hint) if each is not NoneType]
-    optional = NoneType in get_args(hint)
-    return given[0] if optional else get_origin(hint) or hint
+    types = [argument for argument in get_args(hint) if argument is not NoneType]
+    is_optional = NoneType in get_args(hint)
+    return types[0] if is_optional else get_origin(hint) or hint
 
 
 def _unscale(value: Any, setting: Setting) -> Any:

@@ -1,11 +1,11 @@
 """Clocks, durable writes, and symbolic links in a path, for Linux and macOS.
 
-fsync(2) of macOS leaves the bytes in the drive's cache, and so does its fdatasync(2):
-there, only F_FULLFSYNC has the drive write them (fcntl(2)).  Where a filesystem refuses
-that, the error goes to the caller, since nothing less is durable.
+On macOS, fsync(2) and fdatasync(2) leave the bytes in the drive's cache; only
+F_FULLFSYNC has the drive write them (fcntl(2)).  If a filesystem refuses F_FULLFSYNC,
+the error goes to the caller, since nothing less is durable.
 
-This file is sent to other hosts with their agents: Python 3.8, and no import of
-dbcheck's.
+This file is sent to other hosts with their agents: it must run on Python 3.8
+and imports no module of dbcheck.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+_BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def now_us() -> int:
@@ -34,24 +34,26 @@ def clocks_us() -> tuple[int, int, int]:
     stands in its place.
     """
     monotonic_us = time.monotonic_ns() // 1000
-    boot_us = time.clock_gettime_ns(_BOOT) // 1000 if _BOOT else monotonic_us
+    boot_us = (
+        time.clock_gettime_ns(_BOOT_CLOCK) // 1000 if _BOOT_CLOCK else monotonic_us
+    )
     return monotonic_us, boot_us, time.time_ns() // 1000
 
 
-_FULL = getattr(fcntl, "F_FULLFSYNC", None)
+_FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def sync(fd: int) -> None:
-    """Make a file or folder durable, with all that is known of it; raise OSError."""
-    if _FULL is None:
+    """Make a file or folder durable, content and metadata; raise OSError."""
+    if _FULL_SYNC is None:
         os.fsync(fd)
     else:
-        fcntl.fcntl(fd, _FULL)
+        fcntl.fcntl(fd, _FULL_SYNC)
 
 
 def sync_data(fd: int) -> None:
-    """Make what a file holds durable, and its size; raise OSError."""
-    if _FULL is None and hasattr(os, "fdatasync"):
+    """Make the content of a file durable, and its size; raise OSError."""
+    if _FULL_SYNC is None and hasattr(os, "fdatasync"):
         os.fdatasync(fd)
     else:
         sync(fd)
@@ -63,27 +65,27 @@ _LINKS_MAX = 40  # as the kernel follows (path_resolution(7))
 def steps(path: Path) -> Iterator[Path]:
     """Yield each component of *path*, from the root on, and of the links on the way.
 
-    The folder of each is named without a link, so it is the one that the component
-    lies in.  Raise OSError if a component cannot be inspected.
+    The path of each component leads to it without a link, so its parent is the folder
+    that the component lies in.  Raise OSError if a component cannot be inspected.
     """
-    at, links = Path("/"), _LINKS_MAX
+    folder, links_left = Path("/"), _LINKS_MAX
     # The current folder may have been deleted; an absolute path does not need it.
-    left = _reversed_parts(path if path.is_absolute() else Path.cwd() / path)
-    while left:
-        part = left.pop()
+    parts_left = _reversed_parts(path if path.is_absolute() else Path.cwd() / path)
+    while parts_left:
+        part = parts_left.pop()
         if part == "..":
-            at = at.parent
+            folder = folder.parent
             continue
-        step = at / part
+        step = folder / part
         yield step
-        if not (links and step.is_symlink()):
-            at = step
+        if not (links_left and step.is_symlink()):
+            folder = step
             continue
-        links -= 1
+        links_left -= 1
         target = Path(os.readlink(step))
         if target.is_absolute():
-            at = Path("/")
-        left += _reversed_parts(target)
+            folder = Path("/")
+        parts_left += _reversed_parts(target)
 
 
 def _reversed_parts(path: Path) -> list[str]:

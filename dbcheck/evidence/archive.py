@@ -6,8 +6,8 @@ which comes first and has the size and the SHA-256 of each.  A reader computes e
 other byte, so that a changed one is found wherever it is: in a header, in the padding,
 after the end.
 
-tar(1) extracts it.  Files of some size are compressed with gzip (RFC 1952), which does
-not change what their digest is of: what is stored.
+tar(1) extracts it.  Files of 64 KiB or more are compressed with gzip (RFC 1952); the
+digest of a file is that of its stored, compressed bytes.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.runs import stored
 
 INDEX = "index.json"
-_PACKED = ".gz"
-_PACK_FROM = 1 << 16  # bytes
+_GZIP_SUFFIX = ".gz"
+_COMPRESSED_FROM_BYTES = 1 << 16  # bytes
 _BLOCK = tarfile.BLOCKSIZE
-_END = bytes(2 * _BLOCK)
+_END_OF_ARCHIVE = bytes(2 * _BLOCK)
 _GET_ANOTHER = "Do not trust it; ask who made it for another copy."
-_AT_ONCE = 1 << 20
-_INDEX_MAX = 1 << 24
+_CHUNK_BYTES = 1 << 20
+_INDEX_BYTES_MAX = 1 << 24
 _FILES_MAX = 100_000
-_LEVEL = 6
-# What would unpack to more times its size is stored as it is, so that a small bundle of
-# a stranger does not fill a disk.  The ids, times and digests of evidence hardly
-# repeat: losses.csv of millions of losses unpacks to 15 times its size, a log 30 times.
-_RATIO_MAX = 100
-_PARTS_MAX = 3  # of a name, as in runs/ID/FILE
-_SIZE_MAX = (1 << 33) - 1  # eleven octal digits in a header of ustar
+_GZIP_LEVEL = 6
+# A file that would unpack to more times its size is stored as it is, so that a small
+# bundle of a stranger does not fill a disk.  The ids, times and digests of evidence
+# hardly repeat: losses.csv of millions of losses unpacks to 15 times its size, a log 30
+# times.
+_COMPRESSION_RATIO_MAX = 100
+_NAME_PARTS_MAX = 3  # as in runs/ID/FILE
+_FILE_BYTES_MAX = (1 << 33) - 1  # eleven octal digits in a header of ustar
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Member:
     """One file of a bundle.
 
     name:  relative, with slashes; it ends in .gz if it is compressed.
-    size, sha256: of what is stored.  raw: its size before it was compressed.
+    size, sha256: of the stored bytes.  raw: the size before compression.
     """
 
     name: str
@@ -62,22 +63,26 @@ class Member:
     raw: int
 
     def __post_init__(self) -> None:
-        """Refuse a name that leads out of a folder, and a size that none has."""
+        """Refuse a name that leads out of a folder, and sizes that no file has."""
         path = PurePosixPath(self.name)
         parts = path.parts
-        unsafe = path.is_absolute() or ".." in parts or str(path) != self.name
-        unsafe = unsafe or len(parts) > _PARTS_MAX
-        packed = self.file != self.name
-        sized = 0 <= self.raw <= self.size * _RATIO_MAX if packed else self.size >= 0
-        sized = sized and (packed or self.raw == self.size)
-        if unsafe or not parts or not self.name.isprintable() or not sized:
+        is_unsafe = path.is_absolute() or ".." in parts or str(path) != self.name
+        is_unsafe = is_unsafe or len(parts) > _NAME_PARTS_MAX
+        is_compressed = self.file != self.name
+        has_valid_size = (
+            0 <= self.raw <= self.size * _COMPRESSION_RATIO_MAX
+            if is_compressed
+            else self.size >= 0
+        )
+        has_valid_size = has_valid_size and (is_compressed or self.raw == self.size)
+        if is_unsafe or not parts or not self.name.isprintable() or not has_valid_size:
             sizes = f"stored in {self.size} bytes and said to hold {self.raw}"
             raise ValueError(f"a bundle cannot hold {self.name!r}, {sizes}")
 
     @property
     def file(self) -> str:
-        """Its name without the mark of compression."""
-        return self.name.removesuffix(_PACKED)
+        """The name without the mark of compression."""
+        return self.name.removesuffix(_GZIP_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class Index:
 
     kind: "run" or "campaign".  name: the run's id, or the campaign's name.
     dbcheck: the version that made the bundle.
-    redacted: names of hosts and addresses were replaced.
+    redacted: the names of hosts and the addresses were replaced.
     removed:  how many secrets were removed.
     """
 
@@ -109,48 +114,48 @@ class Index:
 
 def pack_files(folder: Path) -> tuple[Member, ...]:
     """Compress the large files below *folder*, in place; return all, in their order."""
-    found = []
+    members = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         raw = path.stat().st_size
-        if raw >= _PACK_FROM:
+        if raw >= _COMPRESSED_FROM_BYTES:
             path = _compress_if_smaller(path, raw)
         name = path.relative_to(folder).as_posix()
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        found.append(Member(name, path.stat().st_size, digest, raw))
-    return tuple(found)
+        members.append(Member(name, path.stat().st_size, digest, raw))
+    return tuple(members)
 
 
 def _compress_if_smaller(path: Path, raw: int) -> Path:
-    """Compress a file; return its new name, or as it was if it repeats itself.
+    """Compress a file unless it shrinks too much; return the path of what is kept.
 
-    raw: its size.
+    raw: the size of the file.
     """
-    target = path.with_name(path.name + _PACKED)
+    target = path.with_name(path.name + _GZIP_SUFFIX)
     with (
         path.open("rb") as file,
         target.open("xb") as written,
-        gzip.GzipFile("", "wb", _LEVEL, written, mtime=0) as pack,
+        gzip.GzipFile("", "wb", _GZIP_LEVEL, written, mtime=0) as pack,
     ):
-        shutil.copyfileobj(file, pack, _AT_ONCE)
-    kept, other = path, target
-    if raw <= target.stat().st_size * _RATIO_MAX:
-        kept, other = target, path
-    other.unlink()
-    return kept
+        shutil.copyfileobj(file, pack, _CHUNK_BYTES)
+    kept_file, dropped_file = path, target
+    if raw <= target.stat().st_size * _COMPRESSION_RATIO_MAX:
+        kept_file, dropped_file = target, path
+    dropped_file.unlink()
+    return kept_file
 
 
 def make_chunks(folder: Path, index: Index) -> Iterator[bytes]:
     """Yield the archive of what pack_files() made of *folder*."""
     content = stored.to_bytes(index)
-    if len(content) > _INDEX_MAX or len(index.members) > _FILES_MAX:
+    if len(content) > _INDEX_BYTES_MAX or len(index.members) > _FILES_MAX:
         raise UsageError(
             f"{len(index.members):,} files are too many for a bundle",
             id=ErrorId.BUNDLE_TOO_LARGE,
             hint="Bundle the runs of the campaign one by one.",
         )
     for member in index.members:
-        if member.size > _SIZE_MAX:
+        if member.size > _FILE_BYTES_MAX:
             raise UsageError(
                 f"{member.name} is too large for a bundle",
                 id=ErrorId.BUNDLE_TOO_LARGE,
@@ -160,10 +165,10 @@ def make_chunks(folder: Path, index: Index) -> Iterator[bytes]:
     for member in index.members:
         yield _make_header(member.name, member.size)
         with (folder / member.name).open("rb") as file:
-            while chunk := file.read(_AT_ONCE):
+            while chunk := file.read(_CHUNK_BYTES):
                 yield chunk
         yield _make_padding(member.size)
-    yield _END
+    yield _END_OF_ARCHIVE
 
 
 def _make_header(name: str, size: int) -> bytes:
@@ -178,9 +183,9 @@ def _make_padding(size: int) -> bytes:
 
 @contextlib.contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """Open a bundle for all that is read of it; raise BundleRefused, and OSError.
+    """Open a bundle once for all reading; raise BundleRefused, and OSError.
 
-    The open file is read, and not what may have its name by then.
+    A file that takes its name meanwhile is not read.
     """
     try:
         file = plain.open_regular(path)
@@ -197,15 +202,15 @@ def open_archive(path: Path) -> Iterator[Archive]:
 class Archive:
     """A bundle that is open; each method reads it from its start.
 
-    Raise BundleRefused if it is none, or damaged, and OSError.
+    Raise BundleRefused if it is no bundle, or damaged, and OSError.
     """
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file, self.path = file, path
 
     def require_room(self, folder: Path) -> None:
-        """Raise BundleRefused if it is not as long as it says, or does not fit."""
-        index, reader = self._begun()
+        """Raise BundleRefused if its length is not what its index says, or no room."""
+        index, reader = self._read_index_first()
         if os.fstat(self._file.fileno()).st_size != reader.length(index):
             raise reader.damaged("its size")
         wanted = sum(member.size + member.raw for member in index.members)
@@ -219,22 +224,22 @@ class Archive:
             )
 
     def content(self) -> Iterator[bytes]:
-        """Yield all of its bytes, as many as there were in the beginning."""
+        """Yield the bytes of the file, as many as it had when this began."""
         self._file.seek(0)
         left = os.fstat(self._file.fileno()).st_size
-        while left and (chunk := self._file.read(min(left, _AT_ONCE))):
+        while left and (chunk := self._file.read(min(left, _CHUNK_BYTES))):
             left -= len(chunk)
             yield chunk
 
     def extract(self, folder: Path) -> tuple[Index, str]:
-        """Check every byte, and write its files below the empty *folder*.
+        """Check every byte, and write the files below the empty *folder*.
 
-        Return its index, and the SHA-256 of the bytes that were checked.
+        Return the index, and the SHA-256 of the bytes that were checked.
         """
-        index, reader = self._begun()
+        index, reader = self._read_index_first()
         for member in index.members:
             reader.member(member, folder)
-        reader.expect(_END, "its end")
+        reader.expect(_END_OF_ARCHIVE, "its end")
         if self._file.read(1):
             raise BundleRefused(
                 f"{self.path} goes on after its end",
@@ -243,14 +248,17 @@ class Archive:
             )
         return index, reader.digest.hexdigest()
 
-    def _begun(self) -> tuple[Index, _Reader]:
+    def _read_index_first(self) -> tuple[Index, _Reader]:
         self._file.seek(0)
         reader = _Reader(self._file, self.path)
         return reader.index(), reader
 
 
 class _Reader:
-    """Reads a bundle once; digest: of all that it has read."""
+    """Reads a bundle once.
+
+    digest: of all bytes read so far.
+    """
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file, self._path = file, path
@@ -268,12 +276,12 @@ class _Reader:
         """Return the length of a bundle with that index, which was just read."""
         sizes = (member.size for member in index.members)
         whole = sum(_BLOCK + size + -size % _BLOCK for size in sizes)
-        return self._file.tell() + whole + len(_END)
+        return self._file.tell() + whole + len(_END_OF_ARCHIVE)
 
     def _read(self, size: int) -> bytes:
-        found = self._file.read(size)
-        self.digest.update(found)
-        return found
+        content = self._file.read(size)
+        self.digest.update(content)
+        return content
 
     def expect(self, wanted: bytes, what: str) -> None:
         """Read as many bytes as *wanted* has; raise BundleRefused if they differ."""
@@ -287,22 +295,22 @@ class _Reader:
             info = tarfile.TarInfo.frombuf(header, "ascii", "strict")
             size = info.size
         except (tarfile.TarError, UnicodeError):
-            raise self._none() from None
-        if info.name != INDEX or not 0 < size <= _INDEX_MAX:
-            raise self._none()
+            raise self._not_a_bundle_error() from None
+        if info.name != INDEX or not 0 < size <= _INDEX_BYTES_MAX:
+            raise self._not_a_bundle_error()
         if header != _make_header(INDEX, size):
             raise self.damaged("its start")
         content = self._read(size)
         try:
-            found = stored.from_bytes(content, Index, f"the index of {self._path}")
+            index = stored.from_bytes(content, Index, f"the index of {self._path}")
         except RunFormatError as error:
             raise BundleRefused(str(error), id=error.id, hint=error.hint) from None
-        if stored.to_bytes(found) != content or len(found.members) > _FILES_MAX:
+        if stored.to_bytes(index) != content or len(index.members) > _FILES_MAX:
             raise self.damaged("its index")
         self.expect(_make_padding(size), "after its index")
-        return found
+        return index
 
-    def _none(self) -> BundleRefused:
+    def _not_a_bundle_error(self) -> BundleRefused:
         return BundleRefused(
             f"{self._path} is not a bundle of dbcheck, or its beginning is damaged",
             id=ErrorId.NOT_A_BUNDLE,
@@ -323,7 +331,7 @@ class _Reader:
         target = folder / member.name
         digest, left = hashlib.sha256(), member.size
         with _create_file(self._path, target) as file:
-            while left and (chunk := self._read(min(left, _AT_ONCE))):
+            while left and (chunk := self._read(min(left, _CHUNK_BYTES))):
                 digest.update(chunk)
                 file.write(chunk)
                 left -= len(chunk)
@@ -346,7 +354,7 @@ class _Reader:
 
 
 def _create_file(path: Path, target: Path) -> IO[bytes]:
-    """Open a new file; raise BundleRefused if another one has its name or its place."""
+    """Open a new file; raise BundleRefused if another file has its name or place."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         return target.open("xb")
@@ -359,9 +367,9 @@ def _create_file(path: Path, target: Path) -> IO[bytes]:
 
 
 def _copy(file: io.BufferedIOBase | IO[bytes], written: IO[bytes], size: int) -> None:
-    """Copy *size* bytes; raise ValueError if there are fewer, or more."""
+    """Copy *size* bytes; raise ValueError if *file* holds fewer, or more."""
     left = size
-    while chunk := file.read(min(left + 1, _AT_ONCE)):
+    while chunk := file.read(min(left + 1, _CHUNK_BYTES)):
         left -= len(chunk)
         if left < 0:
             raise ValueError("it holds more than the index says")

@@ -1,4 +1,4 @@
-"""The client's side of an agent: the program to send, and the messages of wire.py.
+"""The client's side of an agent: the program to send, and messages as in wire.py.
 
 Nothing is installed where an agent runs.
 """
@@ -21,7 +21,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError
 
 SLOWEST_BYTES_PER_S = 4 << 10  # a tenth of a slow line over a satellite
-_SHARED = ("dbcheck.base.system", "dbcheck.agent.wire")
+_MODULES_OF_EVERY_AGENT = ("dbcheck.base.system", "dbcheck.agent.wire")
 REPLY_TIMEOUT_S = 60.0  # a slow disk may take long; a silent host is dead
 _HELLO_TIMEOUT_S = 60.0  # for a login shell, and Python's start
 _NOISE_BYTES_MAX = 1 << 16
@@ -32,22 +32,22 @@ T = TypeVar("T")
 class Patience:
     """The time that may still be spent on waiting for one answer.
 
-    A byte now and then would keep the reader waiting for ever if each restarted the
-    wait.  So each gives back no more time than it takes at SLOWEST_BYTES_PER_S.  Only
-    waiting counts: a reader may take as long as it likes.
+    If each byte restarted the wait, a byte now and then would keep the reader waiting
+    for ever.  So a byte gives back only the time that it takes at SLOWEST_BYTES_PER_S.
+    Only waiting counts: the reader may take as long as it likes between waits.
     """
 
     def __init__(
         self, most_s: float, *, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Allow for *most_s* seconds without anything."""
+        """Allow for *most_s* seconds in which nothing comes."""
         self.most_s = most_s
         self.received = 0
         self._left_s = most_s
         self._now = now
 
     def wait(self, take: Callable[[float], int]) -> None:
-        """Call *take*, which waits for so many seconds and returns how much came.
+        """Call *take* with the seconds that are left; it returns how many bytes came.
 
         Raise TimeoutError if the time is over.
         """
@@ -62,13 +62,14 @@ class Patience:
 
 @functools.cache
 def build_program(agent: str, *parts: str) -> bytes:
-    """Return the program of the module *agent*, with all that it needs in front.
+    """Return the program of the module *agent*, behind the modules that it needs.
 
-    Of dbcheck it may import base/system.py, agent/wire.py and the modules *parts*,
-    which import only those before them; the program brings their texts along.
+    Of dbcheck the agent may import base/system.py, agent/wire.py and the modules
+    *parts*, each of which may import the modules before it; the program brings the
+    texts of all of them along.
     """
     lines = ["import sys, types"]
-    for module in (*_SHARED, *parts):
+    for module in (*_MODULES_OF_EVERY_AGENT, *parts):
         lines += [
             f"part = types.ModuleType({module!r})",
             f"exec(compile({_read_source(module)!r}, {module!r}, 'exec'),"
@@ -81,7 +82,7 @@ def build_program(agent: str, *parts: str) -> bytes:
 
 
 def make_bootstrap(size: int) -> str:
-    """Return the Python program that reads one of *size* bytes, and runs it.
+    """Return the Python program that reads a program of *size* bytes, and runs it.
 
     One line without a single quote: it passes through any login shell in quotes.
     """
@@ -154,7 +155,7 @@ class Channel:
             pipe.send(protocol.program)
             self._await_hello()
         except OSError as error:
-            failure = self._ended()
+            failure = self._agent_ended_error()
             pipe.close()
             raise failure from error
         except BaseException:
@@ -173,7 +174,7 @@ class Channel:
         try:
             self.send(verb, json.dumps(question).encode())
         except OSError as error:
-            raise self._ended() from error
+            raise self._agent_ended_error() from error
 
     def request(self, verb: int, **question: object) -> Any:
         """Return the answer to a request."""
@@ -214,7 +215,7 @@ class Channel:
         """Return True if anything of a reply comes within *timeout_s* seconds."""
         if not self._buffer:
             try:
-                self._take(timeout_s)
+                self._buffer_next(timeout_s)
             except TimeoutError:
                 return False
         return True
@@ -236,21 +237,21 @@ class Channel:
 
     def _receive(self, patience: Patience | None) -> tuple[int, bytes]:
         """Return the next reply as receive() does; *patience* None waits for ever."""
-        self._fill(wire.MESSAGE.size, patience)
+        self._fill_buffer(wire.MESSAGE.size, patience)
         kind, _, _, length = wire.MESSAGE.unpack_from(self._buffer)
         if length > wire.MESSAGE_BYTES_MAX:
             raise self.invalid_reply()
         end = wire.MESSAGE.size + length
-        self._fill(end, patience)
+        self._fill_buffer(end, patience)
         payload = bytes(self._buffer[wire.MESSAGE.size : end])
         del self._buffer[:end]
         if kind == wire.ERROR:
-            raise self._error(payload)
+            raise self._refusal_error(payload)
         return kind, payload
 
     def end_input(self) -> None:
         """Send nothing more: the agent ends, and receive() raises."""
-        with contextlib.suppress(OSError):  # it is gone already
+        with contextlib.suppress(OSError):  # the agent is gone already
             self._pipe.finish()
 
     def is_alive(self) -> bool:
@@ -261,19 +262,19 @@ class Channel:
         """End the agent; never raises."""
         self._pipe.close()
 
-    def _fill(self, wanted: int, patience: Patience | None) -> None:
+    def _fill_buffer(self, wanted: int, patience: Patience | None) -> None:
         """Read until *wanted* bytes are buffered."""
         while len(self._buffer) < wanted:
             if patience is None:
-                self._take(None)
+                self._buffer_next(None)
                 continue
             try:
-                patience.wait(self._take)
+                patience.wait(self._buffer_next)
             except TimeoutError:
                 raise self._timeout_error(patience) from None
 
-    def _take(self, timeout_s: float | None) -> int:
-        """Buffer what comes next, and return how many bytes those are.
+    def _buffer_next(self, timeout_s: float | None) -> int:
+        """Buffer the next bytes, and return how many they are.
 
         Raise TimeoutError, or the failure at the end.
         """
@@ -282,20 +283,20 @@ class Channel:
         except TimeoutError:
             raise
         except OSError as error:
-            raise self._ended() from error
+            raise self._agent_ended_error() from error
         if not data:
-            raise self._ended()
+            raise self._agent_ended_error()
         self._buffer += data
         return len(data)
 
     def _await_hello(self) -> None:
         """Skip what a login shell prints, until the agent's greeting."""
-        wanted, patience = len(wire.HELLO), Patience(_HELLO_TIMEOUT_S)
-        while (at := self._buffer.find(wire.HELLO)) < 0:
+        hello_bytes, patience = len(wire.HELLO), Patience(_HELLO_TIMEOUT_S)
+        while (place := self._buffer.find(wire.HELLO)) < 0:
             if len(self._buffer) > _NOISE_BYTES_MAX:
                 raise self.invalid_reply()
-            self._fill(max(wanted, len(self._buffer) + 1), patience)
-        del self._buffer[: at + wanted]
+            self._fill_buffer(max(hello_bytes, len(self._buffer) + 1), patience)
+        del self._buffer[: place + hello_bytes]
 
     def _timeout_error(self, patience: Patience) -> DbcheckError:
         what = f"did not answer for {patience.most_s:g} s"
@@ -307,16 +308,16 @@ class Channel:
             hint="Check its disk and the network to it.",
         )
 
-    def _ended(self) -> DbcheckError:
+    def _agent_ended_error(self) -> DbcheckError:
         printed = self._pipe.stderr_text().strip().splitlines()
-        last = f": {printed[-1][:200]}" if printed else ""
+        last_line = f": {printed[-1][:200]}" if printed else ""
         id, hint = ErrorId.AGENT_ENDED, self._protocol.ended_hint
-        if "python" in last.lower():
+        if "python" in last_line.lower():
             id = ErrorId.PYTHON_MISSING
             hint = "Install Python 3.8 or newer there, as python3."
         who = self._protocol.who
         return self._protocol.failure(
-            f"the {who} agent at {self.place} ended{last}", id=id, hint=hint
+            f"the {who} agent at {self.place} ended{last_line}", id=id, hint=hint
         )
 
     def invalid_reply(self) -> DbcheckError:
@@ -327,7 +328,7 @@ class Channel:
             hint="Check which host answers there and what its login shell prints.",
         )
 
-    def _error(self, payload: bytes) -> DbcheckError:
+    def _refusal_error(self, payload: bytes) -> DbcheckError:
         try:
             answer = json.loads(payload)
             refusals = self._protocol.refusals

@@ -40,21 +40,23 @@ from dbcheck.remote.sshlogin import BadKey, Keys, LockedKey, log_in
 from dbcheck.remote.sshread import last_lines
 
 log = logging.getLogger(__name__)
-# Expected failures are reported by our own errors; without a handler of the program's
-# own, what paramiko logs of them would go to standard error.
+# Expected failures are reported by our own errors; without this handler, what paramiko
+# logs of them would go to standard error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _KEEPALIVE_S = 5
-# Data that is not acknowledged for so long ends a connection (tcp(7)).  TCP tries
-# again after twice as long each time: after an outage of 20 s it may take 20 s more.
+# A connection ends if its data are not acknowledged for so long (tcp(7)).  TCP doubles
+# the pause before each new attempt: after an outage of 20 s it may take 20 s more.
 _SILENCE_MS = 60_000
 _JUMPS_MAX = 8
-_GRACE_S = 2.0
-_OR_ACCEPT = "Or pass --known-hosts with a file that has it, or --accept-new-host-key."
+_PROXY_END_S = 2.0
+_ADVICE_TO_ACCEPT = (
+    "Or pass --known-hosts with a file that has it, or --accept-new-host-key."
+)
 
 
 class Connection:
-    """An authenticated connection, and those that it goes through."""
+    """An authenticated connection, and the connections that it goes through."""
 
     def __init__(self, transport: paramiko.Transport, stack: ExitStack) -> None:
         """Own *stack*, which ends everything in the right order."""
@@ -97,14 +99,14 @@ def _connect(
     limit_s = options.connect_timeout_s
     config = read_settings(address, options.config_file, limit_s, options.proxy)
     if through is None:
-        # As by `ssh -J`: what is given for the last host says nothing of these.
+        # As by `ssh -J`: options for the last host do not hold for the jump hosts.
         by_config = replace(options, identity_file=None, proxy=None)
         for jump in config.jumps:
             through = _connect(jump, by_config, stack, depth=depth + 1, through=through)
     trust, files = _read_trust(config, options)
     advice = _advise_on_unknown_host(config, trust, files)
     if options.accept_new_host_key is not None:
-        advice += f" {_OR_ACCEPT}"
+        advice += f" {_ADVICE_TO_ACCEPT}"
     complaints = (
         io.BytesIO() if config.proxy_command is None else _open_temporary_file(stack)
     )
@@ -133,8 +135,8 @@ def _open_temporary_file(stack: ExitStack) -> IO[bytes]:
 def _make_transport(sock: Any) -> paramiko.Transport:
     """Return a transport that prefers ciphers without a MAC, which are faster.
 
-    paramiko compares a MAC byte by byte, in Python: half of what a short message
-    costs.
+    paramiko compares a MAC byte by byte, in Python, which takes half of the time of a
+    short message.
     """
     transport = paramiko.Transport(sock)
     security = transport.get_security_options()
@@ -164,11 +166,16 @@ def _read_trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path
     files = config.known_hosts
     if options.known_hosts is not None:
         files = (options.known_hosts,)
-    files = tuple(file for file in files if str(file) != os.devnull)  # none is meant
+    files = tuple(
+        file for file in files if str(file) != os.devnull
+    )  # /dev/null means no file
     name = make_known_hosts_name(config.host, config.port, config.alias)
-    bare = make_known_hosts_name(config.host, 22, config.alias)
+    name_without_port = make_known_hosts_name(config.host, 22, config.alias)
     try:
-        host, without_port = look_up_host(name, files), look_up_host(bare, files)
+        keys, keys_without_port = (
+            look_up_host(name, files),
+            look_up_host(name_without_port, files),
+        )
     except OSError as error:
         hint = "Correct that file."
         if options.accept_new_host_key is not None:
@@ -185,8 +192,10 @@ def _read_trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path
             hint="UserKnownHostsFile names none in ssh_config: name one with"
             " --known-hosts.",
         )
-    store = files[0] if options.accept_new_host_key else None
-    return Trust(host, without_port, bare, store, config.revoked_keys), [*files]
+    new_keys_file = files[0] if options.accept_new_host_key else None
+    return Trust(
+        keys, keys_without_port, name_without_port, new_keys_file, config.revoked_keys
+    ), [*files]
 
 
 def _open_socket(
@@ -210,9 +219,10 @@ def _open_socket(
         return stack.enter_context(_run_proxy(config.proxy_command, complaints))
     sock = socket.create_connection(place, timeout=limit_s)
     stack.enter_context(sock)
-    # Without the first, a small batch waits for the reply to the one before;
-    # with the others, a host that lost its power is noticed (tcp(7)); the last is of
-    # Linux, and elsewhere the limit is that of who waits for an answer.
+    # Without TCP_NODELAY, a small batch waits for the reply to the batch before.  By
+    # the other options a host that lost its power is noticed (tcp(7)).
+    # TCP_USER_TIMEOUT is of Linux; elsewhere the limit is that of the caller who waits
+    # for an answer.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
@@ -222,7 +232,7 @@ def _open_socket(
 
 @contextlib.contextmanager
 def _run_proxy(command: str, complaints: IO[bytes]) -> Iterator[socket.socket]:
-    """Run a proxy command (ssh_config(5)); give the other end of its streams."""
+    """Run a proxy command (ssh_config(5)); yield our end of its streams."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -241,36 +251,36 @@ def _run_proxy(command: str, complaints: IO[bytes]) -> Iterator[socket.socket]:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, number)
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(_GRACE_S)
+                    child.wait(_PROXY_END_S)
                     break
 
 
 def _advise_on_unknown_host(config: Settings, trust: Trust, files: list[Path]) -> str:
-    """Return the advice about a host of which no key is known."""
-    known = trust.host
-    said = [
+    """Return the advice for a host of which no key is known."""
+    known_keys = trust.host
+    sentences = [
         f"{place} names this host, but its key cannot be read."
-        for place in known.unread
+        for place in known_keys.unread
     ]
-    if authorities := known.of(Marker.AUTHORITY):
-        said.append(
+    if authorities := known_keys.of(Marker.AUTHORITY):
+        sentences.append(
             f"{authorities[0].place} names an authority for this host, but the host"
             " shows no certificate of that authority."
         )
-    said.append("Compare this fingerprint with the host's own.")
+    sentences.append("Compare this fingerprint with the host's own.")
     scan = f"ssh-keyscan -p {config.port} {config.host}"
     if not files:
-        said.append(
+        sentences.append(
             "Name a file for it by UserKnownHostsFile in ssh_config: there is none now."
         )
     elif config.alias is not None:
-        said.append(
+        sentences.append(
             f"Add the key, which `{scan}` shows, to {files[0]} under the name"
-            f" {known.name}."
+            f" {known_keys.name}."
         )
     else:
-        said.append(f"Add the key: `{scan} >> {shlex.quote(str(files[0]))}`.")
-    return " ".join(said)
+        sentences.append(f"Add the key: `{scan} >> {shlex.quote(str(files[0]))}`.")
+    return " ".join(sentences)
 
 
 def _untrusted_host_error(
@@ -303,7 +313,8 @@ def _translate_errors(
 ) -> Iterator[None]:
     """Turn errors of connecting to a host into HostError.
 
-    advice: for a host of which no key is known.  complaints: a proxy command's.
+    advice: for a host of which no key is known.
+    complaints: what a proxy command wrote to standard error.
     """
     user, place = config.user, f"{config.host}:{config.port}"
     try:
@@ -340,7 +351,9 @@ def _translate_errors(
 
 def _describe_error(error: OSError | UnicodeError) -> str:
     """Return the reason why a host cannot be reached."""
-    if isinstance(error, UnicodeError):  # over what Python cannot look up, nor send
+    if isinstance(
+        error, UnicodeError
+    ):  # raised for a name that Python cannot look up or send
         return "it is not a valid host name"
     return error.strerror or str(error)
 

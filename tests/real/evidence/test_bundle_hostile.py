@@ -157,7 +157,7 @@ def holding(name: str, size: int) -> Callable[[Path, Path], None]:
 def test_a_small_bundle_does_not_fill_a_disk(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = changed(tmp_path, holding(name, 256 * MIB), _RATIO_MAX=1032)
+    target = changed(tmp_path, holding(name, 256 * MIB), _COMPRESSION_RATIO_MAX=1032)
     assert target.stat().st_size < 2 * MIB
     monkeypatch.delattr(archive._Reader, "_unpack")
     with refused(ErrorId.RECORD_DAMAGED, BundleRefused, naming="a bundle cannot hold"):
@@ -187,7 +187,7 @@ def at_most(more: int) -> Any:
 
 @pytest.mark.parametrize("name", ["losses.csv", "different-ledger.jsonl", "x.log"])
 def test_a_large_file_is_not_held_in_memory(name: str, tmp_path: Path) -> None:
-    target = changed(tmp_path, holding(name, 512 * MIB), _PACK_FROM=1 << 40)
+    target = changed(tmp_path, holding(name, 512 * MIB), _COMPRESSED_FROM_BYTES=1 << 40)
     with at_most(256 * MIB):
         if name == "losses.csv":
             assert not verify(target, FrameLogReader()).same

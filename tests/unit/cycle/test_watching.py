@@ -85,7 +85,7 @@ def test_an_interrupt_ends_the_wait_for_the_first_look(
     hanging: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that Python lost on its way."""
-    monkeypatch.setattr(interrupt, "_came", [signal.SIGINT])
+    monkeypatch.setattr(interrupt, "_interrupts", [signal.SIGINT])
     with pytest.raises(KeyboardInterrupt):
         hanging.await_first(time.monotonic() + RED_S)
 

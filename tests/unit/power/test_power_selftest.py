@@ -124,7 +124,7 @@ def test_an_interrupt_in_the_restore_comes_once_the_power_is_back(
             signal.raise_signal(signal.SIGINT)
             super().restore()
 
-    monkeypatch.setattr(interrupt, "_came", [])  # it is remembered for good
+    monkeypatch.setattr(interrupt, "_interrupts", [])  # it is remembered for good
     plug = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         selftest.run_self_test(plug, None, 5)
