@@ -19,9 +19,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_interrupts: list[
-    int
-] = []  # signals; no Event, in whose lock a second signal would hang
+# Signals that came.  No Event: a second signal would wait for the lock of the first.
+_interrupts: list[int] = []
 _holds: list[bool] = []  # for each body that runs, innermost last: interrupts wait
 ended: list[int] = []  # the exit code, once the program's work is over
 

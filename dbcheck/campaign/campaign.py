@@ -2,8 +2,8 @@
 
 One campaign at a time works on a target, wherever its clients run.  The lock on its
 folder keeps clients of one machine apart.  The witness keeps apart all clients that log
-there: one that was taken for dead and still runs elsewhere, or one of somebody else who
-began a campaign on the same target.
+there: a client that was taken for dead and still runs elsewhere, or the client of
+another person who began a campaign on the same target.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from dbcheck.runs.folder import RunFolder
 
 WAIT_S = 30.0  # an agent ends within moments of its client, over SSH too
 _POLL_S = 0.25
-IDLE_MAX = 5  # cycles in a row that do not count
+IDLE_MAX = 5  # cycles in a row that may prove nothing before a campaign ends
 
 
 @contextlib.contextmanager
@@ -78,9 +78,9 @@ def lock_witness(
 
 
 def _wait_for_lock(witness: Witness, listener: Listener, wait_s: float) -> WitnessLock:
-    ends_s, said = time.monotonic() + wait_s, False
+    deadline_s, is_reported = time.monotonic() + wait_s, False
     while (lock := witness.lock()) is None:
-        if time.monotonic() >= ends_s:
+        if time.monotonic() >= deadline_s:
             raise WitnessError(
                 f"another client works with the witness {witness.url}",
                 id=ErrorId.WITNESS_IN_USE,
@@ -88,8 +88,8 @@ def _wait_for_lock(witness: Witness, listener: Listener, wait_s: float) -> Witne
                 " the agent that it left on the witness's host (a python3 process of"
                 " the user who logs in there).",
             )
-        if not said:
-            said = True
+        if not is_reported:
+            is_reported = True
             text = f"another client works with the witness {witness.url}"
             listener.phase(Phase.WAITING, text)
         time.sleep(_POLL_S)
@@ -99,14 +99,16 @@ def _wait_for_lock(witness: Witness, listener: Listener, wait_s: float) -> Witne
 def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     """Bring the campaign in *folder* to its end on *rig*; return what it shows.
 
-    folder: locked by the caller, so that no other client works on it.
     Continues where an earlier client ended, whatever it was doing: a run that it left
     is settled first, with the power restored.  Ends at the first loss unless the plan
     says otherwise, and at once if the server did not come back.  Raise TargetChanged if
-    it is another one, or lost rows between two cycles, and DbcheckError if
-    IDLE_MAX cycles in a row proved nothing; those of earlier clients do not count, as
-    what was wrong may have been fixed.  What fails before the first load ends it as it
-    ends a run; once a cycle was made, such a failure may pass, as of a network.
+    the server is another one, or lost rows between two cycles, and DbcheckError if
+    IDLE_MAX cycles in a row proved nothing; cycles of earlier clients do not count, as
+    the cause may have been fixed.  A failure before the first load ends the campaign,
+    as it ends a run; after a cycle the campaign goes on, as a failure of the network,
+    say, may pass.
+
+    folder: locked by the caller, so that no other client works on it.
     """
     plan = folder.plan()
     rig = replace(rig, runs=folder.runs)
@@ -120,12 +122,14 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     _settle_all(rig, folder)
     if plan.control:
         _run_controls(rig, folder, plan)
-    earlier = find_last_number(folder.cycles())
+    last_before = find_last_number(folder.cycles())
     while not is_finished(plan, cycles := folder.cycles()):
-        _require_progress([cycle for cycle in cycles if cycle.number > earlier])
+        _require_progress([cycle for cycle in cycles if cycle.number > last_before])
         counted = tally_cycles(cycles).cuts
         rig.listener.progress(Progress("campaign", counted, plan.cuts, Unit.CUTS))
-        _run_next_cycle(rig, folder, plan, is_first=find_last_number(cycles) == earlier)
+        _run_next_cycle(
+            rig, folder, plan, is_first=find_last_number(cycles) == last_before
+        )
         rig.listener.phase(Phase.CAMPAIGN, tally_cycles(folder.cycles()).sentence)
     return tally_cycles(folder.cycles())
 
@@ -133,8 +137,8 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
 def _run_controls(rig: Rig, folder: CampaignFolder, plan: CampaignPlan) -> None:
     """Run controls, unless one lost already or nothing is left to cut.
 
-    One that showed nothing, or whose client was lost before its end, would make
-    all that follows INCONCLUSIVE, so another one runs after it.
+    After a control that showed nothing, or whose client was lost, every later cycle
+    would be INCONCLUSIVE; so another control runs after it.
     """
     cycles = folder.cycles()
     if is_finished(plan, cycles) or any(map(_has_lost, _list_controls(cycles))):
@@ -146,8 +150,9 @@ def _run_controls(rig: Rig, folder: CampaignFolder, plan: CampaignPlan) -> None:
 def _list_controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:
     """Return the results of the controls, in the order in which they ran.
 
-    None runs after one that lost.  The cycles alone do not show that: their order is
-    that of the client's clock, which may have been set back.
+    No control runs after one that lost rows, so that one comes last.  The order of the
+    cycles does not show this: it is that of the client's clock, which may have been set
+    back.
     """
     return sorted((cycle.control for cycle in cycles if cycle.control), key=_has_lost)
 
@@ -170,7 +175,10 @@ def _require_progress(cycles: Sequence[Cycle]) -> None:
 def _run_next_cycle(
     rig: Rig, folder: CampaignFolder, plan: CampaignPlan, *, is_first: bool
 ) -> None:
-    """Run the next cycle and store its result; is_first: of this client's."""
+    """Run the next cycle and store its result.
+
+    is_first: it is the first cycle of this client.
+    """
     cycles = folder.cycles()
     drawn = _plan_next_cut(rig, plan, cycles)
     detail = f"{drawn.number}: {drawn.activity.value}, {drawn.after_s:.1f} s"
@@ -183,7 +191,7 @@ def _run_next_cycle(
             folder.write_known(known)
             rig.store()
 
-        # After a loss the tables are evidence.
+        # After a loss the tables are evidence, so they are not dropped.
         drops = None if tally_cycles(cycles).losses else emptied
         outcome = run_cycle(
             rig, plan.workload, seed, controls, drawn, folder.known(), drops
@@ -227,11 +235,11 @@ def _find_lag_range_s(
 
 
 def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
-    """Judge the runs that an error or a lost client left; return whether any were."""
-    left = list(folder.list_unsettled_runs())
-    if left:
-        rig.permit.take()  # an earlier client may have left it without power
-    for run in left:
+    """Judge the runs that an error or a lost client left; return True if any were."""
+    unsettled = list(folder.list_unsettled_runs())
+    if unsettled:
+        rig.permit.take()  # an earlier client may have left the server without power
+    for run in unsettled:
         drawn = run.manifest().moment
         rig.listener.phase(
             Phase.CYCLE, f"judging {run.path.name}, which was left unfinished"
@@ -241,15 +249,15 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
         else:
             text = "the client ended before the load began, or the witness lost a log"
             folder.add(_make_failed_cycle(run.path.name, drawn, text))
-    if left:
+    if unsettled:
         rig.permit.give_back()
-    return bool(left)
+    return bool(unsettled)
 
 
 def _may_have_begun(rig: Rig, run: RunFolder) -> bool:
     """Return True if the load of a run may have begun: there is more to judge."""
-    known = run.was_read() or run.load() is not None
-    return known or run.path.name in rig.witness.runs()
+    is_known_here = run.was_read() or run.load() is not None
+    return is_known_here or run.path.name in rig.witness.runs()
 
 
 def _settle_run(rig: Rig, run: RunFolder) -> Outcome:
@@ -269,8 +277,8 @@ def add_outcome(
 ) -> None:
     """Store the result of a run; drop the rows of one that lost nothing.
 
-    What it showed of the server comes first: a client that ends in between settles the
-    same run again, and no cycle can begin without it.
+    What the run showed of the server is stored first: a client that ends in between
+    settles the same run again, and no cycle begins without this knowledge.
     """
     folder.write_known(folder.known().with_outcome(outcome))
     drawn, found = outcome.manifest.moment, outcome.found
@@ -325,10 +333,10 @@ def _list_audit_alarms(outcome: Outcome) -> tuple[str, ...]:
 
 def _find_second_of_cut(outcome: Outcome) -> float | None:
     """Return the second of the load at which the power went, None if not known."""
-    went_us, load = find_last_sign_of_power_us(outcome.case), outcome.load
-    if went_us is None or load is None:
+    power_off_us, load = find_last_sign_of_power_us(outcome.case), outcome.load
+    if power_off_us is None or load is None:
         return None
-    return round((went_us - load.began_us) / 1e6, 3)
+    return round((power_off_us - load.began_us) / 1e6, 3)
 
 
 def _make_failed_cycle(

@@ -63,8 +63,10 @@ def compare_folders(a: Path, b: Path, reader: LogReader) -> ComparedResult:
     )
 
 
-def _make_tally(found: Statistics) -> Tally:
-    return Tally(found.losses, found.cuts, found.inconclusive, found.depths)
+def _make_tally(statistics: Statistics) -> Tally:
+    return Tally(
+        statistics.losses, statistics.cuts, statistics.inconclusive, statistics.depths
+    )
 
 
 def _read_side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]:
@@ -87,37 +89,37 @@ def _read_run(
 ) -> tuple[SideResult, Mapping[str, str]]:
     with lock_folder_to_judge(run.path):
         records = run.read()
-        kept = run.lacks_survivors(records.after)
-        found = run.result() if kept else judge_run(run, reader).result
-    if found.control:
+        has_no_rows = run.lacks_survivors(records.after)
+        result = run.result() if has_no_rows else judge_run(run, reader).result
+    if result.control:
         raise UsageError(
             f"{run.path} is a control, which says nothing about its server",
             id=ErrorId.CONTROL_NOT_COMPARABLE,
             hint="Compare runs of the server as it is.",
         )
-    if not found.final:
+    if not result.final:
         raise UsageError(
-            f"{run.path} has no final verdict: {found.reasons[0]}",
+            f"{run.path} has no final verdict: {result.reasons[0]}",
             id=ErrorId.NO_FINAL_VERDICT,
             hint=f"Once the server is back: {reconcile_command(run.path)}",
         )
-    lost = found.rows_lost
-    depth = found.shown_depth.value if found.shown_depth else ""
+    lost = result.rows_lost
+    depth = result.shown_depth.value if result.shown_depth else ""
     side = SideResult(
         folder=str(run.path),
-        target=found.target,
-        server=found.server,
-        verdict=found.verdict,
-        confirmed=found.confirmed,
+        target=result.target,
+        server=result.server,
+        verdict=result.verdict,
+        confirmed=result.confirmed,
         lost=None if lost is None else sum(lost),
-        statistics=found.statistics or Tally.of([(found.verdict, depth)]).statistics,
-        **_summarize_loads([found.load] if found.load else []),
+        statistics=result.statistics or Tally.of([(result.verdict, depth)]).statistics,
+        **_summarize_loads([result.load] if result.load else []),
     )
     return side, list_configuration(records.manifest)
 
 
 def _read_campaign(folder: CampaignFolder) -> tuple[SideResult, Mapping[str, str]]:
-    shown = make_result(folder)
+    result = make_result(folder)
     counted = [c for c in folder.cycles() if c.number and c.verdict.counts and c.run]
     runs = [
         RunFolder.open(path)
@@ -134,19 +136,19 @@ def _read_campaign(folder: CampaignFolder) -> tuple[SideResult, Mapping[str, str
     facts = newest.writer.facts
     side = SideResult(
         folder=str(folder.path),
-        target=shown.name,
+        target=result.name,
         server=f"{facts.product} {facts.version}",
-        verdict=shown.verdict,
-        confirmed=shown.confirmed,
-        lost=None if shown.rows_lost is None else sum(shown.rows_lost),
-        statistics=shown.statistics,
+        verdict=result.verdict,
+        confirmed=result.confirmed,
+        lost=None if result.rows_lost is None else sum(result.rows_lost),
+        statistics=result.statistics,
         **_summarize_loads([load for run in runs if (load := run.load())]),
     )
     return side, list_configuration(newest)
 
 
 class _Figures(TypedDict):
-    """Of SideResult, what comes from the records of loads."""
+    """The fields of SideResult that come from the records of loads."""
 
     runs: int
     commits_per_s: float | None
@@ -173,20 +175,23 @@ def _summarize_loads(loads: Sequence[LoadRecord]) -> _Figures:
 
 
 def list_configuration(manifest: Manifest) -> dict[str, str]:
-    """Return name -> value of what a run's server, storage and load were set to."""
+    """Return name -> value of the settings of a run's server, storage and load."""
     writer = manifest.writer
-    found = {"server": f"{writer.facts.product} {writer.facts.version}"}
-    found |= writer.facts.settings
-    found |= {"power": writer.power.value, "class of the cut": writer.cut_class.value}
+    configuration = {"server": f"{writer.facts.product} {writer.facts.version}"}
+    configuration |= writer.facts.settings
+    configuration |= {
+        "power": writer.power.value,
+        "class of the cut": writer.cut_class.value,
+    }
     if writer.scope is PowerScope.DRIVE:
-        found["what loses its power"] = "the drives alone"
+        configuration["what loses its power"] = "the drives alone"
     for volume in writer.host.facts.volumes if writer.host else ():
-        found |= _list_storage(volume)
+        configuration |= _list_storage(volume)
     workload = manifest.workload
-    found["workload"] = workload.name
-    for name, each in list_settings(Workload).items():
-        found[each.title] = each.shown(getattr(workload, name))
-    return found | dict(_list_lab_settings(manifest.lab))
+    configuration["workload"] = workload.name
+    for name, setting in list_settings(Workload).items():
+        configuration[setting.title] = setting.shown(getattr(workload, name))
+    return configuration | dict(_list_lab_settings(manifest.lab))
 
 
 def _list_storage(volume: Volume) -> dict[str, str]:
@@ -212,11 +217,11 @@ def _list_lab_settings(
 
 
 def group_targets(results: Sequence[CampaignResult]) -> tuple[GroupResult, ...]:
-    """Return the groups of *results*, those with losses first; () of fewer than two.
+    """Return the groups of targets that are configured alike, those with losses first.
 
-    Alike are targets whose server, settings, filesystems, drives (model, firmware,
-    write cache), class of cuts and load are the same.  A target without a stored run is
-    in no group.
+    The server, settings, filesystems, drives (model, firmware, write cache), class of
+    cuts and load of the targets of a group are the same.  A target without a stored run
+    is in no group.  () if fewer than two targets have one.
     """
     alike: dict[tuple[tuple[str, str], ...], list[CampaignResult]] = {}
     for each in results:
@@ -235,35 +240,37 @@ def group_targets(results: Sequence[CampaignResult]) -> tuple[GroupResult, ...]:
 def _read_configuration(result: CampaignResult) -> Mapping[str, str]:
     """Return a target's configuration in its newest stored run, {} without one."""
     folder = CampaignFolder.open(Path(result.folder))
-    runs = [cycle.run for cycle in result.cycles if cycle.run]
-    for run in reversed(runs):
+    run_ids = [cycle.run for cycle in result.cycles if cycle.run]
+    for run in reversed(run_ids):
         if (folder.runs / run / "manifest.json").is_file():
             return list_configuration(RunFolder.open(folder.runs / run).manifest())
     return {}
 
 
 def _find_differences(
-    found: Mapping[str, str], others: Sequence[Mapping[str, str]]
+    configuration: Mapping[str, str], others: Sequence[Mapping[str, str]]
 ) -> dict[str, str]:
-    """Return the values that differ from another group's, if it has one."""
+    """Return the settings of *configuration* that have another value in *others*."""
     return {
         name: value
-        for name, value in sorted(found.items())
+        for name, value in sorted(configuration.items())
         if any(name in other and other[name] != value for other in others)
     }
 
 
 def _make_group(
-    found: Mapping[str, str],
+    configuration: Mapping[str, str],
     members: Sequence[CampaignResult],
     others: Sequence[Mapping[str, str]],
 ) -> GroupResult:
-    drives = (text for name, text in found.items() if name.startswith("drives of"))
+    drives = (
+        text for name, text in configuration.items() if name.startswith("drives of")
+    )
     return GroupResult(
         targets=tuple(member.name for member in members),
-        server=found["server"],
+        server=configuration["server"],
         drives=tuple(dict.fromkeys(filter(None, drives))),
-        apart=_find_differences(found, others),
+        apart=_find_differences(configuration, others),
         losing=tuple(m.name for m in members if m.statistics.losses),
         statistics=Tally.together(m.statistics for m in members).statistics,
     )

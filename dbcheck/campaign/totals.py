@@ -39,11 +39,11 @@ def tally_cycles(cycles: Sequence[Cycle]) -> Tally:
 
 def is_finished(plan: CampaignPlan, cycles: Sequence[Cycle]) -> bool:
     """Return True if a campaign is over: enough cuts, a loss, or no cut left."""
-    counted = tally_cycles(cycles)
+    tally = tally_cycles(cycles)
     return (
-        counted.cuts >= plan.cuts
+        tally.cuts >= plan.cuts
         or find_last_number(cycles) >= plan.cycles_max
-        or (counted.losses > 0 and not plan.keep_going)
+        or (tally.losses > 0 and not plan.keep_going)
         or any(c.control is not None and c.verdict is CycleVerdict.FAIL for c in cycles)
         or any(cycle.gone for cycle in cycles)
     )
@@ -57,12 +57,12 @@ def find_last_number(cycles: Sequence[Cycle]) -> int:
 def make_result(folder: CampaignFolder) -> CampaignResult:
     """Make the result of a campaign."""
     plan, cycles = folder.plan(), folder.cycles()
-    shown = tally_cycles(cycles)
-    over = is_finished(plan, cycles)
-    more = max(0, plan.cuts - shown.cuts)
-    error, error_id = ("", "") if over else read_ending(folder)
+    tally = tally_cycles(cycles)
+    is_over = is_finished(plan, cycles)
+    cuts_left = max(0, plan.cuts - tally.cuts)
+    error, error_id = ("", "") if is_over else read_ending(folder)
     classes = dict.fromkeys(cycle.cut_class for cycle in cycles if cycle.cut_class)
-    found = _find_verdict(plan.cuts, cycles)
+    verdict = _find_verdict(plan.cuts, cycles)
     rates = [c.acks_per_s for c in cycles if c.number and c.acks_per_s]
     rate = median(rates) if rates else None
     return CampaignResult(
@@ -71,19 +71,21 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
         folder=str(folder.path),
         seed=plan.seed,
         cut_classes=tuple(classes),
-        verdict=found,
-        finished=over,
+        verdict=verdict,
+        finished=is_over,
         commits_per_s=rate,
         price=plan.price,
-        price_per_durable_commit_per_s=compute_price_per_rate(plan.price, rate, found),
-        statistics=shown.statistics,
+        price_per_durable_commit_per_s=compute_price_per_rate(
+            plan.price, rate, verdict
+        ),
+        statistics=tally.statistics,
         activities=count_activities(cycles),
         windows=_count_windows(cycles),
         seen=_count_seen_rows(cycles),
         planned_cuts=plan.cuts,
         bound_ppm=plan.bound_ppm,
         cuts_still_needed=_compute_cuts_remaining(
-            plan.bound_ppm, shown.cuts, more, failed=found is Verdict.FAIL
+            plan.bound_ppm, tally.cuts, cuts_left, failed=verdict is Verdict.FAIL
         ),
         errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
         error=error,
@@ -93,20 +95,22 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
 
 
 def read_ending(folder: CampaignFolder) -> tuple[str, str]:
-    """Return the reason of a campaign's early end, and its id; "" each if it had none.
+    """Return why a campaign ended early, and the error's id; "" each if it did not.
 
     An interrupt has no id.
     """
     file = folder.path / ERROR_FILE
     text = ""
-    if file.is_file() and not file.is_symlink():  # whose text the report would show
+    if (
+        file.is_file() and not file.is_symlink()
+    ):  # a report would show the text of a linked file
         text = stored.read_content(file).decode("utf-8", errors="replace").strip()
-    before, _, last = text.rpartition("\n")
-    return (before, last) if last in _IDS else (text, "")
+    reason, _, last_line = text.rpartition("\n")
+    return (reason, last_line) if last_line in _IDS else (text, "")
 
 
 def format_ending(error: str, error_id: str) -> str:
-    """Return the content of that file."""
+    """Return the content of the file that read_ending() reads."""
     return "".join(f"{line}\n" for line in (error, error_id) if line)
 
 
@@ -160,29 +164,33 @@ def _count_windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
 def _count_seen_rows(cycles: Sequence[Cycle]) -> SeenTotal | None:
     """Sum up the fates of the rows that readers saw, None without readers.
 
-    After a cycle that does not count, nothing shows that a cut took what is missing.
+    A cycle that does not count is left out: nothing shows that a cut took its rows.
     """
     counted = [c for c in cycles if c.number and c.verdict.counts]
-    read = [cycle for cycle in counted if cycle.seen is not None]
-    if not read:
+    with_readers = [cycle for cycle in counted if cycle.seen is not None]
+    if not with_readers:
         return None
-    rows = sum(cycle.seen or 0 for cycle in read)
-    lost = [cycle.seen_lost or 0 for cycle in read]
-    return SeenTotal(len(read), sum(map(bool, lost)), rows, sum(lost))
+    rows = sum(cycle.seen or 0 for cycle in with_readers)
+    lost = [cycle.seen_lost or 0 for cycle in with_readers]
+    return SeenTotal(len(with_readers), sum(map(bool, lost)), rows, sum(lost))
 
 
 def _compute_cuts_remaining(
-    bound_ppm: int | None, cuts: int, more: int, *, failed: bool
+    bound_ppm: int | None, cuts: int, cuts_left: int, *, failed: bool
 ) -> int | None:
     """Return the number of cuts without a loss that the requested bound still needs."""
     if failed:
         return None
-    return more if bound_ppm is None else max(0, compute_cuts_needed(bound_ppm) - cuts)
+    return (
+        cuts_left
+        if bound_ppm is None
+        else max(0, compute_cuts_needed(bound_ppm) - cuts)
+    )
 
 
 def _find_verdict(planned: int, cycles: Sequence[Cycle]) -> Verdict:
-    shown = tally_cycles(cycles)
-    lost = CycleVerdict.FAIL
-    if shown.losses or any(c.control and c.verdict is lost for c in cycles):
+    tally = tally_cycles(cycles)
+    fail = CycleVerdict.FAIL
+    if tally.losses or any(c.control and c.verdict is fail for c in cycles):
         return Verdict.FAIL
-    return Verdict.PASS if shown.cuts >= planned else Verdict.INCONCLUSIVE
+    return Verdict.PASS if tally.cuts >= planned else Verdict.INCONCLUSIVE

@@ -1,4 +1,4 @@
-"""A cluster: one node takes the load, others follow it, and one of them may take over.
+"""A cluster: one node takes the load, others follow it, and one of these may take over.
 
 The promise decides which nodes lose their power, and which one is read afterwards.
 """
@@ -35,9 +35,9 @@ from dbcheck.ports.engine import Feature
 from dbcheck.ports.power import DriveScoped, Preparing
 from dbcheck.ports.site import Node
 
-SETTLED_S = 1.0  # a standby that comes no further for so long is done with what it has
+SETTLED_S = 1.0  # a standby that makes no progress for so long has applied all it has
 
-Promote = Callable[[str, Node], None]  # of the node of that name; raises EngineError
+Promote = Callable[[str, Node], None]  # promotes the named node; raises EngineError
 # Has the first node follow the second one, by their names; raises DbcheckError.
 Rejoin = Callable[[str, str], None]
 T = TypeVar("T")
@@ -46,10 +46,10 @@ T = TypeVar("T")
 class Cluster:
     """See ports.site.Site.
 
-    Where the writer is not to come back, the standby that has received most takes over,
-    once none of those that have power comes any further.  None is promoted unless the
-    writer is off: its switch reads it off, or nothing accepts connections at its
-    address and no standby is connected to it any more.
+    If the writer is not to come back, the standby that has received most takes over,
+    once no standby with power makes any progress.  No standby is promoted unless the
+    writer is off: its switch says so, or nothing accepts connections at its address
+    and no standby is connected to it any more.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Cluster:
         isolate: Callable[[], object] | None = None,
         rejoin: Rejoin | None = None,
     ) -> None:
-        """promote: by COMMAND, what promotes a node.
+        """promote: what promotes a node, if *by* is COMMAND.
 
         brings_back, stagger_s: see Site.  rejoin: None if no node is to rejoin.
-        isolate: keeps those that are brought back from the others, which may still
-                follow them; raises DbcheckError.
+        isolate: cuts the nodes that are brought back off from the others, which may
+                still follow them; raises DbcheckError.
         Raise UsageError unless these nodes can be a cluster, and be cut as one.
         """
         require_stagger(promise, stagger_s)
@@ -80,13 +80,13 @@ class Cluster:
         self._delays_s: Mapping[str, float] = {}
         self._nodes = {writer_name: nodes[writer_name], **nodes}  # the writer first
         self.writer_name = self.reader_name = writer_name
-        self._by, self._promote = by, promote or _promote_by_sql
+        self._promoted_by, self._promote = by, promote or _promote_by_sql
         self._require_possible()
         self._received: dict[str, Received] = {}
         self._since_s = 0.0
         self._refused = ""
-        self._asked = self._promoted = False
-        self._old: list[WriterOff] = []
+        self._promotion_asked = self._promoted = False
+        self._old_writer_states: list[WriterOff] = []
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -107,7 +107,7 @@ class Cluster:
             nodes,
             self.writer_name,
             self.promise,
-            by=self._by,
+            by=self._promoted_by,
             promote=self._promote,
             brings_back=self.brings_back,
             stagger_s=self.stagger_s,
@@ -122,13 +122,13 @@ class Cluster:
     def rejoin(self) -> Mapping[str, str]:
         if self._rejoin is None:
             return {}
-        asked = {name: "" for name in self._nodes if name != self.reader_name}
-        for name in asked:
+        failures = {name: "" for name in self._nodes if name != self.reader_name}
+        for name in failures:
             try:
                 self._rejoin(name, self.reader_name)
             except DbcheckError as error:
-                asked[name] = str(error)
-        return asked
+                failures[name] = str(error)
+        return failures
 
     @property
     def kept_off(self) -> frozenset[str]:
@@ -147,7 +147,7 @@ class Cluster:
                 node.power.prepare()
 
     def cut(self) -> Mapping[str, Cut]:
-        """Cut them at the same moment, as far as their switches allow, or staggered.
+        """Cut the nodes at one moment, as far as their switches allow, or staggered.
 
         Raise PartlyCut, with the cuts that were made, if a switch fails.
         """
@@ -202,31 +202,32 @@ class Cluster:
     def ready(self) -> str | None:
         if self.promise.writer_returns or self._promoted:
             return self.reader.engine.ready()
-        off = self._look()
-        waiting = self._note_positions()
-        taken = self._find_promoted()
-        if self._note(off, taken):
+        old_writer = self._observe_old_writer()
+        why_waiting = self._note_positions()
+        new_writer = self._find_promoted()
+        if self._note_takeover(old_writer, new_writer):
             return None
-        if off.is_back:
+        if old_writer.is_back:
             return (
                 f"the old writer {self.writer_name} still answers or has power; dbcheck"
                 " promotes no standby until it is off"
             )
-        if self._by is PromotedBy.AUTO:
+        if self._promoted_by is PromotedBy.AUTO:
             return "no standby has taken over yet"
         return (
-            waiting
-            or self._describe_writer_contact(off)
+            why_waiting
+            or self._describe_writer_contact(old_writer)
             or self._promote_most_advanced()
         )
 
-    def _note(self, off: WriterOff, taken: str) -> bool:
+    def _note_takeover(self, off: WriterOff, taken: str) -> bool:
         """Note the old writer's state, and the node that took over, if one did.
 
-        taken: its name, or "".  Return whether one did: it is read from now on.
+        taken: the name of that node, or "".  Return True if there is one: it is the
+               node that is read from now on.
         """
-        if off.is_back or taken or not self._old:
-            self._old.append(replace(off, taken_over=bool(taken)))
+        if off.is_back or taken or not self._old_writer_states:
+            self._old_writer_states.append(replace(off, taken_over=bool(taken)))
         if taken:
             self.reader_name, self._promoted = taken, True
         return bool(taken)
@@ -234,15 +235,22 @@ class Cluster:
     def promotion(self) -> Promotion | None:
         if self.promise.writer_returns:
             return None
-        self._old.append(replace(self._look(), taken_over=self._promoted))
-        found = Promotion(self._by, dict(self._received), None, tuple(self._old))
-        return self._add_descent(found) if self._promoted else found
+        self._old_writer_states.append(
+            replace(self._observe_old_writer(), taken_over=self._promoted)
+        )
+        promotion = Promotion(
+            self._promoted_by,
+            dict(self._received),
+            None,
+            tuple(self._old_writer_states),
+        )
+        return self._add_descent(promotion) if self._promoted else promotion
 
-    def _add_descent(self, found: Promotion) -> Promotion:
+    def _add_descent(self, promotion: Promotion) -> Promotion:
         try:
-            return replace(found, descent=self.reader.engine.descent())
+            return replace(promotion, descent=self.reader.engine.descent())
         except EngineError:
-            return found
+            return promotion
 
     def _require_possible(self) -> None:
         for name, node in self._nodes.items():
@@ -283,8 +291,8 @@ class Cluster:
             raise failed
         return done
 
-    def _look(self) -> WriterOff:
-        """Look at the old writer now.  A switch that fails to read shows nothing."""
+    def _observe_old_writer(self) -> WriterOff:
+        """Return the state of the old writer now; UNKNOWN if its switch fails."""
         answers = self.writer.engine.accepts()
         try:
             return WriterOff(self.writer.power.state(), answers)
@@ -294,7 +302,7 @@ class Cluster:
     def _find_promoted(self) -> str:
         """Return the name of the standby that takes writes now, "" if none does.
 
-        Something else promoted it, or a client that was lost.
+        It was promoted by something else, or by a client that was lost.
         """
         standbys = (name for name in self._nodes if name != self.writer_name)
         taken = (n for n in standbys if self._nodes[n].engine.takes_writes())
@@ -303,11 +311,11 @@ class Cluster:
     def _describe_writer_contact(self, off: WriterOff) -> str:
         """Return the sign that the silent writer may be alive, or "".
 
-        A switch that reads it off is enough.
+        No sign is looked for if the switch says that the writer is off.
         """
         if off.state is PowerState.OFF:
             return ""
-        names = [name for name, one in self._received.items() if one.connected]
+        names = [name for name, standby in self._received.items() if standby.connected]
         if not names:
             return ""
         return (
@@ -323,8 +331,8 @@ class Cluster:
                 "no standby reports how much it has received; check that replication is"
                 " configured on it"
             )
-        if not self._asked:
-            self._asked = True
+        if not self._promotion_asked:
+            self._promotion_asked = True
             try:
                 self._promote(name, self._nodes[name])
             except EngineError as error:
@@ -335,10 +343,10 @@ class Cluster:
     def _note_positions(self) -> str:
         """Note each standby's position; return the reason to promote none yet, or "".
 
-        One that takes writes shows no more how far it had come: what it showed last
-        counts.
+        A standby that takes writes does not show any more how far it had come: its last
+        position counts.
         """
-        found, silent = dict(self._received), ""
+        received_by_name, silent = dict(self._received), ""
         for name, node in self._nodes.items():
             if name == self.writer_name:
                 continue
@@ -347,13 +355,13 @@ class Cluster:
             except EngineError as error:
                 silent = silent or f"{name} does not answer: {error}"
                 continue
-            if received.position is not None or name not in found:
-                found[name] = received
-        if found != self._received:
-            self._received, self._since_s = found, time.monotonic()
+            if received.position is not None or name not in received_by_name:
+                received_by_name[name] = received
+        if received_by_name != self._received:
+            self._received, self._since_s = received_by_name, time.monotonic()
         if silent:
             return silent
-        if any(one.applied is None for one in found.values()):
+        if any(standby.applied is None for standby in received_by_name.values()):
             return "a standby does not report how much it has applied"
         if time.monotonic() - self._since_s < SETTLED_S:
             return "waiting for the standbys to apply what they have received"
@@ -362,8 +370,8 @@ class Cluster:
     def _describe_unapplied(self) -> str:
         """Return the reason why the standby to promote would lose received rows, or "".
 
-        PostgreSQL replays it all when it is promoted.  A replica of MySQL or MariaDB
-        that stops to follow deletes what it has not applied.
+        PostgreSQL replays all that it has received when it is promoted.  A replica of
+        MySQL or MariaDB that stops following deletes what it has not applied.
         """
         name = find_most_advanced_node(self._received)
         if self.kind is SiteKind.STREAMING or name is None:
@@ -382,28 +390,28 @@ def _run_on_nodes(
     work: Callable[[str, Node], T],
     ending: threading.Event | None = None,
 ) -> tuple[dict[str, T], PowerError | None]:
-    """Do *work* on all nodes at once; return the results, and what failed first.
+    """Do *work* on all nodes at once; return the results, and the first failure.
 
-    ending: set if this thread is interrupted, so that nothing is done afterwards.
+    ending: set if this thread is interrupted, so that nothing more is begun.
     """
     done: dict[str, T] = {}
-    failed: PowerError | None = None
+    first_failure: PowerError | None = None
     if not nodes:
-        return done, failed
+        return done, first_failure
     with ThreadPoolExecutor(len(nodes)) as pool:
-        asked = {name: pool.submit(work, name, node) for name, node in nodes.items()}
+        futures = {name: pool.submit(work, name, node) for name, node in nodes.items()}
         try:
-            wait(asked.values())
+            wait(futures.values())
         except BaseException:
             if ending is not None:
                 ending.set()
             raise
-    for name, result in asked.items():
+    for name, result in futures.items():
         try:
             done[name] = result.result()
         except PowerError as error:
-            failed = failed or error
-    return done, failed
+            first_failure = first_failure or error
+    return done, first_failure
 
 
 def _promote_by_sql(_name: str, node: Node) -> None:

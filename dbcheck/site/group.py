@@ -1,8 +1,8 @@
 """A group whose nodes elect the writer by majority.
 
-dbcheck promotes none: once the writer is gone, the others go on without it.  The node
-that is read belongs to the majority and has all transactions of the others.  If all
-nodes were cut and do not form a group by themselves, one of them bootstraps it.
+dbcheck promotes no node: once the writer is gone, the others go on without it.  The
+node that is read belongs to the majority and has all transactions of the others.  If
+all nodes were cut and do not form a group by themselves, one of them bootstraps it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from dbcheck.model.replication import (
 from dbcheck.ports.site import Node
 from dbcheck.site.cluster import Cluster
 
-AGAIN_S = 10.0  # what was refused is tried again so much later
+AGAIN_S = 10.0  # until a request that was refused is made again
 
 
 class Bootstrap:
-    """Has one node form the group, which has all that any other has, and the rest join.
+    """Has the node with all transactions of the others form the group; the rest join.
 
-    Once, and only while every node answers, is the server that it was before the cut,
-    and neither is in a group nor tries to join one: a second group would take writes
-    beside the first.  No node is asked to join a group that somebody else formed: one
-    that has what the group lacks is refused at first, and let in once the group has
-    used the same GTIDs, with other rows.
+    This is done once, and only while every node answers, is the server that it was
+    before the cut, and neither is in a group nor tries to join one: a second group
+    would take writes beside the first.  No node is asked to join a group that somebody
+    else
+    formed: a node with transactions that such a group lacks is refused at first, but
+    let in once the group has used the same GTIDs for other rows.
     """
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
@@ -42,9 +43,9 @@ class Bootstrap:
         self._nodes = nodes
         self._before: dict[str, Membership] = {}
         self._received: dict[str, Received] = {}
-        self._formed_by = self._left_on = ""
+        self._formed_by = self._still_bootstraps = ""
         self._next_try_s: dict[str, float] = {}
-        self._why: dict[str, str] = {}
+        self._why_not_by_name: dict[str, str] = {}
 
     def prepare(self) -> None:
         """Note the nodes' identities before the cut.
@@ -69,46 +70,48 @@ class Bootstrap:
                 ) from error
 
     def unfinished(self) -> str:
-        """Return the risk of a second group that is left after one try to prevent it.
+        """Try to end a bootstrap that is still set; return the risk that is left.
 
-        "" if none does.
+        The risk is that of a second group; "" if there is none.
         """
-        if not (name := self._left_on):
+        if not (name := self._still_bootstraps):
             return ""
         try:
             self._nodes[name].engine.end_bootstrap()
         except EngineError as error:
             return f"{name}: {error.with_hint}"
-        self._left_on = ""
+        self._still_bootstraps = ""
         return ""
 
     def step(self) -> str:
         """Take the next step; return what the group still lacks, "" if all joined.
 
-        It blocks while a server is asked to form the group or to join it.
+        This blocks while a server is asked to form the group or to join it.
         """
-        found, before = {}, self._received
+        received_by_name, received_before = {}, self._received
         for name, node in self._nodes.items():
             try:
-                found[name] = node.engine.received()
+                received_by_name[name] = node.engine.received()
             except EngineError as error:
                 return f"{name} does not answer yet: {error}"
-        self._received = found
-        absent = [name for name, one in found.items() if not one.members]
-        if len(absent) < len(found):
-            return _describe_split(found) or self._join(absent)
+        self._received = received_by_name
+        absent = [
+            name for name, received in received_by_name.items() if not received.members
+        ]
+        if len(absent) < len(received_by_name):
+            return _describe_split(received_by_name) or self._ask_to_join(absent)
         if self._formed_by:
-            return self._why[self._formed_by]
-        if found != before:
+            return self._why_not_by_name[self._formed_by]
+        if received_by_name != received_before:
             return "waiting until no node comes any further"
-        return self._form()
+        return self._form_group()
 
-    def _form(self) -> str:
+    def _form_group(self) -> str:
         name = find_most_advanced_node(self._received)
         if name is None:
             return "no node reports how much it has received"
         if not self._is_due(name):
-            return self._why[name]
+            return self._why_not_by_name[name]
         try:
             others = {n: self._read_transactions(n) for n in self._nodes}
             del others[name]
@@ -121,27 +124,27 @@ class Bootstrap:
     def _bootstrap_once(self, name: str) -> str:
         """Bootstrap the group from this node; never retried, even after an error."""
         self._formed_by = name
-        self._why[name] = (
+        self._why_not_by_name[name] = (
             f"{name} formed the group and left it: its error log says why. Form the"
             " group by hand"
         )
         try:
             self._nodes[name].engine.bootstrap_group()
         except StillBootstraps as error:
-            self._left_on = name
+            self._still_bootstraps = name
             return f"{name}: {error.with_hint}"
         except EngineError as error:
-            self._why[name] = (
+            self._why_not_by_name[name] = (
                 f"{name} did not form the group: {error.with_hint} Form it by hand."
             )
-            return self._why[name]
+            return self._why_not_by_name[name]
         return f"{name}, which has most transactions, has formed the group again"
 
     def _read_transactions(self, name: str) -> str:
         """Return a node's transactions; raise EngineError unless it is as before."""
         before = self._before.get(name)
         try:
-            found = self._nodes[name].engine.detached()
+            answer = self._nodes[name].engine.detached()
         except EngineError as error:
             raise EngineError(
                 f"{name}: {error}", id=error.id, hint=error.hint
@@ -152,17 +155,17 @@ class Bootstrap:
                 id=ErrorId.GROUP_SERVER_UNKNOWN,
                 hint="Form the group by hand.",
             )
-        if (found.name, found.group) != (before.name, before.source):
+        if (answer.name, answer.group) != (before.name, before.source):
             raise EngineError(
-                f"at the address of {name} answers server {found.name} of group"
-                f" {found.group}; it was server {before.name} of group {before.source}",
+                f"at the address of {name} answers server {answer.name} of group"
+                f" {answer.group}; it was server {before.name} of group {before.source}",
                 id=ErrorId.NODE_IS_OTHER_SERVER,
                 hint="Have the URL of each node lead to its own server.",
             )
-        return found.transactions
+        return answer.transactions
 
-    def _join(self, names: Sequence[str]) -> str:
-        """Ask one of these to join; return why one has not joined yet, or ""."""
+    def _ask_to_join(self, names: Sequence[str]) -> str:
+        """Ask one of these nodes to join; return why one has not joined yet, or ""."""
         if not names:
             return ""
         if not self._formed_by:
@@ -172,7 +175,7 @@ class Bootstrap:
             )
         due = [name for name in names if self._is_due(name)]
         if not due:
-            return self._why[names[0]]
+            return self._why_not_by_name[names[0]]
         name = due[0]
         try:
             self._nodes[name].engine.join_group()
@@ -190,13 +193,20 @@ class Bootstrap:
         return self._next_try_s.get(name, 0.0) <= time.monotonic()
 
     def _postpone(self, name: str, why: str) -> str:
-        self._next_try_s[name], self._why[name] = time.monotonic() + AGAIN_S, why
+        self._next_try_s[name], self._why_not_by_name[name] = (
+            time.monotonic() + AGAIN_S,
+            why,
+        )
         return why
 
 
-def _describe_split(found: Mapping[str, Received]) -> str:
+def _describe_split(received_by_name: Mapping[str, Received]) -> str:
     """Return the two nodes that are in groups of their own, "" if none are."""
-    joined = {name: set(one.members) for name, one in found.items() if one.members}
+    joined = {
+        name: set(received.members)
+        for name, received in received_by_name.items()
+        if received.members
+    }
     first, *rest = joined
     for name in rest:
         if joined[name].isdisjoint(joined[first]):
@@ -210,17 +220,17 @@ def _describe_split(found: Mapping[str, Received]) -> str:
 class Group(Cluster):
     """See ports.site.Site.
 
-    As long as a node still counts the writer among its members it may lack what the
+    As long as a node still counts the writer among its members, it may lack what the
     writer sent last: Galera delivers a transaction once it knows that all members have
-    it, and only without the writer do the others agree on what that was.  So such a
-    node is not read.  One that shows the new view has applied all that came before it
-    (Galera 26.4, galera/src/replicator_smm.cpp, process_prim_conf_change()); its queue
-    alone does not show that, as it lacks what is being applied.  A member of Group
-    Replication has received all of it by then, and shows what it has not applied (see
-    engines.mysql.group_replication).
+    it, and the others agree on the last transactions only without the writer.  So such
+    a node is not read.  A node that shows the new view has applied all that came before
+    the view (Galera 26.4, galera/src/replicator_smm.cpp, process_prim_conf_change());
+    its queue does not show that, as it lacks the transactions that are being applied.
+    A member of Group Replication has received all transactions by then, and shows which
+    it has not applied (see engines.mysql.group_replication).
 
-    After a cut of all nodes, one alone may be behind another that is still off: the
-    writer is read once all are members again.  See also site.group.
+    After a cut of all nodes, a node may be behind another one that is still off: so the
+    writer is read once all nodes are members again.
     """
 
     def __init__(
@@ -245,8 +255,8 @@ class Group(Cluster):
             stagger_s=stagger_s,
         )
         self._writer_member = ""
-        due = bootstrap and promise.cuts_all and not kind.forms_by_itself
-        self._bootstrap = Bootstrap(self._nodes) if due else None
+        may_bootstrap = bootstrap and promise.cuts_all and not kind.forms_by_itself
+        self._bootstrap = Bootstrap(self._nodes) if may_bootstrap else None
 
     def with_writer(self, node: Node) -> Group:
         nodes = {**self._nodes, self.writer_name: node}
@@ -272,25 +282,25 @@ class Group(Cluster):
             if missing is None or self._bootstrap is None:
                 return missing
             return self._bootstrap.step() or missing
-        off = self._look()
+        old_writer = self._observe_old_writer()
         name, why = self._find_node_without_writer()
-        if self._note(off, name):
+        if self._note_takeover(old_writer, name):
             return None
-        if off.is_back:
+        if old_writer.is_back:
             return f"the old writer {self.writer_name} still answers or has power"
         return why
 
     def failure(self) -> str | None:
         if not self.promise.cuts_all:
             return super().failure()
-        found = ((name, node.power.failure()) for name, node in self._nodes.items())
-        return next((f"{name}: {why}" for name, why in found if why), None)
+        failures = ((name, node.power.failure()) for name, node in self._nodes.items())
+        return next((f"{name}: {why}" for name, why in failures if why), None)
 
     def promotion(self) -> Promotion | None:
         if not self.promise.cuts_all:
             return super().promotion()
-        found = Promotion(self._by, dict(self._received))
-        return self._add_descent(found)
+        promotion = Promotion(self._promoted_by, dict(self._received))
+        return self._add_descent(promotion)
 
     def _describe_missing(self) -> str | None:
         for name in self._nodes:
@@ -307,7 +317,7 @@ class Group(Cluster):
     def _find_node_without_writer(self) -> tuple[str, str]:
         """Return the name of a node that can be read, without the writer in its view.
 
-        As long as there is none, "" and why the last one is not read.
+        As long as there is none, return "" and why the last node is not read.
         """
         why = ""
         for name in self._nodes:
@@ -331,10 +341,10 @@ class Group(Cluster):
         return ""
 
     def _counts_writer(self, members: Sequence[str]) -> bool:
-        """True if the writer is one of them.
+        """Return True if the writer is one of *members*.
 
-        Where its name was not read before the cut, as in a later reconciliation, it
-        counts as one of them as long as all nodes are.
+        If its name was not read before the cut, as in a later reconciliation, it counts
+        as a member as long as there are as many members as nodes.
         """
         if self._writer_member:
             return self._writer_member in members
