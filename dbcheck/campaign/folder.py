@@ -5,10 +5,10 @@
     cycles/0001.json the result of the cycle, written whole or not at all; the full
                      judgement is the verdict.json of its run
     server.json      what the runs showed of the server, for the next cycle
-    cycles.jsonl     the same, a short line for each, for people and for tail -f
+    cycles.jsonl     a short line for each cycle, for people and for tail -f
 
 The files under cycles/ are the truth; a client that was killed leaves at most one run
-that none of them names.  A matrix has a file of its own, beside its runs.
+that no file there names.  A matrix has a file of its own, beside its runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dbcheck.rows.workload import Workload
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder, can_name_folder, new_run_id
 
-_SUBJECT = "campaigns"  # in the state folder
+_SUBJECT = "campaigns"  # the name in the state folder, see runs.stored
 _BOUNDS_PPM = range(100, 500_001)  # as --until takes them
 
 
@@ -56,7 +56,7 @@ def read_matrix(path: Path) -> MatrixResult:
 
 @dataclass(frozen=True, slots=True)
 class CampaignPlan:
-    """CampaignPlan of a campaign.
+    """What a campaign does, on which target.
 
     name:     of the target, as the user calls it.
     target:   URL without a password.
@@ -65,8 +65,8 @@ class CampaignPlan:
     cuts:     number of cycles that must count, unless one fails before.
     cycles_max: cycles in all, with those that do not count.
     bound_ppm: what the cuts are to show if none loses, None if only a number was given.
-    keep_going: a loss does not end it.
-    control:  controls come first.
+    keep_going: a loss does not end the campaign.
+    control:  controls run before the cycles.
     twice:    see cycle.rig.Rig.
     price:    of what the target runs on, in any currency; None if not given.
     """
@@ -100,19 +100,20 @@ class Cycle:
     number:   1-based; 0 for a control.
     run:      run id, "" if the cycle ended before it had one.
     activity:  what went on when the power went, see model.moments; "" if not known.
-    missed:   why that is not known to be the activity that was drawn, "" if it is.
+    missed:   why it is not known that this is the activity that was drawn, "" if it is.
     drawn:    the activity that was drawn, "" if none was or it is not known.
     after_s:  see model.moments: the moment that was drawn.
     cut_s:    seconds of load when the power went, as well as it is known; None if it
               is not.
-    lag_s:    how long after its switch was asked the power went, None if not seen.
-    reason:   the first of the verdict, or the error.
+    lag_s:    seconds from the request to the switch until the power went, None if not
+              seen.
+    reason:   the first reason of the verdict, or the error.
     depth:    how deep the cut went, "" if it was not measured.
     confirmed, lost: rows; None if the table was not read.
     earlier_lost: rows of earlier cycles; None as well where no cycle stored it.
-    acks_per_s: of the load; None if the client was lost before it stored that.
+    acks_per_s: of the load; None if the client was lost before it stored the rate.
     ended:    when, UTC, ISO 8601.
-    settled:  judged by a later client, as the one that began it was lost before that.
+    settled:  judged by a later client, as the client that began it was lost before.
     gone:     the server, or its table, certainly did not come back.
     control:  what later cycles must know of a control, None of an ordinary cycle.
     cut_class: what the switch cut, as model.cut names it; "" if it cut nothing.

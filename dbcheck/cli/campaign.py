@@ -33,7 +33,7 @@ from dbcheck.runner import campaign_run
 from dbcheck.runner.campaign_fleet import LOCAL, require_workers, run_fleet
 
 CYCLES = click.IntRange(1, 1_000_000)
-WORKLOAD = "mixed"  # unless the inventory names another
+WORKLOAD = "mixed"  # the default, unless the inventory names another workload
 
 
 @click.command("campaign", cls=Verb)
@@ -169,17 +169,18 @@ def _find_place(address: str | None, entries: Sequence[Entry]) -> str:
     """
     if address is None and len(entries) == 1:
         return ""
-    at = address or LOCAL
-    require_workers(at, entries)
-    return at
+    place = address or LOCAL
+    require_workers(place, entries)
+    return place
 
 
 def _find_begun_inventory(
     folders: Sequence[CampaignFolder], lookup: InventoryOptions
 ) -> Path:
-    """Return the inventory of campaigns that are resumed, unless another is named.
+    """Return the inventory of the campaigns to resume, unless the user names another.
 
-    Raise UsageError if somebody else may have begun one: an inventory names programs.
+    Raise UsageError if another user may have begun a campaign: its inventory names
+    programs to run.
     """
     if "inventory" in lookup.given:
         return lookup.inventory
@@ -218,9 +219,9 @@ def _refuse_new(
 
 
 def _list_named(
-    found: Inventory, names: tuple[str, ...], *, everything: bool
+    inventory: Inventory, names: tuple[str, ...], *, everything: bool
 ) -> list[Entry]:
-    """Return the targets that are named, each once; raise UsageError if that fails."""
+    """Return the named targets, each once; raise UsageError if names do not fit."""
     if not names and not everything:
         raise UsageError(
             "no target is named",
@@ -240,8 +241,8 @@ def _list_named(
             id=ErrorId.OPTIONS_CONFLICT,
             hint="Give names, or --all alone.",
         )
-    wanted = found.targets() if everything else found.members(names)
-    return [found.entry(name) for name in wanted]
+    target_names = inventory.targets() if everything else inventory.members(names)
+    return [inventory.entry(name) for name in target_names]
 
 
 def _decide_goal(

@@ -78,19 +78,19 @@ def fetch(server: str) -> None:
     Debian's keys. Nothing is installed. It needs no root; but fetch Patroni as root, as
     its labs run as root.
     """
-    say(f"{server}: {_FETCHED[server]()}")
+    say(f"{server}: {_FETCH_FUNCTIONS[server]()}")
 
 
 def _fetch_mysql() -> Path | None:
-    found = programs.find_mysqld()
-    if found is None:
+    program = programs.find_mysqld()
+    if program is None:
         if os.environ.get(programs.MYSQLD_VARIABLE):
             raise programs.misnamed_program_error(programs.MYSQLD_VARIABLE, "mysqld")
         folder = programs.mysql_folder()
         say(f"fetching a MySQL server (60 MB) into {folder}")
         fetch_into(folder)
-        found = programs.find_mysqld()
-    return found
+        program = programs.find_mysqld()
+    return program
 
 
 def _fetch_myrocks() -> Path | None:
@@ -100,8 +100,8 @@ def _fetch_myrocks() -> Path | None:
 
 
 def _fetch_galera() -> Path | None:
-    wanted = (programs.GALERA, *programs.TRANSFER)
-    if not all(map(programs.find_galera, wanted)):
+    names = (programs.GALERA, *programs.TRANSFER)
+    if not all(map(programs.find_galera, names)):
         _fetch_part(GALERA, "Galera (7 MB)", programs.galera_folder())
     return programs.find_galera(programs.GALERA)
 
@@ -120,7 +120,7 @@ def _fetch_patroni() -> Path | None:
     return programs.find_patroni("patroni")
 
 
-_FETCHED = {
+_FETCH_FUNCTIONS = {
     "mysql": _fetch_mysql,
     "myrocks": _fetch_myrocks,
     "galera": _fetch_galera,
@@ -157,7 +157,7 @@ def log_writes(folder: Path, file: Path) -> None:
 
 
 def _name_new_files(file: Path, recordings: Sequence[Recording]) -> list[Path]:
-    """Return a new file for each drive; raise UsageError if one is there."""
+    """Return the path of a new file for each drive; raise UsageError if one exists."""
     files = [file, file.with_name(f"{file.name}.log")][: len(recordings)]
     for path in files:
         if os.path.lexists(path):
@@ -170,13 +170,13 @@ def _name_new_files(file: Path, recordings: Sequence[Recording]) -> list[Path]:
 
 
 def _list_marks(acked: Acked) -> Iterator[tuple[int, str]]:
-    """Yield when each ack came, and its text."""
+    """Yield the time of each ack, and the text of its mark."""
     for session, seq, row_id, acked_us in acked.each():
         yield acked_us, f"ack session {session} operation {seq} id {row_id}"
 
 
-_SPARE = 3  # cycles for inconclusive ones in a campaign that is to show something
-_DISK = Path("/var/tmp")  # unlike /tmp never memory, which no witness may use
+_SPARE_CYCLES = 3  # beside the cuts that --until needs, as some are inconclusive
+_DISK_FOLDER = Path("/var/tmp")  # never in memory, as /tmp may be: a witness needs that
 
 
 @click.group("lab", cls=VerbGroup)
@@ -209,7 +209,7 @@ def _refuse_for_clusters(
     of_drive: tuple[str, ...],
     second: TwiceOptions,
 ) -> None:
-    """Raise UsageError for what a cluster of labs cannot be, or do."""
+    """Raise UsageError for a cluster that no lab can be, and flags it cannot have."""
     require_possible(lab, spec)
     flags = [*(["--control"] if control else []), *of_drive, *second.flags_given()]
     if flags:
@@ -262,7 +262,7 @@ def run(
     """
     _require_one_goal(cycles, until)
     needed = None if until is None else compute_cuts_needed(round(until * PPM))
-    count = cycles or 1 if needed is None else needed + _SPARE
+    count = cycles or 1 if needed is None else needed + _SPARE_CYCLES
     seed = draw_seed(server.seed)
     of_drive = ("--keep-image",) if keep_image else ()
     lab = make_lab_spec(server, storage, seed, *of_drive)
@@ -322,7 +322,7 @@ def up(
 ) -> None:
     """Start a lab that stays up, and print how to use it."""
     wanted = make_lab_spec(server, storage, draw_seed(server.seed))
-    folder = _DISK / f"dbcheck-lab-{secrets.token_hex(4)}"
+    folder = _DISK_FOLDER / f"dbcheck-lab-{secrets.token_hex(4)}"
     lab = Lab.start(wanted, folder, keep=True, name=name)
     dbcheck = _find_own_command()
     use = {
@@ -386,8 +386,8 @@ def describe_as_host(lab: Lab) -> dict[str, Any]:
 def _find_own_command() -> str:
     """Return the shell command that runs this installation of dbcheck."""
     script = Path(processes.PYTHON).with_name("dbcheck")
-    found = shutil.which("dbcheck")
-    if found and script.exists() and Path(found).samefile(script):
+    in_path = shutil.which("dbcheck")
+    if in_path and script.exists() and Path(in_path).samefile(script):
         return "dbcheck"
     if script.exists():
         return shlex.quote(str(script))

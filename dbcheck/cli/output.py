@@ -46,8 +46,8 @@ def print_text(text: str) -> None:
 def print_and_exit(code: int) -> Iterator[None]:
     """Print a result, after which the command exits with *code*.
 
-    If it cannot be printed, exit here: then a success counts as a failure, and any
-    other code stays.  Nothing is said of a reader who is gone, as of `| head`.
+    If the result cannot be printed, exit here: a success then becomes a failure, and
+    any other code stays.  A reader that is gone, as with `| head`, is not reported.
     """
     try:
         yield
@@ -77,8 +77,8 @@ def end_with(outcome: Outcome, *, as_json: bool, reconcile: str = "") -> NoRetur
 def write_file(file: Path, chunks: Iterable[bytes]) -> None:
     """Write *file*, with the mode that the umask gives, whole or not at all.
 
-    A link's target is replaced.  /dev/stdout or a pipe is written to.  Raise
-    RunWriteError.
+    If *file* is a link, its target is replaced.  /dev/stdout or a pipe is written to.
+    Raise RunWriteError.
     """
     try:
         if file.exists() and not file.is_file():
@@ -107,15 +107,15 @@ def _replace(file: Path, chunks: Iterable[bytes]) -> None:
             part.unlink(missing_ok=True)
 
 
-def campaigns_code(shown: Sequence[CampaignResult]) -> int:
-    """Return the exit code for several campaigns: that of the worst."""
-    codes = set(map(_exit_code, shown))
+def campaigns_code(results: Sequence[CampaignResult]) -> int:
+    """Return the exit code for several campaigns: that of the worst result."""
+    codes = set(map(_exit_code, results))
     return next(code for code in (FAIL, FAILED, INCONCLUSIVE, PASS) if code in codes)
 
 
-def _exit_code(shown: CampaignResult) -> int:
-    if shown.verdict is Verdict.FAIL:
+def _exit_code(result: CampaignResult) -> int:
+    if result.verdict is Verdict.FAIL:
         return FAIL
-    if shown.error:
+    if result.error:
         return FAILED
-    return INCONCLUSIVE if shown.verdict is Verdict.INCONCLUSIVE else PASS
+    return INCONCLUSIVE if result.verdict is Verdict.INCONCLUSIVE else PASS

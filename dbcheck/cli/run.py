@@ -172,7 +172,7 @@ def _check_cut_nodes(entry: Entry, rig: Rig, consent: ConsentOptions) -> None:
 def _run_controls_with_note(
     rig: Rig, workload: Workload, seed: int, view: PlainProgress
 ) -> list[Outcome]:
-    """Run the control; a human who cuts gets a note on both cuts first."""
+    """Run the controls; a human who cuts is first told of both cuts."""
     if rig.site.attended:
         view.line("control", TWO_CUTS_NOTE)
     return list(run_controls(rig, workload, seed))

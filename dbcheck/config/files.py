@@ -15,17 +15,17 @@ from dbcheck.base.errors import UsageError
 from dbcheck.base.owners import expanded
 from dbcheck.rows.table import TABLES
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
+_CHECKOUT_FOLDER = Path(__file__).resolve().parents[2]
 _FOLDERS = {"workload": "workloads", "matrix": "matrices"}
-_SWITCHES = "switches"  # a folder in inventory/
-_INDENT = "      "  # of what belongs to a host in inventory/switch.yml
+_SWITCHES_FOLDER = "switches"  # a folder in inventory/
+_INDENT = "      "  # of the variables of a host in inventory/switch.yml
 
 
 def find_data_folder(name: str) -> Traversable:
     """Return the data folder *name*: "sql", "workloads", ...."""
-    beside = _CHECKOUT / name
-    if (_CHECKOUT / "setup.cfg").is_file() and beside.is_dir():
-        return beside
+    folder = _CHECKOUT_FOLDER / name
+    if (_CHECKOUT_FOLDER / "setup.cfg").is_file() and folder.is_dir():
+        return folder
     return importlib.resources.files("dbcheck.data").joinpath(name)
 
 
@@ -33,9 +33,9 @@ def find_data_folder(name: str) -> Traversable:
 def read_sql(family: str, statement: str) -> str:
     """Return one statement of sql/FAMILY/, without its comments.
 
-    statement: its file's name, or VERB_TABLE.  What is the same for several tables is
-    in VERB_LAYOUT.sql (see TableSpec.layouts) or VERB_any.sql, with {table} in the
-    place of the name, and {key} in that of its further index.
+    statement: its file's name, or VERB_TABLE.  A statement that several tables share is
+    in VERB_LAYOUT.sql (see TableSpec.layouts) or VERB_any.sql, with {table} in place of
+    the table's name and {key} in place of the name of its unique index.
     """
     files = find_data_folder("sql").joinpath(family)
     verb, _, name = statement.rpartition("_")
@@ -53,28 +53,32 @@ def read_sql(family: str, statement: str) -> str:
 def read_described_file(kind: str, name: str) -> tuple[str, str]:
     """Return the path of the workload or matrix *name*, and its text.
 
-    It is the file *name*, or the one of that name that comes with dbcheck.  kind:
-    "workload" or "matrix".  Raise UsageError if it cannot be read.
+    A *name* that ends in .toml is a file of the user; another one comes with dbcheck.
+    Raise UsageError if it cannot be read.
+
+    kind: "workload" or "matrix".
     """
-    own = f"{name}.toml"
+    file_name = f"{name}.toml"
     try:
         if name.endswith(".toml"):
             path = Path(expanded(name))
             return str(path), _decode_text(plain.read_regular(path))
-        where = f"{_FOLDERS[kind]}/{own}"
-        return where, find_data_folder(_FOLDERS[kind]).joinpath(own).read_text("utf-8")
+        where = f"{_FOLDERS[kind]}/{file_name}"
+        return where, find_data_folder(_FOLDERS[kind]).joinpath(file_name).read_text(
+            "utf-8"
+        )
     except (OSError, ValueError, LookupError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.args[0]
-        known = _list_names(find_data_folder(_FOLDERS[kind]), ".toml")
+        names = _list_names(find_data_folder(_FOLDERS[kind]), ".toml")
         raise UsageError(
             f"{kind} {name} cannot be read: {reason}",
             id=ErrorId.FILE_NOT_READABLE,
-            hint=f"Known are {', '.join(known)}; a file of your own must end in .toml.",
+            hint=f"Known are {', '.join(names)}; a file of your own must end in .toml.",
         ) from None
 
 
 def _decode_text(content: bytes) -> str:
-    """Return *content* as text, without the mark that Windows puts before it.
+    """Return *content* as text, without the byte order mark of Windows.
 
     Raise ValueError, which names the line, if it is not UTF-8.
     """
@@ -95,9 +99,11 @@ def list_matrix_names() -> list[str]:
     return _list_names(find_data_folder(_FOLDERS["matrix"]), ".toml")
 
 
-def _list_names(place: Traversable, end: str) -> list[str]:
-    found = (entry.name for entry in place.iterdir())
-    return sorted(name.removesuffix(end) for name in found if name.endswith(end))
+def _list_names(folder: Traversable, suffix: str) -> list[str]:
+    file_names = (entry.name for entry in folder.iterdir())
+    return sorted(
+        name.removesuffix(suffix) for name in file_names if name.endswith(suffix)
+    )
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
@@ -114,9 +120,9 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
             id=ErrorId.FILE_NOT_TOML,
             hint="Correct that place in the file.",
         ) from None
-    left: list[Any] = [values]
-    while left:
-        value = left.pop()
+    unchecked: list[Any] = [values]
+    while unchecked:
+        value = unchecked.pop()
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise UsageError(
                 f"{where} is not TOML: a number of {value.bit_length()} bits",
@@ -124,9 +130,9 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
                 hint="Write a number that fits in 64 bits.",
             )
         if isinstance(value, dict):
-            left += value.values()
+            unchecked += value.values()
         elif isinstance(value, list):
-            left += value
+            unchecked += value
     return values
 
 
@@ -139,13 +145,13 @@ def read_inventory_example() -> str:
 
 def list_switch_names() -> list[str]:
     """Return the names of the switches that come with a recipe, sorted."""
-    return _list_names(find_data_folder("inventory").joinpath(_SWITCHES), ".yml")
+    return _list_names(find_data_folder("inventory").joinpath(_SWITCHES_FOLDER), ".yml")
 
 
 def read_switch_recipe(name: str) -> str:
-    """Return the recipe of a switch: what it is, as comments, and its variables."""
-    place = find_data_folder("inventory").joinpath(_SWITCHES, f"{name}.yml")
-    return place.read_text("utf-8")
+    """Return the recipe of a switch: comments on it, and its inventory variables."""
+    file = find_data_folder("inventory").joinpath(_SWITCHES_FOLDER, f"{name}.yml")
+    return file.read_text("utf-8")
 
 
 def make_switch_inventory(name: str) -> str:

@@ -1,6 +1,6 @@
-"""Judges what a bundle holds again, and says whether anything differs.
+"""Judges the runs in a bundle again, and says whether anything differs.
 
-Compares what a campaign says of its cycles with what their runs show.
+It also compares what a campaign says of its cycles with what their runs show.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from dbcheck.runs.stored import to_bytes
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Result of a run of the bundle."""
+    """A run of the bundle, and its result when it was judged again."""
 
     run: RunFolder
     result: RunResult
@@ -57,16 +57,16 @@ def find_differences_in_campaign(
 ) -> Iterator[str]:
     """Yield the faults of a campaign whose runs were judged again.
 
-    shown: by the run's id.  words: sentences are compared as well.
+    shown: run id -> its result.  words: sentences are compared as well.
     """
     cycles = folder.cycles()
     yield from _check_numbers(cycles)
-    named = Counter(cycle.run for cycle in cycles if cycle.run)
-    for run, times in named.items():
+    times_named = Counter(cycle.run for cycle in cycles if cycle.run)
+    for run, times in times_named.items():
         if times > 1:
             yield f"run {run} is counted {times} times"
     for run in shown:
-        if run not in named:
+        if run not in times_named:
             yield f"run {run} is in no cycle, so it is not counted"
     for cycle in cycles:
         if cycle.run in shown:
@@ -75,10 +75,10 @@ def find_differences_in_campaign(
             name = _name_cycle(cycle)
             yield f"{name}: its run {cycle.run or ''} is not in the bundle"
     yield from _check_same_target(folder, shown)
-    lines = folder.path / "cycles.jsonl"
-    before = lines.read_bytes() if lines.is_file() else None
+    lines_file = folder.path / "cycles.jsonl"
+    stored_lines = lines_file.read_bytes() if lines_file.is_file() else None
     folder.write_lines()
-    if lines.read_bytes() != before:
+    if lines_file.read_bytes() != stored_lines:
         yield "cycles.jsonl is not what the cycles show"
 
 
@@ -87,13 +87,13 @@ def _name_cycle(cycle: Cycle) -> str:
 
 
 def _check_numbers(cycles: Sequence[Cycle]) -> Iterator[str]:
-    """Yield if a cycle is missing, or counted twice: they are numbered from 1."""
+    """Yield a fault if a cycle is missing or counted twice; the first has number 1."""
     numbers = [cycle.number for cycle in cycles if cycle.number]
     if numbers != list(range(1, len(numbers) + 1)):
-        wanted = set(range(1, max(numbers, default=0) + 1))
-        lacking = sorted(wanted - set(numbers))
-        what = f"lacks cycle {lacking[0]}" if lacking else "counts a cycle twice"
-        yield f"the campaign {what}"
+        expected = set(range(1, max(numbers, default=0) + 1))
+        missing = sorted(expected - set(numbers))
+        fault = f"lacks cycle {missing[0]}" if missing else "counts a cycle twice"
+        yield f"the campaign {fault}"
 
 
 def _compare_cycle(cycle: Cycle, shown: Shown, *, words: bool) -> Iterator[str]:
@@ -107,8 +107,8 @@ def _list_pairs(
     cycle: Cycle, shown: Shown, *, words: bool
 ) -> Iterator[tuple[str, Any, Any]]:
     result, manifest = shown.result, shown.run.manifest()
-    own, earlier = result.rows_lost or (None, None)
-    found = result.confirmed is not None
+    lost_own, earlier = result.rows_lost or (None, None)
+    is_judged = result.confirmed is not None
     seen, load, tasks = result.seen, result.load, result.housekeeping
     at_cut = tasks.at_cut if tasks else None
     yield "number", cycle.number, manifest.moment.number if manifest.moment else 0
@@ -116,8 +116,12 @@ def _list_pairs(
     yield "depth", cycle.depth, result.shown_depth.value if result.shown_depth else ""
     yield "class of the cut", cycle.cut_class, manifest.writer.cut_class.value
     yield "commits", cycle.confirmed, result.confirmed
-    yield "lost rows", cycle.lost, own if found else None
-    yield "lost rows of earlier cycles", cycle.earlier_lost, earlier if found else None
+    yield "lost rows", cycle.lost, lost_own if is_judged else None
+    yield (
+        "lost rows of earlier cycles",
+        cycle.earlier_lost,
+        earlier if is_judged else None,
+    )
     yield "acks/s", cycle.acks_per_s, load.rate if load else None
     yield "task", cycle.window, at_cut.value if at_cut else ""
     yield "rows seen", cycle.seen, seen.rows if seen else None
@@ -136,8 +140,8 @@ def _check_same_target(
     plan, known = folder.plan(), folder.known()
     if known.run and known.run not in shown:
         yield f"run {known.run}, the last whose rows were read, is not in the bundle"
-    for run, one in shown.items():
-        manifest = one.run.manifest()
+    for run, shown_run in shown.items():
+        manifest = shown_run.run.manifest()
         if manifest.writer.target != plan.target:
             yield (
                 f"run {run} is of the target {manifest.writer.target}, and the campaign"
@@ -151,12 +155,12 @@ def _read_identity(manifest: Manifest) -> Mapping[str, str]:
     return manifest.writer.facts.identity
 
 
-# Sentences, which another version may write otherwise.
+# Fields with sentences, which another version of dbcheck may word otherwise.
 _SENTENCES = (
     *("reasons", "diagnosis", "settings_at_fault", "layers_at_fault"),
     *("other_settings", "left_on_host"),
 )
-# What a judge may meet in records whose digests are right and whose values are absurd.
+# Errors of a judge on records whose digests are right and whose values are absurd.
 _UNFORESEEN = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
 
 
@@ -164,14 +168,14 @@ _UNFORESEEN = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
 class VerifyResult:
     """Output of dbcheck verify --json.
 
-    kind, name: of what the bundle is, see evidence.archive.Index.
+    kind, name: see evidence.archive.Index.
     verdict:    as the bundle says.  made_by: the version of dbcheck that made it.
     same:       nothing that was judged again differs.
     differences: sentences.
-    judged_again: runs whose rows are in the bundle.  not_judged_again: those of which
+    judged_again: runs whose rows are in the bundle.  not_judged_again: runs of which
                 only the verdict is, as of a cycle of a campaign that passed.
-    report_compared: report.html was made again and compared.  Another version of
-                dbcheck writes another page, so it is not if one made the bundle.
+    report_compared: report.html was made again and compared; not so if another version
+                of dbcheck made the bundle, as its page differs.
     signer, key: of a good signature, "" if nothing names the signer, or without one.
     """
 

@@ -1,4 +1,4 @@
-"""One host's variables, read by name and type."""
+"""The inventory variables of one host, read by name and type."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ SOURCES: Mapping[Kind, Any] = {
         ),
     ],
 }
-_SECRET = re.compile(r"passw|secret|token|communit|api_?key", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"passw|secret|token|communit|api_?key", re.IGNORECASE)
 _REFERENCE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 # How ansible-inventory shows what was written with !vault and !unsafe.
-_TAGS = {"__ansible_vault", "__ansible_unsafe"}
+_TAGS_OF_VALUES = {"__ansible_vault", "__ansible_unsafe"}
 _DEPTH_MAX = 8
 _TEXT_MAX = 65_536
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -53,7 +53,7 @@ class Fields:
     """The variables of *host*; each method raises UsageError naming place and key."""
 
     def __init__(self, host: str, variables: Mapping[str, Any], file: str) -> None:
-        """Read nothing yet; *file* is named in errors."""
+        """*file* is the inventory, for errors; nothing is read yet."""
         self.host = host
         self._file = file
         self._filled_texts: dict[str, str] = {}
@@ -69,7 +69,7 @@ class Fields:
             if not name.startswith(PREFIX) or name in known:
                 continue
             if f"{name}_env" in known:
-                raise self._clear(name)
+                raise self._clear_text_error(name)
             hint = suggest_nearest(name, known) or f"Known: {', '.join(sorted(known))}."
             raise self.error(
                 name, "is not known", id=ErrorId.INVENTORY_VARIABLE_UNKNOWN, hint=hint
@@ -89,13 +89,13 @@ class Fields:
         """
         declared = (field.name for field in fields(kind))  # type: ignore[arg-type]
         names = [name for name in declared if name not in given]
-        found = {
+        values = {
             key: value
             for key in (keys.get(name, name) for name in names)
             if (value := self._value(f"{prefix}{key}")) is not None
         }
         return convert_fields(
-            found,
+            values,
             kind,
             self._place,
             given=given,
@@ -105,33 +105,38 @@ class Fields:
         )
 
     def value(self, name: str, hint: Any, default: Any) -> Any:
-        """Return one variable, of the type *hint*; *default* if it is not given."""
+        """Return the variable *name*, of the type *hint*; *default* if it is absent."""
         value = self._value(name)
-        return default if value is None else self._converted(name, value, hint)
+        return default if value is None else self._convert(name, value, hint)
 
     def given(self, *names: str) -> str:
-        """Return the last of *names* that is given, the first of all if none is."""
-        found = [name for name in names if self._variables.get(name) is not None]
-        return found[-1] if found else names[0]
+        """Return the last of *names* that is given, or the first name if none is."""
+        given = [name for name in names if self._variables.get(name) is not None]
+        return given[-1] if given else names[0]
 
     def secret(self, name: str) -> Secret | None:
         """Return the source of the secret *name*, None if it has none.
 
-        If that is an environment variable, children do not get it from now on.
+        If its source is an environment variable, child processes do not get it from now
+        on.
         """
-        found = [source for source in SOURCES if f"{name}_{source}" in self._variables]
-        if len(found) > 1:
-            both = " and ".join(f"{name}_{source}" for source in found)
+        sources = [
+            source for source in SOURCES if f"{name}_{source}" in self._variables
+        ]
+        if len(sources) > 1:
+            names = " and ".join(f"{name}_{source}" for source in sources)
             raise UsageError(
-                f"{self._place}: {both} are given",
+                f"{self._place}: {names} are given",
                 id=ErrorId.SECRET_GIVEN_TWICE,
                 hint="Keep one of them.",
             )
-        if not found:
+        if not sources:
             return None
-        key = f"{name}_{found[0]}"
+        key = f"{name}_{sources[0]}"
         of_switch = name.startswith(f"{PREFIX}power_")
-        return self._secret(name, found[0], key, self._value(key), of_switch=of_switch)
+        return self._make_secret(
+            name, sources[0], key, self._value(key), of_switch=of_switch
+        )
 
     def options(self, name: str) -> tuple[dict[str, str], dict[str, Secret]]:
         """Return the options in the mapping *name*, and the secrets in it.
@@ -143,36 +148,38 @@ class Fields:
         for key, item in self.value(name, dict[str, Any], {}).items():
             where = f"{name}: {key}"
             stem, _, source = key.rpartition("_")
-            if _SECRET.search(stem) and source in SOURCES:
-                secrets[stem] = self._secret(stem, source, where, item, of_switch=True)
-            elif _SECRET.search(key) and not key.endswith("_script"):
-                raise self._clear(key)
-            elif isinstance(item, bool):  # as fence agents expect it
+            if _SECRET_NAME.search(stem) and source in SOURCES:
+                secrets[stem] = self._make_secret(
+                    stem, source, where, item, of_switch=True
+                )
+            elif _SECRET_NAME.search(key) and not key.endswith("_script"):
+                raise self._clear_text_error(key)
+            elif isinstance(item, bool):  # 1 or 0, as fence agents expect
                 values[key] = "1" if item else "0"
             else:
-                values[key] = self._converted(where, item, str)
+                values[key] = self._convert(where, item, str)
         return values, secrets
 
     def error(self, name: str, what: str, *, id: ErrorId, hint: str) -> UsageError:
         """Return the error about the variable *name*."""
         return UsageError(f"{self._place}: {name} {what}", id=id, hint=hint)
 
-    def _secret(
+    def _make_secret(
         self, name: str, source: Kind, key: str, value: object, *, of_switch: bool
     ) -> Secret:
-        """Return the secret that *key*, whose end is the source, describes."""
-        found = self._converted(key, value, SOURCES[source])
+        """Return the secret that the variable *key*, of that *source*, describes."""
+        converted = self._convert(key, value, SOURCES[source])
         if source == "command":
-            return Secret(name, source, found)
-        place: str = found
+            return Secret(name, source, converted)
+        place: str = converted
         if source == "env":
             processes.withhold_variable(place, of_switch=of_switch)
         return Secret(name, source, (place,))
 
-    def _converted(self, name: str, value: object, hint: Any) -> Any:
+    def _convert(self, name: str, value: object, hint: Any) -> Any:
         return convert_value(value, hint, self._place, name, strict=False)
 
-    def _clear(self, key: str) -> UsageError:
+    def _clear_text_error(self, key: str) -> UsageError:
         return UsageError(
             f"{self._place}: {key} is a secret in clear text",
             id=ErrorId.SECRET_IN_CLEAR_TEXT,
@@ -185,13 +192,13 @@ class Fields:
         return f"{self._file}: host {self.host}"
 
     def _value(self, name: str) -> Any:
-        found = self._variables.get(name)
-        return None if found is None else self._fill_references(name, found, 0)
+        value = self._variables.get(name)
+        return None if value is None else self._fill_references(name, value, 0)
 
     def _fill_references(self, name: str, value: Any, depth: int) -> Any:
         """Return *value* with each {{ variable }} in it replaced."""
         if isinstance(value, dict):
-            if value.keys() & _TAGS:
+            if value.keys() & _TAGS_OF_VALUES:
                 hint = "dbcheck supports neither !vault nor !unsafe in its variables."
                 raise self.error(
                     name,
@@ -218,22 +225,22 @@ class Fields:
                 hint=hint,
             )
 
-        def other(found: re.Match[str]) -> str:
-            inner = self._variables.get(found[1])
+        def replace_reference(reference: re.Match[str]) -> str:
+            inner = self._variables.get(reference[1])
             if inner is None:
                 hint = "Only variables of the inventory can be used, without filters."
                 raise self.error(
                     name,
-                    f"needs {found[1]}, which is not defined",
+                    f"needs {reference[1]}, which is not defined",
                     id=ErrorId.INVENTORY_VARIABLE_UNDEFINED,
                     hint=hint,
                 )
-            if found[1] not in self._filled_texts:
+            if reference[1] not in self._filled_texts:
                 text = str(self._fill_references(name, inner, depth + 1))
-                self._filled_texts[found[1]] = text
-            return self._filled_texts[found[1]]
+                self._filled_texts[reference[1]] = text
+            return self._filled_texts[reference[1]]
 
-        filled = _REFERENCE.sub(other, value)
+        filled = _REFERENCE.sub(replace_reference, value)
         if len(filled) > _TEXT_MAX:
             hint = f"A value may take {_TEXT_MAX} characters."
             raise self.error(

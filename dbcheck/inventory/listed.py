@@ -1,6 +1,6 @@
 """Reads an inventory with ansible-inventory, which comes with dbcheck.
 
-One that other users can change is refused: inventories name programs to run.
+An inventory that other users can change is refused: it names programs to run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 
 Variables = dict[str, Any]
-_BESIDE = ("group_vars", "host_vars")
-_YAML = (".yml", ".yaml", ".json")
-_PROGRAMS = (b"#!", b"\x7fELF")  # how they begin
-_CONFIG = "ANSIBLE_CONFIG"
+_VARIABLE_FOLDERS = ("group_vars", "host_vars")
+_YAML_SUFFIXES = (".yml", ".yaml", ".json")
+_PROGRAM_STARTS = (b"#!", b"\x7fELF")
+_CONFIG_VARIABLE = "ANSIBLE_CONFIG"
 _DEFAULT_CONFIGS = ("~/.ansible.cfg", "/etc/ansible/ansible.cfg")
-_VAULT, _VAULTS = "ANSIBLE_VAULT_PASSWORD_FILE", "ANSIBLE_VAULT_IDENTITY_LIST"
+_VAULT_VARIABLE, _VAULT_LIST_VARIABLE = (
+    "ANSIBLE_VAULT_PASSWORD_FILE",
+    "ANSIBLE_VAULT_IDENTITY_LIST",
+)
 _PROMPTS = ("prompt", "prompt_ask_vault_pass")
 _TIMEOUT_S = 120
 _MESSAGE_MAX = 400
@@ -44,28 +47,28 @@ _SETTINGS = {
     "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
     "ANSIBLE_FORCE_COLOR": "0",
     "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
-    "ANSIBLE_INVENTORY_EXPORT": "0",  # else hosts lack what their groups say
+    "ANSIBLE_INVENTORY_EXPORT": "0",  # else hosts lack the variables of their groups
     "ANSIBLE_NOCOLOR": "1",
     "ANSIBLE_VERBOSITY": "0",
     "LC_ALL": _LOCALE,
 }
 # The environment variables that reading a YAML file needs, besides ANSIBLE_*.  An
 # inventory that is a program may need more.
-_NEEDED = {
+_NEEDED_VARIABLES = {
     *("HOME", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "PYTHONHOME", "PYTHONPATH"),
     *("TMPDIR", "TZ", "USER"),
 }
-_MARK = re.compile(r"^\[?(?:WARNING|ERROR)\]?: ", re.MULTILINE)
-_QUOTED = re.compile(r"(?<=host definition) '.*")  # a line of the file
-_PLUGIN = re.compile(r"^Failed to parse inventory with '\w+' plugin: ")
+_MESSAGE_MARK = re.compile(r"^\[?(?:WARNING|ERROR)\]?: ", re.MULTILINE)
+_QUOTED_LINE = re.compile(r"(?<=host definition) '.*")  # quotes a line of the file
+_PLUGIN_PREFIX = re.compile(r"^Failed to parse inventory with '\w+' plugin: ")
 _ORIGIN = re.compile(r"^Origin: (/.*:\d+):\d+$", re.MULTILINE)
-_NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\U0010ffff]")
+_NOT_OF_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\U0010ffff]")
 _HARMLESS = (
     "Invalid characters were found in group names",
     "Found both group and host with same name",
 )
 # What Ansible reports besides the cause, since it tries one plugin after the other.
-_ASIDE = (
+_NOT_THE_CAUSE = (
     "Completely failed to parse inventory source",
     "Plugin configuration YAML file, not YAML inventory",
     "no root 'plugin' key found",
@@ -73,9 +76,9 @@ _ASIDE = (
 
 
 def require_trusted(path: Path) -> None:
-    """Raise UsageError if another user may change *path*, which an inventory is of.
+    """Raise UsageError if another user may change *path*, a part of an inventory.
 
-    What is missing is accepted where no other user can make it.
+    A missing path is accepted if no other user can make it.
     """
     require_closed(
         path,
@@ -89,7 +92,7 @@ def require_trusted(path: Path) -> None:
 def require_no_additions(folder: Path) -> None:
     """Raise UsageError if another user may make group_vars in *folder*.
 
-    Where anybody may write, as in /tmp, Ansible would read what they make there.
+    In a folder where anybody may write, as /tmp, Ansible would read their files.
     """
     try:
         who = who_may_write(folder, folder.stat())
@@ -108,7 +111,7 @@ def require_no_additions(folder: Path) -> None:
 class Listing:
     """The variables of each host, as Ansible merged them, and the hosts of each group.
 
-    {{ }} is left as it is.  A group holds the hosts of the groups in it as well.
+    {{ }} is not replaced.  A group also holds the hosts of the groups in it.
     """
 
     hosts: Mapping[str, Variables]
@@ -118,14 +121,15 @@ class Listing:
 def read_listing(path: Path) -> Listing:
     """Return the hosts and groups that an inventory lists.
 
-    Ansible runs an inventory that is an executable program; one whose name ends as
-    that of a YAML file is refused.  Nothing in the working directory has an effect.
-    Raise UsageError if it cannot read all of it, or if others may write what it reads.
+    Ansible runs an inventory that is an executable program; a program with the name of
+    a YAML file is refused.  Nothing in the working directory has an effect.  Raise
+    UsageError if Ansible cannot read all of the inventory, or if others may write to
+    it.
     """
-    for one in _list_files(path):
-        require_trusted(one)
-        _require_file(one, is_read=one == path or _is_of_variables(one))
-        _require_no_program(one)
+    for file in _list_files(path):
+        require_trusted(file)
+        _require_file(file, is_read=file == path or _is_of_variables(file))
+        _require_no_program(file)
     require_no_additions(_find_folder(path))
     try:
         done = subprocess.run(
@@ -163,25 +167,27 @@ class _Group(msgspec.Struct):
 
 
 def parse_listing(path: Path, output: bytes) -> Listing:
-    """Parse the output of ansible-inventory: also hosts that have no variable."""
+    """Parse the output of ansible-inventory, with the hosts that have no variable."""
     try:
-        found = json.loads(output)
-        listed = msgspec.convert(found.pop("_meta"), _Meta).hostvars
-        groups = msgspec.convert(found, dict[str, _Group])
+        output_values = json.loads(output)
+        variables_by_host = msgspec.convert(output_values.pop("_meta"), _Meta).hostvars
+        groups = msgspec.convert(output_values, dict[str, _Group])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise _refused_inventory_error(
             path, ["its output is not an inventory"]
         ) from None
     names = (host for group in groups.values() for host in group.hosts)
-    hosts = {name: listed.get(name, {}) for name in (*listed, *names)}
+    hosts = {
+        name: variables_by_host.get(name, {}) for name in (*variables_by_host, *names)
+    }
     return Listing(hosts, {name: _list_hosts_inside(name, groups) for name in groups})
 
 
 def _list_hosts_inside(name: str, groups: Mapping[str, _Group]) -> tuple[str, ...]:
-    """Return the hosts in a group and in those below it, each once."""
+    """Return the hosts in a group and in the groups below it, each once."""
     hosts, below, seen = dict[str, None](), [name], {name}
-    for each in below:  # grows while it is walked
-        group = groups.get(each, _Group())
+    for group_name in below:  # the list grows meanwhile
+        group = groups.get(group_name, _Group())
         hosts |= dict.fromkeys(group.hosts)
         below += [child for child in group.children if child not in seen]
         seen.update(group.children)
@@ -190,16 +196,16 @@ def _list_hosts_inside(name: str, groups: Mapping[str, _Group]) -> tuple[str, ..
 
 def _find_folder(path: Path) -> Path:
     """Return the folder of Ansible's variable files for the inventory *path*."""
-    inside = path.resolve()
-    return inside if inside.is_dir() else inside.parent
+    resolved = path.resolve()
+    return resolved if resolved.is_dir() else resolved.parent
 
 
 def _list_files(path: Path) -> Iterator[Path]:
     """Yield the files and folders that Ansible reads, or runs, for *path*."""
-    for one in (path, *(_find_folder(path) / name for name in _BESIDE)):
-        yield one
+    for place in (path, *(_find_folder(path) / name for name in _VARIABLE_FOLDERS)):
+        yield place
         seen = set()
-        for folder, folders, files in os.walk(one, followlinks=True):
+        for folder, folders, files in os.walk(place, followlinks=True):
             real = os.path.realpath(folder)
             if real in seen:  # a link leads back
                 folders.clear()
@@ -211,8 +217,9 @@ def _list_files(path: Path) -> Iterator[Path]:
 def _require_file(path: Path, *, is_read: bool) -> None:
     """Raise UsageError for what Ansible would wait for, or read without end.
 
-    is_read: the whole of it for certain, so it must not be large.  What is missing, or
-    this user may not read, is left to Ansible.
+    A file that is missing, or that this user may not read, is left to Ansible.
+
+    is_read: Ansible certainly reads the whole file, so it must not be large.
     """
     try:
         with plain.open_regular(path) as file:
@@ -230,22 +237,26 @@ def _require_file(path: Path, *, is_read: bool) -> None:
 
 
 def _is_of_variables(path: Path) -> bool:
-    """Return True if Ansible reads it in group_vars or host_vars by its name."""
-    is_beside = not set(path.parts).isdisjoint(_BESIDE)
-    return is_beside and path.suffix in ("", *_YAML)
+    """Return True if Ansible reads *path* as a file in group_vars or host_vars."""
+    is_beside = not set(path.parts).isdisjoint(_VARIABLE_FOLDERS)
+    return is_beside and path.suffix in ("", *_YAML_SUFFIXES)
 
 
 def _require_no_program(path: Path) -> None:
     """Raise UsageError if a file with the name of a YAML file is a program.
 
-    Ansible would run it in a folder of inventories, and where it names the plugin for
-    programs, as YAML (ansible.builtin.script, ansible.builtin.auto).
+    Ansible would run it in a folder of inventories, or if its text, read as YAML, names
+    the plugin for programs (ansible.builtin.script, ansible.builtin.auto).
     """
-    if path.suffix not in _YAML or not path.is_file() or not os.access(path, os.X_OK):
+    if (
+        path.suffix not in _YAML_SUFFIXES
+        or not path.is_file()
+        or not os.access(path, os.X_OK)
+    ):
         return
     try:
         with plain.open_regular(path) as file:
-            if not file.read(4).startswith(_PROGRAMS):
+            if not file.read(4).startswith(_PROGRAM_STARTS):
                 return
     except OSError as error:
         raise UsageError(
@@ -262,26 +273,37 @@ def _require_no_program(path: Path) -> None:
 
 
 def _make_environment(path: Path) -> dict[str, str]:
-    """Return our environment with what makes Ansible read only what it should.
+    """Return an environment in which Ansible reads only what it should.
 
-    A configuration in the working directory counts if ANSIBLE_CONFIG names it.  Which
-    variables the inventory names as secrets is not known yet, so few are passed on.
+    A configuration in the working directory counts if ANSIBLE_CONFIG names it.  It is
+    not known yet which variables the inventory names as secrets, so few are passed on.
     """
     env = processes.make_environment()
-    if path.suffix in _YAML:
-        env = {k: v for k, v in env.items() if k in _NEEDED or k.startswith("ANSIBLE_")}
+    if path.suffix in _YAML_SUFFIXES:
+        env = {
+            k: v
+            for k, v in env.items()
+            if k in _NEEDED_VARIABLES or k.startswith("ANSIBLE_")
+        }
         env["ANSIBLE_INVENTORY_ENABLED"] = "yaml,auto"  # not script, which would run it
-    # Ansible makes a folder of its own in it, and removes that also if we are killed.
+    # Ansible makes a folder of its own there, and removes it even if we are killed.
     env |= {**_SETTINGS, "ANSIBLE_LOCAL_TEMP": tempfile.gettempdir()}
-    for name in (_CONFIG, _VAULT):  # as Ansible resolves them where it was started
+    for name in (
+        _CONFIG_VARIABLE,
+        _VAULT_VARIABLE,
+    ):  # relative to where we were started, as Ansible would
         if value := env.get(name):
             env[name] = str(_resolve_setting(value))
             _require_sound_settings(Path(env[name]))
-    if config := env.get(_CONFIG):  # or the folder that it is in
+    if config := env.get(
+        _CONFIG_VARIABLE
+    ):  # ANSIBLE_CONFIG may name the folder of the file
         _require_sound_settings(Path(config, "ansible.cfg"))
     for value in _DEFAULT_CONFIGS:
         _require_sound_settings(_resolve_setting(value))
-    for value in _parse_vault_files(env.get(_VAULTS, "")):  # from where Ansible starts
+    for value in _parse_vault_files(
+        env.get(_VAULT_LIST_VARIABLE, "")
+    ):  # relative to /, where Ansible starts
         _require_sound_settings(
             Path("/", os.path.expanduser(os.path.expandvars(value)))
         )
@@ -289,15 +311,15 @@ def _make_environment(path: Path) -> dict[str, str]:
 
 
 def _require_sound_settings(path: Path) -> None:
-    """Raise UsageError for a setting of Ansible's that it must not read."""
+    """Raise UsageError for a file of settings that Ansible must not read."""
     require_trusted(path)
     _require_file(path, is_read=True)
 
 
 def _parse_vault_files(text: str) -> Iterator[str]:
     """Yield the files in a list of vault ids, each FILE, LABEL@FILE or LABEL@prompt."""
-    for one in text.split(","):
-        label, at, rest = one.strip().partition("@")
+    for vault_id in text.split(","):
+        label, at, rest = vault_id.strip().partition("@")
         source = rest if at else label
         if source and source not in _PROMPTS:
             yield source
@@ -311,35 +333,41 @@ def _resolve_setting(value: str) -> Path:
 def _parse_messages(stderr: str) -> list[str]:
     """Return Ansible's warnings, with file and line if it names them.
 
-    Not the lines of the file that it shows: they may hold a secret.
+    The lines of the file that it quotes are left out: they may hold a secret.
     """
-    found: dict[str, str] = {}
-    for block in _MARK.split(stderr)[1:]:
-        message = _PLUGIN.sub("", block.partition("\n")[0]).partition(", got: ")[0]
-        message = _QUOTED.sub("", message)
+    origin_of_message: dict[str, str] = {}
+    for block in _MESSAGE_MARK.split(stderr)[1:]:
+        message = _PLUGIN_PREFIX.sub("", block.partition("\n")[0]).partition(", got: ")[
+            0
+        ]
+        message = _QUOTED_LINE.sub("", message)
         if message.startswith(_HARMLESS):
             continue
         origin = _ORIGIN.search(block)
-        found[message] = f" ({origin[1]})" if origin else found.get(message, "")
-    causes = [m for m in found if not m.startswith(_ASIDE)] or list(found)
-    return [f"{message.rstrip('.')}{found[message]}" for message in causes]
+        origin_of_message[message] = (
+            f" ({origin[1]})" if origin else origin_of_message.get(message, "")
+        )
+    causes = [m for m in origin_of_message if not m.startswith(_NOT_THE_CAUSE)] or list(
+        origin_of_message
+    )
+    return [f"{message.rstrip('.')}{origin_of_message[message]}" for message in causes]
 
 
 def _find_faults(path: Path) -> Iterator[str]:
     """Yield each line of the files of an inventory that no YAML can have.
 
-    Ansible 2.19 names neither file nor line of those in group_vars and host_vars.
+    Ansible 2.19 names neither file nor line for files in group_vars and host_vars.
     """
-    for one in _list_files(path):
-        if one == path or _is_of_variables(one):
+    for file in _list_files(path):
+        if file == path or _is_of_variables(file):
             with contextlib.suppress(OSError):
-                content = plain.read_regular(one)
+                content = plain.read_regular(file)
                 text = content.decode("utf-8", "surrogateescape")
-                if found := _NO_TEXT.search(text):
+                if found := _NOT_OF_TEXT.search(text):
                     line = text.count("\n", 0, found.start()) + 1
-                    yield f"line {line} of {one} is not UTF-8 text"
-                elif _is_of_variables(one) and (line := _find_invalid_line(text)):
-                    yield f"line {line} of {one} is not YAML"
+                    yield f"line {line} of {file} is not UTF-8 text"
+                elif _is_of_variables(file) and (line := _find_invalid_line(text)):
+                    yield f"line {line} of {file} is not YAML"
 
 
 def _find_invalid_line(text: str) -> int:
@@ -360,5 +388,5 @@ def _refused_inventory_error(path: Path, messages: list[str]) -> UsageError:
     )
     if "decrypt" in text:
         id = ErrorId.VAULT_PASSWORD_MISSING
-        hint = f"Set {_VAULT} to the file with the vault's password."
+        hint = f"Set {_VAULT_VARIABLE} to the file with the vault's password."
     return UsageError(f"ansible-inventory cannot read {path}: {text}", id=id, hint=hint)

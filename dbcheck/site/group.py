@@ -144,7 +144,7 @@ class Bootstrap:
         """Return a node's transactions; raise EngineError unless it is as before."""
         before = self._before.get(name)
         try:
-            answer = self._nodes[name].engine.detached()
+            facts = self._nodes[name].engine.detached()
         except EngineError as error:
             raise EngineError(
                 f"{name}: {error}", id=error.id, hint=error.hint
@@ -155,14 +155,14 @@ class Bootstrap:
                 id=ErrorId.GROUP_SERVER_UNKNOWN,
                 hint="Form the group by hand.",
             )
-        if (answer.name, answer.group) != (before.name, before.source):
+        if (facts.name, facts.group) != (before.name, before.source):
             raise EngineError(
-                f"at the address of {name} answers server {answer.name} of group"
-                f" {answer.group}; it was server {before.name} of group {before.source}",
+                f"at the address of {name} answers server {facts.name} of group"
+                f" {facts.group}; it was server {before.name} of group {before.source}",
                 id=ErrorId.NODE_IS_OTHER_SERVER,
                 hint="Have the URL of each node lead to its own server.",
             )
-        return answer.transactions
+        return facts.transactions
 
     def _ask_to_join(self, names: Sequence[str]) -> str:
         """Ask one of these nodes to join; return why one has not joined yet, or ""."""

@@ -53,7 +53,7 @@ def complete_names(names: Callable[[], Iterable[str]], *, or_file: bool) -> Comp
     """Return the shell completion of an option that takes one of *names*.
 
     names:   called only when a shell asks.
-    or_file: files are completed where no name fits.
+    or_file: complete files if no name fits.
     """
 
     def complete(
@@ -61,9 +61,9 @@ def complete_names(names: Callable[[], Iterable[str]], *, or_file: bool) -> Comp
     ) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        found = [CompletionItem(name) for name in names() if name.startswith(begun)]
+        matches = [CompletionItem(name) for name in names() if name.startswith(begun)]
         files = [CompletionItem(begun, type="file")] if or_file else []
-        return found or files
+        return matches or files
 
     return complete
 
@@ -85,7 +85,7 @@ def written_to(text: str, *, required: bool = False) -> Callable[[F], F]:
 
 
 def draw_seed(seed: int | None) -> int:
-    """Return *seed*, a random one if none is given."""
+    """Return *seed*, or a random seed if it is None."""
     return secrets.randbits(31) if seed is None else seed
 
 
