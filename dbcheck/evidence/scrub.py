@@ -3,7 +3,7 @@
 A target is stored without its password, so records should hold no secret.  But servers
 log the statements of their clients, and errors quote command lines, connection strings
 and headers.  Too much is taken out rather than too little: the end of a secret without
-quotes cannot be seen, so all up to the next blank goes.
+quotes cannot be seen, so all text up to the next blank is taken out.
 
 Each host name is replaced by the same other name everywhere, so that equal names stay
 equal.  Addresses become those that RFC 5737 and RFC 3849 set aside for documentation,
@@ -33,16 +33,16 @@ from dbcheck.model.records import Manifest
 
 SECRET_MIN = 4  # characters; a shorter one would match ordinary text
 
-_WORD = (
+_SECRET_WORD = (
     r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|private[_-]?key"
     r"|secret[_-]?access[_-]?key|snmp[_-]?community)"
 )
-# 'a', E'a', 'it''s', ''a'' inside of another text, "a", $$a$$, and what has no end.
-_QUOTED = (
+# 'a', E'a', 'it''s', ''a'' inside of another text, "a", $$a$$, and text without an end.
+_QUOTED_TEXT = (
     r"''[^'\n]+''|\w{0,8}&?'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\""
     r"|\$(?P<tag>\w*)\$.{0,9999}?\$(?P=tag)\$|'[^'\n]*|\"[^\"\n]*"
 )
-_VALUE = rf"{_QUOTED}|\{{(?:[^}}]|\}}\}})*\}}|\S+"
+_VALUE = rf"{_QUOTED_TEXT}|\{{(?:[^}}]|\}}\}})*\}}|\S+"
 _NO_SECRET = r"(?:yes|no|on|off|true|false|null|none|\(none\)|\d+)(?![^\s,;)\"'])"
 
 
@@ -59,25 +59,25 @@ _PATTERNS = (
     _compile_pattern(r"\bPrivate-Lines:\s{0,40}\d+\s(?P<secret>.*?)(?=Private-MAC|\Z)"),
     # SQL
     _compile_pattern(
-        rf"(?<![\w'\"])\w*{_WORD}\s{{0,40}}\(?\s{{0,40}}(?P<secret>{_QUOTED})"
+        rf"(?<![\w'\"])\w*{_SECRET_WORD}\s{{0,40}}\(?\s{{0,40}}(?P<secret>{_QUOTED_TEXT})"
     ),
     _compile_pattern(
         r"\bset\s{1,40}password\b[^=\n]{0,300}=\s{0,40}(?:\w+\s{0,40}\(\s{0,40})?"
-        rf"(?P<secret>{_QUOTED})"
+        rf"(?P<secret>{_QUOTED_TEXT})"
     ),
     _compile_pattern(
         r"\bidentified\s{1,40}(?:(?:with|via)\s{1,40}\S{1,80}\s{1,40})?(?:by|as|using)\s{1,40}"
-        rf"(?:password\b\s{{0,40}}\(?\s{{0,40}})?(?P<secret>{_QUOTED})"
+        rf"(?:password\b\s{{0,40}}\(?\s{{0,40}})?(?P<secret>{_QUOTED_TEXT})"
     ),
-    _compile_pattern(rf"\breplace\s{{1,40}}(?P<secret>{_QUOTED})"),
+    _compile_pattern(rf"\breplace\s{{1,40}}(?P<secret>{_QUOTED_TEXT})"),
     _compile_pattern(r"\bparameters: (?=\$1 = )(?P<secret>[^\n]+)"),
     # name = value, name: value, "name": "value", --name value
     _compile_pattern(
-        rf"{_WORD}[\"']?\s{{0,40}}(?:=>|:=|=|:)\s{{0,40}}(?!{_NO_SECRET})(?P<secret>{_VALUE})"
+        rf"{_SECRET_WORD}[\"']?\s{{0,40}}(?:=>|:=|=|:)\s{{0,40}}(?!{_NO_SECRET})(?P<secret>{_VALUE})"
     ),
     _compile_pattern(rf"\bcommunity[\"']?\s{{0,40}}=\s{{0,40}}(?P<secret>{_VALUE})"),
     _compile_pattern(
-        rf"(?<!\S)[\"']?-[\w-]*{_WORD}\s{{1,40}}(?!-)(?P<secret>{_VALUE})"
+        rf"(?<!\S)[\"']?-[\w-]*{_SECRET_WORD}\s{{1,40}}(?!-)(?P<secret>{_VALUE})"
     ),
     # Headers of HTTP
     _compile_pattern(
@@ -95,19 +95,19 @@ _PATTERNS = (
         r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*)"
     ),
 )
-# Programs that take a secret after one letter, and their lines.
+# Programs that take a secret after an option of one letter, with the rest of the line.
 _PROGRAMS = re.compile(
     r"\b(?:sshpass|fence_\w+|ipmitool|snmp\w+|mysql(?!d\b)\w*|mariadb(?!d\b)[\w-]*)"
     r" [^\n]*"
 )
-_LETTERS = re.compile(r"(?<!\S)[\"']?-[pPcAX]\s?(?!-)(?P<secret>\S+)")
-_NAMED = re.compile(rf"{_WORD}$", re.IGNORECASE)
+_ONE_LETTER_OPTION = re.compile(r"(?<!\S)[\"']?-[pPcAX]\s?(?!-)(?P<secret>\S+)")
+_SECRET_NAME = re.compile(rf"{_SECRET_WORD}$", re.IGNORECASE)
 _HARMLESS = re.compile(rf"{_NO_SECRET}$|$", re.IGNORECASE)
 
 
 def is_secret(name: str, value: str) -> bool:
     """Return True if a *value* that has this *name* is a secret."""
-    return bool(_NAMED.search(name)) and not _HARMLESS.match(value)
+    return bool(_SECRET_NAME.search(name)) and not _HARMLESS.match(value)
 
 
 def describe_removed_secrets(count: int) -> str:
@@ -118,44 +118,44 @@ def describe_removed_secrets(count: int) -> str:
 
 
 def replace_secrets(text: str, instead: Callable[[str], str]) -> str:
-    """Return *text* with what instead() returns for each secret."""
+    """Return *text* with each secret replaced by what instead() returns for it."""
 
-    def whole(match: re.Match[str]) -> str:
+    def replace_secret(match: re.Match[str]) -> str:
         start, end = (at - match.start() for at in match.span("secret"))
         found = match.group()
         return found[:start] + instead(found[start:end]) + found[end:]
 
-    def line(match: re.Match[str]) -> str:
-        return _LETTERS.sub(whole, match.group())
+    def replace_in_line(match: re.Match[str]) -> str:
+        return _ONE_LETTER_OPTION.sub(replace_secret, match.group())
 
     for pattern in _PATTERNS:
-        text = pattern.sub(whole, text)
-    return _PROGRAMS.sub(line, text)
+        text = pattern.sub(replace_secret, text)
+    return _PROGRAMS.sub(replace_in_line, text)
 
 
 def list_forms(secrets: Iterable[str]) -> list[str]:
     """Return the known *secrets* in every form that a text may have them in.
 
-    The longest come first, so that none is left half of.
+    The longest come first, so that no secret is replaced only in part.
     """
-    found: set[str] = set()
+    forms: set[str] = set()
     for secret in secrets:
         if len(secret) >= SECRET_MIN:
-            found |= {secret, quote(secret), quote(secret, safe="")}
-            found |= {secret.replace("'", "''"), json.dumps(secret)[1:-1]}
-            found |= {secret.replace("\\", "\\\\").replace("'", "\\'")}
-            found |= set(_list_base64_forms(secret.encode()))
-    return sorted(found, key=lambda form: (-len(form), form))
+            forms |= {secret, quote(secret), quote(secret, safe="")}
+            forms |= {secret.replace("'", "''"), json.dumps(secret)[1:-1]}
+            forms |= {secret.replace("\\", "\\\\").replace("'", "\\'")}
+            forms |= set(_list_base64_forms(secret.encode()))
+    return sorted(forms, key=lambda form: (-len(form), form))
 
 
 def _list_base64_forms(secret: bytes) -> Iterable[str]:
-    """Yield the base64 of a secret, wherever in a longer text it begins."""
+    """Yield the base64 forms of a secret, by where it begins in a longer text."""
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + secret).decode()
-        # The first and the last characters depend on what is beside the secret.
-        first, last = -(-before * 8 // 6), (before + len(secret)) * 8 // 6
-        if last - first >= 2 * SECRET_MIN:
-            yield encoded[first:last]
+        # The first and the last characters depend on the bytes beside the secret.
+        begin, end = -(-before * 8 // 6), (before + len(secret)) * 8 // 6
+        if end - begin >= 2 * SECRET_MIN:
+            yield encoded[begin:end]
 
 
 T = TypeVar("T")
@@ -163,9 +163,9 @@ REMOVED = "[removed]"
 _SOMETHING = re.compile(r"\w")
 _IPV4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F:]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*(?![\w])")
-# Where a host stands that no record names: in URLs, users' names, connection strings.
+# Places of hosts that no record names: URLs, users' names, connection strings.
 _HOST = r"(?P<host>[A-Za-z0-9][\w-]*(?:\.[\w-]+)*)"
-_ELSEWHERE = tuple(
+_HOSTS_IN_TEXT = tuple(
     re.compile(f"{before}{_HOST}", re.IGNORECASE)
     for before in (
         r"\b(?!https?:)[a-z][a-z0-9+.-]{0,30}://(?:[^\s/@'\"]{0,200}@)?",
@@ -175,12 +175,12 @@ _ELSEWHERE = tuple(
     )
 )
 _OURS = re.compile(r"host-\d+|localhost|\d+", re.IGNORECASE)
-_NETS4 = ("192.0.2", "198.51.100", "203.0.113")
-_IN_NET = 254
+_DOCUMENTATION_NETS = ("192.0.2", "198.51.100", "203.0.113")
+_ADDRESSES_IN_NET = 254
 
 
 class Scrub:
-    """Replaces texts; each gets the same in its place everywhere.
+    """Replaces texts; equal texts are replaced by the same text everywhere.
 
     removed: how many secrets were taken out so far.
     """
@@ -209,7 +209,7 @@ class Scrub:
         text = _IPV6.sub(self._address, text)
         if self._names:
             text = self._names.sub(self._host, text)
-        for pattern in _ELSEWHERE:
+        for pattern in _HOSTS_IN_TEXT:
             text = pattern.sub(self._elsewhere, text)
         return text
 
@@ -301,10 +301,10 @@ class Scrub:
 
 
 def _format_ipv4(number: int) -> str:
-    net, host = divmod(number - 1, _IN_NET)
-    if net >= len(_NETS4):
+    net, host = divmod(number - 1, _ADDRESSES_IN_NET)
+    if net >= len(_DOCUMENTATION_NETS):
         return f"240.0.{host // 256}.{host % 256}"
-    return f"{_NETS4[net]}.{host + 1}"
+    return f"{_DOCUMENTATION_NETS[net]}.{host + 1}"
 
 
 def _compile_host_pattern(names: Iterable[str]) -> re.Pattern[str] | None:

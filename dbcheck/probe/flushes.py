@@ -1,10 +1,11 @@
 """Checks whether each commit leads to a flush of the drives, and if not, finds why.
 
 A window is the time between two readings of the drives' counters.  In a busy window a
-single session sent one commit and got its answer; in an idle one it waited.  A commit
-was answered without a flush if none ended in its window: that needs no statistics.  A
-flush in a window may have another cause, though.  The idle windows show how often that
-happens, and from that follows how many commits without a flush may have been missed.
+single session sent one commit and got its answer; in an idle window it waited.  A
+commit
+was answered without a flush if no flush ended in its window: that needs no statistics.
+But a flush in a window may have another cause.  The idle windows show how often that
+happens; from this follows how many commits without a flush may have gone unnoticed.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from dbcheck.model.host import WRITE_BACK, WRITE_THROUGH, Layer, Volume
 from dbcheck.model.places import BINARY_LOG, REDO_LOG, ROCKSDB_LOG, WAL
 from dbcheck.model.verdict import PPM, compute_loss_ppm_max
 
-Window = Mapping[str, Counts]  # by device
+Window = Mapping[str, Counts]  # device -> what it did in the window
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows in the order of time, busy and idle ones in turn."""
+    """Windows in the order of time; in the readings, busy and idle ones take turns."""
 
     busy: Sequence[Window]
     idle: Sequence[Window]
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Windows:
-        """Return the windows between samples, the first of them a busy one.
+        """Return the windows between samples; the first window is busy.
 
         A device that is missing in one of the two samples is left out.
         """
@@ -46,28 +47,28 @@ class Windows:
 
     def counts_flushes(self, device: str) -> bool:
         """Return True if each window has this device's number of flushes."""
-        found = [window.get(device) for window in (*self.busy, *self.idle)]
-        return bool(found) and all(
-            e is not None and e.flushes is not None for e in found
+        counts = [window.get(device) for window in (*self.busy, *self.idle)]
+        return bool(counts) and all(
+            count is not None and count.flushes is not None for count in counts
         )
 
     def unflushed(self, devices: Sequence[str]) -> list[Window]:
         """Return the busy windows in which none of *devices* ended a flush."""
-        return [each for each in self.busy if not has_flush(each, devices)]
+        return [window for window in self.busy if not has_flush(window, devices)]
 
     def unseen_ppm(self, devices: Sequence[str]) -> int:
         """Return the share of commits that may lack a flush unseen, in ppm.
 
-        Rounded up.  A commit without a flush goes unnoticed where a flush of others
-        falls into its window.  How often one does is bounded by the idle windows, and
-        then what it hides: two bounds at 95% confidence, so both hold at 90%.
+        Rounded up.  A commit without a flush goes unnoticed if another flush falls into
+        its window.  The idle windows bound how often that happens, and this bounds the
+        share: two bounds at 95% confidence, so both hold at 90%.
         """
-        idle = sum(has_flush(each, devices) for each in self.idle)
-        noise = compute_loss_ppm_max(idle, len(self.idle))
-        seen = PPM - noise
-        if not seen:
+        disturbed = sum(has_flush(window, devices) for window in self.idle)
+        noise_ppm = compute_loss_ppm_max(disturbed, len(self.idle))
+        seen_ppm = PPM - noise_ppm
+        if not seen_ppm:
             return PPM
-        return min(PPM, -(-compute_loss_ppm_max(0, len(self.busy)) * PPM // seen))
+        return min(PPM, -(-compute_loss_ppm_max(0, len(self.busy)) * PPM // seen_ppm))
 
 
 def has_flush(window: Window, devices: Sequence[str]) -> bool:
@@ -80,17 +81,17 @@ def has_write(window: Window, devices: Sequence[str]) -> bool:
     return any(window[name].writes for name in devices if name in window)
 
 
-DOUBT_PPM = PPM // 10  # more than that unseen, and nothing can be said
+DOUBT_PPM = PPM // 10  # if more may be unseen, nothing can be said
 # Values with which each commit flushes a log: PostgreSQL 18 manual, 19.5.1; MySQL 8.4
 # manual, 17.14 and 19.1.6.4; MariaDB documentation, InnoDB System Variables.
-_WAITS = frozenset({"on", "local", "remote_write", "remote_apply"})
-_EACH_COMMIT = {
-    WAL: {"fsync": frozenset({"on"}), "synchronous_commit": _WAITS},
+_VALUES_THAT_WAIT = frozenset({"on", "local", "remote_write", "remote_apply"})
+_SAFE_VALUES = {
+    WAL: {"fsync": frozenset({"on"}), "synchronous_commit": _VALUES_THAT_WAIT},
     REDO_LOG: {"innodb_flush_log_at_trx_commit": frozenset({"1", "3"})},
     BINARY_LOG: {"sync_binlog": frozenset({"1"})},
     ROCKSDB_LOG: {"rocksdb_flush_log_at_trx_commit": frozenset({"1"})},
 }
-_REACHED = 0.5  # of the writes of a file; what lets them through does so each time
+_REACHED_SHARE = 0.5  # of flushes; a layer that passes them on passes each one on
 
 
 class Outcome(enum.StrEnum):
@@ -102,7 +103,7 @@ class Outcome(enum.StrEnum):
 
     @property
     def rank(self) -> int:
-        """Its place, 0 for the worst."""
+        """The place of the outcome, 0 for the worst."""
         return list(Outcome).index(self)
 
 
@@ -127,7 +128,7 @@ class DevicePath:
 
     @property
     def drives(self) -> list[str]:
-        """The drives that its files lie on."""
+        """The drives that the files of the filesystem lie on."""
         return self.volume.file_drives
 
     def layer(self, name: str) -> Layer | None:
@@ -140,7 +141,7 @@ def judge_windows(
 ) -> Judged:
     """Judge the drives below one filesystem by *windows*.
 
-    what: happened in each busy window, for the sentence.
+    what: what happened in each busy window, for the sentence.
     """
     drives = path.drives
     if not drives:
@@ -151,12 +152,12 @@ def judge_windows(
         name for name in drives if _describe_cache(path, name) == WRITE_THROUGH
     ]
     flushable = [name for name in drives if name not in unflushable]
-    found = []
+    judgements = []
     if flushable:
-        found.append(_judge_flushed_drives(path, windows, flushable, what))
+        judgements.append(_judge_flushed_drives(path, windows, flushable, what))
     if unflushable:
-        found.append(_judge_unflushed_drives(path, windows, unflushable, what))
-    return min(found, key=lambda each: each.outcome.rank)
+        judgements.append(_judge_unflushed_drives(path, windows, unflushable, what))
+    return min(judgements, key=lambda judged: judged.outcome.rank)
 
 
 def _judge_flushed_drives(
@@ -204,7 +205,7 @@ def _judge_missing_flushes(
     named, busy = ", ".join(drives), len(windows.busy)
     count = "none" if len(missing) == busy else f"{busy - len(missing)}"
     has_fua = any((layer := path.layer(name)) and layer.fua == "1" for name in drives)
-    if has_fua and all(has_write(each, drives) for each in missing):
+    if has_fua and all(has_write(window, drives) for window in missing):
         return Judged(
             Outcome.UNCLEAR,
             f"{named} was flushed for {count} of {busy} {what}s, and written for each."
@@ -223,7 +224,7 @@ def _judge_unflushed_drives(
 ) -> Judged:
     """Judge drives that the kernel never flushes."""
     named, busy = ", ".join(drives), len(windows.busy)
-    without_write = [each for each in windows.busy if not has_write(each, drives)]
+    without_write = [window for window in windows.busy if not has_write(window, drives)]
     if without_write:
         return Judged(
             Outcome.MISSING,
@@ -254,17 +255,17 @@ def _judge_unflushed_drives(
 def explain_by_settings(
     found: Judged, logs: Sequence[str], settings: Mapping[str, str]
 ) -> Judged:
-    """Return *found* of a filesystem that holds *logs*, by what the server is set to.
+    """Return the judgement on a filesystem with *logs*, given the server's settings.
 
-    A flush of one log shows in the counters as one of another would, and a flush that
-    comes right after the answer as one before it: the counters are read a round trip
-    later.  So flushes prove nothing of a server that need not wait for them.
+    The counters do not tell apart flushes of different logs, nor a flush right after
+    the answer from one before it, as they are read a round trip later.  So flushes
+    prove nothing about a server that need not wait for them.
     """
     unsafe = [
         f"{name} is {settings[name]}"
         for log in logs
-        for name, safe in _EACH_COMMIT[log].items()
-        if name in settings and settings[name] not in safe
+        for name, safe_values in _SAFE_VALUES[log].items()
+        if name in settings and settings[name] not in safe_values
     ]
     if found.outcome is not Outcome.FLUSHED or not unsafe:
         return found
@@ -278,11 +279,11 @@ def explain_by_settings(
 def find_layer_that_stops_flushes(path: DevicePath, control: Windows) -> str:
     """Return the layer that stops flushes of our own file, in words, "" if none does.
 
-    control: its busy windows each hold a write and an fdatasync(2) of that file.
+    control: each of its busy windows holds a write and an fdatasync(2) of our file.
     """
     volume = path.volume
     last = f"{volume.filesystem} at {volume.mount_point} ({volume.mount_options})"
-    silent: list[str] = []  # layers since then that count nothing
+    silent: list[str] = []  # layers below *last* that count no flushes
     if judge_windows(path, control).outcome is not Outcome.MISSING:
         return ""
     for layer in volume.layers:
@@ -301,8 +302,8 @@ def find_layer_that_stops_flushes(path: DevicePath, control: Windows) -> str:
 
 
 def _reaches_device(windows: Windows, device: str) -> bool:
-    reached = sum(has_flush(each, [device]) for each in windows.busy)
-    return reached >= _REACHED * len(windows.busy)
+    reached = sum(has_flush(window, [device]) for window in windows.busy)
+    return reached >= _REACHED_SHARE * len(windows.busy)
 
 
 def _describe_cache(path: DevicePath, drive: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from dbcheck.model.flushes import Method, Shape, Timed
 
-_P50, _P99 = "50.000000", "99.000000"
+_P50, _P99 = "50.000000", "99.000000"  # keys in the JSON of fio
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class FileioResult:
 
     @classmethod
     def of(cls, at_once: int, flushed: bool, text: str, why: str) -> FileioResult:
-        """Return the times in fio's output, or a result without any.
+        """Return the times in fio's output *text*, or a result without times.
 
-        why: the reason for which there is no output, "" if there is.
+        why: the reason why there is no output, "" if there is output.
         """
         if why:
             return cls(at_once, flushed, 0.0, 0.0, 0.0, None, None, why)
@@ -56,24 +56,26 @@ class FileioResult:
 
 def _read_percentiles(times: Mapping[str, Any]) -> tuple[float, float]:
     """Return p50 and p99 in microseconds; raise LookupError if there are none."""
-    found = times["percentile"]
-    return float(found[_P50]) / 1000, float(found[_P99]) / 1000
+    percentiles = times["percentile"]
+    return float(percentiles[_P50]) / 1000, float(percentiles[_P99]) / 1000
 
 
 PAGE_BYTES = 8192  # of PostgreSQL's WAL, and what pg_test_fsync writes
 SIZES = (1, 512, 4096, PAGE_BYTES, 16384, 131072)
 OFFSETS = (0, 512)
-MAIN = Shape(Method.FDATASYNC, PAGE_BYTES, 0)  # what advice and history are about
+MAIN = Shape(
+    Method.FDATASYNC, PAGE_BYTES, 0
+)  # the shape that advice and history are about
 _HALF_ROTATION_MS = 2.0  # at 15,000 rpm, the quickest drives that were ever sold
 
 
 def list_usual_shapes() -> list[Shape]:
     """Return each method with one page, then each size and offset with fdatasync."""
-    found = [Shape(method, PAGE_BYTES, 0) for method in Method]
-    found += [
+    shapes = [Shape(method, PAGE_BYTES, 0) for method in Method]
+    shapes += [
         Shape(Method.FDATASYNC, size, offset) for offset in OFFSETS for size in SIZES
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(shapes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class Bucket:
 def make_histogram(took_ns: Sequence[int]) -> list[Bucket]:
     """Return buckets that each are 1.41 times as wide as the one before, none empty
     at either end."""
-    places = [math.floor(2 * math.log2(max(each, 1))) for each in took_ns]
+    places = [math.floor(2 * math.log2(max(time_ns, 1))) for time_ns in took_ns]
     return [
         Bucket(
             2 ** (place / 2) / 1000, 2 ** ((place + 1) / 2) / 1000, places.count(place)
@@ -128,10 +130,12 @@ def compute_device_share(timed: Timed, device: str) -> float | None:
     before, after = timed.before.devices.get(device), timed.after.devices.get(device)
     if before is None or after is None or not timed.took_ns:
         return None
-    did = after.since(before)
-    if did.flush_ms is None:
+    difference = after.since(before)
+    if difference.flush_ms is None:
         return None
-    return min(1.0, (did.write_ms + did.flush_ms) * 1e6 / sum(timed.took_ns))
+    return min(
+        1.0, (difference.write_ms + difference.flush_ms) * 1e6 / sum(timed.took_ns)
+    )
 
 
 def give_advice(p50_us: float, rotational: bool | None) -> str:
@@ -219,12 +223,12 @@ class FolderResult:
     @property
     def main(self) -> Spread | None:
         """The times of write + fdatasync of 8192 bytes, None if they are not known."""
-        found = (
-            each.spread
-            for each in self.timings
-            if Shape(each.method, each.size, each.offset) == MAIN
+        spreads = (
+            timing.spread
+            for timing in self.timings
+            if Shape(timing.method, timing.size, timing.offset) == MAIN
         )
-        return next(found, None)
+        return next(spreads, None)
 
     @property
     def drift(self) -> float | None:

@@ -1,7 +1,8 @@
 """Verifies a host by the key that it shows: by files in the format of known_hosts.
 
-sshd(8), SSH_KNOWN_HOSTS FILE FORMAT, and hostfile.c of OpenSSH 9.2.  paramiko's own
-reader fails at one line that it cannot read, knows no patterns and no markers.
+The format: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT, and hostfile.c of OpenSSH 9.2.
+paramiko's own reader is not used: it fails at a line that it cannot read, and knows no
+patterns and no markers.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from dbcheck.base import plain, processes
 from dbcheck.base.access import find_own_program
 from dbcheck.remote.sshread import matches, matches_list
 
-_FILE_MAX = 1 << 26  # bytes
+_FILE_BYTES_MAX = 1 << 26  # bytes
 _BLANKS = b" \t"
-_HASHED = b"|1|"  # HMAC-SHA1, the only kind
+_HASHED_NAME = b"|1|"  # begins a name hashed by HMAC-SHA1, the only kind
 _SALT_BYTES = 20
-_CHECKED = (
+_PARSED_TYPES = (
     *(b"ssh-rsa", b"ssh-ed25519"),
     *(b"ecdsa-sha2-nistp%d" % bits for bits in (256, 384, 521)),
 )
@@ -60,7 +61,7 @@ class Marker(StrEnum):
 class KnownKey:
     """The key in one line.
 
-    kind: its type, as "ssh-ed25519".  blob: the key itself (RFC 4253, 6.6).
+    kind: the type of the key, as "ssh-ed25519".  blob: the key itself (RFC 4253, 6.6).
     """
 
     file: Path
@@ -79,7 +80,7 @@ class KnownKey:
 class KnownHost:
     """The keys that files have for one host, under one name.
 
-    unread: the lines that name it and whose key cannot be read.
+    unread: the lines that name the host and whose key cannot be read.
     """
 
     name: str
@@ -87,7 +88,7 @@ class KnownHost:
     unread: list[str] = field(default_factory=list)
 
     def add(self, file: Path, number: int, marker: Marker, text: bytes) -> None:
-        """Take the key of one line: *text* begins with its type."""
+        """Add the key of one line: *text* begins with the type of the key."""
         known = _parse_key(file, number, marker, text)
         if known is None:
             self.unread.append(f"{file}, line {number}")
@@ -112,30 +113,30 @@ def make_known_hosts_name(host: str, port: int, alias: str | None) -> str:
 
 def parse_key_list(file: Path, text: bytes) -> KnownHost:
     """Return the keys of a plain list of public keys, one in a line."""
-    found = KnownHost(str(file))
+    known_host = KnownHost(str(file))
     for number, line in enumerate(text.split(b"\n"), 1):
         key = line.strip(_BLANKS + b"\r")
         if key and not key.startswith(b"#"):
-            found.add(file, number, Marker.NONE, key)
-    return found
+            known_host.add(file, number, Marker.NONE, key)
+    return known_host
 
 
 def look_up_host(name: str, files: Iterable[Path]) -> KnownHost:
     """Return the keys in *files* of a host's name, see make_known_hosts_name().
 
-    A file that does not exist says nothing; raise OSError for one that cannot be read.
+    A missing file has no keys; raise OSError if a file cannot be read.
     """
-    found = KnownHost(name)
+    known_host = KnownHost(name)
     for file in files:
         try:
-            text = plain.read_regular(file, _FILE_MAX)
+            text = plain.read_regular(file, _FILE_BYTES_MAX)
         except FileNotFoundError:
             continue
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(file)) from None
         for number, marker, key in _find_lines(name, text):
-            found.add(file, number, marker, key)
-    return found
+            known_host.add(file, number, marker, key)
+    return known_host
 
 
 def _find_lines(name: str, text: bytes) -> Iterator[tuple[int, Marker, bytes]]:
@@ -166,12 +167,12 @@ def _includes_name(names: bytes, name: str) -> bool:
     """Return True if a line's names, some as patterns or hashes, include *name*."""
     if not names.startswith(b"|"):
         return matches_list(name, names.decode(errors="surrogateescape").lower())
-    salt, _, code = names.removeprefix(_HASHED).partition(b"|")
+    salt, _, code = names.removeprefix(_HASHED_NAME).partition(b"|")
     try:
         key, expected = _decode(salt), _decode(code)
     except binascii.Error:
         return False
-    if len(key) != _SALT_BYTES or not names.startswith(_HASHED):
+    if len(key) != _SALT_BYTES or not names.startswith(_HASHED_NAME):
         return False
     ours = hmac.digest(key, name.encode(errors="surrogateescape"), hashlib.sha1)
     return hmac.compare_digest(ours, expected)
@@ -183,7 +184,7 @@ def _parse_key(file: Path, number: int, marker: Marker, text: bytes) -> KnownKey
     word = _split_first_word(rest)[0].rstrip(b"\r\f\v")
     try:
         blob = _decode(word)
-        if kind in _CHECKED:  # others are compared byte by byte all the same
+        if kind in _PARSED_TYPES:  # keys of other types are only compared byte by byte
             load_ssh_public_key(kind + b" " + word)
     except (ValueError, UnsupportedAlgorithm):
         return None
@@ -204,25 +205,25 @@ def _decode(text: bytes) -> bytes:
 
 log = logging.getLogger(__name__)
 _CERTIFICATE = "-cert-v01@openssh.com"
-_RSA = "ssh-rsa"  # a key of that type signs as one of these
+_RSA = "ssh-rsa"  # a key of this type signs in one of the ways below
 _RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
 _REVOCATION_LIST = b"SSHKRL\n\0"  # PROTOCOL.krl of OpenSSH
-_LIST_MAX = 1 << 26  # bytes
+_LIST_BYTES_MAX = 1 << 26  # bytes
 _KEYGEN_S = 30.0  # seconds
 
 
 class UnknownHostKey(paramiko.SSHException):
-    """A host showed a key, and none of that host is known; the text is the key."""
+    """A host showed a key, and no key of it is known; the text is the shown key."""
 
 
 class ChangedHostKey(paramiko.SSHException):
-    """A host showed another key than its own; the text is the key.
+    """A host showed another key than the known one; the text is the shown key.
 
-    known: where the host's own stands, and how to remove it.
+    known: where the known key stands, and how to remove it.
     """
 
     def __init__(self, shown: str, known: KnownHost) -> None:
-        """Take the lines with keys of that host."""
+        """known: the lines with keys of that host."""
         super().__init__(shown)
         keys = known.of(Marker.NONE)
         lines = ", ".join(key.place for key in keys)
@@ -237,7 +238,7 @@ class RefusedHostKey(paramiko.SSHException):
 
 
 class UnreadableList(RefusedHostKey):
-    """A list of revoked keys cannot be read: then none is trusted, as by ssh(1)."""
+    """A list of revoked keys cannot be read: then no key is trusted, as by ssh(1)."""
 
     hint = "Correct that file, or name another by RevokedHostKeys in ssh_config."
 
@@ -246,8 +247,8 @@ class UnreadableList(RefusedHostKey):
 class Trust:
     """The keys and names by which a host is recognised.
 
-    host:    by its name, with its port.
-    bare:    by its name without the port, which counts where nothing else is known.
+    host:    the keys under its name with its port.
+    bare: the keys under its name without the port; they count if there are no others.
     subject: its name in a certificate.
     store:   where to add the key of an unknown host; None: it is refused.
     revoked: further lists of keys to refuse (ssh_config(5), RevokedHostKeys).
@@ -260,7 +261,7 @@ class Trust:
     revoked: Sequence[Path]
 
     def order(self, types: Sequence[str]) -> list[str]:
-        """Return the types of keys to ask a host for: first what it is known by."""
+        """Return the types of keys to ask a host for: first those of its known keys."""
         kinds = {key.kind for key in self.host.of(Marker.NONE)}
         if _RSA in kinds:
             kinds.update(_RSA_SIGNATURES)
@@ -273,8 +274,8 @@ class Trust:
     def require(self, key: paramiko.PKey) -> None:
         """Raise one of the errors above unless *key* is the host's.
 
-        As check_host_key() does in sshconnect.c of OpenSSH 9.2, with
-        StrictHostKeyChecking, whatever the configuration says of that.
+        As check_host_key() in sshconnect.c of OpenSSH 9.2 does with
+        StrictHostKeyChecking, which is not read from the configuration.
         """
         certificate = _find_certificate(key)
         blob = key.asbytes()
@@ -313,8 +314,8 @@ class Trust:
 
 
 def _require_not_in(known: KnownHost, blob: bytes) -> None:
-    if found := known.find(blob, Marker.REVOKED):
-        raise RefusedHostKey(f"its key is revoked in {found.place}")
+    if revoked := known.find(blob, Marker.REVOKED):
+        raise RefusedHostKey(f"its key is revoked in {revoked.place}")
 
 
 def _find_certificate(key: paramiko.PKey) -> SSHCertificate | None:
@@ -324,11 +325,11 @@ def _find_certificate(key: paramiko.PKey) -> SSHCertificate | None:
         return None
     try:
         text = f"{shown.key_type} {base64.b64encode(shown.key_blob).decode()}"
-        found = load_ssh_public_identity(text.encode())
-        if isinstance(found, SSHCertificate) and encode_key(found.public_key()) == (
-            key.asbytes()
-        ):
-            return found
+        identity = load_ssh_public_identity(text.encode())
+        if isinstance(identity, SSHCertificate) and encode_key(
+            identity.public_key()
+        ) == (key.asbytes()):
+            return identity
     except (ValueError, UnsupportedAlgorithm):
         pass
     raise RefusedHostKey("its certificate cannot be read")
@@ -351,7 +352,8 @@ def _find_fault(certificate: SSHCertificate, subject: str) -> str:
         return "has an option that dbcheck does not know"
     signer = certificate.signature_key()
     if isinstance(signer, RSAPublicKey):
-        # The last string in it, after its type: CASignatureAlgorithms has no SHA-1.
+        # The signature is the last string, after its type.  SHA-1 is refused, as by the
+        # default of CASignatureAlgorithms.
         rest = certificate.public_bytes().split()[1]
         size = (signer.key_size + 7) // 8 + 4
         signed_by = base64.b64decode(rest)[:-size]
@@ -369,7 +371,7 @@ def _require_not_revoked(
 ) -> None:
     """Raise RefusedHostKey if a list revokes a key, or cannot be read."""
     try:
-        text = plain.read_regular(file, _LIST_MAX)
+        text = plain.read_regular(file, _LIST_BYTES_MAX)
     except OSError as error:
         raise UnreadableList(
             f"the revoked keys in {file} cannot be read ({error.strerror})"
@@ -381,19 +383,21 @@ def _require_not_revoked(
         shown = certificate.public_bytes() if certificate else _format_line(blob)
         is_revoked = _is_revoked(file, shown)
     else:
-        found = parse_key_list(file, text)
-        if found.unread:
-            raise UnreadableList(f"the revoked key in {found.unread[0]} cannot be read")
-        is_revoked = any(found.find(one, Marker.NONE) for one in blobs)
+        revoked_keys = parse_key_list(file, text)
+        if revoked_keys.unread:
+            raise UnreadableList(
+                f"the revoked key in {revoked_keys.unread[0]} cannot be read"
+            )
+        is_revoked = any(revoked_keys.find(key, Marker.NONE) for key in blobs)
     if is_revoked:
         raise RefusedHostKey(f"its key is revoked in {file}")
 
 
 def _is_revoked(file: Path, public: bytes) -> bool:
     """Ask ssh-keygen(1) whether a key revocation list has a key."""
-    with tempfile.NamedTemporaryFile() as given:
-        given.write(public + b"\n")
-        given.flush()
+    with tempfile.NamedTemporaryFile() as key_file:
+        key_file.write(public + b"\n")
+        key_file.flush()
         try:
             done = subprocess.run(
                 [
@@ -401,7 +405,7 @@ def _is_revoked(file: Path, public: bytes) -> bool:
                     "-Q",
                     "-f",
                     str(file),
-                    given.name,
+                    key_file.name,
                 ],
                 env=processes.make_environment(),
                 stdin=subprocess.DEVNULL,
