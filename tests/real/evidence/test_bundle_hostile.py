@@ -204,7 +204,7 @@ def test_names_of_many_folders_are_refused(tmp_path: Path) -> None:
         deep.mkdir(parents=True)
         (deep / "x").write_bytes(b"")
 
-    target = changed(tmp_path, change, _PARTS_MAX=99)
+    target = changed(tmp_path, change, _NAME_PARTS_MAX=99)
     with refused(ErrorId.RECORD_DAMAGED, BundleRefused, naming="cannot hold 'a/b/c"):
         verify(target, FrameLogReader())
 

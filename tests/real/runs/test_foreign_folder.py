@@ -231,6 +231,6 @@ def test_the_text_of_an_error_is_no_longer_than_a_record(
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
     (folder.path / ERROR_FILE).write_text("it broke\n")
     assert read_ending(folder) == ("it broke", "")
-    monkeypatch.setattr(stored, "_RECORD_MAX", 4)
+    monkeypatch.setattr(stored, "_RECORD_BYTES_MAX", 4)
     with refused(ErrorId.RECORD_UNREADABLE, RunFormatError, naming=ERROR_FILE):
         read_ending(folder)
