@@ -193,7 +193,7 @@ def _report_unexpected(error: BaseException) -> None:
         with _write_to_stderr():
             say_error(_no_temporary_folder_error(error))
     elif isinstance(error, OSError) and error.errno in _UNPRINTED:
-        give_up_printing(error)  # a run folder's would be a DbcheckError
+        give_up_printing(error)  # an error of a run folder would be a DbcheckError
     else:  # a defect of ours; Python's own exit code for it means FAIL
         with _write_to_stderr():
             say(*traceback.format_exc().rstrip().split("\n"), err=True)
@@ -227,7 +227,7 @@ def give_up_printing(error: OSError) -> None:
 
 @contextlib.contextmanager
 def _write_to_stderr() -> Iterator[None]:
-    """Write to stderr, if it is still open: the exit code holds anyway."""
+    """Write to stderr, if it is still open; the exit code stays the same."""
     try:
         yield
     except OSError:  # as on a terminal that was closed
@@ -237,6 +237,6 @@ def _write_to_stderr() -> Iterator[None]:
 def mute(stream: TextIO) -> None:
     """Discard what is written to *stream* from now on, and what it has buffered.
 
-    The interpreter would fail to flush that at its end, which changes the exit code.
+    Else the interpreter would fail to flush it at its end and change the exit code.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,7 +1,7 @@
 """Values from users' files as typed objects, or an error that names the key.
 
 The fields of a dataclass are the keys.  Their annotations, with msgspec.Meta for a
-range, define what each may be, and what the error names.
+range, define the values that each key may have; errors name them.
 """
 
 from __future__ import annotations
@@ -41,10 +41,9 @@ def convert_fields(
 ) -> T:
     """Return the *kind*, a dataclass, that *values* describe.
 
-    given:  fields that the caller gives and *values* may not.
-    keys:   field -> its key, where they differ.  prefix: of each key in an error.
-    strict: False takes a string for a number where one is wanted, and a number for a
-            string.
+    given:  fields that the caller gives; *values* must not have them.
+    keys:   field -> its key, if they differ.  prefix: of each key in an error.
+    strict: False also takes a string for a number, and a number for a string.
     Raise UsageError, naming *where* and the key, if one is unknown, missing or wrong.
     """
     types = {
