@@ -11,10 +11,10 @@ from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.server import CheckOutcome
 from dbcheck.rows.prepared import LeftFate
 
-# What it says of an index is a loss of its own (AfterRecord.index).  Of the table
-# itself every row was read and compared: that the server complains about it all the
-# same costs the PASS, and proves no loss.
-_STATUSS = {
+# A complaint about an index is a loss of its own (AfterRecord.index).  Every row of the
+# table itself was read and compared, so a complaint of the server about the table costs
+# the PASS, but proves no loss.
+_STATUS_AND_REQUIRED = {
     CheckOutcome.SOUND: (Status.PRESENT, False),
     CheckOutcome.INDEX: (Status.CONTRADICTED, True),
     CheckOutcome.TABLE: (Status.CONTRADICTED, True),
@@ -24,7 +24,7 @@ _STATUSS = {
 
 
 def judge_second_reading(case: Case) -> Item | None:
-    """Compare the two readings; None if only one was asked for."""
+    """Judge whether both readings agree; None if only one reading was asked for."""
     again = case.after.again
     if again is None:
         return None
@@ -42,26 +42,26 @@ def judge_second_reading(case: Case) -> Item | None:
 def judge_prepared_transactions(case: Case) -> Item | None:
     """Judge the prepared transactions; None if there were none.
 
-    What is wrong with one is a loss, so this item decides nothing.
+    A wrong fate of such a transaction counts as a loss, so this item decides nothing.
     """
     left = case.after.left_over
     if not left:
         return None
     kept = sum(one.fate is LeftFate.KEPT for one in left)
     gone = sum(one.fate is LeftFate.GONE for one in left)
-    refused = next((one.reason for one in left if one.reason), "")
+    not_decided = next((one.reason for one in left if one.reason), "")
     if gone:
-        refused = f"another client decided {gone} first; {refused}"
+        not_decided = f"another client decided {gone} first; {not_decided}"
     reason = (
         f"{len(left)} were listed after recovery; {kept} of them were then committed or"
-        " rolled back as they should be" + (f"; {refused}" if refused else "")
+        " rolled back as they should be" + (f"; {not_decided}" if not_decided else "")
     )
     status = Status.PRESENT if kept == len(left) else Status.ABSENT
     return Item(ItemId.PREPARED, status, reason, required=False)
 
 
 def judge_conditions_among_rows(case: Case) -> Item | None:
-    """Judge the plan's conditions among rows; None if it has none."""
+    """Judge the plan's conditions among rows; None if the plan has none."""
     check = case.after.conditions
     if check is None:
         return None
@@ -75,19 +75,19 @@ def judge_conditions_among_rows(case: Case) -> Item | None:
 
 
 def judge_table_check(case: Case) -> Item | None:
-    """Judge the check of the tables; None of a run in which there was none."""
+    """Judge the server's check of the tables; None if the run had no check."""
     check = case.after.check
     if check is None:
         return None
-    status, required = _STATUSS[check.outcome]
+    status, required = _STATUS_AND_REQUIRED[check.outcome]
     return Item(ItemId.TABLE_CHECK, status, check.reason, required)
 
 
 def judge_dropped_tables(case: Case) -> Item | None:
-    """Show which side table the server names and cannot open; None if there is none.
+    """Show which side tables the server lists and cannot open; None if there is none.
 
-    Whether it should be there is judged with the rows.  If not, its rows are gone as
-    they should be, and the server's list of tables is not as it was.
+    Whether such a table should exist is judged with the rows.  If it should not, its
+    rows are rightly gone, but the server's list of tables is damaged.
     """
     lost = case.after.sides_lost
     if not lost:

@@ -38,20 +38,21 @@ from dbcheck.rows.lossshape import LossShape
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.seen import SeenRows
 
-_NONE: Mapping[str, int] = {}
+_NO_FLUSH_TIMES: Mapping[str, int] = {}
 
 
 def find_unsafe_settings(
     manifest: Manifest, load: LoadRecord | None, tested_name: str, went_us: int | None
 ) -> list[Finding]:
-    """Return the findings on the settings of a run, those of its storage too.
+    """Return the findings on the settings of a run, including those of its storage.
 
-    What could not be read is among them, as unknown.
-    As they were in the preflight, or while the load ran or just before the cut where
-    they were worse then; a control makes them worse itself.
-    went_us: when the cut came, None if that is not known.
+    A setting that could not be read is included, as unknown.
+    A setting counts as it was in the preflight, or as it was during the load or just
+    before the cut if it was worse then.  Of a control only the preflight counts, since
+    a control itself makes settings worse.
+    went_us: when the cut came, None if the time is not known.
     tested_name: see Case.  Where a standby was cut and read, its own settings count
-    beside those of the writer, which answered the commits.
+    beside the settings of the writer, which answered the commits.
     """
     tested = manifest.nodes[tested_name]
     kept = _list_mount_settings(manifest, load, tested_name)
@@ -75,36 +76,39 @@ def find_unsafe_settings(
 def find_flagged_settings(
     manifest: Manifest, settings: Mapping[str, str]
 ) -> list[Finding]:
-    """Return the findings on settings; of a group without those about its peers."""
+    """Return the findings on settings; for a group, leave out findings about peers."""
     found = rules.find_flagged_settings(manifest.family, settings)
     grouped = manifest.site.is_group
-    return [each for each in found if not (grouped and each.harm.peers)]
+    return [finding for finding in found if not (grouped and finding.harm.peers)]
 
 
 def _add_findings_that_became_unsafe(
     before: Sequence[Finding], later: Sequence[Finding]
 ) -> list[Finding]:
-    """Return the findings of *before*, and of *later* those that became unsafe."""
+    """Return *before*, with each finding replaced that became unsafe in *later*."""
 
     def unsafe(findings: Sequence[Finding]) -> dict[str, Finding]:
         found = (f for f in findings if f.status is RuleStatus.UNSAFE)
         return {finding.rule.fact: finding for finding in found}
 
     became = {**unsafe(later), **unsafe(before)}
-    rest = (finding for finding in before if finding.rule.fact not in became)
-    return [*became.values(), *rest]
+    others = (finding for finding in before if finding.rule.fact not in became)
+    return [*became.values(), *others]
 
 
 def _list_mount_settings(
     manifest: Manifest, load: LoadRecord | None, name: str
 ) -> Mapping[str, str]:
-    """List the settings that mounts imply, those too that a mount had for a time."""
+    """List the settings that mounts imply, and those of the server's process.
+
+    Options that a mount had only for a time are included.
+    """
     host = manifest.nodes[name].host
     if host is not None:
         options = [volume.mount_options for volume in host.facts.volumes]
         if load is not None:
-            seen = list_changes_of_storage(manifest, load, name, FactKind.MOUNT)
-            options += [each.value for each in seen]
+            changes = list_changes_of_storage(manifest, load, name, FactKind.MOUNT)
+            options += [change.value for change in changes]
         process = host.facts.process
         return {
             **storage.parse_mount_settings(options),
@@ -116,51 +120,55 @@ def _list_mount_settings(
 def find_flush_times(
     manifest: Manifest, name: str, load: LoadRecord | None
 ) -> Mapping[str, int]:
-    """Return a moment after which a drive of the writer was flushed, by its name.
+    """Return a moment after which a drive of the writer was flushed, by drive name.
 
-    name: of the node that was cut; nothing is known of another than the writer.
-    On the client's monotonic clock, in microseconds: when the newest commit that was
-    answered was sent.  It is taken to have flushed a drive that got a flush for each
-    commit, or more.  Other writers may have sent those, so nothing is claimed where
-    commits may need none: under settings that relax them, as in a control, on storage
-    that changed meanwhile, or with FUA.
+    name: the node that was cut; nothing is known of a node other than the writer.
+    The moment is when the newest answered commit was sent, in microseconds of the
+    client's monotonic clock.  The commit is taken to have flushed each drive that got
+    at least one flush for each commit.  Other writers may have sent the flushes, so
+    nothing is claimed where commits may need no flush: under settings that relax
+    commits, as in a control, on storage that changed during the load, or with FUA.
 
     An honest drive that loses power keeps what it completed before its last flush
-    began.  So where older writes are gone, with all that came after, more than its
-    cache was lost: it ignored that flush, or the storage came back in an older state.
+    began.  If older writes are gone, with all that came after them, more than the
+    drive's cache was lost: the drive ignored the flush, or the storage came back in an
+    older state.
     """
-    before, seen = manifest.nodes[name].host, load.nodes.get(name) if load else None
-    if load is None or name != manifest.writer_name or not (before and seen):
-        return _NONE
-    done, sent_us = seen.drives, load.sent_us
-    if done is None or sent_us is None:
-        return _NONE
+    before, at_the_cut = (
+        manifest.nodes[name].host,
+        load.nodes.get(name) if load else None,
+    )
+    if load is None or name != manifest.writer_name or not (before and at_the_cut):
+        return _NO_FLUSH_TIMES
+    under_load, sent_us = at_the_cut.drives, load.sent_us
+    if under_load is None or sent_us is None:
+        return _NO_FLUSH_TIMES
     if _may_answer_before_flush(manifest, load, name) or list_changes_of_storage(
         manifest, load, name
     ):
-        return _NONE
-    names = set(_list_volatile_log_drives(before.facts.volumes))
+        return _NO_FLUSH_TIMES
+    volatile_drives = set(_list_volatile_log_drives(before.facts.volumes))
     return {
         drive: sent_us
-        for drive, counts in done.drives.items()
-        if drive in names and 0 < done.acked <= (counts.flushes or 0)
+        for drive, counts in under_load.drives.items()
+        if drive in volatile_drives and 0 < under_load.acked <= (counts.flushes or 0)
     }
 
 
 def _may_answer_before_flush(manifest: Manifest, load: LoadRecord, name: str) -> bool:
     """Return True if commits may have been answered before they were flushed.
 
-    A setting that could not be read may allow that.
+    A setting that could not be read may allow it.
     """
     found = find_unsafe_settings(manifest, load, name, None)
-    relaxes = any(each.harm.depth and not each.harm.tears for each in found)
+    relaxes = any(finding.harm.depth and not finding.harm.tears for finding in found)
     return manifest.control or relaxes
 
 
 def _list_volatile_log_drives(volumes: tuple[Volume, ...]) -> Iterator[str]:
-    """Yield the drives below the logs, but for those that may take writes with FUA.
+    """Yield the drives below the logs, except volumes that may write with FUA.
 
-    Such a write needs no flush, and flushes nothing else.
+    A write with FUA needs no flush, and flushes nothing else.
     """
     for volume in volumes:
         fua = any(layer.fua == "1" for layer in volume.layers)
@@ -176,11 +184,11 @@ class Case:
     restore: None if the power is not known to be back.
     logs:    what each log of the witness holds; () if they are not known.
     damage:  why the witness's log proves nothing, "" if it is whole.
-    clock_set: why times across machines cannot be compared, "" if they can.
+    clock_set: why times of different machines cannot be compared, "" if they can.
     found:   the fate of the acks and rows; None if no rows are compared.
     cut_asked: what was stored just before the cut was asked for, None if nothing was.
-    shape:   of what the run lost; None if it lost nothing, or no rows are compared.
-    left:    by the name of each other node that was read, its RowsLeftOnNode.
+    shape:   the shape of the losses; None if nothing was lost, or no rows are compared.
+    left:    name of each other node that was read -> its RowsLeftOnNode.
     seen:    the fate of the rows that readers saw; None without readers, if no rows
              are compared, or if what the sessions sent is not known.
     """
@@ -205,10 +213,7 @@ class Case:
 
     @property
     def lost(self) -> str:
-        """A clause: the client was lost before the cut was asked for, or after.
-
-        For a case without a load record.
-        """
+        """A clause on when the client was lost, for a case without a load record."""
         if self.cut_asked is not None:
             return "the client was lost once the cut had been asked for"
         if any(log.cut_announced for log in self.logs):
@@ -220,9 +225,9 @@ class Case:
 
     @property
     def none_there(self) -> bool:
-        """True if no row of this run was read, not even one from before the load.
+        """True if no row of this run was read, not even a row from before the load.
 
-        A copy of the data from before the run has none.
+        A copy of the data from before the run has no row of it.
         """
         return self.found is None or self.found.all_gone
 
@@ -235,7 +240,7 @@ class Case:
     def tested_name(self) -> str:
         """The name of the node whose cut is judged.
 
-        It is the node that was read, if it lost its power, and the writer else.
+        It is the node that was read if all nodes were cut, and otherwise the writer.
         """
         promise = self.manifest.promise
         cut_too = promise is not None and promise.cuts_all
@@ -243,14 +248,15 @@ class Case:
 
     @property
     def tested(self) -> NodeBefore:
-        """That node, as it was before the load."""
+        """The tested node, as it was before the load."""
         return self.manifest.nodes[self.tested_name]
 
     @property
     def spared(self) -> bool:
-        """True if the node that was read kept its power, so that nothing of it was cut.
+        """True if the node that was read kept its power.
 
-        What its host and its drives show of a cut then says nothing of its rows.
+        What the tested node's host and drives show of the cut then says nothing about
+        the rows that were read.
         """
         return self.promoted and self.tested_name != self.after.reader_name
 
@@ -258,18 +264,18 @@ class Case:
     def whole_group(self) -> bool:
         """True if all nodes of a group were to lose their power.
 
-        Each gives the others what they lost, so what is read has survived a cut no
-        deeper than the least of them all.
+        Each node gives the others what they lost, so the rows that are read survived no
+        deeper a cut than the shallowest cut of any node.
         """
         promise = self.manifest.promise
         cut_all = promise is not None and promise.cuts_all
         return cut_all and self.manifest.site.is_group
 
     def as_tested(self, name: str) -> Case:
-        """Return the case whose tested node is *name*, as if that one had been read.
+        """Return the case whose tested node is *name*, as if that node had been read.
 
-        Where the tables lie now, its log over SQL and its canary are known of the node
-        that was read alone.
+        The places of the tables, the log over SQL and the crash canary are known only
+        for the node that was read, so another node has none of them.
         """
         if name == self.after.reader_name:
             return self
@@ -280,13 +286,13 @@ class Case:
 
     @property
     def cut_names(self) -> tuple[str, ...]:
-        """The nodes whose cuts are judged: all of a whole group, or the tested one."""
+        """The nodes whose cuts are judged: all of a whole group, or the tested node."""
         names = tuple(self.manifest.nodes)
         return names if self.whole_group else (self.tested_name,)
 
     @property
     def cut_class(self) -> CutClass:
-        """The class of the cut; nothing is known to cut a managed service, ever."""
+        """The class of the cut; for a managed service always FAILOVER."""
         if SERVICE in self.writer.facts.settings:
             return CutClass.FAILOVER
         classes = {self.manifest.nodes[name].cut_class for name in self.cut_names}
@@ -294,13 +300,13 @@ class Case:
 
     @cached_property
     def at_the_cut(self) -> NodeAtTheCut:
-        """The observations of the tested node, nothing if they are not known."""
+        """The observations of the tested node; empty ones if none are known."""
         seen = self.load.nodes if self.load else {}
         return seen.get(self.tested_name, NodeAtTheCut(cut=None))
 
     @property
     def cut(self) -> Cut | None:
-        """The switch's report of its cut, None if it is not known to have cut."""
+        """The report of the tested node's switch, None if no cut of it is known."""
         return self.at_the_cut.cut
 
     @property
@@ -320,18 +326,18 @@ class Case:
 
     @property
     def drive_cut(self) -> DriveCut | None:
-        """The host's record of such a cut, None if there is none."""
+        """The host's record of a cut of its drives alone, None if there is none."""
         restored = self.restore.drives if self.restore else {}
         return restored.get(self.tested_name)
 
     @property
     def drives_gone_us(self) -> int | None:
-        """The time at which its host saw its drives gone, or None; see DriveCut."""
+        """When the tested node's host saw its drives gone, or None; see DriveCut."""
         return self.drive_cut.gone_us if self.drive_cut else None
 
     @property
     def off_s(self) -> float | None:
-        """Seconds without power, None if its switch did not measure them."""
+        """The tested node's seconds without power, None if they were not measured."""
         restored = self.restore.off_s if self.restore else {}
         return restored.get(self.tested_name)
 
@@ -350,13 +356,13 @@ class Case:
     def depths(self) -> list[VolumeDepth]:
         """The depth of the cut on each volume; [] if that was not measured.
 
-        A failover may leave the host that was asked alone, and lead to another.  Where
-        the node that was read kept its power, no depth bears on its rows.
+        [] for a failover, too: it may spare the host that was asked and lead to another
+        host.  If the node that was read kept its power, no depth bears on its rows.
         """
         if self.cut_class is CutClass.FAILOVER or self.spared:
             return []
         seen, name = self.at_the_cut, self.tested_name
-        # Of a lab's drive, or one that was seen to go, it is known what it lost.
+        # It is known what a lab's drive lost, or a drive that the host saw go.
         known = bool(self.manifest.lab) or self.drives_gone_us is not None
         return find_volume_depths(
             self.before,
@@ -370,17 +376,19 @@ class Case:
     @cached_property
     def depth(self) -> DepthFinding | None:
         """The depth of the cut for all places, None if that was not measured."""
-        found = [self.as_tested(name).own_depth for name in self.cut_names]
-        known = [each for each in found if each is not None]
-        if len(known) < len(found):
+        depths = [self.as_tested(name).own_depth for name in self.cut_names]
+        known = [finding for finding in depths if finding is not None]
+        if len(known) < len(depths):
             return None
-        return min(known, key=lambda one: one.depth.rank if one.depth else -1)
+        return min(
+            known, key=lambda finding: finding.depth.rank if finding.depth else -1
+        )
 
     @cached_property
     def moved(self) -> Mapping[str, str]:
-        """Return the places of the node that was read that moved since the load began.
+        """Places of the node that was read that moved since the load began.
 
-        By name, with where they are now; no canaries were there.
+        Name of the place -> where it is now; no canaries were there.
         """
         before = self.manifest.nodes[self.after.reader_name].places
         now = self.after.places
@@ -388,9 +396,9 @@ class Case:
 
     @cached_property
     def strayed(self) -> Sequence[Seen]:
-        """The other locations that places of the tested node had while the load ran.
+        """Changed locations of the tested node's places while the load ran.
 
-        Otherwise than before it, so no canaries were there.
+        No canaries were at these locations.
         """
         if self.load is None:
             return ()
@@ -400,9 +408,9 @@ class Case:
 
     @property
     def seen_otherwise(self) -> Mapping[str, str]:
-        """Return the places at whose path the server found other files than its host.
+        """Places at whose path the server found other files than its host.
 
-        By name, with what it found there, before the load or after the recovery.
+        Name of the place -> what the server found, before the load or after recovery.
         """
         found = dict(self.before.facts.seen_otherwise) if self.before else {}
         if self.host and self.host.facts:
@@ -423,12 +431,12 @@ class Case:
 
     @property
     def shown_depth(self) -> Depth | None:
-        """The depth that all places show, None if it is not known."""
+        """The depth of the cut for all places, None if it is not known."""
         return self.depth.depth if self.depth else None
 
     @cached_property
     def shallowest(self) -> DepthFinding | None:
-        """The least depth that is known of any volume: it describes the host alone."""
+        """The least depth known of any volume: it describes the host alone."""
         return find_shallowest(self.depths)
 
     @property

@@ -1,6 +1,6 @@
-"""Judges whether a standby that took over could have every commit, and had to.
+"""Judges whether the node of a cluster that was read had to have every commit.
 
-Each item is None of a single server, and of a cluster whose writer is read.
+Each item is None for a single server.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from dbcheck.model.replication import (
     name_in_log,
 )
 
-# A standby may have the beginning of a record whose rest never came.  A record of rows
-# has the images of 33 pages at most (PostgreSQL, xlogrecord.h, XLR_MAX_BLOCK_ID).
+# In bytes: a standby may have the beginning of a record whose rest never came.  A
+# record of rows has the images of 33 pages at most (PostgreSQL, xlogrecord.h,
+# XLR_MAX_BLOCK_ID).
 PARTIAL_RECORD_MAX = 2 << 20
 
 _PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
@@ -38,65 +39,70 @@ _UNSEEN = Status.NOT_OBSERVABLE
 
 
 def describe_what_was_survived(case: Case) -> Survived | None:
-    """Return the failure that the commits of a cluster had to survive.
+    """Return the failure that a cluster's commits had to survive, and who took over.
 
-    With it goes the node that took over, if one did.  None for a single server.
+    None for a single server.
     """
     promise = case.manifest.promise
     if promise is None:
         return None
-    what = promise.describe(case.manifest.stagger_s)
-    what = what.replace("power cut", _name_cuts_of_nodes(case, promise))
-    return Survived(what, case.after.reader_name if case.promoted else "")
+    failure = promise.describe(case.manifest.stagger_s)
+    failure = failure.replace("power cut", _name_cuts_of_nodes(case, promise))
+    return Survived(failure, case.after.reader_name if case.promoted else "")
 
 
 def _name_cuts_of_nodes(case: Case, promise: Promise) -> str:
-    """Return a name of how the nodes were cut, "power cut" only if each may be that.
+    """Name how the nodes were cut: "power cut", other kinds of cuts, or both.
 
-    Nothing loses its power where a process is killed, say.
+    A cut is no "power cut" if nothing loses its power, as where a process is killed.
     """
     nodes = case.manifest.nodes
     cut = [
-        nodes[one].cut_class for one in promise.cut(nodes, case.manifest.writer_name)
+        nodes[name].cut_class for name in promise.cut(nodes, case.manifest.writer_name)
     ]
-    kills = [one.description for one in dict.fromkeys(cut) if one.keeps_power]
-    power = [] if all(one.keeps_power for one in cut) else ["power cut"]
+    kills = [name.description for name in dict.fromkeys(cut) if name.keeps_power]
+    power = [] if all(name.keeps_power for name in cut) else ["power cut"]
     return " or ".join((*power, *kills))
 
 
 def describe_commits_on_old_primary(case: Case) -> tuple[str, ...]:
-    """Count the lost commits that another node has, in words; () if none was read."""
+    """Count, in words, the lost commits that each other node has; () if none has any.
+
+    Only nodes that were read are counted.
+    """
     return tuple(
-        f"left-behind: {name} still has {left.behind:,} of the commits that"
+        f"left-behind: {name} still has {rows_left.behind:,} of the commits that"
         f" {case.after.reader_name} lacks"
-        for name, left in case.left.items()
-        if left.behind and case.found is not None and case.found.losses
+        for name, rows_left in case.left.items()
+        if rows_left.behind and case.found is not None and case.found.losses
     )
 
 
 def explain_missing_commits(case: Case) -> str:
-    """Explain the commits that a standby lacks that took over, "" if none took over.
+    """Explain why commits are missing from a cluster, "" if it is not known.
 
-    It is what explains the losses best, and no part of the verdict.
+    The explanation is the most likely cause of the losses, and no part of the verdict.
     """
     if not case.promoted:
         return _explain_missing_commits_of_group(case)
-    name, settings = case.after.reader_name, judge_promised_settings(case)
+    reader_name, settings = case.after.reader_name, judge_promised_settings(case)
     if settings is not None and settings.status is Status.ABSENT:
         return settings.reason
-    sync = judge_in_sync(case)
-    if sync is not None and sync.status is Status.ABSENT:
-        return f"the commits did not wait for {name} at the cut: {sync.reason}"
+    in_sync = judge_in_sync(case)
+    if in_sync is not None and in_sync.status is Status.ABSENT:
+        return (
+            f"the commits did not wait for {reader_name} at the cut: {in_sync.reason}"
+        )
     if case.spared:
         return (
-            f"commits waited for {name}, which took over without them: the server's"
-            " replication or what promoted it lost them"
+            f"commits waited for {reader_name}, which took over without them: the"
+            " server's replication or what promoted it lost them"
         )
     return ""
 
 
 def _explain_missing_commits_of_group(case: Case) -> str:
-    """Explain the commits that a group lacks whose nodes were all cut, else ""."""
+    """Explain why commits are missing from a group that was cut as a whole, else ""."""
     settings = judge_promised_settings(case)
     if settings is None or not case.manifest.site.is_group:
         return ""
@@ -110,98 +116,108 @@ def _explain_missing_commits_of_group(case: Case) -> str:
 
 
 def judge_promised_settings(case: Case) -> Item | None:
-    """Judge whether the writer's settings keep the promise; None of a single server.
+    """Judge whether the writer's settings keep the promise.
 
-    As they were before the load and just before the cut.
+    The settings before the load and those just before the cut both count.  None for a
+    single server, and for a control.
     """
     promise = case.manifest.promise
     if promise is None or case.manifest.control:
         return None
-    now = (case.load.settings if case.load else None) or {}
+    at_the_cut = (case.load.settings if case.load else None) or {}
     standby = case.manifest.nodes[case.after.reader_name].facts.settings
-    name, kind, doubts = ItemId.PROMISED_SETTINGS, case.manifest.site, dict[str, None]()
-    for settings in (case.writer.facts.settings, now):
+    item_id, kind, doubts = (
+        ItemId.PROMISED_SETTINGS,
+        case.manifest.site,
+        dict[str, None](),
+    )
+    for settings in (case.writer.facts.settings, at_the_cut):
         if not settings:
             continue
         kept = judge_settings_for_promise(
             kind, promise, settings, standby if case.promoted else {}
         )
         if kept.contradiction:
-            return Item(name, Status.ABSENT, kept.contradiction, required=True)
+            return Item(item_id, Status.ABSENT, kept.contradiction, required=True)
         doubts |= dict.fromkeys(kept.doubts)
     if doubts:
-        return Item(name, Status.ASSUMED, "; ".join(doubts), required=True)
+        return Item(item_id, Status.ASSUMED, "; ".join(doubts), required=True)
     reason = f"nothing contradicts the promise {promise.value}"
-    return Item(name, _PRESENT, reason, required=True)
+    return Item(item_id, _PRESENT, reason, required=True)
 
 
 def judge_writer_off(case: Case) -> Item | None:
     """Judge whether the old writer was off until the rows were read.
 
-    One that serves clients beside the node that took over splits the cluster in two,
-    and which of the two has a commit is chance.
+    An old writer that serves clients beside the node that took over splits the cluster
+    in two, and it is then chance which of the two nodes has a commit.
     """
-    found = _find_promotion(case)
-    if found is None:
+    promotion = _find_promotion(case)
+    if promotion is None:
         return None
-    status, reason = _judge_looks_at_writer(case.manifest.writer_name, found.old)
+    status, reason = _judge_checks_of_old_writer(
+        case.manifest.writer_name, promotion.old
+    )
     return Item(ItemId.WRITER_OFF, status, reason, required=True)
 
 
-def _judge_looks_at_writer(writer: str, old: Sequence[WriterOff]) -> tuple[Status, str]:
-    if any(off.is_back for off in old):
+def _judge_checks_of_old_writer(
+    writer: str, checks: Sequence[WriterOff]
+) -> tuple[Status, str]:
+    if any(check.is_back for check in checks):
         return _CONTRADICTED, (
             f"{writer} was up again before the rows were read: the cluster may have"
             " split in two"
         )
-    if len(old) < 2:
+    if len(checks) < 2:
         return _UNSEEN, "it was not looked at both before and after the rows were read"
-    first = "after" if old[0].taken_over else "before"
-    checks = f"all {len(old)} checks, the first of them {first} the promotion"
-    if all(off.state is PowerState.OFF for off in old):
-        return _PRESENT, f"its switch read off at {checks}"
+    first = "after" if checks[0].taken_over else "before"
+    which = f"all {len(checks)} checks, the first of them {first} the promotion"
+    if all(check.state is PowerState.OFF for check in checks):
+        return _PRESENT, f"its switch read off at {which}"
     return Status.ASSUMED, (
-        f"no connection to it succeeded at {checks}; its switch cannot read its power"
+        f"no connection to it succeeded at {which}; its switch cannot read its power"
     )
 
 
 def judge_promoted_node(case: Case) -> Item | None:
     """Judge whether the node that was read took over from this very writer."""
-    found = _find_promotion(case)
-    if found is None or case.after.facts is None:
+    promotion = _find_promotion(case)
+    if promotion is None or case.after.facts is None:
         return None
-    status, reason = _judge_promotion(case, found)
+    status, reason = _judge_promotion(case, promotion)
     return Item(ItemId.PROMOTED, status, reason, required=True)
 
 
-def _judge_promotion(case: Case, found: Promotion) -> tuple[Status, str]:
-    name, descent = case.after.reader_name, found.descent
-    if wrong := _find_more_advanced_node(case, name, found):
-        return _CONTRADICTED, wrong
-    if wrong := _find_received_from_writer_alone(case, name, found):
-        return _UNSEEN, wrong
+def _judge_promotion(case: Case, promotion: Promotion) -> tuple[Status, str]:
+    name, descent = case.after.reader_name, promotion.descent
+    if doubt := _find_more_advanced_node(case, name, promotion):
+        return _CONTRADICTED, doubt
+    if doubt := _explain_incomplete_receipt(case, name, promotion):
+        return _UNSEEN, doubt
     if descent is None or descent.unread:
         why = descent.unread if descent else "it could not be asked"
         return _UNSEEN, f"whose log {name} continues is not known: {why}"
-    what, writer = name_in_log(case.writer.facts.identity)
+    log_name, writer = name_in_log(case.writer.facts.identity)
     if writer not in descent.parents:
         others = ", ".join(descent.parents) or "none"
         return _CONTRADICTED, (
-            f"{name} continues {what} {others}, and the writer was {what} {writer}"
+            f"{name} continues {log_name} {others}, and the writer was {log_name}"
+            f" {writer}"
         )
-    at = _format_position(case, descent.parents[writer])
-    began = f" and began {what} {descent.own}" if descent.own else ""
-    return _PRESENT, f"{name} continues {what} {writer} up to {at}{began}"
+    position = _format_position(case, descent.parents[writer])
+    own_log = f" and began {log_name} {descent.own}" if descent.own else ""
+    return _PRESENT, f"{name} continues {log_name} {writer} up to {position}{own_log}"
 
 
-def _find_received_from_writer_alone(case: Case, name: str, found: Promotion) -> str:
-    """Return the reason why a group's node may lack the writer's last commits, or "".
+def _explain_incomplete_receipt(case: Case, name: str, promotion: Promotion) -> str:
+    """Explain why a group's node may lack the writer's last commits, or return "".
 
-    See site.group.
+    The node must have taken the writer out of its view of the group; see site.group.
     """
     if not case.manifest.site.is_group:
         return ""
-    received = found.received.get(name)
+    received = promotion.received.get(name)
     if received is None or not received.members:
         return f"who the members of {name}'s view are is not known"
     if case.writer.member in received.members:
@@ -215,15 +231,16 @@ def _format_position(case: Case, position: int) -> str:
     return f"transaction {position:,}"
 
 
-def _find_more_advanced_node(case: Case, name: str, found: Promotion) -> str:
+def _find_more_advanced_node(case: Case, name: str, promotion: Promotion) -> str:
     """Return the node that should have been promoted instead, in words, or "".
 
-    What promotes by itself is a part of the cluster, and so is its choice.
+    Always "" if the cluster promoted the node by itself: the choice is then a part of
+    what is tested.
     """
-    if found.by is PromotedBy.AUTO or name not in found.received:
+    if promotion.by is PromotedBy.AUTO or name not in promotion.received:
         return ""
-    own = found.received[name].position or 0
-    for other, received in found.received.items():
+    own = promotion.received[name].position or 0
+    for other, received in promotion.received.items():
         if received.position is not None and received.position > own:
             return (
                 f"{name} was promoted although {other} had received more:"
@@ -235,93 +252,95 @@ def _find_more_advanced_node(case: Case, name: str, found: Promotion) -> str:
 
 def judge_all_applied(case: Case) -> Item | None:
     """Judge whether the node that took over applied all that it had received."""
-    found, name = _find_promotion(case), case.after.reader_name
-    if found is None or case.after.facts is None:
+    promotion, name = _find_promotion(case), case.after.reader_name
+    if promotion is None or case.after.facts is None:
         return None
     received, (_, writer) = (
-        found.received.get(name),
+        promotion.received.get(name),
         name_in_log(case.writer.facts.identity),
     )
-    applied = found.descent.parents.get(writer) if found.descent else None
+    applied = promotion.descent.parents.get(writer) if promotion.descent else None
     if case.manifest.site.is_group and received is not None:
-        applied = received.applied  # as it was when it was chosen, and before any read
+        applied = received.applied  # when the node was chosen, and before any reading
     if received is None or received.position is None or applied is None:
         reason = f"how far {name} had received and applied is not known"
         return Item(ItemId.ALL_APPLIED, _UNSEEN, reason, required=True)
-    short = received.position - applied
+    missing = received.position - applied
     reason = f"{name} had received {_format_position(case, received.position)}"
     bytewise = case.manifest.site is SiteKind.STREAMING
-    if short > (PARTIAL_RECORD_MAX if bytewise else 0):
+    if missing > (PARTIAL_RECORD_MAX if bytewise else 0):
         reason += (
             f", and took over when it had applied {_format_position(case, applied)}"
         )
         return Item(ItemId.ALL_APPLIED, _CONTRADICTED, reason, required=True)
-    if short > 0:
-        reason += f"; its last {short:,} bytes are the beginning of a record"
+    if missing > 0:
+        reason += f"; its last {missing:,} bytes are the beginning of a record"
     return Item(ItemId.ALL_APPLIED, _PRESENT, reason, required=True)
 
 
 def judge_nodes_cut(case: Case) -> Item | None:
-    """Judge whether every node lost its power at the same moment, where all were to.
+    """Judge whether all nodes lost their power at the same moment, if all were to.
 
-    None where the writer alone was cut.  The sessions show how the writer ended and
-    nothing of the others.  A standby that is read must have been cut when they ended,
-    and so must each node of a group: one that kept its power gives the others what they
-    lost.
+    None where the writer alone was cut.  The sessions show how the writer ended, and
+    nothing about the other nodes.  A standby that is read must have been cut when the
+    sessions ended, and so must each node of a group: a node that kept its power gives
+    the others what they lost.
     """
     promise, load = case.manifest.promise, case.load
     if promise is None or not promise.cuts_all:
         return None
-    nodes, seen = case.manifest.nodes, load.nodes if load else {}
-    uncut = [n for n in nodes if n not in seen or seen[n].cut is None]
+    nodes, at_the_cut = case.manifest.nodes, load.nodes if load else {}
+    uncut = [
+        name for name in nodes if name not in at_the_cut or at_the_cut[name].cut is None
+    ]
     if uncut:
         reason = f"no cut of {', '.join(uncut)} is on record"
         return Item(ItemId.NODES_CUT, _UNSEEN, reason, required=True)
     if case.whole_group:
-        status, reason = _judge_power_of_all_nodes(case)
+        status, reason = _judge_all_nodes_were_cut(case)
     elif case.promoted:
-        status, reason = _judge_spread_of_cuts(case, [case.tested_name])
+        status, reason = _judge_cuts_came_together(case, [case.tested_name])
     else:
         status = _PRESENT
         reason = f"the switches of {', '.join(nodes)} reported that they cut"
     return Item(ItemId.NODES_CUT, status, reason, required=True)
 
 
-def _judge_power_of_all_nodes(case: Case) -> tuple[Status, str]:
+def _judge_all_nodes_were_cut(case: Case) -> tuple[Status, str]:
     names, assumed = list(case.manifest.nodes), ""
     for name in names:
-        status, reason = _judge_power_of_node(case.as_tested(name))
+        status, reason = _judge_node_was_cut(case.as_tested(name))
         if status is Status.ASSUMED:
             assumed = assumed or f"; {reason}"
         elif status is not _PRESENT:
             return status, reason
-    status, reason = _judge_spread_of_cuts(case, names)
+    status, reason = _judge_cuts_came_together(case, names)
     if assumed and status is _PRESENT:
         status = Status.ASSUMED
     return status, reason + assumed
 
 
-def _judge_power_of_node(one: Case) -> tuple[Status, str]:
-    """Judge whether the tested node of *one*, a member of a group, was cut.
+def _judge_node_was_cut(case: Case) -> tuple[Status, str]:
+    """Judge whether the tested node of *case*, a member of a group, was cut.
 
-    Its server must have started anew, and must not have been shut down before.
+    Its server must have restarted, and must not have been shut down before the cut.
     """
-    name = one.tested_name
-    again = judge_restarted(one)
-    if again is None:
+    name = case.tested_name
+    restarted = judge_restarted(case)
+    if restarted is None:
         return _UNSEEN, f"the server of {name} was not asked whether it started anew"
-    if again.status is not _PRESENT:
+    if restarted.status is not _PRESENT:
         return _CONTRADICTED, f"the server of {name} did not restart: it was not cut"
-    found = decide_how_server_ended(one)
-    if found.recorded:
-        reason = f"the host of {name} shut down in an orderly way: {found.recorded}"
+    ended = decide_how_server_ended(case)
+    if ended.recorded:
+        reason = f"the host of {name} shut down in an orderly way: {ended.recorded}"
         return _CONTRADICTED, reason
-    log = judge_server_log(one)
-    if log is not None and log.status is _CONTRADICTED:
-        return _CONTRADICTED, f"{name}: {log.reason}"
-    if found.exact or (found.logged and not found.innodb):
+    server_log = judge_server_log(case)
+    if server_log is not None and server_log.status is _CONTRADICTED:
+        return _CONTRADICTED, f"{name}: {server_log.reason}"
+    if ended.exact or (ended.logged and not ended.innodb):
         return _PRESENT, ""
-    if found.seems_crashed or found.cache_lost or found.seen_off:
+    if ended.seems_crashed or ended.cache_lost or ended.seen_off:
         return Status.ASSUMED, f"that {name} was not shut down before is assumed"
     return _UNSEEN, (
         f"nothing shows that {name} lost its power and was not shut down: its switch"
@@ -329,8 +348,11 @@ def _judge_power_of_node(one: Case) -> tuple[Status, str]:
     )
 
 
-def _judge_spread_of_cuts(case: Case, names: Sequence[str]) -> tuple[Status, str]:
-    """Judge whether these nodes, whose cuts are on record, were cut with the writer."""
+def _judge_cuts_came_together(case: Case, names: Sequence[str]) -> tuple[Status, str]:
+    """Judge whether the nodes *names* were cut at the same moment as the writer.
+
+    The cut of each of them is on record.
+    """
     load, cuts = case.load, ", ".join(case.manifest.nodes)
     last_us = find_newest_ack_us(load) if load else None
     status, latest, late_s = _PRESENT, names[0], 0.0
@@ -354,24 +376,24 @@ def _judge_spread_of_cuts(case: Case, names: Sequence[str]) -> tuple[Status, str
 
 
 def _find_power_loss_us(case: Case, name: str) -> tuple[int | None, bool]:
-    """Return the time of a node's power loss, and True if it was seen, not inferred."""
-    one = case.as_tested(name)
-    seen = one.at_the_cut
-    if seen.cut is not None and seen.cut.exact_us is not None:
-        return seen.cut.exact_us, True
+    """Return when a node lost its power, and True if the switch knows that time."""
+    node_case = case.as_tested(name)
+    at_the_cut = node_case.at_the_cut
+    if at_the_cut.cut is not None and at_the_cut.cut.exact_us is not None:
+        return at_the_cut.cut.exact_us, True
     if name == case.manifest.writer_name:
-        return find_cut_us(one), False
-    if seen.heard_us is None:
+        return find_cut_us(node_case), False
+    if at_the_cut.heard_us is None:
         return None, False
-    return max(seen.heard_us, find_last_life_of_server_us(one) or 0), False
+    return max(at_the_cut.heard_us, find_last_life_of_server_us(node_case) or 0), False
 
 
 def judge_all_members(case: Case) -> Item | None:
     """Judge whether the node that was read is in a group with all the others again.
 
-    None unless all nodes of a group were to lose their power.  One that is missing may
-    have what the others lack, and a group that began without it has lost that; one that
-    was not cut may have given them what they lost.
+    None unless all nodes of a group were to lose their power.  A node that is missing
+    may have what the others lack, which a group that began without the node has lost.
+    A member that was not cut may have given the others what they lost.
     """
     if not case.whole_group:
         return None
@@ -380,43 +402,58 @@ def judge_all_members(case: Case) -> Item | None:
 
 
 def _judge_membership(case: Case) -> tuple[Status, str]:
-    nodes, name, found = case.manifest.nodes, case.after.reader_name, None
+    nodes, name, received = case.manifest.nodes, case.after.reader_name, None
     if case.after.facts is None:
         return _UNSEEN, f"{name} takes no queries, whatever the other nodes have"
     if case.after.promotion is not None:
-        found = case.after.promotion.received.get(name)
-    seen = found.members if found else ()
-    if missing := [each for each, node in nodes.items() if node.member not in seen]:
+        received = case.after.promotion.received.get(name)
+    members_seen = received.members if received else ()
+    if missing := [
+        member for member, node in nodes.items() if node.member not in members_seen
+    ]:
         return _UNSEEN, (
-            f"{name} sees {len(seen)} members; missing: {', '.join(missing)}"
+            f"{name} sees {len(members_seen)} members; missing: {', '.join(missing)}"
         )
     members = [node.member for node in nodes.values()]
     load = case.load.replication if case.load else None
-    before = [each for change in load.changes for each in change.names] if load else []
-    if strange := [each for each in (*seen, *before) if each not in members]:
+    before = (
+        [member for change in load.changes for member in change.names] if load else []
+    )
+    if strange := [
+        member for member in (*members_seen, *before) if member not in members
+    ]:
         return _CONTRADICTED, (
             f"{strange[0]} is or was a member as well, and is not one of the nodes that"
             " were cut: it may have given them what they lost"
         )
-    return _PRESENT, f"{name} is one of {len(seen)} members"
+    return _PRESENT, f"{name} is one of {len(members_seen)} members"
 
 
 def judge_nodes_agree(case: Case) -> Item | None:
-    """Judge whether the other nodes hold the rows of the one that was read.
+    """Judge whether the other nodes hold the rows of the node that was read.
 
-    None if none was to be compared: those of a group, and nodes that rejoined.
+    None if no node was to be compared.  Compared are the nodes of a group, and nodes
+    that rejoined a cluster.
     """
     others, reader = case.after.others, case.after.reader_name
     if not others:
         return None
-    unread = [f"{n}: {one.not_done}" for n, one in others.items() if one.not_done]
-    failed = [f"{n}: {one.failure}" for n, one in others.items() if one.failure]
-    wrong, extra = (
-        [describe_divergence(case), *failed],
+    unread = [
+        f"{name}: {comparison.not_done}"
+        for name, comparison in others.items()
+        if comparison.not_done
+    ]
+    failures = [
+        f"{name}: {comparison.failure}"
+        for name, comparison in others.items()
+        if comparison.failure
+    ]
+    divergences, extra = (
+        [describe_divergence(case), *failures],
         describe_extra_rows_of_rejoined(case),
     )
-    if any(wrong):
-        status, reason = _CONTRADICTED, "; ".join(filter(None, (*wrong, extra)))
+    if any(divergences):
+        status, reason = _CONTRADICTED, "; ".join(filter(None, (*divergences, extra)))
     elif extra:
         status, reason = Status.ABSENT, "; ".join((extra, *unread))
     elif unread:
@@ -432,20 +469,21 @@ def judge_nodes_agree(case: Case) -> Item | None:
 def describe_extra_rows_of_rejoined(case: Case) -> str:
     """Describe the rows that only nodes that rejoined have, or "".
 
-    They break no promise: what was acknowledged among them is lost in any case.
+    These rows break no promise of their own: those among them that were acknowledged
+    already count as lost on the node that was read.
     """
     reasons = (
-        one.extra_reason(name, case.after.reader_name)
-        for name, one in case.after.others.items()
+        comparison.extra_reason(name, case.after.reader_name)
+        for name, comparison in case.after.others.items()
     )
     return "; ".join(filter(None, reasons))
 
 
 def describe_divergence(case: Case) -> str:
-    """Describe the rows that nodes lack or have otherwise than the node read, or ""."""
+    """Describe the rows of other nodes that differ from the node read, or ""."""
     reasons = (
-        one.reason(name, case.after.reader_name)
-        for name, one in case.after.others.items()
+        comparison.reason(name, case.after.reader_name)
+        for name, comparison in case.after.others.items()
     )
     return "; ".join(filter(None, reasons))
 

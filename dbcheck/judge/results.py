@@ -19,8 +19,9 @@ def compute_price_per_rate(
 ) -> float | None:
     """Return the price of each durable commit per second.
 
-    price: of what the server runs on.  rate: commits per second.  None if either is not
-    known, and unless the verdict is PASS: a commit that is not durable has no price.
+    price: the price of what the server runs on.  rate: commits per second.
+    None if either is not known, and unless the verdict is PASS: a commit that is not
+    durable has no price.
     """
     if price is None or not rate or verdict is not Verdict.PASS:
         return None
@@ -32,16 +33,16 @@ class CycleResult:
     """The result of one cycle; see campaign.folder.Cycle.
 
     activity: what went on when the power went.  drawn: the activity that was drawn.
-    missed: why they are not known to be the same, "" if they are.  activity, drawn,
-    cut_class, depth: "" if unknown.  settings_at_fault: sentences.
+    missed: why both activities are not known to be the same, "" if they are.
+    activity, drawn, cut_class, depth: "" if unknown.  settings_at_fault: sentences.
     after_s: the moment that was drawn, in seconds of load; cut_s: when the power went,
-    null if that is not known.
+    null if the time is not known.
     window: the task that was under way at the cut, "" if none was.
-    seen, seen_lost: rows that readers saw, and those of them that are missing and were
-    never acknowledged; null without readers, or if no rows were compared.
-    error_id: of the error that ended it, "" if it came to a verdict.
-    despite: what the audit before the load found that is more than a note, and what is
-    assumed of settings, a text for each.
+    seen: how many rows readers saw.  seen_lost: how many of the seen rows are missing
+    and were never acknowledged.  null without readers, or if no rows were compared.
+    error_id: id of the error that ended the cycle, "" if it came to a verdict.
+    despite: texts: each finding of the audit before the load that is more than a note,
+    and each assumption about settings.
     """
 
     number: int
@@ -70,7 +71,7 @@ class CycleResult:
 
     @property
     def counts(self) -> bool:
-        """True if it is no control, and came to a PASS or a FAIL."""
+        """True if the cycle is no control, and came to a PASS or a FAIL."""
         return bool(self.number) and self.verdict.counts
 
 
@@ -78,7 +79,7 @@ class CycleResult:
 class WindowResult:
     """The cuts during one kind of task.
 
-    loss_ppm_max: at most so many of a million such cuts lose, at 95% confidence.
+    loss_ppm_max: how many of a million such cuts lose at most, at 95% confidence.
     """
 
     cuts: int
@@ -90,8 +91,8 @@ class WindowResult:
 class SeenTotal:
     """Fate of the rows that readers saw in all cycles; beside the verdict.
 
-    cuts: that count, of the cycles with readers.
-    lossy: after how many of them a row was missing.
+    cuts: the cuts that count, in cycles with readers.
+    lossy: after how many of these cuts a row was missing.
     rows, lost: see SeenResult.
     """
 
@@ -105,16 +106,17 @@ class SeenTotal:
 class CampaignResult:
     """Result of a campaign: what the cuts of one target show together.
 
-    finished:   there is nothing more to do.
+    finished:   no cycle is left to run.
     commits_per_s: the median of the cycles; null without any.
     price:      of what the target runs on, null if none was given.
-    activities:     what went on at the cuts that count, as far as known -> how many.
-    windows:    the task that was under way at such a cut -> what those cuts show.
+    activities: known activity at a cut that counts -> number of such cuts.
+    windows:    task that was under way at a cut that counts -> what those cuts show.
     seen:       null if no cycle had readers.
-    bound_ppm:  what the cuts are to show if none loses, null if a number was given.
-    cuts_still_needed: for that, null once a cut or a control has failed.
+    bound_ppm:  the upper bound on the probability of a loss that the cuts are to show
+                if none loses, null if a number of cuts was given instead.
+    cuts_still_needed: to show the bound, null once a cut or a control has failed.
     error:      why the campaign ended before it was finished, "" if it did not.
-    error_id:   of that; "" as well if it was interrupted.
+    error_id:   id of that error; also "" if the campaign was interrupted.
     """
 
     name: str
@@ -142,31 +144,33 @@ class CampaignResult:
     @property
     def counted(self) -> tuple[CycleResult, ...]:
         """The cycles that count: no controls, and none without a PASS or FAIL."""
-        return tuple(one for one in self.cycles if one.counts)
+        return tuple(cycle for cycle in self.cycles if cycle.counts)
 
     @property
     def rows_lost(self) -> tuple[int, int] | None:
         """The number of lost rows of cycles that count, and of earlier ones in each.
 
-        None if no rows were compared, also if that was after a cut that failed: the
-        server or the table did not come back.
+        None if no rows were compared, or if they were not compared in a failed cycle,
+        because the server or the table did not come back.
         """
-        fails = [one for one in self.counted if one.verdict is CycleVerdict.FAIL]
-        compared = [one for one in self.counted if one.lost is not None]
-        if not compared or any(one.lost is None for one in fails):
+        failed = [cycle for cycle in self.counted if cycle.verdict is CycleVerdict.FAIL]
+        compared = [cycle for cycle in self.counted if cycle.lost is not None]
+        if not compared or any(cycle.lost is None for cycle in failed):
             return None
         return (
-            sum(one.lost or 0 for one in compared),
-            sum(one.earlier_lost or 0 for one in compared),
+            sum(cycle.lost or 0 for cycle in compared),
+            sum(cycle.earlier_lost or 0 for cycle in compared),
         )
 
     @property
     def confirmed(self) -> int | None:
-        """The number of commits that the witness holds, None if none is known.
+        """The number of commits that the witness holds, None if it is not known.
 
-        Those of cycles that do not count are no evidence, and are left out.
+        Commits of cycles that do not count are no evidence, and are left out.
         """
-        counts = [c.confirmed for c in self.counted if c.confirmed is not None]
+        counts = [
+            cycle.confirmed for cycle in self.counted if cycle.confirmed is not None
+        ]
         return sum(counts) if counts else None
 
 
@@ -176,9 +180,9 @@ class GroupResult:
 
     drives:  their models, firmware and write caches, for each place of the server.
     apart:   what sets this group apart from the others: name -> value.
-    losing:  the targets of it that lost something.
-    statistics: as if all were one target, which they are only as far as what is alike
-             decides what is lost.
+    losing:  the targets of this group that lost something.
+    statistics: as if all targets were one.  That is right only as far as the alike
+             parts of their configuration decide what is lost.
     """
 
     targets: tuple[str, ...]
@@ -193,8 +197,8 @@ class GroupResult:
 class CampaignsResult:
     """Output of dbcheck campaign --json.
 
-    folder: where all of it is.  groups: of targets that are configured alike, those
-    with losses first; empty with fewer than two targets.
+    folder: where all campaigns are stored.  groups: targets that are configured alike,
+    the groups with losses first; empty with fewer than two targets.
     """
 
     folder: str
@@ -206,11 +210,11 @@ class CampaignsResult:
 class RowResult:
     """The result of one configuration of a matrix.
 
-    expect:  the verdict that it must get, null if any will do.
-    verdict: the worst of its cycles, null without any.
+    expect:  the verdict that the configuration must get, null if any will do.
+    verdict: the worst verdict of its cycles, null without a cycle.
     error:   why its remaining cycles did not run, null if all ran.
-    error_id: of that; null as well if they were not begun.
-    price:   of what it runs on, null if none was given.
+    error_id: id of that error; also null if the remaining cycles were not begun.
+    price:   of what the configuration runs on, null if none was given.
     """
 
     name: str
@@ -252,10 +256,10 @@ class ReceiptResult:
     """Result of one configuration for a rule of the audit.
 
     named: the audit before the cut named the rule.
-    cuts:  how many were made.
-    lost:  what the last one lost, "" if none lost anything.
-    error: why it did not run to its end, "" if it did.
-    error_id: of that; "" as well if it was not begun.
+    cuts:  how many cuts were made.
+    lost:  what the last cut lost, "" if no cut lost anything.
+    error: why the configuration did not run to its end, "" if it did.
+    error_id: id of that error; also "" if the configuration was not begun.
     """
 
     rule: str
@@ -268,7 +272,7 @@ class ReceiptResult:
 
     @property
     def shown(self) -> bool:
-        """True if the audit named it without a cut, and a cut confirmed it."""
+        """True if the audit named the rule before a cut, and a cut confirmed it."""
         return self.named and bool(self.lost) and not self.error
 
 
@@ -283,8 +287,9 @@ class ReceiptsResult:
 class SideResult:
     """One of two runs or campaigns that are compared.
 
-    runs:    how many gave the rates and latencies: medians, with the extremes of rates.
-    lost:    rows, those of earlier cycles too; null if they were not compared.
+    runs:    how many runs gave the rates and latencies.  These are medians;
+             slowest_per_s and fastest_per_s are the extremes of the rates.
+    lost:    lost rows, including those of earlier cycles; null if not compared.
     """
 
     folder: str
@@ -304,7 +309,7 @@ class SideResult:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceResult:
-    """One difference of two configurations; null where it is not known of one."""
+    """One difference of two configurations; a, b: its values, null if not known."""
 
     name: str
     a: str | None
@@ -316,8 +321,8 @@ class ComparedResult:
     """Output of dbcheck report --compare A B.
 
     rate_ratio: B's median of commits per second, divided by A's; null without both.
-    comparison: of how many cuts lost something, with a test of the difference.
-    same:       how many values of the configuration are the same in both.
+    comparison: how many cuts of each lost something, with a test of the difference.
+    same:       how many values of the configuration are equal in both.
     """
 
     a: SideResult
@@ -372,10 +377,10 @@ class LostRow:
 class StateJudgement:
     """Judgement on one crash state.
 
-    acks:   how many were in force.
-    losses: kind of loss -> rows; of "unrecoverable" always 1.
-    reason: in words; "" of a PASS.
-    rows:   the first of the rows.
+    acks:   how many acks were in force.
+    losses: kind of loss -> number of rows; for "unrecoverable" always 1.
+    reason: in words; "" for a PASS.
+    rows:   the first of the lost rows.
     """
 
     verdict: Verdict
@@ -389,14 +394,14 @@ class StateJudgement:
 class LostBlock:
     """Bytes that were written and are not on the drive.
 
-    drive: its number, 0 for the data's.
+    drive: number of the drive, 0 for the drive of the data.
     write: the number of the write in the recording.
-    age_ms: how long before the cut it came.
+    age_ms: how long before the cut the write came.
     place: where the bytes begin on the drive.
-    file:  by its path below the filesystem's root; "" if they belong to no file that is
-           there: to the filesystem's journal or metadata, or to a file since removed.
-           null if the filesystem cannot be mounted, so that its files are not known.
-    at:    where in the file they begin, -1 without one.
+    file:  path of their file below the filesystem's root; "" if they belong to no
+           existing file, but to the filesystem's journal or metadata or to a file since
+           removed.  null if the filesystem cannot be mounted.
+    at:    where in the file the bytes begin, -1 without a file.
     """
 
     drive: int
@@ -413,7 +418,7 @@ class StateResult:
     """One crash state, judged, and what it lacks.
 
     load_s: when the cut comes, in seconds of load.
-    lost:   what had come by then and is not on the drives, by file.
+    lost:   the bytes that were written by then and are not on the drives.
     """
 
     name: str
@@ -428,11 +433,12 @@ class Finding:
     """One way in which states fail.
 
     number:   from 1 on.
-    states:   names of all that failed in this way, the one that lacks least first.
-    again:    that one failed in the same way when it was judged once more.
-    complete: the reduction tried all that it had to; else less may be enough.
+    states:   names of all states that failed in this way, the one that lacks least
+              first.
+    again:    the first state failed in the same way when it was judged once more.
+    complete: the reduction tried all that it had to; else a smaller state may fail too.
     smallest: the state that lacks least of all that were tried; the first of *states*
-              itself if that did not fail again.
+              itself if it did not fail again.
     tries:    how many states the reduction judged.
     """
 
@@ -445,7 +451,7 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """By which --state repeats it."""
+        """The name by which --state repeats this finding."""
         return f"finding-{self.number}"
 
 
@@ -453,12 +459,12 @@ class Finding:
 class Coverage:
     """Share of all states of a recording that was judged.
 
-    moments:  just before a flush ended, where the crash states lie.
-    visited:  of these, how many have a state that was judged there.
-    at_risk:  the most writes that could be lost at one of them.
+    moments:  number of moments just before a flush ended, where the crash states lie.
+    visited:  how many of these moments have a state that was judged.
+    at_risk:  the most writes that could be lost at one of these moments.
     writes:   how many writes could be lost at all.
-    lost:     of these, how many at least one state lacked, in part or as a whole.
-    possible: how many states of whole writes there are, as a power of 10; null of
+    lost:     how many of these writes at least one state lacked, in part or as a whole.
+    possible: how many states of whole writes there are, as a power of 10; null for
               several drives, where it is not computed.
     whole:    how many of the judged states are of whole writes.
     """
@@ -476,19 +482,19 @@ class Coverage:
 class ExploreResult:
     """One exploration.
 
-    folder:   where all of it is stored.
+    folder:   where the exploration is stored.
     lab:      the lab's spec.
-    commits:  acks of the recorded load that the witness holds, up to its end.
+    commits:  acks of the recorded load that the witness holds, up to the load's end.
     load_s:   how long the recorded load ran.
-    writes, flushes: that were recorded, those before the load included.
-    wanted:   states that were asked for.
-    states:   how many different ones were judged.
-    failed, inconclusive: of these.
-    finished: as many states were judged as were asked for, or hardly any is left.
-    per_s:    states a second of this command, null if it judged none.
-    kinds:    kind of survivors -> how many of the states are of it.
+    writes, flushes: how many were recorded, including those before the load.
+    wanted:   how many states were asked for.
+    states:   how many different states were judged.
+    failed, inconclusive: how many of the judged states.
+    finished: as many states were judged as were asked for, or hardly any state is left.
+    per_s:    states a second that this command judged, null if it judged none.
+    kinds:    kind of survivors -> number of judged states of this kind.
     failing:  the names of the states that failed.
-    unclear:  the names of those that could not be judged.
+    unclear:  the names of the states that could not be judged.
     doubts:   why states are inconclusive, each reason once.
     """
 

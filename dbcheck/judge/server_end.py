@@ -22,21 +22,29 @@ IS_SHARED = "it has starts of another server in it"
 
 
 def judge_server_log(case: Case) -> Item | None:
-    """Judge what the server's log on its host shows; None if it was not read."""
-    found = _find_log_on_host(case)
-    return None if found is None else make_crash_item(ItemId.SERVER_LOG, *found)
+    """Judge what the server's log on its host shows; None if the log was not read."""
+    log_and_names = _find_log_on_host(case)
+    return (
+        None
+        if log_and_names is None
+        else make_crash_item(ItemId.SERVER_LOG, *log_and_names)
+    )
 
 
 def judge_server_log_over_sql(case: Case) -> Item | None:
     """Judge the server's log as read over SQL; None if it cannot be read so."""
-    found = _find_log_over_sql(case)
-    return None if found is None else make_crash_item(ItemId.SERVER_LOG_SQL, *found)
+    log_and_names = _find_log_over_sql(case)
+    return (
+        None
+        if log_and_names is None
+        else make_crash_item(ItemId.SERVER_LOG_SQL, *log_and_names)
+    )
 
 
 def _find_log_on_host(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
     """Return the log on the host of the node that was cut, and that node's log_names.
 
-    None if it was not read.
+    None if the log was not read.
     """
     if case.host is None or case.host.log is None:
         return None
@@ -44,7 +52,10 @@ def _find_log_on_host(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
 
 
 def _find_log_over_sql(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
-    """Return the same of the log of the node that was read, as read over SQL."""
+    """Return the log of the node that was read, as read over SQL, and its log_names.
+
+    None if the log was not read.
+    """
     if case.after.log is None:
         return None
     names = case.manifest.nodes[case.after.reader_name].facts.log_names
@@ -52,52 +63,55 @@ def _find_log_over_sql(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
 
 
 def _list_own_logs(case: Case) -> Iterator[LogTail]:
-    """Yield the logs that were read in which no other server is seen to start."""
-    for found in (_find_log_on_host(case), _find_log_over_sql(case)):
-        if found is not None and not startlog.find_other_server(
-            found[0].text, found[1]
+    """Yield those logs that were read and that show no start of another server."""
+    for log_and_names in (_find_log_on_host(case), _find_log_over_sql(case)):
+        if log_and_names is not None and not startlog.find_other_server(
+            log_and_names[0].text, log_and_names[1]
         ):
-            yield found[0]
+            yield log_and_names[0]
 
 
-def make_crash_item(which: ItemId, log: LogTail, names: Mapping[str, str]) -> Item:
+def make_crash_item(item_id: ItemId, log: LogTail, names: Mapping[str, str]) -> Item:
     """Judge what a log shows since the preflight.
 
     names: see ServerFacts.log_names.
-    Where more was logged than was read, a shutdown may stand in the rest; where a log
-    does not continue what it was, its lines may be older than the load.
     """
     status, reason = judge_crash_in_log(log)
-    if strange := startlog.find_other_server(log.text, names):
-        status, reason = Status.NOT_OBSERVABLE, f"{IS_SHARED} ({strange})"
+    if other_start := startlog.find_other_server(log.text, names):
+        status, reason = Status.NOT_OBSERVABLE, f"{IS_SHARED} ({other_start})"
     required = status in (Status.PRESENT, Status.CONTRADICTED)
-    return Item(which, status, reason, required)
+    return Item(item_id, status, reason, required)
 
 
 def judge_crash_in_log(log: LogTail) -> tuple[Status, str]:
-    """Judge whether *log* shows a crash, or a shutdown; name the line that does."""
+    """Judge whether *log* shows a crash or a shutdown; name the line that shows it.
+
+    A truncated log may have a shutdown in the part that was not read.  The lines of a
+    log that does not continue the earlier one may be older than the load.
+    """
     text = log.text
     if log.rewound:
         return Status.NOT_OBSERVABLE, (
             "it does not continue what was there before the load, so its lines may be"
             " older"
         )
-    if found := startlog.find_shutdown(text):
-        return Status.CONTRADICTED, f"it says {found!r}: it was shut down, not cut"
+    if line := startlog.find_shutdown(text):
+        return Status.CONTRADICTED, f"it says {line!r}: it was shut down, not cut"
     if log.truncated:
         return Status.NOT_OBSERVABLE, (
             "more was logged since the preflight than is read"
         )
-    if found := startlog.find_sign_of_crash(text):
-        return Status.PRESENT, f"it says {found!r}: crash recovery"
+    if line := startlog.find_sign_of_crash(text):
+        return Status.PRESENT, f"it says {line!r}: crash recovery"
     return Status.NOT_OBSERVABLE, "it shows neither a crash nor a shutdown"
 
 
 def judge_complaints(case: Case) -> Item | None:
     """Show which damage the log names since the last start; None if it names none.
 
-    It decides nothing: it may be about another table, or about a page that recovery
-    then repaired, and each row was read.  Where none was, absence.py quotes the log.
+    The item decides nothing: the damage may be in another table, or in a page that
+    recovery then repaired, and each row was read.  If the server does not come back,
+    absence.py quotes the log.
     """
     if case.after.failure:
         return None
@@ -120,15 +134,15 @@ def judge_log_replayed(case: Case) -> Item | None:
 def judge_replay_in_log(log: LogTail) -> Item | None:
     """Judge how much of its redo log the server replayed, None if *log* lacks that.
 
-    It replays what was written since the last checkpoint: only that was at risk in
-    the redo log alone.  Of several recoveries the last counts that came to its end.
+    The server replays what was written since the last checkpoint: only those writes
+    were at risk in the redo log alone.  The last recovery that was completed counts.
     """
     if log.rewound or log.truncated:
         return None
     text = log.text
-    for first, last, base in _REPLAYS:
-        ends = list(last.finditer(text))
-        begins = first.findall(text, 0, ends[-1].start()) if ends else []
+    for begin_pattern, end_pattern, base in _REPLAYS:
+        ends = list(end_pattern.finditer(text))
+        begins = begin_pattern.findall(text, 0, ends[-1].start()) if ends else []
         if not begins:
             continue
         size = _parse_log_position(ends[-1][1], base) - _parse_log_position(
@@ -138,34 +152,37 @@ def judge_replay_in_log(log: LogTail) -> Item | None:
             status = Status.PRESENT if size else Status.ABSENT
             reason = f"recovery replayed {size:,} bytes written since the checkpoint"
             return Item(ItemId.REPLAYED, status, reason, required=False)
-    if _NO_REPLAY in text and not any(last.search(text) for _, last, _ in _REPLAYS):
+    if _NOTHING_TO_REPLAY in text and not any(
+        end_pattern.search(text) for _, end_pattern, _ in _REPLAYS
+    ):
         reason = (
-            f"recovery found nothing to replay ({_NO_REPLAY!r}): a checkpoint came "
-            "after the last commit, as a shutdown makes one"
+            f"recovery found nothing to replay ({_NOTHING_TO_REPLAY!r}): a checkpoint"
+            " came after the last commit, as a shutdown makes one"
         )
         return Item(ItemId.REPLAYED, Status.ABSENT, reason, required=True)
     return None
 
 
-_NO_REPLAY = "redo is not required"  # PostgreSQL: nothing follows the last checkpoint
+# PostgreSQL logs this if nothing follows the last checkpoint.
+_NOTHING_TO_REPLAY = "redo is not required"
 # Where recovery began and ended, as numbers of 64 bits: PostgreSQL in hexadecimal
 # halves, InnoDB in bytes.
-_HALVES = r"([0-9A-F]{1,8}/[0-9A-F]{1,8})(?![0-9A-F])"
-_BYTES = r"([0-9]{1,20})(?![0-9])"
+_POSTGRESQL_POSITION = r"([0-9A-F]{1,8}/[0-9A-F]{1,8})(?![0-9A-F])"
+_INNODB_POSITION = r"([0-9]{1,20})(?![0-9])"
 _REPLAYS = (
     (
-        re.compile("redo starts at " + _HALVES),
-        re.compile("redo done at " + _HALVES),
+        re.compile("redo starts at " + _POSTGRESQL_POSITION),
+        re.compile("redo done at " + _POSTGRESQL_POSITION),
         16,
     ),
     (
-        re.compile("crash recovery from checkpoint LSN=" + _BYTES),
-        re.compile("End of log at LSN=" + _BYTES),
+        re.compile("crash recovery from checkpoint LSN=" + _INNODB_POSITION),
+        re.compile("End of log at LSN=" + _INNODB_POSITION),
         10,
     ),
     (
-        re.compile("whereas checkpoint_lsn = " + _BYTES),
-        re.compile("scanned up to log sequence number " + _BYTES),
+        re.compile("whereas checkpoint_lsn = " + _INNODB_POSITION),
+        re.compile("scanned up to log sequence number " + _INNODB_POSITION),
         10,
     ),
 )
@@ -176,7 +193,7 @@ def _parse_log_position(text: str, base: int) -> int:
     return (int(high, base) << 32) + int(low, base) if slash else int(low, base)
 
 
-_DARK = (
+_MAY_BE_SHUT_DOWN_UNSEEN = (
     "it may have been shut down before that, unseen, if its network failed first; a "
     "crash canary or its log would show that"
 )
@@ -184,13 +201,13 @@ _DARK = (
 # recovers, and logs what it logs after a crash (MariaDB 10.11 srv0start.cc,
 # innodb_shutdown; MySQL 9.7 Reference Manual, 17.14, innodb_fast_shutdown).
 _FAST_SHUTDOWN, _LIKE_A_CRASH = "innodb_fast_shutdown", "2"
-_BY_LOG_ALONE = (
+_CRASH_IN_LOG_ALONE = (
     "its log shows recovery from a crash, and so it does after a shutdown with"
     f" {_FAST_SHUTDOWN} = {_LIKE_A_CRASH}, which no look showed; a crash canary would"
     " show which it was"
 )
-_OF_THE_WRITER = "the crash canary is the writer's, and another node was read"
-_NO_ROW = (
+_CANARY_ON_OTHER_NODE = "the crash canary is the writer's, and another node was read"
+_CANARY_GONE_WITH_ROWS = (
     "the crash canary is gone, but so is every row of this run: a copy of the data from"
     " before it has neither"
 )
@@ -203,21 +220,22 @@ class Ended:
     restarted:  another server process answers; None if that is not known.  PostgreSQL's
                 main process may outlive a crash of the others, and recover from it.
     canary:     the crash canary's row is still there; None if unknown.
-    by_session: the row stays also if the canary's session ended before the cut.
-    unflushed:  the server never flushes the canary: where its host loses power soon
-                after an orderly shutdown, the row is gone as after a crash.
+    by_session: the row is also kept if the canary's session ended before the cut.
+    unflushed:  the server never flushes the canary: if its host loses power soon after
+                an orderly shutdown, the row is gone as after a crash.
     no_canary:  why there was no crash canary, "" if there was one.
     logged:     a log of the server shows recovery from a crash.
     innodb:     a shutdown with innodb_fast_shutdown = 2 leaves the same log.
-    fast_seen:  when that setting was seen to be 2, "" if it never was.
+    fast_seen:  when innodb_fast_shutdown was seen to be 2, "" if it never was.
     exact:      the lab cut the power itself.
     seen_off:   the switch read from its device that the power was off.
     recorded:   what the host recorded of an orderly shutdown of its own.
-    cache_lost: what was written on the host without a flush is lost.  Not of a cut of
-                drives alone: a server that was shut down before it leaves the same.
-    drive_only: the server was to go on while its drives lost their power.
-    unheard: it is a standby's, which no session is connected to: what they saw is of
-                the writer.
+    cache_lost: what was written on the host without a flush is lost.  Always False for
+                a cut of drives alone: such data are also lost if the server was shut
+                down before the cut.
+    drive_only: the drives alone were to lose their power.
+    unheard:    the server is a standby's.  No session is connected to it: what the
+                sessions saw is about the writer.
     """
 
     restarted: bool | None = None
@@ -255,30 +273,32 @@ def decide_how_server_ended(case: Case) -> Ended:
     """Collect the facts about the end of the server from the records of a cycle."""
     manifest, load = case.manifest, case.load
     family = FAMILIES[manifest.family]
-    held = load.canary_held if load else True
+    canary_held = load.canary_held if load else True
     restarted = _has_restarted(case)
     # A server that never stopped runs on its own data.
-    of_a_copy = case.none_there and restarted is not False
+    may_be_copy = case.none_there and restarted is not False
     logs = filter(None, (judge_server_log(case), judge_server_log_over_sql(case)))
     cut = case.cut
-    least = case.shallowest.depth if case.shallowest else None
+    shallowest = case.shallowest.depth if case.shallowest else None
     return Ended(
         restarted=restarted,
-        canary=_read_canary(case, held=held, of_a_copy=of_a_copy),
+        canary=_read_canary(case, canary_held=canary_held, may_be_copy=may_be_copy),
         by_session=family.has_session_canary,
         unflushed=case.writer.facts.product == Product.MYSQL,
-        no_canary=(_OF_THE_WRITER if case.promoted else "")
+        no_canary=(_CANARY_ON_OTHER_NODE if case.promoted else "")
         or manifest.no_canary
         or explain_lost_crash_canary(case)
-        or ("" if held else "the canary's session ended before the cut")
-        or (_NO_ROW if of_a_copy and case.after.canary is False else ""),
+        or ("" if canary_held else "the canary's session ended before the cut")
+        or (
+            _CANARY_GONE_WITH_ROWS if may_be_copy and case.after.canary is False else ""
+        ),
         logged=any(item.status is Status.PRESENT for item in logs),
         innodb=family.has_innodb,
         fast_seen=_find_fast_shutdown_setting(case),
         exact=cut is not None and cut.exact_us is not None,
         seen_off=cut is not None and cut.off_seen and _stayed_off(case),
         recorded=(case.host.shut_down or "") if case.host else "",
-        cache_lost=least in (Depth.OS, Depth.DRIVE) and not case.drive_only,
+        cache_lost=shallowest in (Depth.OS, Depth.DRIVE) and not case.drive_only,
         drive_only=case.drive_only,
         unheard=case.tested_name != manifest.writer_name,
     )
@@ -287,40 +307,45 @@ def decide_how_server_ended(case: Case) -> Ended:
 def _has_restarted(case: Case) -> bool | None:
     """Return True if the server has another start time than before the cut.
 
-    None if none answered, or if the node that was read kept its power.
+    None if no server answered, or if the node that was read kept its power.
     """
     before, after = case.tested.facts, case.after.facts
     return None if after is None or case.spared else is_restarted(before, after)
 
 
-def _read_canary(case: Case, *, held: bool, of_a_copy: bool) -> bool | None:
+def _read_canary(case: Case, *, canary_held: bool, may_be_copy: bool) -> bool | None:
     """Return True if the canary's row is there, None if that shows nothing.
 
-    A promotion empties its table as well.  of_a_copy: the data may be from before it.
+    A promotion empties the canary's table as well.
+    may_be_copy: the data may be a copy from before the canary was planted.
     """
-    found = case.after.canary
+    row_found = case.after.canary
     if case.promoted or (
-        found is False and (of_a_copy or explain_lost_crash_canary(case))
+        row_found is False and (may_be_copy or explain_lost_crash_canary(case))
     ):
         return None
-    return found if held or found is False else None
+    return row_found if canary_held or row_found is False else None
 
 
 def _find_fast_shutdown_setting(case: Case) -> str:
     """Return the time at which innodb_fast_shutdown was 2, "" if it never was.
 
-    While the load ran, and just before the cut, only the writer was asked.
+    Only the writer was asked while the load ran and just before the cut.
     """
     load, after = case.load, case.after.facts
-    found = [("before the load", case.tested.facts.settings)]
+    readings = [("before the load", case.tested.facts.settings)]
     if load is not None and case.tested_name == case.manifest.writer_name:
-        seen = load.settings_seen(find_cut_us(case))
-        found += [("while the load ran", dict([one])) for one in seen]
-        found.append(("just before the cut", load.settings or {}))
+        changes = load.settings_seen(find_cut_us(case))
+        readings += [("while the load ran", dict([change])) for change in changes]
+        readings.append(("just before the cut", load.settings or {}))
     if after is not None:
-        found.append(("after the cut", after.settings))
-    at_2 = (when for when, read in found if read.get(_FAST_SHUTDOWN) == _LIKE_A_CRASH)
-    return next(at_2, "")
+        readings.append(("after the cut", after.settings))
+    times = (
+        when
+        for when, settings in readings
+        if settings.get(_FAST_SHUTDOWN) == _LIKE_A_CRASH
+    )
+    return next(times, "")
 
 
 def _stayed_off(case: Case) -> bool:
@@ -335,33 +360,37 @@ def _stayed_off(case: Case) -> bool:
 def judge_not_shut_down(case: Case) -> Item:
     """Judge whether the server ended without an orderly shutdown.
 
-    A failover claims nothing of how the former server ended, so needs none of it.
+    A failover claims nothing about the end of the former server, so its PASS does not
+    require this item.
     """
-    found = decide_how_server_ended(case)
-    status, reason = judge_end(case.load, found)
+    ended = decide_how_server_ended(case)
+    status, reason = judge_end(case.load, ended)
     required = case.cut_class is not CutClass.FAILOVER
-    if not required and status is Status.CONTRADICTED and found.restarted:
-        status = Status.ABSENT  # a failover may begin with that
+    if not required and status is Status.CONTRADICTED and ended.restarted:
+        status = Status.ABSENT  # a failover may begin with an orderly shutdown
     return Item(ItemId.NOT_SHUT_DOWN, status, reason, required)
 
 
 def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Status, str]:
-    """Judge whether a server that *ended* so was not shut down; return the reason too.
+    """Judge from the facts *ended* whether the server was not shut down, and say why.
 
-    Silence alone proves nothing: where the network fails first, a server shuts down
-    unseen.
+    Silence alone proves nothing: if the network fails first, no session sees the server
+    shut down.
     """
-    if against := _find_evidence_against_cut(None if ended.unheard else load, ended):
-        return Status.CONTRADICTED, against
+    if not_cut := _find_evidence_against_cut(None if ended.unheard else load, ended):
+        return Status.CONTRADICTED, not_cut
     if ended.unheard:
         load = None
     silent = load is not None and load.gone is Gone.SILENT
-    if shown := _find_evidence_of_crash(ended, silent=silent):
-        return Status.PRESENT, shown
+    if crash := _find_evidence_of_crash(ended, silent=silent):
+        return Status.PRESENT, crash
     if ended.seems_crashed:
-        return Status.ASSUMED, _BY_LOG_ALONE
-    if silent and (lost := _find_evidence_of_power_loss(ended)):
-        return Status.ASSUMED, f"it fell silent, and {lost}; {_DARK}"
+        return Status.ASSUMED, _CRASH_IN_LOG_ALONE
+    if silent and (power_loss := _find_evidence_of_power_loss(ended)):
+        return (
+            Status.ASSUMED,
+            f"it fell silent, and {power_loss}; {_MAY_BE_SHUT_DOWN_UNSEEN}",
+        )
     return Status.NOT_OBSERVABLE, _explain_unknown_end(load, ended)
 
 
@@ -371,9 +400,10 @@ def _find_evidence_against_cut(load: LoadRecord | None, ended: Ended) -> str:
         return ""
     if ended.restarted is False:
         return "its main process never stopped: its start time did not change"
-    # A server whose drives are gone may crash, and say so, before it is killed.
-    by_drives = ended.drive_only and ended.crashed
-    if load is not None and load.farewells and not by_drives:
+    # A server whose drives are gone may crash, and notify its sessions, before it is
+    # killed.
+    crashed_without_drives = ended.drive_only and ended.crashed
+    if load is not None and load.farewells and not crashed_without_drives:
         return (
             f"the server notified a session: {load.farewells[0]!r}; it ended by"
             " itself, not by a power cut"
@@ -403,7 +433,7 @@ def _find_evidence_against_cut(load: LoadRecord | None, ended: Ended) -> str:
 
 
 def _find_evidence_of_crash(ended: Ended, *, silent: bool) -> str:
-    """Return the evidence that it was not shut down, "" if there is none."""
+    """Return the evidence that the server was not shut down, "" if there is none."""
     if ended.outlived_crash:
         return "it recovered from a crash under the main process that it had before"
     if ended.canary is False and (silent or not ended.unflushed):
@@ -416,7 +446,7 @@ def _find_evidence_of_crash(ended: Ended, *, silent: bool) -> str:
 
 
 def _find_evidence_of_power_loss(ended: Ended) -> str:
-    """Return the evidence that the host lost its power at any time, "" if none."""
+    """Return the evidence that the host lost its power at some time, "" if none."""
     if ended.cache_lost:
         return "its host lost data that an orderly shutdown would have written"
     if ended.seen_off:
@@ -426,22 +456,22 @@ def _find_evidence_of_power_loss(ended: Ended) -> str:
 
 def _explain_unknown_end(load: LoadRecord | None, ended: Ended) -> str:
     """Explain why it is not known how the server ended."""
-    why = ended.no_canary or "no crash canary and no log shows how it ended"
+    no_evidence = ended.no_canary or "no crash canary and no log shows how it ended"
     if ended.logged:
-        why = (
+        no_evidence = (
             f"{_FAST_SHUTDOWN} was {_LIKE_A_CRASH} {ended.fast_seen}: a shutdown then"
             f" leaves the log of a crash; {ended.no_canary or 'no canary shows more'}"
         )
     if ended.unheard:
-        return f"no session is connected to a standby; {why}"
+        return f"no session is connected to a standby; {no_evidence}"
     if load is None:
-        return f"the client was lost, and with it how the load ended; {why}"
+        return f"the client was lost, and with it how the load ended; {no_evidence}"
     if load.gone is Gone.SILENT:
         return (
             "it fell silent, as it also does if its network fails first and it then"
-            f" shuts down; {why}"
+            f" shuts down; {no_evidence}"
         )
     return (
         "its connections were closed, as a shutdown does; a power cut leaves silence;"
-        f" {why}"
+        f" {no_evidence}"
     )

@@ -17,14 +17,16 @@ from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.loss import MISSING, ConditionCheck, IndexLoss, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 
-_HOST_KEPT = "the host and its controllers kept their power, so it leaves them untested"
-_ENOUGH = (Status.PRESENT, Status.ASSUMED)  # for a PASS
+_DRIVES_ALONE_CUT = (
+    "the host and its controllers kept their power, so it leaves them untested"
+)
+_ENOUGH_FOR_PASS = (Status.PRESENT, Status.ASSUMED)
 NO_COMMIT = (
     "the witness confirmed no commit before the cut. Check the witness, and cut later"
 )
-# Contradicted, they show that what was read need not be what the load was written to:
-# other data, or a node that need not have it.
-_OF_THE_DATA = (
+# If one of these items is contradicted, the rows may have been read from other data
+# than the load was written to, or from a node that need not have the load's rows.
+_ITEMS_ABOUT_DATA = (
     ItemId.SAME_SERVER,
     ItemId.SAME_TABLE,
     ItemId.NOT_RESTORED,
@@ -34,9 +36,9 @@ _OF_THE_DATA = (
     ItemId.ALL_APPLIED,
     ItemId.IN_SYNC,
 )
-# Of a node that took over, or of a group: without them a row that the node which was
-# read lacks is not lost for sure.
-_BEFORE_BLAME = (
+# Items about a node that took over, or about a group: unless they are present or
+# assumed, a row that the node that was read lacks is not surely lost.
+_ITEMS_BEFORE_BLAME = (
     ItemId.WRITER_OFF,
     ItemId.PROMOTED,
     ItemId.ALL_APPLIED,
@@ -46,11 +48,11 @@ _BEFORE_BLAME = (
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict and what it rests on.
+    """A verdict, its reasons and the items of evidence behind it.
 
     reasons: sentences, the most important first.
-    control: what a control showed, None of an ordinary cycle.
-    other_data: other data may have been read than those that the load was written to.
+    control: what a control showed, None for an ordinary cycle.
+    other_data: other data may have been read than the load was written to.
     cut: what was cut, see headline.cut_named().
     """
 
@@ -63,9 +65,9 @@ class Judgement:
 
 
 def find_item_of_other_data(items: Sequence[Item]) -> Item | None:
-    """Return the item that shows that other data answered, None if none does."""
+    """Return the item that shows that other data were read, None if none shows it."""
     for item in items:
-        if item.id in _OF_THE_DATA and item.status is Status.CONTRADICTED:
+        if item.id in _ITEMS_ABOUT_DATA and item.status is Status.CONTRADICTED:
             return item
     return None
 
@@ -73,30 +75,30 @@ def find_item_of_other_data(items: Sequence[Item]) -> Item | None:
 def explain_blameless_node(items: Sequence[Item], lost: str) -> str:
     """Explain why a node that took over cannot be blamed for what is *lost*, or "".
 
-    Another node may serve it, this one may be of another cluster, or may have it and
-    not have applied it.
+    Another node may have what is lost; this node may be of another cluster, or may have
+    received it and not have applied it.
     """
     for item in items:
-        if item.id in _BEFORE_BLAME and item.status not in _ENOUGH:
+        if item.id in _ITEMS_BEFORE_BLAME and item.status not in _ENOUGH_FOR_PASS:
             return f"{lost}; but {doubt_of(item)}"
     return ""
 
 
-def _find_item(items: Sequence[Item], which: ItemId) -> Item | None:
-    """Return the item with that id, None if there is none; no two have the same."""
-    return next((item for item in items if item.id is which), None)
+def _find_item(items: Sequence[Item], item_id: ItemId) -> Item | None:
+    """Return the item with *item_id*, None if there is none; ids are unique."""
+    return next((item for item in items if item.id is item_id), None)
 
 
-def _find_reason(items: Sequence[Item], which: ItemId, status: Status) -> str:
-    """Return the reason of the item with that id if it stands so, else ""."""
-    item = _find_item(items, which)
+def _find_reason(items: Sequence[Item], item_id: ItemId, status: Status) -> str:
+    """Return the reason of the item with *item_id* if it has *status*, else ""."""
+    item = _find_item(items, item_id)
     return item.reason if item is not None and item.status is status else ""
 
 
 def find_evidence_against_cut(items: Sequence[Item]) -> str:
     """Return the server's own evidence that it was not cut, "" if there is none.
 
-    A record that is absent contradicts no cut.
+    A server without such evidence may have been cut.
     """
     return _find_reason(items, ItemId.RESTARTED, Status.CONTRADICTED)
 
@@ -104,58 +106,58 @@ def find_evidence_against_cut(items: Sequence[Item]) -> str:
 def explain_replaced_table(found: Reconciliation, items: Sequence[Item]) -> str:
     """Explain why missing rows prove nothing if the table was replaced, else "".
 
-    After such a statement nothing shows which rows were there before it.  A cut takes
-    the table's own creation back only with all that was committed since.
+    After a statement that replaced the table nothing shows which rows it had before.  A
+    cut can undo the creation of a table only with all commits that followed it.
     """
-    lost = _count_missing_rows(found)
-    rows = f"{format_count(lost, 'row')} {'is' if lost == 1 else 'are'}"
-    why = _find_reason(items, ItemId.SAME_TABLE, Status.ABSENT)
-    if not lost or not why:
+    missing = _count_missing_rows(found)
+    rows = f"{format_count(missing, 'row')} {'is' if missing == 1 else 'are'}"
+    replacement = _find_reason(items, ItemId.SAME_TABLE, Status.ABSENT)
+    if not missing or not replacement:
         return ""
     return (
-        f"{rows} missing from the table, but {why}; a cut does that only if it undoes"
-        " everything committed since the table was created. Find out who changed the"
-        " table, and cut again"
+        f"{rows} missing from the table, but {replacement}; a cut does that only if it"
+        " undoes everything committed since the table was created. Find out who changed"
+        " the table, and cut again"
     )
 
 
 def _count_missing_rows(found: Reconciliation) -> int:
-    """Count the missing rows, those of earlier runs among them."""
+    """Count the missing rows, including those of earlier runs."""
     return sum(found.counts.get(kind.value, 0) for kind in MISSING)
 
 
-def _refilled(found: Reconciliation, items: Sequence[Item]) -> str:
-    """Return the reason for which rows that differ prove nothing, "" if they do.
+def _explain_refilled_rows(found: Reconciliation, items: Sequence[Item]) -> str:
+    """Explain why rows that differ prove nothing if other servers wrote, else "".
 
-    Other servers may have written them.  A row that is missing although other servers
-    gave back what they had is lost, and the rest is then judged with it.  If none is
-    missing, all other differences (corrupt, resurrected, stale ...) may have come from
-    those servers.
+    A row that is missing although other servers gave back what they had is lost, and
+    the other differences are then judged with it.  If no row is missing, all other
+    differences (corrupt, resurrected, stale ...) may have come from those servers.
     """
-    why = _find_writes_by_other_servers(items)
-    return why if not _count_missing_rows(found) else ""
+    writes = _find_writes_by_other_servers(items)
+    return writes if not _count_missing_rows(found) else ""
 
 
 def _find_writes_by_other_servers(items: Sequence[Item]) -> str:
     """Return the sign that other servers may have written to this one, "" if none."""
     item = _find_item(items, ItemId.NOT_REFILLED)
-    return "" if item is None or item.status in _ENOUGH else item.reason
+    return "" if item is None or item.status in _ENOUGH_FOR_PASS else item.reason
 
 
 def _explain_total_loss(items: Sequence[Item], explained: bool) -> str:
-    """Explain why the loss of all that a run wrote proves nothing, "" if it does.
+    """Explain why the loss of all rows of a run proves nothing, "" if it is proof.
 
-    Its first rows are committed, and checkpointed, before the load begins.
+    The first rows of a run are committed, and checkpointed, before the load begins.
     """
-    item = _find_item(items, ItemId.NOT_RESTORED)
-    if explained or (item is not None and item.status is Status.PRESENT):
+    restored = _find_item(items, ItemId.NOT_RESTORED)
+    if explained or (restored is not None and restored.status is Status.PRESENT):
         return ""
-    why = f" ({item.reason})" if item else ""
+    detail = f" ({restored.reason})" if restored else ""
     return (
         "no row of this run survived, not even those from before the load:"
         " an older copy was restored, somebody dropped or emptied the table, or the"
-        f" drive lost everything; nothing shows which of these happened{why}. Find out"
-        " who changed the data; --target-host tells a copy from a drive that lost all"
+        f" drive lost everything; nothing shows which of these happened{detail}. Find"
+        " out who changed the data; --target-host tells a copy from a drive that lost"
+        " all"
     )
 
 
@@ -179,38 +181,38 @@ def judge_rows(
     """Return the verdict on a cycle whose table was read to its end.
 
     found: None only if another server answered, whose table proves nothing.
-    cut, depth: what was cut, and how deep that went, None if it was not measured.  Both
+    cut: what was cut.  depth: how deep the cut went, None if it was not measured.  Both
     are None if the node that was read kept its power.
     explained: a setting was in force that can lose everything.
     alarms: what the audit before the cut found; a PASS names it.
-    survived: what a cluster survived, None of a single server.
+    survived: the failure that a cluster survived, None for a single server.
     clients: the losses that clients of the server caused.
     never_cut: the server ended, and its power was not cut.
     A loss is a FAIL, unless other data may have been read, see
-    _find_evidence_of_other_data(), or something excuses it, see
-    _find_excuse_for_losses().  Without one, each required item must be
-    present, and none contradicted, for a PASS.
+    _find_evidence_of_other_data(), or the loss is excused, see
+    _find_excuse_for_losses().  Without a loss, a PASS needs each required item present
+    or assumed, and no item contradicted.
     """
     if doubt := _find_evidence_of_other_data(found, items, explained):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)
     assert found is not None
     altered = describe_earlier_alterations(found)
-    where = cut_named(cut, depth, items, survived, never_cut=never_cut)
+    cut_name = cut_named(cut, depth, items, survived, never_cut=never_cut)
     if found.counts:
         if doubt := _find_excuse_for_losses(found, items, clients):
             reasons = (doubt, *altered)
-            return Judgement(Verdict.INCONCLUSIVE, reasons, tuple(items), cut=where)
+            return Judgement(Verdict.INCONCLUSIVE, reasons, tuple(items), cut=cut_name)
         reasons = (
-            headline.lost(found, where, clients.losses),
+            headline.lost(found, cut_name, clients.losses),
             *clients.reasons,
             *altered,
         )
-        return Judgement(Verdict.FAIL, reasons, tuple(items), cut=where)
+        return Judgement(Verdict.FAIL, reasons, tuple(items), cut=cut_name)
     doubts = altered + tuple(
         doubt_of(item)
         for item in items
         if item.status is Status.CONTRADICTED
-        or (item.required and item.status not in _ENOUGH)
+        or (item.required and item.status not in _ENOUGH_FOR_PASS)
     )
     if found.foreign:
         belong = "belongs" if found.foreign == 1 else "belong"
@@ -223,10 +225,10 @@ def judge_rows(
     if not found.confirmed:
         doubts = (NO_COMMIT, *doubts)
     if doubts:
-        return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items), cut=where)
-    claim = headline.kept(found, items, where, survived, alarms)
-    reasons = (claim, *_left_open(items, cut, depth))
-    return Judgement(Verdict.PASS, reasons, tuple(items), cut=where)
+        return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items), cut=cut_name)
+    claim = headline.kept(found, items, cut_name, survived, alarms)
+    reasons = (claim, *_list_what_pass_leaves_open(items, cut, depth))
+    return Judgement(Verdict.PASS, reasons, tuple(items), cut=cut_name)
 
 
 def _find_excuse_for_losses(
@@ -234,30 +236,30 @@ def _find_excuse_for_losses(
 ) -> str:
     """Return the excuse of the server for the losses, "" if it has none.
 
-    - Another node took over, which may not have had to have them:
-      explain_blameless_node().
-    - No row is missing, and what deviates may be another server's: _refilled().
+    - Another node took over and need not have the lost rows: explain_blameless_node().
+    - No row is missing, and the rows that differ may come from another server:
+      _explain_refilled_rows().
     - The server itself shows that it was not cut: find_evidence_against_cut().
-    - Clients of the server caused them all.
+    - Clients of the server caused all losses.
     """
-    lost = headline.differing(found)
-    if doubt := explain_blameless_node(items, lost):
+    differing = headline.differing(found)
+    if doubt := explain_blameless_node(items, differing):
         return doubt
-    if others := _refilled(found, items):
-        return f"{lost}; but {others}"
-    if kept := find_evidence_against_cut(items):
-        return f"{lost}; but no cut took them: {kept}"
+    if refill := _explain_refilled_rows(found, items):
+        return f"{differing}; but {refill}"
+    if not_cut := find_evidence_against_cut(items):
+        return f"{differing}; but no cut took them: {not_cut}"
     if clients.losses >= sum(found.counts.values()):
-        return f"{lost}; but {'; '.join(clients.reasons)}"
+        return f"{differing}; but {'; '.join(clients.reasons)}"
     return ""
 
 
 def _find_evidence_of_other_data(
     found: Reconciliation | None, items: Sequence[Item], explained: bool
 ) -> str:
-    """Return the sign that other data than the load's may have been read, or ""."""
-    if other := find_item_of_other_data(items):
-        return other.reason
+    """Return the evidence that the data read may not be the load's, or ""."""
+    if item := find_item_of_other_data(items):
+        return item.reason
     if found is None:
         return "the table was not read"
     if not explained and (doubt := explain_replaced_table(found, items)):
@@ -272,31 +274,35 @@ def describe_earlier_alterations(found: Reconciliation) -> tuple[str, ...]:
     rows = found.earlier_altered
     if not rows:
         return ()
-    reason, they = f"{rows:,} rows of earlier runs do", "they"
+    count, pronoun = f"{rows:,} rows of earlier runs do", "they"
     if rows == 1:
-        reason, they = "1 row of an earlier run does", "it"
+        count, pronoun = "1 row of an earlier run does", "it"
     return (
-        f"{reason} not have the content that was written, and {they} may have been"
+        f"{count} not have the content that was written, and {pronoun} may have been"
         " altered before this load; dbcheck clean removes the table",
     )
 
 
-def _left_open(
+def _list_what_pass_leaves_open(
     items: Sequence[Item], cut: CutClass | None, depth: Depth | None
 ) -> Iterator[str]:
-    """Yield what a PASS leaves open, and what it only assumes."""
+    """Yield what a PASS leaves untested, and what it only assumes."""
     if open_by_class := cut.leaves_open(depth) if cut else "":
         yield open_by_class
     if _find_item(items, ItemId.DRIVES_GONE) is not None:
-        yield _HOST_KEPT
+        yield _DRIVES_ALONE_CUT
     yield from (item.reason for item in items if headline.leaves_open(item))
     for item in items:
-        ended = item.id is ItemId.NOT_SHUT_DOWN
-        if cut is CutClass.FAILOVER and ended and item.status is not Status.PRESENT:
+        about_shutdown = item.id is ItemId.NOT_SHUT_DOWN
+        if (
+            cut is CutClass.FAILOVER
+            and about_shutdown
+            and item.status is not Status.PRESENT
+        ):
             yield f"whether the former server crashed was not seen ({item.reason})"
-        counted = item.id is ItemId.UNSAFE_SHUTDOWNS
+        about_counter = item.id is ItemId.UNSAFE_SHUTDOWNS
         shallow = depth is not Depth.DRIVE and cut in (CutClass.AC, CutClass.DC_RAIL)
-        if shallow and counted and item.status is Status.ABSENT:
+        if shallow and about_counter and item.status is Status.ABSENT:
             yield (
                 f"unsafe shutdowns did not rise: {item.reason}, so this says nothing"
                 " about the drives' caches"
@@ -321,12 +327,12 @@ def judge_unrecoverable(
     """Return the verdict on a server, or a table, that did not come back.
 
     missing: the server has no such table, and nothing else is wrong with it.
-    never_cut: it is the server that is gone, and its power was not cut: it ended
-    otherwise and was not started again, so its data were not read.
-    spared: the cut destroyed no more than the server's memory, as was measured.
-    cut: see headline.cut_named().  acks: that the witness holds.
-    answers: the server takes queries, so it is a table that did not come back.
-    What a server that answers lacks is no loss either, if it shows that it was not cut.
+    never_cut: the server is gone, but its power was not cut: it ended for another
+    reason and was not started again, so its data were not read.
+    spared: the cut destroyed no more than the server's memory.
+    cut: see headline.cut_named().  acks: how many acks the witness holds.
+    answers: the server takes queries, so only a table did not come back.
+    A missing table is no loss if the server itself shows that it was not cut.
     """
     if never_cut:
         doubt = (
@@ -334,16 +340,18 @@ def judge_unrecoverable(
             " and cut again"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    if kept := find_evidence_against_cut(items):
+    if not_cut := find_evidence_against_cut(items):
         damage = f"{LossKind.UNRECOVERABLE.value}: {reason}"
         doubt = (
-            f"a table is gone or damaged; but no cut did that: {kept}. Find out what"
+            f"a table is gone or damaged; but no cut did that: {not_cut}. Find out what"
             " did"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt, damage), tuple(items))
-    if not explained and (copied := _find_restored_copy(items)):
+    if not explained and (restored := _find_restored_copy(items)):
         damage = f"{LossKind.UNRECOVERABLE.value}: {reason}"
-        doubt = f"a table is gone or damaged; but no cut need have done that: {copied}"
+        doubt = (
+            f"a table is gone or damaged; but no cut need have done that: {restored}"
+        )
         return Judgement(Verdict.INCONCLUSIVE, (doubt, damage), tuple(items))
     if missing and (doubt := _explain_total_loss(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
@@ -359,11 +367,11 @@ def judge_unrecoverable(
             f"the table is gone ({reason}); other servers may have dropped it: {why}"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    text = headline.not_back(reason, cut, acks, answers=answers)
+    headline_text = headline.not_back(reason, cut, acks, answers=answers)
     details = f"{LossKind.UNRECOVERABLE.value}: {reason}"
     if missing:
         details += "; unless somebody dropped the table, the cut removed it"
-    return Judgement(Verdict.FAIL, (text, details), tuple(items), cut=cut)
+    return Judgement(Verdict.FAIL, (headline_text, details), tuple(items), cut=cut)
 
 
 def judge_index(
@@ -371,7 +379,7 @@ def judge_index(
 ) -> Judgement:
     """Return FAIL if the *index* disagrees with its table, else *judgement*.
 
-    The server confirmed a row, and a query for it does not find it.
+    The server confirmed a row, and a query through the index does not find the row.
     """
     if index is None:
         return judgement
@@ -384,7 +392,8 @@ def judge_conditions(
 ) -> Judgement:
     """Return FAIL if a condition does not hold among the rows, else *judgement*.
 
-    Every transaction that wrote them keeps it, so one of them is there in part.
+    Every transaction that wrote rows keeps the condition, so a broken condition means
+    that only a part of some transaction is there.
     """
     if check is None or not check.broken:
         return judgement
@@ -397,7 +406,7 @@ def judge_after_second_reading(
 ) -> Judgement:
     """Return FAIL if a second reading shows a loss, else *judgement*.
 
-    What was committed and read once must be there after a clean restart, too.
+    Rows that were committed and read once must be there after a clean restart, too.
     """
     if again is None:
         return judgement
@@ -417,8 +426,8 @@ def judge_agreement(
 ) -> Judgement:
     """Return FAIL if nodes of a group differ, else *judgement*.
 
-    reason: how, "" if they do not.  Each had applied all, and clients may be sent to
-    any of them.
+    reason: how the nodes differ, "" if they do not.  Each node had applied all that it
+    received, and clients may be sent to any node.
     """
     if not reason or explain_blameless_node(judgement.items, reason):
         return judgement
@@ -432,27 +441,28 @@ def _fail_for_loss(
     *reasons: str,
     written: bool = False,
 ) -> Judgement:
-    """Return FAIL for what the server itself shows, beside the rows that were read.
+    """Return FAIL for a loss that is shown by more than the rows that were read.
 
-    reasons: what that is and how it was seen, then what else there is to say.
-    written: statements that other servers sent could do it; no FAIL if they may have.
-    Data that are not this run's, or may not be, cause no FAIL.
+    reasons: the loss and its evidence, then further details.
+    written: statements from other servers can cause such a loss; it is then no FAIL if
+    other servers may have written.
+    There is no FAIL if the data may not be this run's.
     """
     items = judgement.items
-    unknown = (
+    may_be_other_data = (
         found is None or found.all_gone or find_item_of_other_data(items) is not None
     )
-    unknown = unknown or (
+    may_be_other_data = may_be_other_data or (
         found is not None and bool(explain_replaced_table(found, items))
     )
-    if unknown and judgement.verdict is not Verdict.FAIL:
+    if may_be_other_data and judgement.verdict is not Verdict.FAIL:
         return judgement
-    by_others = written and bool(_find_writes_by_other_servers(items))
-    excused = by_others or find_evidence_against_cut(items)
+    other_writers = written and bool(_find_writes_by_other_servers(items))
+    excused = other_writers or find_evidence_against_cut(items)
     if judgement.verdict is Verdict.FAIL or (
         excused and judgement.verdict is Verdict.INCONCLUSIVE
     ):
         return replace(judgement, reasons=(*judgement.reasons, *reasons))
     first, *rest = reasons
-    text = headline.but(found, judgement.cut, first)
-    return replace(judgement, verdict=Verdict.FAIL, reasons=(text, *rest))
+    headline_text = headline.but(found, judgement.cut, first)
+    return replace(judgement, verdict=Verdict.FAIL, reasons=(headline_text, *rest))
