@@ -1,8 +1,7 @@
-"""The nodes that hold the data, their promise, and whose data may be read.
+"""The nodes that hold the data, the promise of a cluster, and whose data may be read.
 
 A cluster promises to have every commit after the loss of one node's power, or of all.
-
-Settings that contradict a cluster's promise.
+Some settings contradict that promise.
 """
 
 from __future__ import annotations
@@ -56,17 +55,19 @@ class Promise(enum.Enum):
         return _DESCRIPTIONS[self] + order
 
     def cut(self, names: Iterable[str], writer: str) -> tuple[str, ...]:
-        """Return those of the nodes *names* that lose their power."""
+        """Return the nodes among *names* that lose their power."""
         return tuple(name for name in names if self.cuts_all or name == writer)
 
     def returning(self, names: Iterable[str], writer: str) -> tuple[str, ...]:
-        """Return those of them that get it back before anything is read."""
-        cut = self.cut(names, writer)
-        return tuple(name for name in cut if self.writer_returns or name != writer)
+        """Return the nodes among *names* that are cut and restored before a reading."""
+        cut_names = self.cut(names, writer)
+        return tuple(
+            name for name in cut_names if self.writer_returns or name != writer
+        )
 
 
 def require_stagger(promise: Promise, stagger_s: float) -> None:
-    """Raise UsageError unless nodes that are cut for *promise* can be cut so.
+    """Raise UsageError if the cuts for *promise* cannot be staggered by *stagger_s*.
 
     A standby that is read must have been cut when the acknowledgements ended.
     """
@@ -81,14 +82,14 @@ def require_stagger(promise: Promise, stagger_s: float) -> None:
 def draw_stagger(
     names: Iterable[str], writer: str, stagger_s: float, seed: int
 ) -> dict[str, float]:
-    """Return after how many seconds each node is cut; the *writer* is the first.
+    """Return name -> seconds after which the node is cut; the *writer* is the first.
 
-    The others follow in an order that *seed* draws, the last of them at *stagger_s*.
+    The other nodes follow in an order that *seed* draws, the last at *stagger_s*.
     """
     others = sorted(name for name in names if name != writer)
-    draw = Random(seed)
-    draw.shuffle(others)
-    delays = sorted(draw.uniform(0, stagger_s) for _ in others[1:])
+    random = Random(seed)
+    random.shuffle(others)
+    delays = sorted(random.uniform(0, stagger_s) for _ in others[1:])
     return dict(zip([writer, *others], [0.0, *delays, stagger_s], strict=False))
 
 
@@ -125,7 +126,7 @@ class SiteKind(enum.Enum):
     def is_group(self) -> bool:
         """True if the nodes decide by majority which of them are the cluster.
 
-        They also decide who takes writes, so dbcheck promotes none.
+        They also decide which node takes writes, so dbcheck promotes none.
         """
         return self in (SiteKind.GALERA, SiteKind.GROUP_REPLICATION)
 
@@ -140,7 +141,7 @@ class SiteKind(enum.Enum):
 
     @property
     def named_by(self) -> str:
-        """The part of a server's identity that names its group, "" if it has none."""
+        """The part of a server's identity that names its group, "" without a group."""
         match self:
             case SiteKind.GALERA:
                 return GALERA_CLUSTER
@@ -151,13 +152,13 @@ class SiteKind(enum.Enum):
 
     @property
     def family(self) -> str:
-        """The family of the servers that such a cluster is of, "" if it is any."""
+        """The family of the servers of such a cluster, "" if it may be any."""
         if self is SiteKind.STREAMING:
             return POSTGRESQL.name
         return MYSQL.name if self.is_cluster else ""
 
     def require_promise(self, promise: Promise, nodes: int) -> None:
-        """Raise UsageError if a site of so many nodes cannot be tested for it."""
+        """Raise UsageError if a site of *nodes* nodes cannot be tested for it."""
         if not self.is_group:
             return
         if nodes < GROUP_NODES_MIN:
@@ -176,20 +177,22 @@ class SiteKind(enum.Enum):
                 hint=f"Use {Promise.WRITER_GONE.value} or {Promise.ALL.value}.",
             )
         if promise is Promise.ALL_WRITER_GONE:
-            why = "a commit is answered before another node has flushed it"
+            reason = "a commit is answered before another node has flushed it"
             if self.forms_by_itself:
-                why = "after a power cut of all nodes the cluster forms again by itself"
-                why += " only once all of them are back"
+                reason = (
+                    "after a power cut of all nodes the cluster forms again by itself"
+                )
+                reason += " only once all of them are back"
             raise UsageError(
                 f"the promise {promise.value} cannot be tested with the topology"
-                f" {self.value}: {why}",
+                f" {self.value}: {reason}",
                 id=ErrorId.PROMISE_NOT_TESTABLE,
                 hint=f"Use {Promise.ALL.value}.",
             )
 
 
 def require_nodes(kind: SiteKind, names: Collection[str], writer_name: str) -> None:
-    """Raise ValueError unless a site of that kind may have nodes of these *names*."""
+    """Raise ValueError unless a site of *kind* may have nodes with these *names*."""
     if len(names) > NODES_MAX:
         raise ValueError(f"a site has at most {NODES_MAX} nodes, and not {len(names)}")
     if any(len(name) > NAME_CHARACTERS or not name.isprintable() for name in names):
@@ -208,9 +211,9 @@ def require_nodes(kind: SiteKind, names: Collection[str], writer_name: str) -> N
 class Lineage:
     """Comparison of the data that are read with those that took the load.
 
-    other:   why they are other data, "" if nothing shows that.
-    unknown: why it is not shown whose data they are, "" if it is.
-    same:    the names of what is equal.
+    other:   why the data read are other data, "" if nothing shows that.
+    unknown: why it is not shown whose data were read, "" if it is shown.
+    same:    the names of the parts of the identity that are equal.
     """
 
     other: str = ""
@@ -225,10 +228,10 @@ def compare_lineage(
     *,
     promoted: Mapping[str, str] | None = None,
 ) -> Lineage:
-    """Compare the identity of the node that took the load with that which is read.
+    """Compare the identity of the node that took the load with the node that is read.
 
     writer: before the load.  reader: after the cut.  See model.server.ServerFacts.
-    promoted: where another node is read, what that one was before the load.
+    promoted: if another node than the writer is read, its identity before the load.
     """
     match kind:
         case SiteKind.STREAMING if promoted is not None:
@@ -257,24 +260,24 @@ def _compare_cluster(before: Mapping[str, str], after: Mapping[str, str]) -> Lin
     A standby is a copy of the whole cluster, system_identifier included, and begins a
     later timeline of its own when it is promoted (PostgreSQL 17 manual, 25.3.6).
     """
-    cluster, timeline = "system_identifier", "timeline"
-    for name in (cluster, timeline):
+    cluster_name, timeline = "system_identifier", "timeline"
+    for name in (cluster_name, timeline):
         for identity, when in ((before, "before the cut"), (after, "after it")):
             if not identity.get(name):
                 return Lineage(unknown=f"{name} could not be read {when}")
-    if before[cluster] != after[cluster]:
-        text = f"{cluster} was {before[cluster]} and is {after[cluster]}"
+    if before[cluster_name] != after[cluster_name]:
+        text = f"{cluster_name} was {before[cluster_name]} and is {after[cluster_name]}"
         return Lineage(f"{text}: the node that answers is not of this cluster")
     try:
-        later = int(after[timeline], 16) > int(before[timeline], 16)
+        is_later = int(after[timeline], 16) > int(before[timeline], 16)
     except ValueError:
         return Lineage(unknown=f"{timeline} is not a number")
-    if not later:
+    if not is_later:
         return Lineage(
             f"the node that answers is on timeline {after[timeline]}, and the writer"
             f" was on {before[timeline]}: it was not promoted from this writer"
         )
-    return Lineage(same=(cluster,))
+    return Lineage(same=(cluster_name,))
 
 
 def _compare_replica(
@@ -282,12 +285,12 @@ def _compare_replica(
 ) -> Lineage:
     """Compare a replica that took over with itself, and its data with the writer's.
 
-    Its GTIDs show that it continues the writer's log (model.replication.Descent).
-    MariaDB's data have a name that is replicated with them; MySQL's server_uuid is each
-    server's own.
+    The replica's GTIDs show that it continues the writer's log, see
+    model.replication.Descent.  MariaDB's data have a name that is replicated with them;
+    MySQL's server_uuid is each server's own.
     """
-    if other := find_difference_of_servers(before, after):
-        return Lineage(other)
+    if difference := find_difference_of_servers(before, after):
+        return Lineage(difference)
     name = DATA_NAME if DATA_NAME in writer else "server_uuid"
     expected = writer[name] if name == DATA_NAME else before.get(name)
     if not expected or name not in after:
@@ -298,23 +301,24 @@ def _compare_replica(
     return Lineage(same=(name,))
 
 
-_ON, _OFF = ("on", "1"), ("off", "0")
+_SWITCHED_ON, _SWITCHED_OFF = ("on", "1"), ("off", "0")
 # PostgreSQL 17 manual, 19.5.1, synchronous_commit.
-_NOT_AWAITED = ("off", "local")
-_NOT_FLUSHED = "remote_write"
-_STANDBYS = "synchronous_standby_names"
+_COMMITS_AWAIT_NO_STANDBY = ("off", "local")
+_COMMITS_AWAIT_NO_FLUSH = "remote_write"
+_STANDBY_NAMES = "synchronous_standby_names"
 # MySQL 9.7 manual, 19.4.10 Semisynchronous Replication; MariaDB documentation,
-# Semisynchronous Replication.  MySQL before 8.0.26 has the second names, too.
-_WORDS = (("source", "replica"), ("master", "slave"))
-# A setting that MariaDB has and MySQL lacks.  That its replicas discard their relay log
-# was seen of 10.11 with GTIDs (tests/real/site/test_cluster_semi_sync.py).
-_MARIADB = "binlog_commit_wait_count"
+# Semisynchronous Replication.  MySQL before 8.0.26 uses "master" and "slave", too.
+_ROLE_NAMES = (("source", "replica"), ("master", "slave"))
+# A setting that MariaDB has and MySQL lacks.  MariaDB's replicas discard their relay
+# log when they restart: seen of 10.11 with GTIDs
+# (tests/real/site/test_cluster_semi_sync.py).
+_MARIADB_ONLY_SETTING = "binlog_commit_wait_count"
 # With these, nodes that lost the majority go on (Galera documentation, Galera
 # Parameters).
 IGNORE_MAJORITY = ("pc.ignore_quorum", "pc.ignore_sb")
-_NO = ("false", "no", "0", "off")
+_FALSE_IN_GALERA = ("false", "no", "0", "off")
 _FLUSH_LOG = "innodb_flush_log_at_trx_commit"
-_FLUSHED = ("1", "3")  # MariaDB documentation, InnoDB System Variables
+_FLUSHES_EACH_COMMIT = ("1", "3")  # MariaDB documentation, InnoDB System Variables
 _SYNC_BINLOG = "sync_binlog"
 PATIENT_MS = 3_600_000  # a source that waits so long is taken to wait for ever
 
@@ -323,7 +327,7 @@ PATIENT_MS = 3_600_000  # a source that waits so long is taken to wait for ever
 class Kept:
     """Judgement on whether settings keep a promise.
 
-    contradiction: why they do not, "" if nothing shows that.
+    contradiction: why the settings break the promise, "" if nothing shows that.
     doubts:        what a PASS has to assume.
     """
 
@@ -339,7 +343,7 @@ def judge_settings_for_promise(
 ) -> Kept:
     """Judge whether the settings of *writer* and *standby* keep the promise.
 
-    writer: as its sessions have them.  standby: {} if they are not known.
+    writer: the settings as its sessions have them.  standby: {} if not known.
     """
     match kind:
         case SiteKind.GALERA:
@@ -348,8 +352,8 @@ def judge_settings_for_promise(
             return _judge_group_replication(promise, writer)
         case _ if promise.writer_returns:
             return Kept()
-        case SiteKind.STREAMING if _STANDBYS not in writer:
-            return Kept(doubts=(f"{_STANDBYS} could not be read",))
+        case SiteKind.STREAMING if _STANDBY_NAMES not in writer:
+            return Kept(doubts=(f"{_STANDBY_NAMES} could not be read",))
         case SiteKind.STREAMING:
             return Kept(_find_fault_of_streaming(promise, writer))
         case SiteKind.SEMI_SYNC:
@@ -363,9 +367,10 @@ def judge_settings_for_promise(
 def _judge_flush_by_writer(
     settings: Mapping[str, str], safe: Mapping[str, Sequence[str]]
 ) -> Kept:
-    """Judge whether the writer flushes a commit before it answers; no other node does.
+    """Judge whether the writer flushes a commit before it answers.
 
-    safe: the values of settings with which it does.
+    No other node flushes the commit before the answer.
+    safe: setting -> values with which the writer flushes each commit first.
     """
     unread = tuple(f"{name} could not be read" for name in safe if name not in settings)
     for name, values in safe.items():
@@ -378,10 +383,11 @@ def _judge_flush_by_writer(
 
 
 def _judge_group_replication(promise: Promise, settings: Mapping[str, str]) -> Kept:
-    """Judge a commit that is answered once a majority has it in memory.
+    """Judge the settings of a group, which answers once a majority has a commit.
 
-    Each member flushes it by itself (MySQL 9.7 manual, 20.1.1.2 Group Replication).
-    Recovery goes by the binary log, which a group needs (7.4.4 The Binary Log).
+    The majority has it in memory; each member flushes it by itself (MySQL 9.7 manual,
+    20.1.1.2 Group Replication).  Recovery goes by the binary log, which a group needs
+    (7.4.4 The Binary Log).
     """
     if promise.cuts_all:
         return _judge_flush_by_writer(
@@ -391,17 +397,18 @@ def _judge_group_replication(promise: Promise, settings: Mapping[str, str]) -> K
 
 
 def _judge_galera(promise: Promise, settings: Mapping[str, str]) -> Kept:
-    """Judge a commit that is answered once all nodes have it in their memory.
+    """Judge the settings of Galera, which answers once all nodes have a commit.
 
-    Each node flushes it by itself (MariaDB documentation, About Galera Replication).
+    They have it in memory; each node flushes it by itself (MariaDB documentation, About
+    Galera Replication).
     """
     if promise.cuts_all:
-        return _judge_flush_by_writer(settings, {_FLUSH_LOG: _FLUSHED})
+        return _judge_flush_by_writer(settings, {_FLUSH_LOG: _FLUSHES_EACH_COMMIT})
     doubts = []
     for name in IGNORE_MAJORITY:
         if name not in settings:
             doubts.append(f"{name} could not be read")
-        elif settings[name] not in _NO:
+        elif settings[name] not in _FALSE_IN_GALERA:
             doubts.append(
                 f"{name} = {settings[name]}: nodes without a majority take writes, too"
             )
@@ -409,21 +416,21 @@ def _judge_galera(promise: Promise, settings: Mapping[str, str]) -> Kept:
 
 
 def _find_fault_of_streaming(promise: Promise, settings: Mapping[str, str]) -> str:
-    commits = settings.get("synchronous_commit", "")
-    if commits in _NOT_AWAITED:
+    commit_level = settings.get("synchronous_commit", "")
+    if commit_level in _COMMITS_AWAIT_NO_STANDBY:
         return (
-            f"synchronous_commit = {commits}: a commit is answered before any standby"
-            " has it"
+            f"synchronous_commit = {commit_level}: a commit is answered before any"
+            " standby has it"
         )
-    if not settings[_STANDBYS]:
+    if not settings[_STANDBY_NAMES]:
         return (
             "synchronous_standby_names is empty: a commit is answered before any"
             " standby has it"
         )
-    if promise.cuts_all and commits == _NOT_FLUSHED:
+    if promise.cuts_all and commit_level == _COMMITS_AWAIT_NO_FLUSH:
         return (
-            f"synchronous_commit = {commits}: a commit is answered before a standby has"
-            " flushed it"
+            f"synchronous_commit = {commit_level}: a commit is answered before a"
+            " standby has flushed it"
         )
     return ""
 
@@ -431,20 +438,20 @@ def _find_fault_of_streaming(promise: Promise, settings: Mapping[str, str]) -> s
 def _judge_semi_sync(
     promise: Promise, writer: Mapping[str, str], standby: Mapping[str, str]
 ) -> Kept:
-    enabled = [
+    enabled_names = [
         (source, replica)
-        for source, replica in _WORDS
-        if writer.get(f"rpl_semi_sync_{source}_enabled", "").lower() in _ON
+        for source, replica in _ROLE_NAMES
+        if writer.get(f"rpl_semi_sync_{source}_enabled", "").lower() in _SWITCHED_ON
     ]
-    if not enabled:
+    if not enabled_names:
         return Kept(
             "semi-synchronous replication is off: a commit is answered before any"
             " replica has it"
         )
-    source, replica = enabled[0]
+    source, replica = enabled_names[0]
     if promise.cuts_all and "relay_log_recovery" not in standby:
         return Kept(doubts=("relay_log_recovery of the standby could not be read",))
-    if promise.cuts_all and _MARIADB in writer:
+    if promise.cuts_all and _MARIADB_ONLY_SETTING in writer:
         return Kept(
             "a replica of MariaDB that restarts discards what it had received and not"
             " applied"
@@ -459,14 +466,14 @@ def _judge_semi_sync(
             " are answered before any has them, and no error shows it"
         )
     name = f"rpl_semi_sync_{source}_wait_no_{replica}"
-    if writer.get(name, "").lower() in _OFF:
+    if writer.get(name, "").lower() in _SWITCHED_OFF:
         doubts.append(f"{name} = OFF: without a replica no commit waits for one")
     return Kept(doubts=tuple(doubts))
 
 
 def read_replica_timeout_ms(writer: Mapping[str, str]) -> int:
     """Return the time that a source waits for a replica, in ms; 0 if not known."""
-    for source, _ in _WORDS:
+    for source, _ in _ROLE_NAMES:
         if f"rpl_semi_sync_{source}_timeout" in writer:
             return int(writer[f"rpl_semi_sync_{source}_timeout"])
     return 0
@@ -475,9 +482,9 @@ def read_replica_timeout_ms(writer: Mapping[str, str]) -> int:
 def _find_fault_of_relay_log(standby: Mapping[str, str]) -> str:
     """Return the reason why a cut may take what a replica acknowledged, "" if none.
 
-    It acknowledges what is in its relay log (MySQL 9.7 manual, 19.4.10).
+    A replica acknowledges what is in its relay log (MySQL 9.7 manual, 19.4.10).
     """
-    if standby["relay_log_recovery"].lower() in _ON:
+    if standby["relay_log_recovery"].lower() in _SWITCHED_ON:
         return (
             "relay_log_recovery = ON: a replica that restarts discards what it had"
             " received and not applied"

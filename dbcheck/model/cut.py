@@ -49,9 +49,9 @@ class Cut:
 
     asked_us: when the switch was asked to cut; None if a person cuts, at any time.
     exact_us: when the power was gone, if the switch knows.
-    report:   what the switch reports (counters, output); off_s: for how many
-              seconds it is to keep the power off, if it does; off_seen: it reads
-              from its device that the power is off.
+    report:   what the switch reports (counters, output).  Its "off_s": for how many
+              seconds the switch is to keep the power off, if it does.  Its "off_seen":
+              the switch reads from its device that the power is off.
     """
 
     asked_us: int | None
@@ -65,7 +65,7 @@ class Cut:
 
     @property
     def by_hand(self) -> bool:
-        """True if a human made the cut, at a moment of theirs."""
+        """True if a human made the cut, so that its time is not known."""
         return self.asked_us is None and self.exact_us is None
 
 
@@ -113,7 +113,7 @@ class CutClass(enum.Enum):
 
         "" if nothing is known beyond the description.
         depth: the depth that was measured, None if none was.  A drive's cache counts
-        as lost only if that was measured.
+        as lost only if its loss was measured.
         """
         if self is CutClass.PROCESS:
             return "nothing else was tested"
@@ -123,13 +123,13 @@ class CutClass(enum.Enum):
             return "the drive's cache was lost, too"
         if depth is Depth.PROCESS:
             return "the operating system kept its page cache"
-        kept = "the drives kept their power" if self.keeps_power else ""
+        drives_kept = "the drives kept their power" if self.keeps_power else ""
         if depth is not None:
-            kept = kept or "the drive's cache was not seen to be lost"
-            return f"the page cache was lost, but {kept}"
+            drives_kept = drives_kept or "the drive's cache was not seen to be lost"
+            return f"the page cache was lost, but {drives_kept}"
         if self is CutClass.LAB_DRIVE:
             return ""
-        return kept or "how deep it went was not measured"
+        return drives_kept or "how deep it went was not measured"
 
     def leaves_open(self, depth: Depth | None) -> str:
         """Return the layers that a cut does not test; "" if it tests even the drives.
@@ -141,34 +141,43 @@ class CutClass(enum.Enum):
             return ""
         if self in (CutClass.AC, CutClass.DC_RAIL):
             return "" if depth else "its depth was not measured"
-        return _OPEN[self]
+        return _LEFT_OPEN[self]
 
 
 def describe_cuts(cuts: Iterable[tuple[str, str]]) -> str:
     """Return a description of several cuts, with what each class leaves open.
 
-    Of several classes it says how many cuts are of each: a bound holds for them all.
+    With several classes it counts the cuts of each, since a bound holds for all cuts
+    together.
 
-    cuts: of each cycle the CutClass.value, "" where it is not known, and the
+    cuts: for each cycle the CutClass.value, "" where it is not known, and the
     Depth.value that was seen, "" where none was measured.
     """
-    seen: dict[CutClass, list[str]] = {}
+    open_by_class: dict[CutClass, list[str]] = {}
     for name, depth in cuts:
         if name:
-            one = CutClass(name)
-            of_class = seen.setdefault(one, [])
-            of_class.append(one.leaves_open(Depth(depth) if depth else None))
+            cut_class = CutClass(name)
+            open_texts = open_by_class.setdefault(cut_class, [])
+            open_texts.append(cut_class.leaves_open(Depth(depth) if depth else None))
     parts = []
-    for one, left in seen.items():
-        number = format_count(len(left), "cut")
-        parts.append(f"{one.value} ({number})" if len(seen) > 1 else one.value)
-        for text in filter(None, dict.fromkeys(left)):
-            some = "" if left.count(text) == len(left) else "in some of these cuts, "
+    for cut_class, open_texts in open_by_class.items():
+        number = format_count(len(open_texts), "cut")
+        parts.append(
+            f"{cut_class.value} ({number})"
+            if len(open_by_class) > 1
+            else cut_class.value
+        )
+        for text in filter(None, dict.fromkeys(open_texts)):
+            some = (
+                ""
+                if open_texts.count(text) == len(open_texts)
+                else "in some of these cuts, "
+            )
             parts[-1] += f"; {some}{text}"
     return ". ".join(parts)
 
 
-# What an inventory or a flag may declare; the rest is known without that.
+# Classes that an inventory or a flag may declare; dbcheck itself assigns the others.
 DECLARABLE = tuple(
     one.value
     for one in CutClass
@@ -186,7 +195,7 @@ _DESCRIPTIONS = {
     CutClass.LAB_DRIVE: "power cut of the virtual drive",
     CutClass.UNKNOWN: "cut of undeclared power",
 }
-_OPEN = {
+_LEFT_OPEN = {
     CutClass.BMC_OFF: "a BMC may leave the drives powered, so this says nothing about "
     "their caches",
     CutClass.HYPERVISOR_KILL: "the hypervisor kept its caches and its power, so this "
@@ -220,13 +229,14 @@ class CutDrive:
 
 @dataclass(frozen=True, slots=True)
 class Remounted:
-    """One filesystem on these drives.
+    """One filesystem on the drives that were cut.
 
-    taken_off: the host held it in memory no more, mounted or not, before the power came
-               back.  lazily: it was detached while something still used it.
-    checked:   what the check of the filesystem printed, "" if none ran.
-    mounted_on: the device that it was mounted from once the drive was back, by the
-               kernel's name; "" if it was not.
+    taken_off: the host no longer held the filesystem in memory, mounted or not, before
+               the power came back.
+    lazily:    the filesystem was detached while something still used it.
+    checked:   what the check of the filesystem printed, "" if no check ran.
+    mounted_on: kernel's name of the device that the filesystem was mounted from once
+               the drive was back; "" if it was not mounted.
     """
 
     point: str
@@ -242,13 +252,13 @@ class Remounted:
 class DriveCut:
     """Observations of the host's agent, from the cut until the server's new start.
 
-    drives:  by serial.
-    gone_us: when the host was first seen without any of them, on the client's clock in
-             microseconds; None if that was not seen before the server was ended.
-    killed:  the server's processes that were there when it was to be killed.
-    left:    those that were still there when its filesystem was taken off.
+    drives:  serial of a drive -> what was seen of it.
+    gone_us: when the host was first seen without any of these drives, on the client's
+             clock in microseconds; None if not seen before the server was ended.
+    killed:  the server's processes that ran when the server was to be killed.
+    left:    processes that still ran when the server's filesystem was taken off.
     failure: why a filesystem did not come back, "" if each did.
-    not_started: how the command failed that starts the server, "" if it did not.
+    not_started: how the command that starts the server failed, "" if it did not fail.
     """
 
     drives: Mapping[str, CutDrive]
@@ -274,8 +284,8 @@ class Gone(enum.Enum):
 class Replaced:
     """Sessions of the load that broke and that others replaced.
 
-    sessions: how many.  first_us, last_us: when the first and the last of them broke,
-    on the client's monotonic clock; 0 if none did.
+    sessions: number of these sessions.  first_us, last_us: when the first and the last
+    of them broke, on the client's monotonic clock; 0 if none broke.
     """
 
     sessions: int = 0
@@ -283,7 +293,7 @@ class Replaced:
     last_us: int = 0
 
     def joined(self, other: Replaced) -> Replaced:
-        """Return these and the *other* ones."""
+        """Return the sum of this record and *other*."""
         if not self.sessions or not other.sessions:
             return self if self.sessions else other
         return Replaced(
@@ -293,7 +303,7 @@ class Replaced:
         )
 
     def moved(self, by_us: int) -> Replaced:
-        """Return the same by another clock, which shows *by_us* more."""
+        """Return this record by another clock, which shows *by_us* more."""
         if not self.sessions:
             return self
         return Replaced(self.sessions, self.first_us + by_us, self.last_us + by_us)
@@ -307,8 +317,8 @@ class CrashState:
     """One crash state.
 
     moment: the number of the moment at which it is judged.
-    drives: what each holds: how many writes are whole, and parts of later ones.  It is
-            all that makes one state differ from another.
+    drives: what each drive holds: how many writes are whole, and parts of later writes.
+            Nothing else makes one state differ from another.
     """
 
     moment: int
@@ -320,8 +330,8 @@ class OtherUsers:
     """Other users who would be hit if this server's power were cut.
 
     databases:   names of databases, schemas or tables that are not dbcheck's.
-    connections: of other clients, at this moment.
-    unreadable:  "databases" or "connections" -> why that could not be read.
+    connections: number of other clients' connections at this moment.
+    unreadable:  "databases" or "connections" -> why it could not be read.
     """
 
     databases: tuple[str, ...]

@@ -1,9 +1,9 @@
 """The depth of a cut, measured by data that were never flushed.
 
-Two canaries write beside the server.  The records of the one are appended through
-the page cache, the blocks of the other go past it to the drive (O_DIRECT), and
-neither is ever flushed.  What was completed and is not there afterwards was in
-memory that lost its power:
+Two canaries write beside the server.  The buffered canary appends records through the
+page cache, the O_DIRECT canary writes blocks past it to the drive, and neither is ever
+flushed.  A write that was completed and is gone after the cut was in memory that lost
+its power:
 
     buffered all there                 PROCESS: the operating system kept its cache
     buffered lost                      OS: the page cache is gone
@@ -11,7 +11,7 @@ memory that lost its power:
 
 Only a loss proves depth.  Blocks that survive may have been flushed in time, since
 every commit of the server flushes the canary's drive as well.  Records that survive
-show a page cache that did only where nothing writes them out at once: see
+show that the page cache survived only where nothing writes them out at once: see
 Ground.written_at_once().
 """
 
@@ -25,21 +25,23 @@ from typing import Protocol
 
 RECENT_S = 1.0
 RING_BLOCKS_MAX = 1 << 20  # 4 GiB
-# These overwrite allocated blocks where they are: no metadata goes with it that
-# could be lost in the page cache instead of the block in the drive.
+# Filesystems that overwrite allocated blocks in place: such a write needs no metadata,
+# which could be lost in the page cache instead of the block in the drive.
 IN_PLACE = frozenset({"ext2", "ext3", "ext4", "xfs"})
-# With these, ext4 turns O_DIRECT into buffered writes (ext4(5), data=journal; Linux,
+# Options with which ext4 buffers O_DIRECT writes (ext4(5), data=journal; Linux,
 # Documentation/filesystems/fscrypt.rst, which knows exceptions that nothing shows).
-_NOT_DIRECT = ("data=journal", "encryption")
-# On these an appended record waits in the page cache, whatever other files are synced:
+_OPTIONS_AGAINST_DIRECT = ("data=journal", "encryption")
+# On these filesystems an appended record waits in the page cache, whatever other files
+# are synced:
 # XFS, Btrfs and ext4 do not even allocate its blocks before it is written back.  ext3
 # has no delayed allocation, and writes the data of every file with its journal.
-_CACHING = frozenset({"btrfs", "ext2", "ext4", "tmpfs", "xfs"})
-# What writes a record out at once, or with the next sync of any file: mount(8) for
+_DELAYING_FILESYSTEMS = frozenset({"btrfs", "ext2", "ext4", "tmpfs", "xfs"})
+# Options that write a record out at once, or with the next sync of any file: mount(8)
+# for
 # sync, ext4(5) for data=journal and nodelalloc (data=ordered writes allocated blocks
 # before each commit of the journal), btrfs(5) for flushoncommit, and for dax, which
 # has no page cache, Documentation/filesystems/dax.rst.
-_AT_ONCE = {
+_WRITTEN_AT_ONCE_BY = {
     "sync": "each write",
     "data=journal": "each commit of its journal",
     "nodelalloc": "each commit of its journal",
@@ -49,7 +51,7 @@ _AT_ONCE = {
 }
 # Attributes of a file, inherited from its folder: FS_IOC_GETFLAGS of linux/fs.h and
 # ext4(5), chattr(1) +S, +j, E and +x.
-_ATTRIBUTES = {
+_OPTIONS_OF_ATTRIBUTES = {
     0x8: ("+S", "sync"),
     0x800: ("E", "encryption"),
     0x4000: ("+j", "data=journal"),
@@ -58,7 +60,7 @@ _ATTRIBUTES = {
 
 
 class Depth(enum.Enum):
-    """Depth of a cut: what it destroyed; each includes those before it."""
+    """Depth of a cut: what it destroyed; each depth includes those before it."""
 
     PROCESS = "PROCESS"  # the server's memory
     OS = "OS"  # and the page cache
@@ -75,8 +77,9 @@ class Counted:
     """Least progress of one canary: later writes may have been completed too.
 
     last:   the highest number known to be completed; 0 if none is.
-    before: the highest RECENT_S earlier.  The kernel writes the page cache back in
-            time (dirty_writeback_centisecs, 5 s), so older numbers prove nothing.
+    before: the highest number completed RECENT_S earlier.  The kernel writes the page
+            cache back in time (dirty_writeback_centisecs, 5 s), so older numbers prove
+            nothing.
     """
 
     last: int
@@ -92,7 +95,8 @@ class Counted:
 class Completed:
     """Writes that the canaries had completed at the cut.
 
-    direct:      by ring.
+    buffered:    of the buffered canary.
+    direct:      of the O_DIRECT canary, for each ring.
     as_of_us:    when the host read these numbers, on the client's monotonic clock,
                  in microseconds; None if no report came.
     interval_us: a ring writes no two blocks within less time than this; 0 if unknown.
@@ -111,7 +115,7 @@ Ranges = tuple[tuple[int, int], ...]
 class Ring:
     """Blocks that were read of one ring.
 
-    found: numbers that are whole, as rising pairs of first and last.
+    found: numbers of the whole blocks, as rising pairs of first and last.
     torn:  slots, from 0, that hold parts of two blocks.
     """
 
@@ -124,8 +128,8 @@ class Remains:
     """Contents of the canaries as they were read afterwards.
 
     missing:     why there is nothing to read, "" if there is.
-    buffered:    numbers that are whole, as rising pairs of first and last.
-    first:       the first number that was not deleted to make room for later ones.
+    buffered:    numbers of the whole records, as rising pairs of first and last.
+    first:       the first record that was not deleted to make room for later ones.
     ring_blocks: number n of a ring lies in its slot (n - 1) % ring_blocks.
     attributes:  of their files, as FS_IOC_GETFLAGS gives them; 0 if unknown.
     """
@@ -164,11 +168,11 @@ class Ground:
 
     @property
     def _options(self) -> dict[str, str]:
-        """Return the mount options in force, each with the text that it is set by."""
+        """Return option in force -> the mount option or file attribute that sets it."""
         mounted = {option: option for option in self.mount_options.split(",")}
         of_files = {
             option: f"the attribute {name}"
-            for bit, (name, option) in _ATTRIBUTES.items()
+            for bit, (name, option) in _OPTIONS_OF_ATTRIBUTES.items()
             if self.attributes & bit
         }
         return {**of_files, **mounted}
@@ -181,15 +185,15 @@ class Ground:
         """Return the reason why a lost block is no proof against the drive, or ""."""
         if self.filesystem not in IN_PLACE:
             return f"{self._kind} does not overwrite in place"
-        for option in filter(None, map(self._options.get, _NOT_DIRECT)):
+        for option in filter(None, map(self._options.get, _OPTIONS_AGAINST_DIRECT)):
             return f"{self.filesystem} with {option} writes through the page cache"
         return self.above
 
     def written_at_once(self) -> str:
         """Return the reason why records may outlive the page cache here, or ""."""
-        if self.filesystem not in _CACHING:
+        if self.filesystem not in _DELAYING_FILESYSTEMS:
             return f"{self._kind} may write buffered data out before a sync asks for it"
-        for option, when in _AT_ONCE.items():
+        for option, when in _WRITTEN_AT_ONCE_BY.items():
             if shown := self._options.get(option):
                 return (
                     f"{self.filesystem} with {shown} writes buffered data out at {when}"
@@ -198,21 +202,22 @@ class Ground:
 
     @property
     def may_be_remote(self) -> bool:
-        """True if the filesystem may be another host's, for all that is known."""
-        return self.filesystem not in _CACHING | IN_PLACE
+        """True if the filesystem is not known to be local: another host may have it."""
+        return self.filesystem not in _DELAYING_FILESYSTEMS | IN_PLACE
 
     @property
     def flushes_direct(self) -> bool:
-        """True if each O_DIRECT write is flushed as well, by the mount (sync)."""
+        """True if the option sync makes each O_DIRECT write be flushed as well."""
         return "sync" in self._options
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """One canary, all its rings together.
+    """Counts of one canary, all its rings together.
 
     wrote:   how many writes were surely completed.
-    checked: how many of the last of them were checked; lost: of these, gone.
+    checked: how many of the last writes were checked.
+    lost:    how many of the checked writes are gone.
     """
 
     wrote: int
@@ -221,7 +226,7 @@ class Tally:
 
     @property
     def kept_all(self) -> bool:
-        """True if it wrote, and nothing of it is gone."""
+        """True if writes were checked, and none is gone."""
         return self.checked > 0 and not self.lost
 
     def __str__(self) -> str:
@@ -244,7 +249,7 @@ class DepthFinding:
 
 
 def find_depth(completed: Completed, remains: Remains, ground: Ground) -> DepthFinding:
-    """Find the depth of a cut, given what was completed and what is left."""
+    """Find the depth of a cut from the writes that were completed and that remain."""
     missing = remains.missing
     if not missing and len(remains.rings) != len(completed.direct):
         missing = f"{len(remains.rings)} rings were found, not {len(completed.direct)}"
@@ -268,38 +273,38 @@ def find_depth(completed: Completed, remains: Remains, ground: Ground) -> DepthF
 def find_last_write_us(completed: Completed, remains: Remains) -> int | None:
     """Return a moment at which the host surely still wrote, None if none is known.
 
-    On the client's monotonic clock, in microseconds.  Blocks that are found beyond the
-    last report took a ring's interval each; one may have come at once, as a write that
-    was late does not delay the next, and one was perhaps not counted yet.
+    On the client's monotonic clock, in microseconds.  Each block beyond the last report
+    took a ring's interval, except two: one block may have followed at once, since a
+    late write does not delay the next, and one was perhaps not counted yet.
     """
     as_of_us = completed.as_of_us
     if as_of_us is None or len(remains.rings) != len(completed.direct):
         return None
-    beyond = [
+    blocks_beyond = [
         max((last for _, last in ring.found), default=0) - counted.last
         for counted, ring in zip(completed.direct, remains.rings, strict=True)
     ]
-    return as_of_us + max(0, max(beyond, default=0) - 2) * completed.interval_us
+    return as_of_us + max(0, max(blocks_beyond, default=0) - 2) * completed.interval_us
 
 
 def find_first_loss_us(completed: Completed, remains: Remains) -> int | None:
     """Return a moment by which a block was completed that is gone, with all after it.
 
-    On the client's monotonic clock, in microseconds; None if none is known.  Since then
-    a ring wrote a block in each interval at most, but for two, as in
+    On the client's monotonic clock, in microseconds; None if none is known.  After that
+    moment a ring wrote at most one block in each interval, except two blocks, see
     find_last_write_us().
     """
     as_of_us = completed.as_of_us
     if as_of_us is None or len(remains.rings) != len(completed.direct):
         return None
-    gone = [
+    gone_blocks = [
         counted.last - max((last for _, last in ring.found), default=0)
         for counted, ring in zip(completed.direct, remains.rings, strict=True)
     ]
-    most = max(gone, default=0)
-    if most <= 0:
+    most_gone = max(gone_blocks, default=0)
+    if most_gone <= 0:
         return None
-    return as_of_us - max(0, most - 3) * completed.interval_us
+    return as_of_us - max(0, most_gone - 3) * completed.interval_us
 
 
 def _decide_depth(
@@ -362,24 +367,24 @@ def _count_lost_records(counted: Counted, remains: Remains) -> Tally:
 def _count_lost_blocks(counted: Sequence[Counted], remains: Remains) -> Tally:
     """Count the blocks whose slot holds an older number.
 
-    A newer one has overwritten a block that had survived until then.
+    A newer number in the slot has overwritten a block that had survived until then.
     """
     checked = lost = 0
-    for one, ring in zip(counted, remains.rings, strict=True):
-        before = max(one.before, one.last - remains.ring_blocks // 2)
-        checked += one.last - before
+    for ring_counted, ring in zip(counted, remains.rings, strict=True):
+        before = max(ring_counted.before, ring_counted.last - remains.ring_blocks // 2)
+        checked += ring_counted.last - before
         lost += _count_lost_in_ring(
-            ring, range(before + 1, one.last + 1), remains.ring_blocks
+            ring, range(before + 1, ring_counted.last + 1), remains.ring_blocks
         )
-    return Tally(sum(one.last for one in counted), checked, lost)
+    return Tally(sum(ring_counted.last for ring_counted in counted), checked, lost)
 
 
 def _count_lost_in_ring(ring: Ring, numbers: range, ring_blocks: int) -> int:
-    """Count those of *numbers*, half a ring at most, that are gone.
+    """Count the blocks of *numbers*, half a ring at most, that are gone.
 
     The block that was being written when the power went may be torn without any
-    fault of the drive.  It comes soon after *numbers*, whose own slots are half a
-    ring away, unless far more was written than was reported.
+    fault of the drive.  Such a block comes soon after *numbers*: its slot holds one of
+    *numbers* only if far more was written than was reported.
     """
     newest = {
         (number - 1) % ring_blocks: number
@@ -399,7 +404,7 @@ def _count_lost_in_ring(ring: Ring, numbers: range, ring_blocks: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ReachedVolume:
-    """One filesystem; depth: by name, "" if it was not measured."""
+    """One filesystem; depth: Depth.value, "" if it was not measured."""
 
     filesystem_uuid: str
     depth: str
@@ -409,8 +414,8 @@ class ReachedVolume:
 class Reached:
     """Result of dbcheck power test on an idle host.
 
-    at: when, UTC, ISO 8601.  machine_id: of that host.
-    lag_s: how long after its switch was asked the host was last heard, None if that is
+    at: time of the test, UTC, ISO 8601.  machine_id: id of the idle host.
+    lag_s: seconds from when its switch was asked until the host was last heard, None if
            not known.
     """
 

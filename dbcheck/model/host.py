@@ -46,9 +46,9 @@ class Expected:
 class ClientClocks:
     """Clocks of a client at one moment, in microseconds.
 
-    boot: names the machine's boot; clocks of two boots cannot be compared.
+    boot: id of the machine's boot; clocks of two boots cannot be compared.
     clock_us: CLOCK_MONOTONIC, which stands still while the machine is suspended.
-    boot_us: CLOCK_BOOTTIME, which does not (clock_gettime(2)).
+    boot_us: CLOCK_BOOTTIME, which goes on while it is suspended (clock_gettime(2)).
     wall_us: the time of day, since the epoch; it may be set.
     """
 
@@ -62,11 +62,11 @@ class ClientClocks:
 class Reading:
     """One text that was read on the host.
 
-    of:   the block device or ZFS dataset that it is about, "" the host itself.
-    what: names it, see agent.host.tools.
+    of:   the block device or ZFS dataset of the text, "" for the host itself.
+    what: name of the reading, see agent.host.tools.
     how:  the file or command, for reports.
-    text: what it held; of a tool also what it printed before it failed.
-    why:  the reason if it could not be read, else "".
+    text: what the file held, or what the command printed, even if it then failed.
+    why:  the reason if the text could not be read, else "".
     """
 
     of: str
@@ -80,23 +80,23 @@ class Readings:
     """All that was read of one host."""
 
     def __init__(self, found: Iterable[Reading] = ()) -> None:
-        """Hold what was *found*; of readings with one name the first counts."""
+        """Hold the readings *found*; of several with the same key the first counts."""
         self._found: dict[tuple[str, str], Reading] = {}
-        for each in found:
-            self._found.setdefault((each.of, each.what), each)
+        for reading in found:
+            self._found.setdefault((reading.of, reading.what), reading)
 
     def get(self, of: str, what: str) -> Reading | None:
-        """Return one of them, None if nothing of that name was tried."""
+        """Return the reading *what* of *of*, None if it was not tried."""
         return self._found.get((of, what))
 
     def text(self, of: str, what: str) -> str:
-        """Return its text, "" if it could not be read."""
-        found = self.get(of, what)
-        return "" if found is None or found.why else found.text.strip()
+        """Return the text of the reading *what* of *of*, "" if it could not be read."""
+        reading = self.get(of, what)
+        return "" if reading is None or reading.why else reading.text.strip()
 
     def named(self, *whats: str) -> list[Reading]:
-        """Return those with one of these names, whatever they are of."""
-        return [each for each in self._found.values() if each.what in whats]
+        """Return the readings with one of the names *whats*, of any device."""
+        return [reading for reading in self._found.values() if reading.what in whats]
 
 
 WRITE_BACK, WRITE_THROUGH = "write back", "write through"  # queue/write_cache
@@ -107,14 +107,14 @@ class Layer:
     """One block device under a filesystem.
 
     kind:        disk, partition, dm, md or loop.
-    write_cache: what the kernel assumes, "write back" or "write through"; without
-                 the former it sends no flush.
+    write_cache: what the kernel assumes, "write back" or "write through"; it sends
+                 flushes only with "write back".
     below:       the devices that this one is made of; () for a drive.
     direct:      a loop device that goes past the page cache of its file (O_DIRECT).
-    backing:     the filesystem of that file, "" if it is not known.
+    backing:     the filesystem of a loop device's file, "" if it is not known.
     md:          of an array its level, degraded (number of drives that it lacks),
                  policy (how it stays consistent) and backlog (of write-behind), as
-                 its files in /sys have them; what is not there is left out.
+                 its files in /sys have them; a missing file is left out.
     foreign:     what provides a disk that is not a drive of this host, e.g. "virtio" or
                  "iSCSI"; "" if nothing shows that.
     """
@@ -135,7 +135,10 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """A device with none below it; None where its counters cannot be read."""
+    """A block device with no other device below it.
+
+    unsafe_shutdowns, power_cycles: None if the counter cannot be read.
+    """
 
     name: str
     model: str
@@ -151,7 +154,7 @@ class Drive:
 class Volume:
     """One filesystem, and the block devices below it.
 
-    places:     name of a place -> its path, with links followed, for each on it.
+    places:     name of each place on this filesystem -> its path, with links followed.
     layers:     from the device that is mounted down to the drives.
     unreadable: fact -> why it could not be read; such a fact is "" or None.
     apart:      "journal" or "realtime section" -> the layer that holds it alone, where
@@ -181,7 +184,7 @@ class Volume:
 
     @property
     def file_drives(self) -> list[str]:
-        """The drives that its files lie on, by name."""
+        """The names of the drives that hold the files of this filesystem."""
         if not self.apart:
             return [drive.name for drive in self.drives]
         inner = {name for layer in self.layers for name in layer.below}
@@ -189,16 +192,16 @@ class Volume:
         return self.drives_below(*tops.difference(self.apart.values()))
 
     def drives_below(self, *names: str) -> list[str]:
-        """Return the drives that the layers *names* lie on, or are, by name."""
+        """Return the names of the drives that the layers *names* are, or lie on."""
         below = {layer.name: layer.below for layer in self.layers}
         reached = list(names)
         for name in reached:  # grows while it is walked
-            reached += [each for each in below.get(name, ()) if each not in reached]
+            reached += [lower for lower in below.get(name, ()) if lower not in reached]
         return [drive.name for drive in self.drives if drive.name in reached]
 
     @property
     def medium(self) -> str:
-        """The drives by name, else what is mounted, for reports."""
+        """The names of the drives, or else the mounted source, for reports."""
         files = ", ".join(self.file_drives) or (
             self.source or self.filesystem or "an unknown drive"
         )
@@ -210,21 +213,21 @@ class Volume:
 
     @property
     def named(self) -> str:
-        """The places on it and its drives, for reports, e.g. "WAL, undo (sdb)"."""
+        """The places of this volume and its drives, for reports: "WAL, undo (sdb)"."""
         return f"{', '.join(self.places)} ({self.medium})"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """Facts of a server's process that may keep its flushes from its files.
+    """Facts about a server's process that may keep its flushes from its files.
 
-    no_sync:   the option that switches them off, "" if none is in force.
+    no_sync:   the option that switches flushes off, "" if none is in force.
     preloaded: what LD_PRELOAD and /etc/ld.so.preload name (ld.so(8)).
     replaced:  path of an object that it has mapped, other than the C library -> the
-               flushes that this defines in the place of the C library's.
-    unread:    why not all of it could be read, "" if it could.
-    no_sync_unread: why it is not known whether an option switches them off, "" if it
-               is.
+               flush functions that the object defines in place of the C library's.
+    unread:    why not all of preloaded and replaced could be read, "" if all could.
+    no_sync_unread: why it is not known whether an option switches flushes off, "" if
+               it is.
     """
 
     no_sync: str
@@ -239,19 +242,20 @@ class TargetFacts:
     """The target's host, and what its server's places lie on.
 
     clock_us:   the host's clock, microseconds since the epoch.
-    uptime_s:   since its kernel started, in seconds; None if unknown.
-    booted_us:  when its kernel started, by its clock; None if unknown.
+    uptime_s:   seconds since the host's kernel started; None if unknown.
+    booted_us:  when the kernel started, by the host's clock; None if unknown.
     made:       inode and birth of the data directory (".") and of files that a
                 server never replaces, by name.
-    changed:    ctime of files that a server never writes once its data were made, by
-                name; nanoseconds since 1970.
-    volumes:    what the places lie on, that of the data directory first.
+    changed:    name of a file that a server never writes once its data were made ->
+                the file's ctime, nanoseconds since 1970.
+    volumes:    what the places lie on; the data directory's volume comes first.
     unseen:     name of a place -> why it could not be inspected.
     unreadable: fact -> why it could not be read; such a fact is "" or None.
-    process:    of the server; None if it was not looked at.
+    process:    the server's process; None if it was not looked at.
     seen_otherwise: name of a place, or of its files -> what the server's process finds
-                at its path, where that is not what the host's agent finds there.
-    view_unread: why it is not known what it finds there, "" if it is.
+                at its path, if it is not what the host's agent finds there.
+    view_unread: why it is not known what the server's process finds at the paths, "" if
+                it is known.
     """
 
     hostname: str
@@ -286,8 +290,8 @@ class TargetFacts:
 class LogTail:
     """Lines that a server logged since a mark.
 
-    truncated: there was more.  rewound: a log does not continue what it was at the
-    mark, so the text may begin with older lines.
+    truncated: more was logged than *text* holds.  rewound: the log does not continue
+    what it was at the mark, so the text may begin with older lines.
     """
 
     text: str
@@ -295,11 +299,11 @@ class LogTail:
     rewound: bool
 
 
-# Before a data directory, instead of a path: its server logs by way of syslog, or to
-# standard error, which its host takes to a file or to the journal.
+# Prefixes of a data directory, used instead of a log's path: the server logs by way of
+# syslog, or to standard error, which its host takes to a file or to the journal.
 JOURNAL, STDERR = "journal:", "stderr:"
-# Before a data directory, "/", and a folder: what PostgreSQL logs to standard error
-# before its logging collector starts, and the collector's files.  No "//" is in either.
+# Prefix of a data directory, "/", and a folder: what PostgreSQL logs to standard error
+# before its logging collector starts, and the collector's files.  No path has "//".
 COLLECTOR = "collector:"
 LogMarks = Mapping[str, Sequence[int]]  # path -> see agent.host.log.mark_files()
 
@@ -308,8 +312,8 @@ LogMarks = Mapping[str, Sequence[int]]  # path -> see agent.host.log.mark_files(
 class VolumeCanaries:
     """Canaries on another volume than that of the data directory.
 
-    folder, nonce: where they write, and what names them; "" if there are none.
-    failure: why there are none, "" if there are.
+    folder, nonce: where the canaries write, and what names them; "" without canaries.
+    failure: why there are no canaries, "" if there are.
     """
 
     folder: str
@@ -322,7 +326,7 @@ class HostBefore:
     """Report of the target's host before the load.
 
     canary_folder, canary_nonce: where the canaries write, and what names them.
-    log_path: of the server's log, "" if none was named; log_marks: where it ended.
+    log_path: path of the server's log, "" if none was named; log_marks: where it ended.
     elsewhere: the canaries of each volume but the first, in the order of the facts.
     """
 
@@ -334,14 +338,17 @@ class HostBefore:
     elsewhere: tuple[VolumeCanaries, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse canaries whose number is not that of the volumes."""
+        """Refuse canaries unless there is one pair for each volume but the first."""
         if len(self.elsewhere) != len(self.facts.volumes) - 1:
             raise ValueError("canaries and volumes do not match")
 
     @property
     def canary_folders(self) -> tuple[str, ...]:
         """Every folder that canaries were left in."""
-        folders = (self.canary_folder, *(each.folder for each in self.elsewhere))
+        folders = (
+            self.canary_folder,
+            *(canaries.folder for canaries in self.elsewhere),
+        )
         return tuple(folder for folder in folders if folder)
 
 
@@ -349,9 +356,10 @@ class HostBefore:
 class HostAfter:
     """Report of the target's host after recovery; None where it could not.
 
-    failure: why the first thing that failed did so, "" if nothing did.
-    remains_elsewhere: of HostBefore.elsewhere, each; () if they could not be read.
-    clocks: the client's when the facts were read; None if they were not.
+    failure: why the first reading that failed did so, "" if none failed.
+    remains_elsewhere: remains of the canaries of HostBefore.elsewhere, in its order; ()
+             if they could not be read.
+    clocks:  the client's clocks when the facts were read; None if they were not.
     left:    the folders in which canaries still lie; () if all were removed.
     shut_down: what the host itself recorded of an orderly shutdown, "" if nothing;
              None if its records could not be asked for.

@@ -40,7 +40,8 @@ from dbcheck.rows.schedule import EPOCH_MAX, Schedule
 from dbcheck.rows.table import TableFacts
 from dbcheck.rows.workload import Workload
 
-LOGS_MAX = 1 + PROCESSES_MAX + 1  # of the client, of each process, of the readers
+# One log of the client, one of each process, one of the readers.
+LOGS_MAX = 1 + PROCESSES_MAX + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,13 @@ class NodeBefore:
     reached:       how deep the switch was seen to go on the idle host, if it was.
     restore_command: what a user types to restore the power that this run cuts; "" if
                    nothing can be typed, as where a human cuts.
-    audit:         what the audit found that is not safe; None if there was none.
+    audit:         what the audit found that is not safe; None without an audit.
     scope:         whether the switch cuts the host, or its drives alone.
-    member:        by which name the writer of a cluster lists it, "" if it does not.
-    connection:    what the writer shows of the connection to it beside that name, see
-                   model.replication.Follower; None if that was not compared.
-    member_doubt:  what of that is assumed, "" if nothing is.
+    member:        the name by which the writer of a cluster lists this node, "" if the
+                   writer does not list it.
+    connection:    what the writer shows of its connection to this node beside the name,
+                   see model.replication.Follower; None if that was not compared.
+    member_doubt:  what is assumed about member and connection, "" if nothing is.
     """
 
     target: str
@@ -90,22 +92,22 @@ class Manifest:
     created:       UTC, ISO 8601.
     seed, epoch:   see rows.schedule; they decide every row.
     family:        "postgresql" or "mysql", see ports.engine.Engine.
-    site:          see model.cluster.  nodes: what was known of each, by its name.
+    site:          see model.cluster.  nodes: name -> what was known of the node.
     writer_name:   the node that takes the load.
     witness, witness_kind: the witness's URL, and "ssh" or "file".
     window_acks:   most acks that may be unconfirmed at once.
     logs:          how many logs the witness holds of the run, numbered from 0.
-    seen_log:      the last of them holds no acks, but what readers saw.
+    seen_log:      the last of these logs holds no acks, but what readers saw.
     own_clocks:    the sessions ran on other machines: each log of acks but log 0 has
                    the monotonic clock of its own machine, see model.witness.
     clock_us, wall_us: the client's monotonic and wall clocks at one moment.
     lab:           the lab's spec, if the rig is a lab; {} else.
     control:       this run is a control: its sessions were weakened.
-    tables:        what each table held, by its name.
+    tables:        name of a table -> what it held.
     controls:      what the controls before this run showed, if there were any.
     moment:        when the cut is to come, if a campaign drew it.
     no_canary:     why no crash canary was planted on the writer, "" if one was.
-    promise:       what the cluster promises to survive; None of a single server.
+    promise:       what the cluster promises to survive; None for a single server.
     stagger_s:     in how many seconds its nodes are cut, the writer first; 0: at once.
     """
 
@@ -162,7 +164,7 @@ class Manifest:
 
     @property
     def ack_logs(self) -> int:
-        """The number of the logs that hold acks; they come first."""
+        """The number of logs that hold acks; these logs come first."""
         return self.logs - self.seen_log
 
     @property
@@ -176,7 +178,7 @@ class Manifest:
         return LabCut(self.lab["cut"]) if self.lab else None
 
     def plan(self) -> Plan:
-        """Return the operations of the run and what judges them."""
+        """Return the plan: the run's operations, and how they are judged."""
         return plan_of(self.workload, self.schedule())
 
     def schedule(self) -> Schedule:
@@ -190,13 +192,13 @@ class NodeAtTheCut:
     """Observations of one node during the load; times as in LoadRecord.
 
     cut:         what its switch reported, None if it is not known to have cut.
-    canaries:    how far those on its host came, None if there were none.
-    canaries_elsewhere: the same of HostBefore.elsewhere, each.
-    heard_us:    when their last report came: the host had its power until then.
-    host_lived:  the host still answered when the load was over.  False also of a lab's
+    canaries:    how far the canaries beside the data directory came, None without any.
+    canaries_elsewhere: how far the canaries of HostBefore.elsewhere came, in its order.
+    heard_us:    when the canaries' last report came: the host had power until then.
+    host_lived:  the host still answered when the load was over.  False also in a lab
                  and where no canaries ran; None if that is not known.
-    drives:      what the drives of its host did meanwhile, None if not counted.
-    host_watched: what its host showed meanwhile; None if it was not looked at.
+    drives:      what the drives of its host did during the load, None if not counted.
+    host_watched: what its host showed during the load; None if it was not looked at.
     """
 
     cut: Cut | None
@@ -216,46 +218,47 @@ class LoadRecord:
     gone_us:     when the sessions broke, or the silence began.
     in_flight:   sessions that waited for a reply when the server went; in lockstep or
                  under a rate also for their turn, within a second of an ack.
-    watermarks:  what the witness had confirmed at the end, by the log's number;
-                 None if that is not known of a log.  Of the logs that hold acks.
+    watermarks:  what the witness had confirmed at the end of each log that holds acks,
+                 by the log's number; None for a log of which it is not known.
     seen, seen_watermark: how many rows readers saw and handed over to their log, and
-                 what the witness had confirmed of it; 0 and None without readers.
+                 what the witness had confirmed of that log; 0, None without readers.
     windows:     the largest windows seen, by the log's number.
     refusals:    errors that the server answered instead of an ack.
-    farewells:   its messages to the sessions that it ended itself.
-    warned:      commits that it answered with a warning instead of a plain ack, which
-                 claim nothing; warnings: its messages.
+    farewells:   the server's messages to the sessions that it ended itself.
+    warned:      commits that the server answered with a warning instead of a plain ack:
+                 they claim nothing.  warnings: the messages of these warnings.
     lost_early:  sessions that broke a second or more before the last ack of all and
                  were not replaced, or whose operation the server refused; 65535 is the
-                 one that does the tasks.
-    noted_us:    when the witness had confirmed what the client noted there, by the name
-                 of the event.
+                 housekeeping session, which does the tasks.
+    noted_us:    name of an event that the client noted at the witness -> when the
+                 witness had confirmed it.
     task_at_end: the number of the task under way when the server went, 0 if none was.
-    nodes:       what was seen of each node, by its name.
+    nodes:       name of a node -> what was seen of it.
     switched_us: when the switch reported that it had cut, None if it did not.
-    due_us:      when the cut was to come; None if it never was.
-    quiet_us:    from when until when no session had an operation in flight as they were
-                 held before the cut and through it, each time; None if not known.
-    no_checkpoint: why there was none although the cut was to come in its midst.
-    checkpoint_us: of that, when it was asked for, and when the server had answered that
-                 it ended, None if it never did; None if none was asked for, or unknown.
+    due_us:      when the cut was to come; None if it was never to come.
+    quiet_us:    from when until when no session had an operation in flight, each time
+                 that the sessions were held for the cut; None if not known.
+    no_checkpoint: why there was no checkpoint although the cut was to come during one.
+    checkpoint_us: when a checkpoint was asked for, and when the server had answered
+                 that it ended, None if it did not; None if none was asked for, or if
+                 that is not known.
     cut_failed:  why a switch that was asked to cut did not report that it had (it
                  failed, or the client was interrupted), "" if it did: the power may
                  have gone all the same.
-    settings:    the writer's just before the cut, None if they were not read.
-    settings_us: when they were asked for, None if that is not known.
+    settings:    the writer's settings just before the cut, None if not read.
+    settings_us: when these settings were asked for, None if that is not known.
     log:         where the writer's log stood when the load began and just before the
                  cut; None if either is not known.
     replication: what the writer of a cluster showed of its standbys, None if nothing.
-    watched:     what the writer showed meanwhile; None if it was not looked at.
+    watched:     what the writer showed during the load; None if it was not looked at.
     sessions_watched: what the load's own sessions showed of their settings as they
                  committed; None if that is not known.
     replaced:    sessions that broke and that others replaced while the load ran; None
                  if that is not known.
-    observed:    when nothing was observed, by the log's number; None if that is not
-                 known.
-    clocks:      the client's when the load began and when it was over; None if that is
-                 not known.
+    observed:    what the sessions of each log observed of its acks, and when they
+                 observed nothing, by the log's number; None if that is not known.
+    clocks:      the client's clocks when the load began and when it was over; None if
+                 they are not known.
     canary_held: the session that holds the crash canary, if it needs one, was open
                  just before the cut; before one by hand, as far as is known.
     """
@@ -299,47 +302,47 @@ class LoadRecord:
     clocks: tuple[ClientClocks, ClientClocks] | None = None
 
     def settings_seen(self, until_us: int | None) -> list[tuple[str, str]]:
-        """Return the settings that were unlike before once, and their values.
+        """Return (setting, value) for each setting that was once unlike before.
 
-        One that could not be seen is left out.  until_us: see seen_of().
+        A setting that could not be seen is left out.  until_us: see seen_of().
         """
-        found = [
-            seen
+        changes = [
+            change
             for watched in (self.watched, self.sessions_watched)
             if watched is not None
-            for seen in self.seen_of(watched, until_us, FactKind.SETTING)
+            for change in self.seen_of(watched, until_us, FactKind.SETTING)
         ]
-        return [(seen.of, seen.value) for seen in found if seen.value]
+        return [(change.of, change.value) for change in changes if change.value]
 
     def seen_of(
         self, watched: Watched, until_us: int | None, *kinds: FactKind
     ) -> list[Seen]:
         """Return the changes in *watched* of the server that took the load.
 
-        until_us: when the cut came; it may be the moment of the last look.  If that is
-        not known (None), what counts was asked over a connection from before the last
-        ack: a later one may be to a server that had started again.
+        until_us: when the cut came; it may be the moment of the last look.  If the
+        moment is not known (None), only looks over a connection from before the last
+        ack count: a later connection may be to a server that had started again.
         """
         if until_us is None:
             until_us = watched.lived_us(self.last_ack_us or self.began_us)
         if until_us is None:
             return []
-        return [seen for seen in watched.of(*kinds) if seen.first_us <= until_us]
+        return [change for change in watched.of(*kinds) if change.first_us <= until_us]
 
     @property
     def sent_us(self) -> int | None:
         """The time at which the newest acked operation was sent, None if not known.
 
-        Its commit may have been flushed at once: a reply may wait, for a standby or in
-        a proxy, for longer than a drive needs to write.
+        The operation's commit may have been flushed at once: its reply may wait, for a
+        standby or in a proxy, for longer than a drive needs to write.
         """
-        known_us = (one.sent_us for one in self.observed or ())
+        known_us = (observed.sent_us for observed in self.observed or ())
         return max((at_us for at_us in known_us if at_us is not None), default=None)
 
     @property
     def may_be_cut(self) -> bool:
         """True if the power was cut, or may have been."""
-        was_cut = any(seen.cut for seen in self.nodes.values())
+        was_cut = any(node.cut for node in self.nodes.values())
         return was_cut or bool(self.cut_failed) or self.gone is not Gone.NEVER
 
 
@@ -348,7 +351,7 @@ class CutAsked:
     """Note that the power is about to be cut, stored before the switch is asked.
 
     asked_us: on the client's monotonic clock, microseconds.
-    Whether the power went is known only from a LoadRecord; without one it may have.
+    Only a LoadRecord shows whether the power went; without one it may have gone.
     """
 
     asked_us: int
@@ -356,12 +359,11 @@ class CutAsked:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRecord:
-    """That the power was restored.
+    """Record that the power was restored.
 
-    off_s: by the node's name: seconds without power, 0 or more, None if that was not
-           measured.
-    drives: by the name of each node whose drives alone lost their power: what its host
-           showed of that.
+    off_s: name of a node -> its seconds without power, 0 or more, None if not measured.
+    drives: name of a node whose drives alone lost their power -> what its host showed
+           of the cut.
     """
 
     off_s: Mapping[str, float | None]
@@ -387,7 +389,7 @@ class PreparedRecord:
     """Facts that were read before dbcheck decided the first prepared transaction.
 
     names:  the transactions that the server listed as prepared.
-    log_bytes: how long each of the witness's logs was by then.
+    log_bytes: how long each of the witness's logs was when these facts were read.
     reader_name, survivors, sides_lost, decisions, canary, refill, deleted: as in
             AfterRecord.
     """
@@ -412,8 +414,8 @@ class PreparedRecord:
 class NodeAfter:
     """Findings about one node after the power came back.
 
-    facts: its server's, None if it did not come back.
-    host:  what its host reported, None without --target-host.
+    facts: the facts of the node's server, None if it did not come back.
+    host:  what the node's host reported, None without --target-host.
     """
 
     facts: ServerFacts | None
@@ -424,8 +426,8 @@ class NodeAfter:
 class Elsewhere:
     """The markers on a node that was brought back after the rows were read.
 
-    rows:   the file that holds them; None if they could not be read.
-    failure: why they could not, "" if they could.
+    rows:   the file that holds the markers; None if they could not be read.
+    failure: why the markers could not be read, "" if they could.
     """
 
     rows: StoredRows | None = None
@@ -436,42 +438,42 @@ class Elsewhere:
 class AfterRecord:
     """Findings after the power came back.
 
-    nodes:  what was found of each, by its name.
-    reader_name: the node whose rows were read, and of which all else here is.
-    failure: why it, or its table, certainly did not come back; "" if it did.
+    nodes:  name of a node -> what was found of it.
+    reader_name: the node whose rows were read.  All other fields are about this node.
+    failure: why the node, or its table, certainly did not come back; "" if it did.
     survivors: table -> the rows that were read of it.
     canary: whether the row that recovery from a crash removes was still there, None
-            if there was none or it could not be read.
+            if there was no such row or it could not be read.
     missing: the server answers and has no such table.
-    log:    what the server logged since the preflight, read over SQL; None if it cannot
-            be read so.
-    index:  why the table's index, read after the table, disagrees with it; None if it
-            does not.
-    unanswered: why the server took no queries in its time, where its data may not be
-            to blame; "" if it did, or if they are.  Nothing is final then: the run can
-            be reconciled once the server is back.
-    tables: what was read of each table, by its name, with the table's identity after
-            that; {} if they were not read to their end.
+    log:    what the server logged since the preflight, read over SQL; None if the log
+            cannot be read over SQL.
+    index:  why the table's index, read after the table, disagrees with the table; None
+            if it agrees.
+    unanswered: why the server took no queries in its time, if its data may not be to
+            blame; "" if it took queries, or if its data are to blame.  With a reason
+            nothing is final: the run can be reconciled once the server is back.
+    tables: name of a table -> what was read of it, with the table's identity after the
+            reading; {} if the tables were not read to their end.
     failed_before: the failure that was on record when the server took queries after
             all, "" if there was none.
     answered: the client's clocks when the server was first seen to take queries again;
             None if it did not, or if that is not known.
-    check:  what the server's own check of the tables showed, once all else was read;
-            None if there was none.
+    check:  what the server's own check of the tables showed, after all other readings;
+            None without such a check.
     left_over: the run's transactions that the server listed as prepared before the
-            rows were read, and what became of each once they were.
+            rows were read, and what became of each after the reading.
     sides_lost: side table that the server names and cannot open -> its error.
-    conditions: which of the plan's do not hold, None if it has none or the rows could
-            not be read.
+    conditions: which of the plan's conditions do not hold, None if the plan has none or
+            the rows could not be read.
     again:  the second reading after a clean restart, None if none was asked for, or
-            if there was no first one.
+            if there was no first reading.
     promotion: how another node took over from the writer, None if the writer is read.
-    elsewhere: by the name of each other node that was read once this was stored, what
-            was found there.
-    others: of a group: by the name of each other node that was to have the same rows,
-            how they compare.
+    elsewhere: name of each other node that was read after this record was stored ->
+            what was found there.
+    others: name of each other node that was to have the same rows -> how its rows
+            compare.
     places: the directories that an ack depends on, as the server that was read named
-            them once its rows were read; None if it did not.
+            them after the reading; None if it did not name them.
     deleted: how many rows of the plan's first table, of which no operation deletes
             any, the server counted as deleted from its start to the end of the
             reading; None if that is not known, or if another node than the writer
@@ -479,8 +481,8 @@ class AfterRecord:
     decisions: by whom ever, of prepared transactions since the server started; None if
             the plan prepares none, the server counts none, or another node than the
             writer was read.  The most that any reading of this run was shown.
-    engines: table -> the storage engine that it is of, where that is another one than
-            the load was written to; {} if none is known to be.  No row is read then.
+    engines: table -> its storage engine, if it differs from the engine that the load
+            was written to; {} if none is known to differ.  If one does, no row is read.
     refill: what a server that was tested alone may have taken from others before its
             rows were read, by any reading of this run; None if nothing showed any, or
             if it was not alone.
@@ -523,5 +525,5 @@ class AfterRecord:
         return self.nodes[self.reader_name].facts
 
     def stored_rows(self, table: str) -> StoredRows:
-        """Return the stored rows of *table*; of one that was not read, no rows."""
+        """Return the stored rows of *table*; no rows if the table was not read."""
         return self.survivors.get(table, StoredRows(0, ""))

@@ -1,8 +1,8 @@
 """Facts about replication, as the nodes of a cluster report them.
 
-Positions are bytes from the beginning of the writer's log (PostgreSQL), how many of its
-transactions there are (MySQL, its groups), or the sequence number of the newest
-(MariaDB, Galera).
+A position is the number of bytes from the beginning of the writer's log (PostgreSQL),
+of the writer's transactions (MySQL, its groups), or the sequence number of the newest
+transaction (MariaDB, Galera).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from dbcheck.model.cut import PowerState
 
 CHANGES_MAX = 20
-SLOT, ADDRESS = "slot ", "address "  # how Follower.connection begins, of PostgreSQL
-# Of a set of GTIDs, as MySQL writes it.
+SLOT, ADDRESS = "slot ", "address "  # beginnings of Follower.connection of PostgreSQL
+# Parts of a set of GTIDs, as MySQL writes it.
 _INTERVAL = re.compile(r"(\d+)(?:-(\d+))?")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -37,16 +37,16 @@ class PromotedBy(enum.Enum):
 class Follower:
     """One standby as the writer lists it.
 
-    name:    by which the writer knows it.
-    state:   of the connection, e.g. "streaming" or "catchup".
-    sync:    how commits wait for it, e.g. "sync", "quorum", "potential", "async".
-    since:   what has another value at the next sample if the connection, or the wait
-             for it, was interrupted between the two; "" if the server shows no such
-             value.
-    connection: what the server shows of it beside the name, which others may share:
-             "slot NAME", else "address ADDRESS" (PostgreSQL); the host and port that
-             a replica reports (MySQL, MariaDB); what a group calls the member; "" if
-             it shows nothing.
+    name:    the name by which the writer knows the standby.
+    state:   state of the connection, e.g. "streaming" or "catchup".
+    sync:    how commits wait for the standby: "sync", "quorum", "potential", "async".
+    since:   a value that changes from one sample to the next if the connection, or the
+             wait for the standby, was interrupted between both; "" if the server shows
+             no such value.
+    connection: what the server shows of the connection beside the name, which other
+             standbys may share: "slot NAME", else "address ADDRESS" (PostgreSQL); the
+             host and port that a replica reports (MySQL, MariaDB); what a group calls
+             the member; "" if the server shows nothing.
     """
 
     name: str
@@ -57,18 +57,18 @@ class Follower:
 
     @property
     def is_awaited(self) -> bool:
-        """True if a commit may be answered on the word of this standby."""
+        """True if a commit may be answered once this standby has confirmed it."""
         return self.state == "streaming" and self.sync in ("sync", "quorum")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From when on other standbys were awaited than before.
+    """Change of the standbys that commits awaited.
 
-    clock_us: when the question was asked whose answer first showed that.
-    names:    which.
+    clock_us: when the question was asked whose answer first showed the change.
+    names:    the standbys that were awaited from then on.
     answered_us: when that answer came, None if that was not noted.
-    connections: Follower.connection of each; () if that was not noted.
+    connections: Follower.connection of each standby; () if that was not noted.
     """
 
     clock_us: int
@@ -83,15 +83,15 @@ class ReplicationSeen:
 
     Times are on the client's monotonic clock, in microseconds.
 
-    samples:  how often it was asked, and answered.
-    first_us, last_us: when the first and the last of these questions were asked.
-    gap_us:   the longest time between two of them.
-    changes:  which standbys were awaited, from the first sample on; the last ones, at
-              most CHANGES_MAX.
-    ended:    why it was asked no more, "" if the load ended first.
+    samples:  how often the writer was asked, and answered.
+    first_us, last_us: when the questions of the first and the last sample were asked.
+    gap_us:   the longest time between two questions.
+    changes:  which standbys were awaited, from the first sample on; the newest
+              CHANGES_MAX changes.
+    ended:    why the writer was asked no more, "" if the load ended first.
     marked:   each sample showed Follower.since of each standby that was awaited.
-    broken_us: when the first sample was answered by which such a mark, or who was
-              awaited, was no longer what it was at the first; None: at none.
+    broken_us: when the first sample was answered that showed another Follower.since, or
+              other awaited standbys, than the very first sample; None if none did.
     shared:   names that several connected standbys bore at one sample, in any state.
     """
 
@@ -112,20 +112,20 @@ class ReplicationSeen:
     def last(self, before_us: int | None = None) -> Change:
         """Return the last sample's change of awaited standbys.
 
-        before_us: of those samples that were answered before that; None: of all.
+        before_us: count only samples that were answered before this time; None: all.
         """
-        found = Change(self.first_us, ())
+        newest = Change(self.first_us, ())
         for change in self.changes:
             answered_us = change.answered_us or change.clock_us
             if before_us is None or answered_us < before_us:
-                found = change
-        return found
+                newest = change
+        return newest
 
     def is_unbroken(self, before_us: int | None = None) -> bool:
         """Return True if the standbys were awaited from the first sample to the last.
 
-        Also between the samples, however far apart they are: the server's own marks
-        of an interruption stayed the same.  before_us: see awaited().
+        They were awaited between the samples, too, however far apart these are: each
+        Follower.since stayed the same.  before_us: see last().
         """
         if not self.marked:
             return False
@@ -150,8 +150,8 @@ class ReplicationTally:
     ) -> None:
         """Count the answer to a question that was asked at *clock_us*."""
         awaited = sorted(
-            (one for one in followers if one.is_awaited),
-            key=lambda one: (one.name, one.connection),
+            (follower for follower in followers if follower.is_awaited),
+            key=lambda follower: (follower.name, follower.connection),
         )
         if self._samples:
             self._gap_us = max(self._gap_us, clock_us - self._last_us)
@@ -161,13 +161,13 @@ class ReplicationTally:
             self._broken_us = answered_us
         self._samples += 1
         self._last_us = clock_us
-        self._marked = self._marked and all(one.since for one in awaited)
-        self._shared |= find_repeated_names([one.name for one in followers])
+        self._marked = self._marked and all(follower.since for follower in awaited)
+        self._shared |= find_repeated_names([follower.name for follower in followers])
         change = Change(
             clock_us,
-            tuple(one.name for one in awaited),
+            tuple(follower.name for follower in awaited),
             answered_us,
-            tuple(one.connection for one in awaited),
+            tuple(follower.connection for follower in awaited),
         )
         if not self._changes or not _is_same_change(self._changes[-1], change):
             self._changes = [*self._changes, change][-CHANGES_MAX:]
@@ -190,7 +190,7 @@ class ReplicationTally:
 
 
 def find_repeated_names(names: Sequence[str]) -> frozenset[str]:
-    """Return the names that are there more than once."""
+    """Return the names that occur more than once."""
     return frozenset(name for name, count in Counter(names).items() if count > 1)
 
 
@@ -202,15 +202,15 @@ def _is_same_change(one: Change, other: Change) -> bool:
 class Membership:
     """Identity of a node that follows another.
 
-    name:   by which the writer lists it.
-    source: the name in its log of the node that this one follows, or of its group (see
+    name:   the name by which the writer lists this node.
+    source: the name, in its log, of the node that it follows, or of its group (see
             Descent), "" if that is not shown.
-    connection: what the writer has to show of the connection to this node, see
+    connection: what the writer must show of the connection to this node, see
             Follower; "" if the node does not know that.
-    sender: host and port from which it receives, as they were configured; None if that
-            is not shown.
-    own_address: the address at which it was asked, "" if it does not know that.
-    semi_sync: whether it acknowledges commits, None where that is not shown.
+    sender: host and port from which this node receives, as they were configured; None
+            if that is not shown.
+    own_address: the address at which this node was asked, "" if it does not know that.
+    semi_sync: whether this node acknowledges commits, None where that is not shown.
     """
 
     name: str
@@ -225,7 +225,8 @@ class Membership:
 class Detached:
     """A server that is out of its group, and does not try to join it.
 
-    name, group: see Membership.  transactions: a set, as its product writes them.
+    name, group: see Membership.  transactions: a set, as the server's product writes
+    it.
     """
 
     name: str
@@ -235,14 +236,14 @@ class Detached:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Progress of a node that follows.
+    """Progress of a node that follows another node or a group.
 
-    position: the end of what it has received, None if it does not show that.
-    applied:  the end of what it has applied.
-    connected: it is connected to the node that it follows, or to the majority of its
-              group.
-    members:  of a group: the names of the nodes that its view of it has, its own among
-              them.
+    position: the end of what the node has received, None if it does not show that.
+    applied:  the end of what the node has applied.
+    connected: the node is connected to the node that it follows, or to the majority of
+              its group.
+    members:  names of the nodes in the node's view of its group, its own name among
+              them; () without a group.
     """
 
     position: int | None
@@ -255,11 +256,11 @@ class Received:
 class Descent:
     """Origin of the log of a node that took over, and the node's progress in it.
 
-    parents: by the name of a writer in such logs (PostgreSQL: its timeline, in
-             hexadecimal; MySQL: its server_uuid; MariaDB: its server_id; a group: what
-             names its data), the position up to which the node has applied that log.
-    own:     the timeline that it began, "" where there are none.
-    unread:  why these are not known, "" if they are.
+    parents: name of a writer in the log (PostgreSQL: its timeline, in hexadecimal;
+             MySQL: its server_uuid; MariaDB: its server_id; a group: what names its
+             data) -> the position up to which the node has applied that writer's log.
+    own:     the timeline that the node began, "" where there are no timelines.
+    unread:  why parents and own are not known, "" if they are.
     """
 
     parents: Mapping[str, int] = field(default_factory=dict)
@@ -271,7 +272,7 @@ class Descent:
 class WriterOff:
     """Signs, at one moment, that the old writer is off.
 
-    state:   of its power, as its switch reads it; UNKNOWN also if that failed.
+    state:   state of its power, as its switch reads it; UNKNOWN also if reading failed.
     answers: something accepts connections at the address of its server.
     taken_over: another node had taken over by then.
     """
@@ -282,7 +283,7 @@ class WriterOff:
 
     @property
     def is_back(self) -> bool:
-        """True if it may serve clients again."""
+        """True if the old writer may serve clients again."""
         return self.answers or self.state is PowerState.ON
 
 
@@ -290,11 +291,11 @@ class WriterOff:
 class Promotion:
     """Record of the promotion of another node.
 
-    by:       what promoted it.
-    received: by the node's name, how far each node was that could be promoted.
-    descent:  of the node that was promoted; None if none was, or it did not answer.
-    old:      what was seen of the old writer: before the promotion, after it, and once
-              the rows were read.
+    by:       what promoted the node.
+    received: name of a node that could be promoted -> its progress.
+    descent:  of the node that was promoted; None if none was, or if it did not answer.
+    old:      signs of the old writer: before the promotion, after it, and after the
+              rows were read.
     """
 
     by: PromotedBy
@@ -316,14 +317,16 @@ def name_in_log(identity: Mapping[str, str]) -> tuple[str, str]:
 
     identity: see model.server.ServerFacts.
     """
-    found = ((name, identity[name]) for name in _NAMES_IN_LOG if name in identity)
-    return next(found, ("", ""))
+    names = ((name, identity[name]) for name in _NAMES_IN_LOG if name in identity)
+    return next(names, ("", ""))
 
 
 def find_most_advanced_node(received: Mapping[str, Received]) -> str | None:
     """Return the name of the node that has received most, None if none is known."""
     known = {
-        name: one.position for name, one in received.items() if one.position is not None
+        name: progress.position
+        for name, progress in received.items()
+        if progress.position is not None
     }
     return max(known, key=lambda name: known[name]) if known else None
 
@@ -344,16 +347,16 @@ def count_gtids(text: str) -> dict[str, int]:
 
     E.g. "UUID:1-5:7, UUID:tag:1-2" has eight of that UUID.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for part in re.sub(r"\s", "", text.lower()).split(","):
-        uuid, *rest = part.split(":")
+        uuid, *parts = part.split(":")
         if not _UUID.fullmatch(uuid):
             continue
-        for interval in rest:
+        for interval in parts:
             if match := _INTERVAL.fullmatch(interval):
                 first, last = int(match[1]), int(match[2] or match[1])
-                found[uuid] = found.get(uuid, 0) + last - first + 1
-    return found
+                counts[uuid] = counts.get(uuid, 0) + last - first + 1
+    return counts
 
 
 def find_newest_gtids(text: str) -> dict[str, int]:
@@ -361,9 +364,9 @@ def find_newest_gtids(text: str) -> dict[str, int]:
 
     E.g. "0-1-100,0-2-105": domain, server, sequence.
     """
-    found: dict[str, int] = {}
+    newest: dict[str, int] = {}
     for part in re.sub(r"\s", "", text).split(","):
         if re.fullmatch(r"\d+-\d+-\d+", part):
             _, server, sequence = part.split("-")
-            found[server] = max(found.get(server, 0), int(sequence))
-    return found
+            newest[server] = max(newest.get(server, 0), int(sequence))
+    return newest

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 class LogPosition:
     """Position of the server's WAL (PostgreSQL) or redo log (InnoDB).
 
-    written, checkpoint: bytes from the log's beginning: the newest, and where recovery
-    would begin to replay now.
+    In bytes from the log's beginning.  written: the newest byte.  checkpoint: where
+    recovery would now begin to replay.
     """
 
     written: int
@@ -33,12 +33,14 @@ class ServerFacts:
     clock_us:   server's own clock when these facts were read.
     settings:   effective in the session that asked: name -> value as text.
     unreadable: fact -> why it could not be read.
-    log:      see LogPosition; None if the server does not report it.
-    server_log: path of its log on its host, see engines.server_log; "" if unknown.
-    log_names: what the lines of its starts name it by, see server_log.startlog.NAMES;
-              {} if that is unknown.
-    platform: what it prints of the system that it was built for, "" if unknown.
-    may_follow: connections may reach it while it follows another server.
+    log:        see LogPosition; None if the server does not report it.
+    server_log: path of the server's log on its host, see engines.server_log; "" if
+                unknown.
+    log_names:  what identifies the server in the lines of its starts, see
+                server_log.startlog.NAMES; {} if that is unknown.
+    platform:   what the server prints of the system that it was built for, "" if
+                unknown.
+    may_follow: connections may reach the server while it follows another server.
     """
 
     product: str
@@ -59,7 +61,7 @@ class ServerFacts:
     def start_ambiguous_us(self) -> int:
         """Microseconds until a restart would surely show another start time.
 
-        0 or less: it would already.
+        0 or less if a restart now would already show it.
         """
         return 4 * self.started_error_us - (self.clock_us - self.started_us)
 
@@ -72,8 +74,9 @@ def is_restarted(before: ServerFacts, after: ServerFacts) -> bool:
 
 DATA_NAME = "dbcheck.identity"  # what dbcheck calls the data of MariaDB, in a table
 
-# What names the data themselves (see ServerFacts.identity), and how to read it.
-_NAMES_OF_DATA = {
+# Part of ServerFacts.identity that names the data themselves -> how to make it
+# readable.
+_HOW_TO_READ_DATA_NAMES = {
     "system_identifier": "on PostgreSQL, let the account execute pg_control_system(), "
     "pg_current_wal_lsn() and pg_walfile_name()",
     "server_uuid": "on MySQL, SHOW VARIABLES shows server_uuid",
@@ -90,11 +93,17 @@ def find_difference_of_servers(
     before, after: see ServerFacts.identity.
     """
     shared = sorted(before.keys() & after.keys())
-    other = [name for name in shared if before[name] != after[name]]
-    if not other:
+    different = [name for name in shared if before[name] != after[name]]
+    if not different:
         return ""
-    of_data = [name for name in other if name in _NAMES_OF_DATA]
-    name = "timeline" if "timeline" in other else (of_data or other)[0]
+    different_data_names = [
+        name for name in different if name in _HOW_TO_READ_DATA_NAMES
+    ]
+    name = (
+        "timeline"
+        if "timeline" in different
+        else (different_data_names or different)[0]
+    )
     text = f"{name} was {before[name]} and is {after[name]}"
     cluster = "system_identifier"
     if name == "timeline" and before.get(cluster) == after.get(cluster):
@@ -102,22 +111,23 @@ def find_difference_of_servers(
             f"{text}: a failover, a standby was promoted in place of the one that was"
             " cut"
         )
-    if of_data or name == "timeline":
+    if different_data_names or name == "timeline":
         return f"{text}: a different server"
     return f"{text}: it was changed, or a different server answers"
 
 
-# What an upgrade or a failover changes, or what differs within one server.
-_NOT_OF_DATA = {"version", "server_version_num", "timeline", "database"}
+# Parts of an identity that an upgrade or a failover changes, or that differ within one
+# server.
+_NOT_PART_OF_DATA_IDENTITY = {"version", "server_version_num", "timeline", "database"}
 
 
 def is_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Return True if two identities name the same data, however they were reached.
 
-    A copy on another host that names itself alike counts as the same.
+    A copy of the data on another host has the same names, so it counts as the same.
     """
-    shared = (one.keys() & other.keys()) - _NOT_OF_DATA
-    named = bool(shared & _NAMES_OF_DATA.keys())
+    shared = (one.keys() & other.keys()) - _NOT_PART_OF_DATA_IDENTITY
+    named = bool(shared & _HOW_TO_READ_DATA_NAMES.keys())
     return named and all(one[name] == other[name] for name in shared)
 
 
@@ -125,12 +135,12 @@ def explain_unknown_identity(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> str:
     """Return the reason why it is unknown whose data were read, "" if it is known."""
-    named = before.keys() & _NAMES_OF_DATA.keys()
+    named = before.keys() & _HOW_TO_READ_DATA_NAMES.keys()
     if unread := sorted(named - after.keys()):
         text = f"{unread[0]} was read before the cut and could not be read after it"
-        return f"{text}: {_NAMES_OF_DATA[unread[0]]}"
+        return f"{text}: {_HOW_TO_READ_DATA_NAMES[unread[0]]}"
     if not named:
-        hints = "; ".join(_NAMES_OF_DATA.values())
+        hints = "; ".join(_HOW_TO_READ_DATA_NAMES.values())
         return f"nothing that names its data was read before the cut: {hints}"
     return ""
 
@@ -141,10 +151,10 @@ class Refill:
 
     how:      a sentence's beginning, without its subject: "is a member of ...".
     advice:   what to do for a verdict next time; a sentence without its full stop.
-    replaces: its data may be another server's copy, in which a row may be missing that
-              this one had, so none is judged.  Otherwise what came can only have
+    replaces: the data may be another server's copy, which may lack a row that this
+              server had, so no row is judged.  Otherwise the data taken can only have
               hidden a loss.
-    unknown:  the server did not show whether it took anything; how says what it may
+    unknown:  the server did not show whether it took anything; *how* says what it may
               have taken.
     """
 
@@ -155,10 +165,10 @@ class Refill:
 
 
 def select_refill(earlier: Refill | None, later: Refill | None) -> Refill | None:
-    """Select the look at a server that counts; None if neither showed any.
+    """Select which of two looks at a server counts; None if both found no refill.
 
-    What a server showed counts more than what it did not show, and a copy of another
-    server's data more than other rows; of two alike the earlier counts.
+    A known refill counts more than an unknown one, and a copy of another server's data
+    more than other rows.  Of two equal ones the earlier counts.
     """
     return later if _rank_refill(later) > _rank_refill(earlier) else earlier
 
@@ -170,12 +180,12 @@ def _rank_refill(refill: Refill | None) -> tuple[bool, bool, bool]:
 
 
 class CheckOutcome(enum.Enum):
-    """Outcome of a check."""
+    """Outcome of a server's own check of dbcheck's tables."""
 
     SOUND = "sound"
     INDEX = "index"  # an index disagrees with its table, or its pages with each other
     TABLE = "table"  # something is wrong with the table itself
-    BROKE_OFF = "broke off"  # the connection broke meanwhile
+    BROKE_OFF = "broke off"  # the connection broke during the check
     NOT_DONE = "not done"
 
 
@@ -183,7 +193,7 @@ class CheckOutcome(enum.Enum):
 class TableCheck:
     """One check of all the tables of a plan.
 
-    reason: what was checked, what it complains of or why it was not done, for a person.
+    reason: for a person: what was checked, the complaint, or why nothing was checked.
     """
 
     outcome: CheckOutcome

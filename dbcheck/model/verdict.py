@@ -74,7 +74,7 @@ def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
 class ControlOutcome(enum.Enum):
     """Outcome of a control; the value is what is stored."""
 
-    LOST = "lost"  # a tail, as expected
+    LOST = "lost"  # it lost its last commits, as expected
     BLIND = "blind"  # it was weak and a fair test, and lost nothing
     UNFAIR = "unfair"  # it was not weak, or not a fair test
     FAILED = "failed"  # it lost what no weak session can lose
@@ -82,9 +82,9 @@ class ControlOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ControlFacts:
-    """Result of a control for the cycles after it; none comes after one that failed.
+    """Result of a control, for the cycles that follow it.
 
-    reason: the first of its reasons.
+    No cycle follows a control that failed.  reason: the first of the control's reasons.
     """
 
     run_id: str
@@ -94,13 +94,13 @@ class ControlFacts:
 
 PPM = 1_000_000
 CONFIDENCE = "95% confidence"
-_DOUBT = 20  # one in so many: 5%
+_DOUBT_ONE_IN = 20  # 5%: what CONFIDENCE leaves in doubt
 
 
 def compute_loss_ppm_max(losses: int, cuts: int) -> int:
     """Return the upper bound on the probability that a cut loses, in ppm.
 
-    Rounded up.  Without any cut it is all of PPM.
+    Rounded up.  Without any cut the bound is PPM, which is 100%.
     """
     if losses == cuts:
         return PPM
@@ -125,11 +125,12 @@ def _is_rare(least: int, most: int, cuts: int, ppm: int) -> bool:
     whole = PPM**cuts
     if most == cuts and least:  # nearly all of many terms: the others are fewer
         return bool(
-            _DOUBT * (whole - _compute_probability_of_losses(0, least - 1, cuts, ppm))
+            _DOUBT_ONE_IN
+            * (whole - _compute_probability_of_losses(0, least - 1, cuts, ppm))
             <= whole
         )
     return bool(
-        _DOUBT * _compute_probability_of_losses(least, most, cuts, ppm) <= whole
+        _DOUBT_ONE_IN * _compute_probability_of_losses(least, most, cuts, ppm) <= whole
     )
 
 
@@ -155,10 +156,12 @@ def compute_cuts_needed(bound_ppm: int) -> int:
         raise ValueError(f"no number of cuts shows a bound of {bound_ppm} ppm")
     keep = PPM - bound_ppm
     most = 1
-    while _DOUBT * keep**most > PPM**most:
+    while _DOUBT_ONE_IN * keep**most > PPM**most:
         most *= 2
     return bisect_left(
-        range(most), True, key=lambda cuts: bool(_DOUBT * keep**cuts <= PPM**cuts)
+        range(most),
+        True,
+        key=lambda cuts: bool(_DOUBT_ONE_IN * keep**cuts <= PPM**cuts),
     )
 
 
@@ -205,8 +208,8 @@ class Tally:
     inconclusive: cycles that do not count.
     depths:       how deep the cuts went -> how many of them; "" if not measured.
 
-    A failed cycle counts though its cut was proven less well than a pass asks for: that
-    can only make the upper bound higher.
+    A failed cycle counts although its cut was proven less well than a PASS asks for:
+    counting it can only make the upper bound higher.
     """
 
     losses: int
@@ -236,14 +239,14 @@ class Tally:
     @classmethod
     def together(cls, parts: Iterable[Statistics]) -> Tally:
         """Count the cuts of several targets as those of one configuration."""
-        seen = list(parts)
+        all_parts = list(parts)
         depths = Counter[str]()
-        for one in seen:
-            depths.update(one.depths)
+        for part in all_parts:
+            depths.update(part.depths)
         return cls(
-            losses=sum(one.losses for one in seen),
-            cuts=sum(one.cuts for one in seen),
-            inconclusive=sum(one.inconclusive for one in seen),
+            losses=sum(part.losses for part in all_parts),
+            cuts=sum(part.cuts for part in all_parts),
+            inconclusive=sum(part.inconclusive for part in all_parts),
             depths=depths,
         )
 
@@ -297,7 +300,7 @@ class Tally:
         )
 
 
-GOAL_PPM = PPM // 20  # 5%, at which a number of cuts without a loss is worth something
+GOAL_PPM = PPM // 20  # 5%: a bound from which on cuts without a loss prove something
 
 
 def one_cut(verdict: Verdict) -> str:
@@ -319,9 +322,9 @@ def one_cut(verdict: Verdict) -> str:
 
 
 def describe_unseen_losses(cuts: int) -> str:
-    """Return the clause with the chance of a bad server to pass *cuts* cuts.
+    """Return the clause with the chance that a bad server passes *cuts* cuts.
 
-    The server of this example loses in a quarter of them, whatever they cut.
+    The bad server of this example loses commits in a quarter of all cuts.
     """
     chance = format_percent_up(compute_unseen_ppm(PPM // 4, cuts))
     return (
@@ -361,7 +364,7 @@ class Comparison:
         """B's share of lossy cuts less that of A; None without cuts."""
         if not (self.a.cuts and self.b.cuts):
             return None
-        shares = [Fraction(one.losses, one.cuts) for one in (self.a, self.b)]
+        shares = [Fraction(tally.losses, tally.cuts) for tally in (self.a, self.b)]
         return round((shares[1] - shares[0]) * PPM)
 
     @property
@@ -371,7 +374,7 @@ class Comparison:
         text = f"losses in {a.losses} of {a.cuts} cuts against {b.losses} of {b.cuts}"
         if self.difference_ppm is None:
             return f"{text}: nothing to compare"
-        rare = self.p_ppm * _DOUBT <= PPM
+        rare = self.p_ppm * _DOUBT_ONE_IN <= PPM
         chance = "unlikely to be chance" if rare else "which can be chance"
         points = abs(self.difference_ppm) * 100 / PPM
         p = (

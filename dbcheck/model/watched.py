@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dbcheck.model.host import TargetFacts, Volume
 from dbcheck.rows.table import Definition
 
-SEEN_MAX = 100  # values that are kept; one who toggles a setting shows two
+SEEN_MAX = 100  # values that are kept; toggling one setting shows two values
 
 
 class FactKind(enum.Enum):
@@ -35,28 +35,32 @@ class FactKind(enum.Enum):
 
 
 class Fact(NamedTuple):
-    """One fact; of: the setting, mount point, block device or place, "" if one is."""
+    """One fact; of: the setting, mount point, block device or place it is about.
+
+    of: "" for a kind that has a single fact.
+    """
 
     kind: FactKind
     of: str = ""
 
 
 CANARY = Fact(FactKind.CANARY)
-THERE, GONE = "there", "gone"  # its row
+THERE, GONE = "there", "gone"  # values of CANARY: the crash canary's row
 
 Looked = Mapping[Fact, str]
 # Where a place lies: path, filesystem and device number of its own folder, links
-# followed, then of those that files of it lie in on other devices.  () if nowhere.
+# followed, then of the folders on other devices that hold files of it.  () if nowhere.
 Folders = tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A value that a fact had for a time while the load ran, unlike the one before.
+    """A value that a fact had for a time while the load ran, unlike before the load.
 
     kind, of: see Fact.  value: "" if the fact was not there.
-    looks:  how many showed it.  first_us, last_us: when the first and the last of them
-            were asked for, on the client's monotonic clock.
+    looks:  how many looks showed the value.  first_us, last_us: when the first and the
+            last of these looks were asked for, on the client's monotonic clock.
+    answered_us: when the first of these looks was answered.
     """
 
     kind: FactKind
@@ -73,18 +77,18 @@ class Watched:
     """Facts that one server, or one host, showed while the load ran.
 
     Times are on the client's monotonic clock, in microseconds; each look is dated by
-    its question, so that none looks newer than it is.
+    its question, so that its answer does not seem newer than it is.
 
     facts: how many facts of each kind were looked at.
-    looks: how often.  first_us, last_us: the first and the last of them.
-    gap_us: the longest time between two of them.
-    seen:  what was unlike before, at most SEEN_MAX values.
-    ended: why the last attempts failed, "" if the last one did not.
-    gaps:  from when until when nothing was looked at, each time that was longer than
-           all before it; () if that is not known.
-    connections: when each connection was there, and when the last look was asked for
-           that it answered; the newest SEEN_MAX; () if that is not known.  Of several
-           clients, each that does not date its own counts as one.
+    looks: number of looks.  first_us, last_us: times of the first and the last look.
+    gap_us: the longest time between two looks.
+    seen:  values that were unlike before the load, at most SEEN_MAX.
+    ended: why the last attempts to look failed, "" if the last attempt succeeded.
+    gaps:  (from, to) of each time without a look that was longer than every earlier
+           one; () if that is not known.
+    connections: (when the connection was there, when the last look was asked for that
+           it answered) of the newest SEEN_MAX connections; () if that is not known.  A
+           client that does not date its connections counts as one connection.
     """
 
     facts: Mapping[FactKind, int]
@@ -101,16 +105,16 @@ class Watched:
         """Return the last moment at which the server or host surely ran, None if none.
 
         before_us: some moment before its cut.  No connection outlives a cut, so only
-        answers count that came over a connection made by then: one that was made later
-        may have reached a server that had started again.  If a record does not date
-        its connections, all answers may have come over one.
+        answers over a connection made by *before_us* count: a later connection may have
+        reached a server that had started again.  If a record does not date its
+        connections, all answers are taken to have come over one connection.
         """
         lived = [last for there_us, last in self.made if there_us <= before_us]
         return max(lived, default=None)
 
     @property
     def made(self) -> tuple[tuple[int, int], ...]:
-        """The connections; one that answered every look where none is dated."""
+        """The connections; if none is dated, one that answered every look."""
         return self.connections or ((self.first_us, self.last_us),) * bool(self.looks)
 
     def has_look_by(self, until_us: int | None) -> bool:
@@ -118,7 +122,7 @@ class Watched:
         return bool(self.looks) and (until_us is None or self.first_us <= until_us)
 
     def moved(self, by_us: int) -> Watched:
-        """Return the same by another clock, which shows *by_us* more."""
+        """Return this record by another clock, which shows *by_us* more."""
         return replace(
             self,
             first_us=self.first_us + by_us,
@@ -140,12 +144,12 @@ class Watched:
 
     def of(self, *kinds: FactKind) -> list[Seen]:
         """Return the changes of the facts of these kinds."""
-        return [each for each in self.seen if each.kind in kinds]
+        return [change for change in self.seen if change.kind in kinds]
 
     def find_longest_gap_us(self, until_us: int) -> int:
         """Return the longest time between two looks, as far as it is before *until_us*.
 
-        Of a record that does not date them, the longest of all.
+        If the record does not date its gaps, return the longest gap of all.
         """
         if not self.gaps:
             return self.gap_us
@@ -154,9 +158,8 @@ class Watched:
     def find_last_look_before(self, until_us: int) -> int:
         """Return the last look before *until_us*, or a moment that is no later.
 
-        Where looks went on over the same connection, one may have come right up to
-        it.  But of the time between two looks only that is known which is longer than
-        all before, so that any other one may have been as long.
+        If looks went on after *until_us*, only those gaps are dated that were longer
+        than every earlier gap, so any other gap may have been as long as the longest.
         """
         if self.last_us <= until_us:
             return self.last_us
@@ -171,18 +174,18 @@ class Watched:
 
 
 def join_watched(one: Watched | None, other: Watched | None) -> Watched | None:
-    """Join two records of looks at the same facts, as if one had looked.
+    """Join two records of looks at the same facts, as if one client had looked.
 
-    When nothing was looked at is then not known, but for how long at most.
+    The joined record dates no gaps; it holds only the length of the longest gap.
     """
     if one is None or other is None:
         return one or other
-    seen = {(each.kind, each.of, each.value): each for each in one.seen}
-    for each in other.seen:
-        known = seen.get(key := (each.kind, each.of, each.value))
-        seen[key] = each if known is None else _join_seen(known, each)
+    seen = {(change.kind, change.of, change.value): change for change in one.seen}
+    for change in other.seen:
+        known = seen.get(key := (change.kind, change.of, change.value))
+        seen[key] = change if known is None else _join_seen(known, change)
     apart_us = max(one.first_us - other.last_us, other.first_us - one.last_us)
-    made = sorted((*one.made, *other.made), key=lambda each: each[1])
+    made = sorted((*one.made, *other.made), key=lambda change: change[1])
     return Watched(
         one.facts,
         one.looks + other.looks,
@@ -207,7 +210,7 @@ class WatchTally:
     """Adds looks up to a Watched."""
 
     def __init__(self, before: Looked) -> None:
-        """Compare with *before*; with the first look where that has no such fact."""
+        """Compare with *before*, or with the first look if *before* lacks a fact."""
         self._before = dict(before)
         self._counts: Counter[FactKind] = Counter()
         self._looks = self._first_us = self._last_us = self._gap_us = 0
@@ -217,13 +220,13 @@ class WatchTally:
         self._connections: deque[tuple[int, int]] = deque(maxlen=SEEN_MAX)
 
     def connected(self, there_us: int) -> None:
-        """Note that what is added next comes over a connection made by *there_us*."""
+        """Note that the next looks come over a connection made by *there_us*."""
         self._connected_us = there_us
 
     def add(self, asked_us: int, found: Looked, answered_us: int) -> None:
         """Count the answer to a question that was asked at *asked_us*.
 
-        Those of several sessions come in the order of their answers.
+        The looks of several sessions are added in the order of their answers.
         """
         if self._looks:
             if asked_us - self._last_us > self._gap_us:
@@ -262,7 +265,7 @@ class WatchTally:
             self._seen[fact, value] = seen
 
     def watched(self, ended: str = "") -> Watched:
-        """Return all that was seen."""
+        """Return the record of all looks; ended: see Watched."""
         return Watched(
             dict(self._counts),
             self._looks,
@@ -283,30 +286,30 @@ def make_facts_of_settings(settings: Mapping[str, str]) -> dict[Fact, str]:
 
 def make_facts_of_tables(tables: Mapping[str, Definition]) -> dict[Fact, str]:
     """Make facts of the definitions of *tables*, which are by name."""
-    found: dict[Fact, str] = {}
+    facts: dict[Fact, str] = {}
     for name, (besides, columns, version) in tables.items():
-        found[Fact(FactKind.TABLE, name)] = besides
-        found[Fact(FactKind.TABLE_VERSION, name)] = f"{version} {columns}".strip()
-    return {fact: value for fact, value in found.items() if value}
+        facts[Fact(FactKind.TABLE, name)] = besides
+        facts[Fact(FactKind.TABLE_VERSION, name)] = f"{version} {columns}".strip()
+    return {fact: value for fact, value in facts.items() if value}
 
 
 def make_facts_of_volumes(volumes: Iterable[Volume]) -> dict[Fact, str]:
     """Make facts of the mounts of *volumes*, and of the caches the kernel assumes."""
-    found: dict[Fact, str] = {}
+    facts: dict[Fact, str] = {}
     for volume in volumes:
-        found[Fact(FactKind.MOUNT, volume.mount_point)] = volume.mount_options
+        facts[Fact(FactKind.MOUNT, volume.mount_point)] = volume.mount_options
         for layer in volume.layers:
             if layer.write_cache:
-                found[Fact(FactKind.WRITE_CACHE, layer.name)] = layer.write_cache
-    return found
+                facts[Fact(FactKind.WRITE_CACHE, layer.name)] = layer.write_cache
+    return facts
 
 
 def describe_location(folders: Folders, before: Folders = ()) -> str:
     """Return the location of a place, "" if it is nowhere.
 
-    before: the same when it was measured.  Devices that files of it lay on then are
-    named still: a file that cannot be seen now may be there, and one that is gone from
-    there lies where the depth was measured as well.
+    before: the folders when the place was measured.  Devices that held files of it then
+    are still named: a file that cannot be seen now may be there, and a file that is
+    gone from there lies where the depth was measured as well.
     """
     if not folders:
         return ""
@@ -320,7 +323,7 @@ def describe_location(folders: Folders, before: Folders = ()) -> str:
 def list_folders_of_places(
     facts: TargetFacts, names: Iterable[str]
 ) -> dict[str, Folders]:
-    """List the folders of those of the places *names* of which all could be seen."""
+    """Return the folders of each place in *names* all of whose files could be seen."""
     on = {
         label: (path, volume.filesystem, volume.device)
         for volume in facts.volumes
