@@ -1,4 +1,4 @@
-"""A rule of the audit: one fact, its safe values, and what the others can do."""
+"""A rule of the audit: one fact, its safe values, and the harm of unsafe values."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class SubjectKind(enum.Enum):
 class Harm:
     """Harm that an unsafe value of a setting can do.
 
-    depth:      the shallowest cut that loses commits under it; None if no cut does so
-                by this setting alone.
-    everything: it can lose all rows, also those that were committed long before.
-    hides:      what is read while it is in effect proves nothing: rows that are lost
-                may come back from other servers, or rows that are present be left out.
+    depth:      the shallowest cut that loses commits under the value; None if no cut
+                loses any by this setting alone.
+    everything: the value can lose all rows, also those that were committed long before.
+    hides:      rows that are read while the value is in effect prove nothing: lost rows
+                may come back from other servers, or existing rows may be left out.
     peers:      the server's peers may give it back what it lost; this hides a loss only
                 where the server is tested alone.
-    end:        it loses only what was committed last: what survives is a clean
-                beginning of what was committed.
-    tears:      it loses commits only where the storage lets a cut tear a page in two;
-                where pages are written whole or not at all, it loses nothing.
+    end:        the value loses only the last commits: the commits that survive are a
+                clean beginning of all commits.
+    tears:      the value loses commits only where the storage lets a cut tear a page in
+                two; where pages are written whole or not at all, it loses nothing.
     """
 
     depth: Depth | None = None
@@ -50,8 +50,8 @@ class Harm:
     end: bool = False
 
 
-# What a word of a Fix stands for where no subject is known.
-_ANY = {
+# Word of a Fix -> its text where no subject is known.
+_WORDS_FOR_ANY_SUBJECT = {
     "BACKING": "losetup -l shows it",
     "CACHE_OFF": "hdparm -W 0, sdparm --clear=WCE or nvme set-feature -f 6 -v 0",
     "DEVICE": "DEVICE",
@@ -64,18 +64,20 @@ _ANY = {
 class Fix:
     """Remedy that makes a subject safe; words such as $DEVICE differ by subject.
 
-    Its text has none of these words: it is meant for any subject.
+    str() returns the remedy for any subject, without such words.
     """
 
     template: str
 
     def __post_init__(self) -> None:
-        """Refuse a word that stands for nothing where no subject is known."""
-        string.Template(self.template).substitute(_ANY)
+        """Refuse a word that has no text where no subject is known."""
+        string.Template(self.template).substitute(_WORDS_FOR_ANY_SUBJECT)
 
     def on(self, words: Mapping[str, str]) -> str:
         """Return the fix for a subject; words: as in Subject."""
-        return string.Template(self.template).substitute({**_ANY, **words})
+        return string.Template(self.template).substitute(
+            {**_WORDS_FOR_ANY_SUBJECT, **words}
+        )
 
     def __str__(self) -> str:
         return self.on({})
@@ -86,28 +88,28 @@ class Rule:
     """One fact that decides whether COMMIT survives a power cut.
 
     id:       stable name used in reports, e.g. "pg-fsync".
-    fact:     name of the fact of the subject that it judges.
+    fact:     name of the subject's fact that the rule judges.
     why:      one sentence on what an unsafe value does.
-    fix:      what makes it safe: a statement or a command where there is one; a Fix if
-              it differs by subject.
+    fix:      what makes the subject safe: a statement or a command where there is one;
+              a Fix if it differs by subject.
     source:   page and version that the claim rests on.
-    severity: of an unsafe value.
-    safe:     the values, in lower case, under which an ack is durable; unsafe: the
-              others, where those are fewer. One of the two is given.
-    subject:  what has the fact.
+    severity: severity of an unsafe value.
+    safe:     the values, in lower case, under which an ack is durable.
+    unsafe:   all other values, given instead of *safe* if they are fewer.
+    subject:  kind of subject that has the fact.
     harm:     what an unsafe value does to the rows of a run, None if it does nothing to
-              them; harms: for some values, in lower case.
-    only:     conditions under which alone the rule applies; where such a fact could
-              not be read, an unsafe value is one whose status is unknown.
-    unless:   conditions under which it does not apply; a fact that could not be read
-              leaves it in force.
-    product:  the one that it applies to alone, None if to all of its family.
-    since, before: the versions of it that it applies to; () for any.
-    tables:   the storage engine in which alone tables lose by it, "" for any: a run's
-              verdict depends on it only if its tables are of that engine.
-    absent_is_safe: subjects without that fact behave as if it were safe.
-    no_receipt: why no lab shows what it claims, "" if the matrix `receipts` does, or
-              if it claims no loss.
+              them.  harms: value in lower case -> its own harm.
+    only:     the rule applies only under these conditions; if their fact could not be
+              read, an unsafe value has the status unknown.
+    unless:   the rule does not apply under these conditions; if their fact could not be
+              read, the rule applies.
+    product:  the only product that the rule applies to, None for all of its family.
+    since, before: the versions of the product that the rule applies to; () for any.
+    tables:   the only storage engine whose tables the rule is about, "" for any: a
+              run's verdict depends on the rule only if its tables are of that engine.
+    absent_is_safe: subjects without the fact behave as if its value were safe.
+    no_receipt: why no lab shows the claim of the rule, "" if the matrix `receipts`
+              shows it, or if the rule claims no loss.
     """
 
     id: str
@@ -144,21 +146,21 @@ class Rule:
         return value.lower() in self.safe
 
     def fix_on(self, words: Mapping[str, str]) -> str:
-        """Return the settings that make a subject safe; words: as in Subject."""
+        """Return the remedy that makes a subject safe; words: as in Subject."""
         return self.fix if isinstance(self.fix, str) else self.fix.on(words)
 
     def harm_of(self, value: str | None) -> Harm:
-        """Return the harm of an unsafe *value*; None: it could not be read."""
+        """Return the harm of an unsafe *value*; None if the value could not be read."""
         return self.harms.get((value or "").lower(), self.harm or Harm())
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """The facts that it is judged by."""
+        """The names of the facts that the rule looks at."""
         return self.fact, *(name for name, _ in (*self.only, *self.unless))
 
     @property
     def applies_to(self) -> str:
-        """The product and versions that it applies to, "" if to any."""
+        """The product and versions that the rule applies to, "" if to any."""
         since = ".".join(map(str, self.since))
         before = ".".join(map(str, self.before))
         parts = (

@@ -16,21 +16,21 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     POSTGRESQL.name: postgresql.RULES,
     MYSQL.name: mysql.RULES,
 }
-BELOW: tuple[Rule, ...] = (  # what lies below any server
+BELOW: tuple[Rule, ...] = (  # rules on everything below a server
     *storage.RULES,
     *devices.LAYER_RULES,
     *devices.DRIVE_RULES,
     *devices.CONTROLLER_RULES,
     *platform.RULES,
 )
-_UNREAD = Fact(None, "", "it is not shown")
+_UNREAD_FACT = Fact(None, "", "it is not shown")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule, and where a fact stands under it.
+    """A rule, and the status of its fact.
 
-    value:   what it was, or None if it could not be read.
+    value:   value of the fact, None if it could not be read.
     """
 
     rule: Rule
@@ -43,13 +43,13 @@ class Finding:
         return self.rule.harm_of(self.value)
 
     def loses_at(self, depth: Depth) -> bool:
-        """Return True if commits are lost under it by a cut of *depth*."""
+        """Return True if a cut of *depth* loses commits under this value."""
         least = self.harm.depth
         return least is not None and least.rank <= depth.rank
 
     @property
     def hides(self) -> bool:
-        """True if what is read while it is in effect proves nothing."""
+        """True if rows that are read while the value is in effect prove nothing."""
         return self.status is RuleStatus.UNSAFE and self.harm.hides
 
     @property
@@ -66,7 +66,7 @@ class Finding:
 class Located:
     """A finding of the audit on one subject.
 
-    decisive: the fact that could not be read if the status is unknown, else the one
+    decisive: the fact that could not be read if the status is unknown, else the fact
               that the rule judges.
     """
 
@@ -76,12 +76,12 @@ class Located:
 
     @property
     def severity(self) -> Severity:
-        """The severity of the finding, or what it would be."""
+        """The severity of the rule's unsafe values, also if the status is unknown."""
         return self.finding.rule.severity
 
     @property
     def flag(self) -> Flag:
-        """The finding in short."""
+        """The finding as a Flag, its short form."""
         found = self.finding
         return Flag(
             rule=found.rule.id,
@@ -105,21 +105,23 @@ def list_facts_of_family(family: str) -> tuple[str, ...]:
 
 
 def list_all_rules() -> list[Rule]:
-    """Return every rule."""
+    """Return every rule, of all families and below any server."""
     return [*(rule for rules in RULES.values() for rule in rules), *BELOW]
 
 
 def find_rule(rule: str) -> Rule | None:
     """Return the rule with that id, None if this version has none."""
-    return next((each for each in list_all_rules() if each.id == rule), None)
+    return next(
+        (candidate for candidate in list_all_rules() if candidate.id == rule), None
+    )
 
 
 def judge_rule(
     rule: Rule, settings: Mapping[str, str], unread: frozenset[str] = frozenset()
 ) -> RuleStatus:
-    """Judge *settings* under *rule*; an unread one is never SAFE.
+    """Judge *settings* under *rule*.
 
-    unread: facts that are there and could not be read.
+    unread: facts that exist and could not be read; the rule's fact is then not SAFE.
     """
     for name, values in rule.unless:
         if settings.get(name, "\0").lower() in values:
@@ -133,8 +135,8 @@ def judge_rule(
         return RuleStatus.SAFE if safe else RuleStatus.UNKNOWN
     if rule.is_safe(value):
         return RuleStatus.SAFE
-    met = all(name in settings for name, _ in rule.only)
-    return RuleStatus.UNSAFE if met else RuleStatus.UNKNOWN
+    conditions_met = all(name in settings for name, _ in rule.only)
+    return RuleStatus.UNSAFE if conditions_met else RuleStatus.UNKNOWN
 
 
 def find_flagged_settings(family: str, settings: Mapping[str, str]) -> list[Finding]:
@@ -152,34 +154,38 @@ def find_flagged_settings(family: str, settings: Mapping[str, str]) -> list[Find
         Finding(rule, judge_rule(rule, settings), settings.get(rule.fact))
         for rule in rules
     ]
-    found = [each for each in found if each.status is not RuleStatus.SAFE]
+    found = [finding for finding in found if finding.status is not RuleStatus.SAFE]
     return sorted(found, key=lambda finding: finding.status is RuleStatus.UNKNOWN)
 
 
 def find_located_findings(family: str, subjects: Iterable[Subject]) -> list[Located]:
-    """Return the findings of the rules on *subjects*, but for what is safe.
+    """Return the findings of the rules on *subjects* that are not SAFE.
 
-    The worst first, what is unknown last; a fact that could not be read is shown once,
-    under the worst of its rules.
+    The worst findings come first, unknown ones last.  A fact that could not be read is
+    returned once, under the worst of its rules.
     """
     found = sorted(
-        (each for subject in subjects for each in _judge_subject(family, subject)),
+        (
+            located
+            for subject in subjects
+            for located in _find_findings_on_subject(family, subject)
+        ),
         key=_rank_finding,
     )
     unread: set[tuple[str, str]] = set()
     kept = []
-    for each in found:
-        place = each.subject.name, each.finding.rule.fact
-        if each.finding.status is RuleStatus.UNKNOWN:
-            if place in unread:
+    for located in found:
+        subject_and_fact = located.subject.name, located.finding.rule.fact
+        if located.finding.status is RuleStatus.UNKNOWN:
+            if subject_and_fact in unread:
                 continue
-            unread.add(place)
-        kept.append(each)
+            unread.add(subject_and_fact)
+        kept.append(located)
     return kept
 
 
 def count_safe(family: str, subjects: Iterable[Subject]) -> int:
-    """Count the facts of *subjects* that are safe under a rule."""
+    """Count the rules under which a fact of *subjects* is SAFE, for each subject."""
     return sum(
         judge_rule(rule, subject.values, _list_unread_facts(subject)) is RuleStatus.SAFE
         for subject in subjects
@@ -212,16 +218,16 @@ def _covers_version(rule: Rule, version: tuple[int, ...]) -> bool:
     return version >= rule.since and (not rule.before or version < rule.before)
 
 
-def _judge_subject(family: str, subject: Subject) -> Iterator[Located]:
+def _find_findings_on_subject(family: str, subject: Subject) -> Iterator[Located]:
     values = subject.values
     unread = _list_unread_facts(subject)
     for rule in list_applicable_rules(family, subject):
         status = judge_rule(rule, values, unread)
         if status is RuleStatus.SAFE:
             continue
-        decisive = subject.facts.get(rule.fact, _UNREAD)
+        decisive = subject.facts.get(rule.fact, _UNREAD_FACT)
         if status is RuleStatus.UNKNOWN and decisive.value is not None:
-            missing = (name for name, _ in rule.only if name not in values)
-            decisive = subject.facts.get(next(missing, ""), _UNREAD)
+            unread_conditions = (name for name, _ in rule.only if name not in values)
+            decisive = subject.facts.get(next(unread_conditions, ""), _UNREAD_FACT)
         finding = Finding(rule, status, values.get(rule.fact))
         yield Located(finding, subject, decisive)

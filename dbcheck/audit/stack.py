@@ -30,14 +30,14 @@ from dbcheck.model.host import (
 _MOUNTS = "/proc/self/mountinfo"
 _PROCESS = "/proc/PID of the server: cmdline, environ, maps, mem"
 _NOT_ASKED = "the host was not asked"
-_NAME_THE_HOST = (
+_HINT_TO_NAME_HOST = (
     "name the server's host: --target-host ssh://root@HOST, or by ansible_host in the"
     " inventory, without dbcheck_ask_host: false"
 )
-_IN_MEMORY = re.compile(r"(?:ram|zram)\d+")
-_PARITY = ("raid4", "raid5", "raid6")
-_CLOSED = ("journal", "ppl")  # consistency policies without a write hole
-_CLOUDS = {
+_MEMORY_DEVICE = re.compile(r"(?:ram|zram)\d+")
+_PARITY_LEVELS = ("raid4", "raid5", "raid6")
+_POLICIES_WITHOUT_WRITE_HOLE = ("journal", "ppl")  # of an md array's consistency
+_CLOUDS_BY_VENDOR = {
     "amazon": "Amazon EC2",
     "google": "Google Cloud",
     "microsoft corporation": "Azure, or Hyper-V",
@@ -47,9 +47,9 @@ _CLOUDS = {
     "oraclecloud": "Oracle Cloud",
     "openstack": "OpenStack",
 }
-_WITHOUT_CACHE = {
-    # Of the controller: nvme-cli names the namespace to one that is given as device,
-    # and drives refuse that (Feature Not Namespace Specific).
+_HOW_TO_SWITCH_CACHE_OFF = {
+    # $C is the controller: if nvme-cli is given a namespace as its device, it passes
+    # the namespace on, and drives refuse that (Feature Not Namespace Specific).
     "nvme": "nvme set-feature /dev/$C -f 6 -v 0, with --save if the drive takes it",
     "sd": "hdparm -W 0 /dev/$D (SAS: sdparm --clear=WCE /dev/$D, with --save if the"
     " drive takes it), with a udev"
@@ -57,13 +57,13 @@ _WITHOUT_CACHE = {
     ' RUN+="/usr/sbin/hdparm -W 0 /dev/%k"',
     "vd": "set the disk's cache mode to writethrough or directsync in the hypervisor",
 }
-_CONTROLLER = re.compile(r"nvme\d+")
-_NO_COMMAND = "see the manual of what provides this device"
+_NVME_CONTROLLER = re.compile(r"nvme\d+")
+_NO_KNOWN_COMMAND = "see the manual of what provides this device"
 
 
 def make_unseen_fact(why: str = "") -> Fact:
-    """Return a fact of a host that could not be asked, for a reason, or was not."""
-    remedy = "" if why else _NAME_THE_HOST
+    """Return the fact of a host that could not be asked; why: "" if nobody asked it."""
+    remedy = "" if why else _HINT_TO_NAME_HOST
     return Fact(None, "the target's host", why or _NOT_ASKED, remedy)
 
 
@@ -73,9 +73,9 @@ def make_unseen_subjects(why: str = "") -> list[Subject]:
     why: see make_unseen_fact().
     """
     fact = make_unseen_fact(why)
-    below = "what the server's directories lie on"
+    places = "what the server's directories lie on"
     return [
-        Subject(SubjectKind.FILESYSTEM, below, {storage.KIND: fact}),
+        Subject(SubjectKind.FILESYSTEM, places, {storage.KIND: fact}),
         Subject(SubjectKind.DRIVE, "the drives below them", {devices.FLUSHES: fact}),
     ]
 
@@ -83,16 +83,17 @@ def make_unseen_subjects(why: str = "") -> list[Subject]:
 def make_subjects(
     facts: TargetFacts, readings: Readings, page_bytes: int, *, guarded: bool
 ) -> list[Subject]:
-    """Return the host and all that its places lie on.
+    """Return the host, and all that its places lie on, as subjects.
 
-    page_bytes: of the server.  guarded: it guards against torn pages.
+    page_bytes: size of the server's pages.  guarded: the server guards against torn
+    pages.
     """
     kernel = parse_kernel_release(readings)
-    found = [_make_host_subject(readings, facts.process)]
-    found += [
+    subjects = [_make_host_subject(readings, facts.process)]
+    subjects += [
         _make_filesystem_subject(volume, readings, kernel) for volume in facts.volumes
     ]
-    found += [
+    subjects += [
         Subject(
             SubjectKind.FILESYSTEM,
             f"{name} (not seen)",
@@ -105,8 +106,8 @@ def make_subjects(
         for subject in _make_device_subjects(volume, readings, page_bytes, guarded):
             if (subject.kind, subject.name) not in seen:
                 seen.add((subject.kind, subject.name))
-                found.append(subject)
-    return [*found, *find_controllers(readings)]
+                subjects.append(subject)
+    return [*subjects, *find_controllers(readings)]
 
 
 def parse_kernel_release(readings: Readings) -> tuple[int, ...]:
@@ -120,10 +121,10 @@ def is_drive_volatile(
     drive: Drive, layer: Layer | None, readings: Readings
 ) -> bool | None:
     """Return True if a drive has a volatile cache in use, None if that is not known."""
-    own = _make_own_cache_fact(drive, layer, readings).value
-    if own is None:
+    own_cache = _make_own_cache_fact(drive, layer, readings).value
+    if own_cache is None:
         return True if drive.write_cache == "write back" else None
-    return own == printed.ENABLED
+    return own_cache == printed.ENABLED
 
 
 # --------------------------------------------------------------- the host
@@ -156,7 +157,7 @@ def _make_host_subject(readings: Readings, process: ServerProcess | None) -> Sub
     return Subject(SubjectKind.HOST, "the target's host", facts)
 
 
-_MACHINES = {
+_MACHINES_BY_VENDOR = {
     "qemu": "QEMU",
     "kvm": "KVM",
     "vmware": "VMware",
@@ -172,22 +173,26 @@ _MACHINES = {
 def _find_container(readings: Readings) -> str:
     if readings.text("", "/.dockerenv") == "yes":
         return "docker"
-    found = readings.text("", "container") or readings.text(
+    container = readings.text("", "container") or readings.text(
         "", "/run/systemd/container"
     )
-    return platform.NONE if found in ("", "wsl") else found
+    return platform.NONE if container in ("", "wsl") else container
 
 
 def _find_virtual_machine(readings: Readings, vendor: str) -> str:
     if readings.text("", "vm") not in ("", platform.NONE):
         return readings.text("", "vm")
-    found = (name for word, name in _MACHINES.items() if word in vendor.lower())
-    return next(found, platform.NONE)
+    machines = (
+        name for word, name in _MACHINES_BY_VENDOR.items() if word in vendor.lower()
+    )
+    return next(machines, platform.NONE)
 
 
 def _find_cloud(vendor: str) -> str:
-    found = (name for word, name in _CLOUDS.items() if word in vendor.lower())
-    return next(found, platform.NONE)
+    clouds = (
+        name for word, name in _CLOUDS_BY_VENDOR.items() if word in vendor.lower()
+    )
+    return next(clouds, platform.NONE)
 
 
 def _find_desktop(release: str) -> str:
@@ -215,7 +220,7 @@ def _make_filesystem_subject(
     if kind == "btrfs":
         values[storage.DATA_COW] = "off" if "nodatacow" in options else "on"
     if kind.startswith("nfs"):
-        soft = [each for each in options if each in ("soft", "softerr")]
+        soft = [option for option in options if option in ("soft", "softerr")]
         values[storage.NFS_RETRIES] = soft[0] if soft else "hard"
     facts = {name: Fact(value, _MOUNTS) for name, value in values.items()}
     why = volume.unreadable.get("filesystem", "")
@@ -232,8 +237,8 @@ def _make_filesystem_subject(
 
 
 def _find_option(options: Sequence[str], prefix: str, usual: str) -> str:
-    found = (each[len(prefix) :] for each in options if each.startswith(prefix))
-    return next(found, usual)
+    values = (option[len(prefix) :] for option in options if option.startswith(prefix))
+    return next(values, usual)
 
 
 def read_record_bytes(dataset: str, readings: Readings) -> int | None:
@@ -267,7 +272,7 @@ def _make_device_subjects(
     drives = {drive.name for drive in volume.drives}
     for layer in volume.layers:
         plain = layer.kind == "disk" and layer.name in drives
-        in_memory = _IN_MEMORY.fullmatch(layer.name)
+        in_memory = _MEMORY_DEVICE.fullmatch(layer.name)
         if layer.kind != "partition" and (in_memory or not plain):
             yield _make_layer_subject(layer, volume, readings)
     for drive in volume.drives:
@@ -287,7 +292,7 @@ def _make_layer_subject(layer: Layer, volume: Volume, readings: Readings) -> Sub
         "kind": Fact(layers.kind_of(layer) or layer.kind, "/sys/class/block"),
         "kernel's write cache": make_shown_fact(layer.write_cache, queue),
         devices.IN_MEMORY: Fact(
-            "yes" if _IN_MEMORY.fullmatch(layer.name) else "no", "/sys/class/block"
+            "yes" if _MEMORY_DEVICE.fullmatch(layer.name) else "no", "/sys/class/block"
         ),
         devices.LOOP: Fact("yes" if layer.kind == "loop" else "no", "/sys/class/block"),
     }
@@ -314,68 +319,68 @@ def _make_layer_subject(layer: Layer, volume: Volume, readings: Readings) -> Sub
 
 
 def _judge_passing_of_flushes(layer: Layer, volume: Volume) -> str:
-    """Judge whether a layer passes flushes on to what is below it and needs them."""
+    """Return "no" if a layer passes no flush on to a device below that needs it."""
     if layer.write_cache != "write through":
         return "yes"
-    below = {each.name: each for each in volume.layers}
+    below = {name.name: name for name in volume.layers}
     queue = list(layer.below)
     for name in queue:  # grows while it is walked
         inner = below.get(name)
         if inner is not None:
             if inner.write_cache == "write back":
                 return "no"
-            queue += [each for each in inner.below if each not in queue]
+            queue += [name for name in inner.below if name not in queue]
     return "yes"
 
 
 def _make_array_facts(layer: Layer, readings: Readings) -> Mapping[str, Fact]:
     folder = f"/sys/block/{layer.name}/md"
     md = layer.md
-    found = {
+    facts = {
         devices.MISSING_DRIVES: make_shown_fact(
             md.get("degraded", ""), f"{folder}/degraded"
         )
     }
-    if md.get("level") in _PARITY:
-        closed = md.get("policy") in _CLOSED
+    if md.get("level") in _PARITY_LEVELS:
+        is_closed = md.get("policy") in _POLICIES_WITHOUT_WRITE_HOLE
         how = f"{folder}/consistency_policy"
-        found[devices.WRITE_HOLE] = Fact("closed" if closed else "open", how)
+        facts[devices.WRITE_HOLE] = Fact("closed" if is_closed else "open", how)
     if "backlog" in md:
         behind = "off" if md["backlog"] == "0" else md["backlog"]
-        found[devices.WRITE_BEHIND] = Fact(behind, f"{folder}/bitmap/backlog")
+        facts[devices.WRITE_BEHIND] = Fact(behind, f"{folder}/bitmap/backlog")
     reading = readings.get(layer.name, "md/journal_mode")
     if reading is not None and (mode := printed.parse_chosen_word(reading.text)):
-        found[devices.JOURNAL_MODE] = Fact(mode, reading.how)
+        facts[devices.JOURNAL_MODE] = Fact(mode, reading.how)
     if md.get("level") == "raid0":  # which has no such file
-        del found[devices.MISSING_DRIVES]
-    return found
+        del facts[devices.MISSING_DRIVES]
+    return facts
 
 
 def _make_mapper_facts(
     layer: Layer, volume: Volume, readings: Readings
 ) -> Mapping[str, Fact]:
-    """Make facts of a device-mapper device's table, or of why it is not known.
+    """Make facts of a device-mapper device's table, or of why the table is not known.
 
-    Only root may read it; LVM's volumes that are made with a cache are recognised by
-    the names of those below.
+    Only root may read the table.  Without it, LVM's volumes with a cache are recognised
+    by the names of the devices below them.
     """
     reading = readings.get(layer.name, "dmsetup table")
     table = printed.parse_mapper_targets(
         reading.text if reading and not reading.why else ""
     )
     if table and reading is not None:
-        # One that is made for tests is enough.
+        # A single target that is made for tests decides.
         kinds = {kind for kind, _ in table}
         target = min(kinds & devices.TEST_TARGETS or kinds)
-        found = {devices.TARGET: Fact(target, reading.how)}
+        facts = {devices.TARGET: Fact(target, reading.how)}
         if mode := printed.parse_cache_mode(table):
-            found[devices.CACHE_MODE] = Fact(mode, reading.how)
+            facts[devices.CACHE_MODE] = Fact(mode, reading.how)
         if letter := printed.parse_integrity_mode(table):
-            found[devices.INTEGRITY_MODE] = Fact(letter, reading.how)
-        return found
-    below = [each for each in volume.layers if each.name in layer.below]
+            facts[devices.INTEGRITY_MODE] = Fact(letter, reading.how)
+        return facts
+    below = [inner for inner in volume.layers if inner.name in layer.below]
     cached = any(
-        layers.kind_of(each) in (layers.CACHE, layers.WRITECACHE) for each in below
+        layers.kind_of(inner) in (layers.CACHE, layers.WRITECACHE) for inner in below
     )
     why = reading.why if reading and reading.why else "the table is not shown"
     unread = Fact(None, f"dmsetup table {layer.dm_name}", why, AS_ROOT)
@@ -390,13 +395,13 @@ def _make_drive_subject(
     guarded: bool,
 ) -> Subject:
     name = drive.name
-    own = _make_own_cache_fact(drive, layer, readings)
+    own_cache = _make_own_cache_fact(drive, layer, readings)
     facts = {
         "kernel's write cache": make_shown_fact(
             drive.write_cache, f"/sys/block/{name}/queue/write_cache"
         ),
-        devices.WRITE_CACHE: own,
-        devices.FLUSHES: _make_flushes_fact(drive, own),
+        devices.WRITE_CACHE: own_cache,
+        devices.FLUSHES: _make_flushes_fact(drive, own_cache),
         devices.GUARDED: Fact("yes" if guarded else "no", "the server's settings"),
         **_make_identity_facts(drive, readings),
         **_make_condition_facts(name, readings),
@@ -409,10 +414,14 @@ def _make_drive_subject(
     if fact := _make_atomic_fact(name, readings, page_bytes):
         facts[devices.ATOMIC] = fact
     how_off = next(
-        (text for start, text in _WITHOUT_CACHE.items() if name.startswith(start)),
-        _NO_COMMAND,
+        (
+            text
+            for start, text in _HOW_TO_SWITCH_CACHE_OFF.items()
+            if name.startswith(start)
+        ),
+        _NO_KNOWN_COMMAND,
     )
-    controller = _CONTROLLER.match(name)
+    controller = _NVME_CONTROLLER.match(name)
     how_off = how_off.replace("$C", controller[0] if controller else name)
     words = {"DEVICE": name, "CACHE_OFF": how_off.replace("$D", name)}
     shown = f"{name} ({drive.model})" if drive.model else name
@@ -420,16 +429,17 @@ def _make_drive_subject(
 
 
 def _make_own_cache_fact(drive: Drive, layer: Layer | None, readings: Readings) -> Fact:
-    """Return the state of the drive's own write cache, by the best that shows it.
+    """Return the state of the drive's own write cache, by the best source for it.
 
-    A loop device has one in any case: what it completed is in the page cache, or in the
-    drive, below its file, until that is synced (Linux, drivers/block/loop.c).
+    A loop device always has a write cache: what it completed is in the page cache, or
+    in the drive, below its file, until the file is synced (Linux,
+    drivers/block/loop.c).
     """
     name = drive.name
     if layer is not None and layer.kind == "loop":
         return Fact(printed.ENABLED, "Linux, drivers/block/loop.c")
     id_ctrl = readings.get(name, "nvme id-ctrl")
-    tried: list[tuple[Reading | None, Callable[[str], str | None]]] = [
+    sources: list[tuple[Reading | None, Callable[[str], str | None]]] = [
         (
             readings.get(name, "nvme get-feature"),
             lambda text: printed.parse_nvme_cache(
@@ -443,7 +453,7 @@ def _make_own_cache_fact(drive: Drive, layer: Layer | None, readings: Readings) 
         (readings.get(name, "cache_type"), printed.parse_virtio_cache),
     ]
     unread: Fact | None = None
-    for reading, parse in tried:
+    for reading, parse in sources:
         if reading is None:
             continue
         fact = parse_fact(reading, parse)
@@ -453,17 +463,17 @@ def _make_own_cache_fact(drive: Drive, layer: Layer | None, readings: Readings) 
     return unread or Fact(None, "", "nothing on this host shows it", "")
 
 
-def _make_flushes_fact(drive: Drive, own: Fact) -> Fact:
-    how = f"/sys/block/{drive.name}/queue/write_cache; {own.how}".rstrip("; ")
+def _make_flushes_fact(drive: Drive, own_cache: Fact) -> Fact:
+    how = f"/sys/block/{drive.name}/queue/write_cache; {own_cache.how}".rstrip("; ")
     if drive.write_cache == "write back":
         return Fact("sent", how)
     if not drive.write_cache:
         return Fact(None, how, "the kernel does not show its write_cache")
-    if own.value is None:
+    if own_cache.value is None:
         unknown = "the kernel sends no flush, and the drive's own cache is unknown"
-        why = f"{unknown}: {own.why}"
-        return Fact(None, how, why, own.remedy)
-    return Fact("not sent" if own.value == printed.ENABLED else "not needed", how)
+        why = f"{unknown}: {own_cache.why}"
+        return Fact(None, how, why, own_cache.remedy)
+    return Fact("not sent" if own_cache.value == printed.ENABLED else "not needed", how)
 
 
 def _make_identity_facts(drive: Drive, readings: Readings) -> Mapping[str, Fact]:
@@ -487,7 +497,7 @@ def _make_identity_facts(drive: Drive, readings: Readings) -> Mapping[str, Fact]
 
 def _make_condition_facts(name: str, readings: Readings) -> Mapping[str, Fact]:
     """Make facts of the drive's own assessment, as far as its tools show it."""
-    found: dict[str, Fact] = {}
+    facts: dict[str, Fact] = {}
     smart = readings.get(name, "smartctl")
     log = readings.get(name, "nvme smart-log")
     for reading in filter(None, (log, smart)):
@@ -500,13 +510,13 @@ def _make_condition_facts(name: str, readings: Readings) -> Mapping[str, Fact]:
         }
         for fact, value in values.items():
             if value is not None:
-                found.setdefault(fact, Fact(value, reading.how))
+                facts.setdefault(fact, Fact(value, reading.how))
     for reading in filter(None, (log, smart)):
         why = printed.parse_smartctl_error(reading.text) or reading.why
         if why and "not installed" not in why:
             unread = Fact(None, reading.how, why, find_remedy(why))
-            found.setdefault(devices.HEALTH, unread)
-    return found
+            facts.setdefault(devices.HEALTH, unread)
+    return facts
 
 
 def _make_atomic_fact(name: str, readings: Readings, page_bytes: int) -> Fact | None:

@@ -12,7 +12,7 @@ AS_ROOT = (
     "log in there as root (--target-host ssh://root@HOST, or ansible_user in the"
     " inventory)"
 )
-_DENIED = (
+_SIGNS_OF_DENIAL = (
     *("permission denied", "operation not permitted", "must be root"),
     "administrator rights",  # ssacli
 )
@@ -22,8 +22,8 @@ _DENIED = (
 class Fact:
     """One fact, and how it was read.
 
-    value:  None if it could not be read; why has the reason then.
-    how:    the command, file or statement that shows it, for reports.
+    value:  None if the fact could not be read; *why* then has the reason.
+    how:    the command, file or statement that shows the fact, for reports.
     remedy: what would make it readable: a GRANT, a user, a package; "" if unknown.
     """
 
@@ -35,13 +35,13 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing that rules of its kind are judged on.
+    """One thing that the rules on its kind judge.
 
-    name:    as reports show it, unlike any other's of its kind.
-    product, version: of a server, "" and () else.
-    own:     if it stands for one account or database: the facts that are its own; the
-             others are the server's, and rules on them say nothing about it.
-    words:   word of Rule.fix -> what it stands for here.
+    name:    as reports show it, unique among the subjects of this kind.
+    product, version: of a server; "" and () for other subjects.
+    own:     if the subject stands for one account or database: its own facts.  Its
+             other facts are the server's, and rules on them do not apply to it.
+    words:   word of Rule.fix -> its text for this subject.
     """
 
     kind: SubjectKind
@@ -55,12 +55,12 @@ class Subject:
     @property
     def values(self) -> dict[str, str]:
         """The facts that could be read."""
-        read = {name: fact.value for name, fact in self.facts.items()}
-        return {name: value for name, value in read.items() if value is not None}
+        all_values = {name: fact.value for name, fact in self.facts.items()}
+        return {name: value for name, value in all_values.items() if value is not None}
 
 
 def make_shown_fact(value: str, how: str) -> Fact:
-    """Return a fact that the host shows, or does not."""
+    """Return a fact with the *value* that the host shows, unread if it is ""."""
     return Fact(value, how) if value else Fact(None, how, "not reported by the host")
 
 
@@ -79,4 +79,4 @@ def find_remedy(why: str) -> str:
     """Return the remedy for a reading that failed, "" if none is known."""
     if "not installed" in why:
         return f"install it there: {why.split()[0]}"
-    return AS_ROOT if any(each in why.lower() for each in _DENIED) else ""
+    return AS_ROOT if any(sign in why.lower() for sign in _SIGNS_OF_DENIAL) else ""

@@ -1,6 +1,6 @@
 """Makes a rig from an entry: the only place that knows the concrete classes.
 
-Those of a lab are in lab_rig.py, which is imported only if there is a lab.
+The concrete classes of a lab are in lab_rig.py, which is imported only for a lab.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def make_power_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
 
 
 def make_scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
-    """Return make_power_switch(), which cuts drives alone where *entry* says so.
+    """Return the switch of *entry*, which cuts drives alone where *entry* says so.
 
-    A lab knows that of itself.
+    The switch of a lab does so by itself.
     """
     switch = make_power_switch(entry, ask)
     if isinstance(entry.power, LabConfig):
@@ -85,7 +85,7 @@ def make_scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
 
 
 def make_power_host(entry: Entry) -> TargetHost | None:
-    """Return the host that is to be cut, None if it is not to be asked."""
+    """Return the host whose power is cut, None if *entry* names none to ask."""
     if not entry.host:
         return None
     return open_host(entry.host, entry.host_options)
@@ -126,14 +126,14 @@ def open_far_workers(
 ) -> Iterator[FarWorkers | None]:
     """Give the Dask workers that are to load the target of *entry*; None without any.
 
-    address: of their scheduler, "" if there is none.  Raise UsageError.
+    address: of the workers' scheduler, "" for no workers.  Raise UsageError.
     """
     if not address:
         yield None
         return
     from dbcheck.load.far import open_workers
 
-    # Each worker reads the password itself, from where it is here.
+    # Each worker reads the password itself, from the same source as this process.
     with open_workers(
         address, partial(make_engine, entry.target, entry.password), sessions
     ) as far:
@@ -196,23 +196,23 @@ def make_rig(
 
 
 def _remember_consent(entry: Entry) -> None:
-    for one in entry.cut_with:
-        consent.remember_consent(one.switched_host)
+    for cut_entry in entry.cut_with:
+        consent.remember_consent(cut_entry.switched_host)
 
 
 def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
     if not entry.standbys:
         return SingleServer(_make_node(entry, progress.ask))
     nodes = {}
-    for one in (entry, *entry.standbys):
-        node = _make_node(one, partial(_ask_human, progress, one.name))
+    for node_entry in (entry, *entry.standbys):
+        node = _make_node(node_entry, partial(_ask_human, progress, node_entry.name))
         if not cuts:
             node = replace(node, power=ReadOnlySwitch(node.power))
-        nodes[one.name] = node
+        nodes[node_entry.name] = node
     kind, promise = SiteKind(entry.topology), Promise(entry.survives)
-    by = PromotedBy(entry.promoted_by) if cuts else PromotedBy.AUTO
+    promoted_by = PromotedBy(entry.promoted_by) if cuts else PromotedBy.AUTO
     if kind.is_group:
-        bootstrap = by is PromotedBy.SQL
+        bootstrap = promoted_by is PromotedBy.SQL
         return Group(kind, nodes, entry.name, promise, bootstrap=bootstrap)
     program = PromotionProgram(entry.promote, entry.return_s)
     return Cluster(
@@ -220,13 +220,13 @@ def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
         nodes,
         entry.name,
         promise,
-        by=by,
-        promote=program.promote if by is PromotedBy.COMMAND else None,
+        by=promoted_by,
+        promote=program.promote if promoted_by is PromotedBy.COMMAND else None,
     )
 
 
 def _ask_human(progress: PlainProgress, name: str, text: str) -> None:
-    """Ask a human to do *text* to one host of several."""
+    """Ask a human to do *text* to the host *name*, one of several."""
     progress.ask(f"{name}: {text}")
 
 
@@ -244,10 +244,10 @@ def _make_node(entry: Entry, ask: Callable[[str], None]) -> Node:
 
 
 def list_cut_nodes(entry: Entry, site: Site) -> list[tuple[Entry, Node]]:
-    """Return the hosts that a cut takes, each with its node."""
+    """Return the hosts that lose their power in a cut, each with its node."""
     if not entry.standbys:
         return [(entry, site.writer)]
-    return [(one, site.nodes[one.name]) for one in entry.cut_with]
+    return [(cut_entry, site.nodes[cut_entry.name]) for cut_entry in entry.cut_with]
 
 
 def entry_label(entry: Entry) -> str:

@@ -32,8 +32,8 @@ from dbcheck.runs.folder import RUNS
 from dbcheck.runs.stored import require_own, write_file
 from dbcheck.witness.window import WindowLimits
 
-_ASKED_AT_ONCE = 32  # hosts and servers
-_SHOWN_MAX = 5
+_TARGETS_ASKED_AT_ONCE = 32
+_FAILURES_SHOWN_MAX = 5
 
 
 def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
@@ -51,9 +51,9 @@ def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
 
 
 def require_all_fit(entries: Sequence[Entry], *, yes: bool, i_know: bool) -> None:
-    """Call require_fit() for each, several at once; raise an error with all failures.
+    """Call require_fit() for each entry; raise one error that names all failures.
 
-    Of several FleetError says so, if one of them could not be asked.
+    With several entries it is a FleetError if one of them could not be asked.
     """
 
     def unfit(entry: Entry) -> DbcheckError | None:
@@ -63,19 +63,21 @@ def require_all_fit(entries: Sequence[Entry], *, yes: bool, i_know: bool) -> Non
             return error
         return None
 
-    pool = ThreadPoolExecutor(_ASKED_AT_ONCE, "fit")
+    pool = ThreadPoolExecutor(_TARGETS_ASKED_AT_ONCE, "fit")
     try:
-        found = list(pool.map(unfit, entries))
+        failures = list(pool.map(unfit, entries))
     finally:
         pool.shutdown(cancel_futures=True)
-    failed = [(e.name, why) for e, why in zip(entries, found, strict=True) if why]
+    failed = [
+        (entry.name, why) for entry, why in zip(entries, failures, strict=True) if why
+    ]
     if not failed:
         return
     first = failed[0][1]
     if len(entries) == 1:
         raise first
-    texts = "".join(f"\n{name}: {why}" for name, why in failed[:_SHOWN_MAX])
-    more = len(failed) - _SHOWN_MAX
+    texts = "".join(f"\n{name}: {why}" for name, why in failed[:_FAILURES_SHOWN_MAX])
+    more = len(failed) - _FAILURES_SHOWN_MAX
     could_ask = all(isinstance(why, UsageError) for _, why in failed)
     raise (UsageError if could_ask else FleetError)(
         f"nothing was cut: {len(failed)} of {len(entries)} targets do not pass the "
@@ -86,7 +88,7 @@ def require_all_fit(entries: Sequence[Entry], *, yes: bool, i_know: bool) -> Non
 
 
 def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
-    """Raise UsageError unless *entry* still is what the campaign was begun on.
+    """Raise UsageError unless *entry* still names the target of the campaign.
 
     The server itself is not asked: an earlier client may have left it without power.
     """
@@ -120,9 +122,9 @@ def list_stored_campaigns(root: Path) -> list[CampaignFolder]:
 def run_one(
     entry: Entry, folder: CampaignFolder, *, as_json: bool
 ) -> list[CampaignResult]:
-    """Run one campaign here; return what it shows.
+    """Run one campaign in this process; return its result, in a list.
 
-    Raise RunWriteError, with nothing touched, if another client runs it.
+    Raise RunWriteError, with nothing touched, if another client runs the campaign.
     """
     with (
         folder.locked(),
@@ -145,8 +147,8 @@ def run_stored(
 ) -> None:
     """Run the campaign in *folder*, which is locked, to its end.
 
-    What ends it early is stored there.  wait_s: for another client of its witness.
-    adapted: returns the rig to use.
+    An error that ends the campaign early is stored in *folder*.  wait_s: how long to
+    wait for another client of its witness.  adapted: makes the rig to use from a rig.
     """
     (folder.path / ERROR_FILE).unlink(missing_ok=True)
     try:
@@ -165,8 +167,8 @@ def run_stored(
             view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
             run_campaign(rig, folder)
     except (KeyboardInterrupt, DbcheckError) as error:
-        id = error.id if isinstance(error, DbcheckError) else ""
-        text = format_ending(str(error) or "interrupted", id)
+        error_id = error.id if isinstance(error, DbcheckError) else ""
+        text = format_ending(str(error) or "interrupted", error_id)
         with contextlib.suppress(RunWriteError):  # the first error is reported
             write_file(folder.path / ERROR_FILE, [text.encode(errors="replace")])
         raise

@@ -1,6 +1,6 @@
 """Runs the configurations of a matrix, each in a lab of its own, or all on one target.
 
-A target is left with its own settings.
+The settings of a target are the same afterwards as before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from dbcheck.runner.resume import run_resumable_cycle
 class RowResults:
     """A configuration and its results so far.
 
-    error: why it ended early; "" once all of its cuts are done.  error_id: of that.
+    error: why the row ended early; "" once it has run to its end.
+    error_id: id of that error.
     """
 
     row: Row
@@ -75,7 +76,7 @@ class RowResults:
             self.error = ""
 
     def fail(self, error: DbcheckError) -> None:
-        """Note why it ended early."""
+        """Note *error* as the reason why the row ended early."""
         self.error = f"{error}. {error.hint}" if error.hint else str(error)
         self.error_id = error.id
 
@@ -103,9 +104,9 @@ def run_in_labs(
 
     A row that fails does not stop the others.
     """
-    for number, one in enumerate(measured, 1):
-        view.line("row", f"{number} of {len(measured)}: {one.row.name}")
-        row, load = one.row, adapt_workload_to_lab(one.row.workload)
+    for number, results in enumerate(measured, 1):
+        view.line("row", f"{number} of {len(measured)}: {results.row.name}")
+        row, load = results.row, adapt_workload_to_lab(results.row.workload)
         assert row.lab is not None
         if row.cluster is None:
             cycles = run_lab_cycles(row.lab, load, seed, row.cuts, view, runs)
@@ -113,10 +114,10 @@ def run_in_labs(
             cycles = run_cluster_cycles(
                 row.lab, row.cluster, load, seed, row.cuts, view, runs
             )
-        with one.running(view), contextlib.closing(cycles):
+        with results.running(view), contextlib.closing(cycles):
             for outcome in cycles:
-                one.note(outcome, view)
-                if one.is_over:
+                results.note(outcome, view)
+                if results.is_over:
                     break
 
 
@@ -127,59 +128,59 @@ def run_on_target(
     view: PlainProgress,
     password: Secret | None,
 ) -> None:
-    """Cut the power of *base*'s target under each row, as often as that says.
+    """Cut the power of *base*'s target under each row, as often as the row says.
 
     A row that the server refuses is found before the first cut, and does not stop the
-    others. An error after that ends the matrix: the run that it leaves must be
-    reconciled before anything else writes to the server.  Raise UsageError if such a
-    run is there already.
+    others.  A later error ends the matrix: the run that it leaves must be reconciled
+    before anything else writes to the server.  Raise UsageError if such a run exists
+    already.
     """
-    fit: list[tuple[RowResults, Rig]] = []
+    runnable: list[tuple[RowResults, Rig]] = []
     node = base.site.writer
     require_none_pending(base.runs, node.engine)
-    for one in measured:
+    for results in measured:
         engine = node.engine
-        if settings := one.row.settings:
+        if settings := results.row.settings:
             url = add_session_settings(engine.target, settings, FAMILIES[engine.family])
             engine = assemble.make_engine(url, password)
         try:
-            require_server(engine, one.row.workload, weak=one.row.relaxed)
+            require_server(engine, results.row.workload, weak=results.row.relaxed)
         except DbcheckError as error:
-            one.fail(error)
+            results.fail(error)
         else:
-            fit.append(
+            runnable.append(
                 (
-                    one,
+                    results,
                     replace(
                         base, site=base.site.with_writer(replace(node, engine=engine))
                     ),
                 )
             )
     known = NOTHING_KNOWN
-    for one, its_rig in fit:
+    for results, rig in runnable:
         known = known.without_setup()
-        view.line("row", one.row.name)
-        with one.running(view):
-            for number in range(one.row.cuts):
+        view.line("row", results.row.name)
+        with results.running(view):
+            for number in range(results.row.cuts):
                 drawn = seed + number
-                if one.row.relaxed:
-                    outcome = run_control(its_rig, one.row.workload, drawn, known)
+                if results.row.relaxed:
+                    outcome = run_control(rig, results.row.workload, drawn, known)
                 else:
                     outcome = run_resumable_cycle(
-                        its_rig, one.row.workload, drawn, [], known, view
+                        rig, results.row.workload, drawn, [], known, view
                     )
-                one.note(outcome, view)
-                require_server_back(its_rig, outcome)  # before the next one
+                results.note(outcome, view)
+                require_server_back(rig, outcome)  # before the next cut
                 # Where the rows were not read, it is not known what the cycle left.
                 known = known.with_outcome(outcome) if outcome.found else NOTHING_KNOWN
-                if one.is_over:
+                if results.is_over:
                     break
-        if one.error:
+        if results.error:
             return
 
 
 def add_session_settings(url: str, settings: Mapping[str, str], family: Family) -> str:
-    """Return *url* with *settings* for each of its sessions; the server keeps its own.
+    """Return *url* with *settings* for each session; the server keeps its settings.
 
     Raise UsageError for a family whose durability is not set per session.
     """

@@ -74,16 +74,16 @@ def run_resumable_cycle(
 
 def _find_advice(load: LoadRecord | None) -> str:
     """Return the advice for a run that ended unjudged, with {command} in it."""
-    if load is None or any(seen.cut for seen in load.nodes.values()):
+    if load is None or any(node.cut for node in load.nodes.values()):
         return PAUSED
     if load.cut_failed:
         return MAYBE_CUT
     return UNCUT if load.gone is Gone.NEVER else PAUSED
 
 
-_OTHER_TARGET = "the run's manifest has a different target URL: {}"
-_OF_LOGIN = (ErrorId.HOST_KEY_UNKNOWN, ErrorId.SSH_LOGIN_REJECTED)
-_NAME = (
+_MANIFEST_HAS_OTHER_TARGET = "the run's manifest has a different target URL: {}"
+_ERRORS_OF_LOGIN = (ErrorId.HOST_KEY_UNKNOWN, ErrorId.SSH_LOGIN_REJECTED)
+_ADVICE_TO_NAME_HOST = (
     " If the run was made with a host of an inventory, which may name a key and known"
     " hosts of its own, give that host: --name, and --inventory."
 )
@@ -98,10 +98,10 @@ def reconcile_entry(
     new_key: bool,
     live: bool,
 ) -> Outcome:
-    """Judge the run in the folder *run*, or without one *run_id* on the witness.
+    """Judge the run in the folder *run*, or if it is None, *run_id* on the witness.
 
-    runs: where the folder of the latter is made.  new_key: trust and store the unknown
-    host key of a witness.  live: show progress as a table.
+    runs: where the folder of a run on the witness is made.  new_key: trust and store
+    the unknown host key of a witness.  live: show progress as a table.
     """
     folder = RunFolder.open(run) if run is not None else None
     restarter = assemble.make_restarter(entry)
@@ -122,7 +122,7 @@ def reconcile_entry(
         rig = replace(rig, site=rig.site.with_writer(writer))
         recorded = manifest.writer.target
         if recorded != rig.site.writer.engine.target:
-            view.phase(Phase.PREFLIGHT, _OTHER_TARGET.format(recorded))
+            view.phase(Phase.PREFLIGHT, _MANIFEST_HAS_OTHER_TARGET.format(recorded))
         return reconcile_run(rig, folder, manifest)
 
 
@@ -132,16 +132,17 @@ def _advise_naming_host(entry: Entry) -> Iterator[None]:
     try:
         yield
     except DbcheckError as error:
-        if error.id in _OF_LOGIN and not entry.name:
-            error.hint += _NAME
+        if error.id in _ERRORS_OF_LOGIN and not entry.name:
+            error.hint += _ADVICE_TO_NAME_HOST
         raise
 
 
 def _complete_entry(entry: Entry, folder: RunFolder | None) -> Entry:
     """Return *entry* with the target and the witness that the run's manifest names.
 
-    Only a manifest that this user's client wrote is used.  Another's would choose the
-    server that gets the password, and how: raise UsageError if *entry* lacks one then.
+    Only a manifest that this user's client wrote is used: any other manifest could
+    choose the server that gets the password.  Raise UsageError if *entry* lacks a URL
+    that must then not come from the manifest.
     """
     if folder is not None and folder.is_own():
         manifest = folder.manifest()
@@ -163,7 +164,7 @@ def _complete_entry(entry: Entry, folder: RunFolder | None) -> Entry:
 
 
 def _foreign_run_error(folder: RunFolder, entry: Entry) -> UsageError:
-    """Return the error that *entry* must name what a foreign manifest may not."""
+    """Return the error that *entry* must name the URLs of a run of someone else."""
     run_id = folder.manifest().run_id
     client_key.recall(run_id)  # raises if the key is there and cannot be used
     urls = {"--target": entry.target, "--witness": entry.witness}
