@@ -43,20 +43,20 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
 from dbcheck.runner.campaign_run import chain_calls, run_stored
 
-_STATUS_S = 1.0  # between two on the load
+_STATUS_EVERY_S = 1.0  # how often the status of the load is sent
 # A client that was taken for dead may still end its campaign.
-_WAIT_S = LOST_S + END_S
+_WAIT_FOR_WITNESS_S = LOST_S + END_S
 
 
 def main() -> None:
-    """Run one campaign; an interrupt ends that, and nothing around it."""
+    """Run one campaign; an interrupt ends the campaign, and nothing around it."""
     interrupt.install_handlers()
     with contextlib.suppress(KeyboardInterrupt), interrupt.hold_interrupts_back():
         worker = Worker(Channel.inherited(int(sys.argv[1])))
         view = Reporting(worker)
         ended = _run(worker, view)
         view.line("ended", ended.error)
-        if not worker.keeps(ended):  # it would have removed its folder
+        if not worker.keeps(ended):  # the worker, which removes its folder, is lost
             shutil.rmtree(worker.folder.parent, ignore_errors=True)
     interrupt.ended.append(0)
 
@@ -69,7 +69,13 @@ def _run(worker: Worker, view: Reporting) -> Ended:
             _require_other_machine(worker.job.entry)
             with folder.locked():
                 _take_over(folder, worker.job.own)
-                run_stored(worker.job.entry, folder, view, _WAIT_S, worker.adapt_rig)
+                run_stored(
+                    worker.job.entry,
+                    folder,
+                    view,
+                    _WAIT_FOR_WITNESS_S,
+                    worker.adapt_rig,
+                )
     except KeyboardInterrupt:
         return Ended("interrupted")
     except DbcheckError as failed:
@@ -80,7 +86,7 @@ def _run(worker: Worker, view: Reporting) -> Ended:
 def _take_over(folder: CampaignFolder, own: Container[str]) -> None:
     """Keep the keys of the runs that the client knows as its user's own.
 
-    Without one a run is settled as a stranger's: with less evidence.
+    Without its key a run is settled like a stranger's, with less evidence.
     """
     for run in folder.list_unsettled_runs():
         if run.path.name in own:
@@ -91,7 +97,8 @@ def _take_over(folder: CampaignFolder, own: Container[str]) -> None:
 def _require_other_machine(entry: Entry) -> None:
     """Raise UsageError if the switch cuts this very machine.
 
-    An earlier client may have left the host without power; then it did not ask this.
+    A host that an earlier client left without power does not answer, and is not
+    compared.
     """
     if entry.power.guarded and (host := assemble.make_power_host(entry)):
         with contextlib.suppress(HostError):
@@ -112,7 +119,7 @@ class Worker(CutPermit):
         threading.Thread(target=self._listen, name="from-worker", daemon=True).start()
 
     def send(self, message: object) -> None:
-        """Send to the worker; one that is gone has interrupted this process."""
+        """Send to the worker; if it is gone, this process is interrupted already."""
         with contextlib.suppress(OSError):
             self._channel.send(pack_message(message))
 
@@ -162,7 +169,8 @@ class Worker(CutPermit):
         with contextlib.suppress(OSError, EOFError, NotAMessage):
             while True:
                 self._answers.put(unpack_message(self._channel.receive()))
-        # First: an interrupt may keep who takes the end from noting it.
+        # Note the loss before the end is queued: an interrupt may keep the thread that
+        # takes the end from noting it.
         self._is_lost = True
         self._answers.put(None)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -182,7 +190,7 @@ class Reporting(PlainProgress):
 
     def load(self, status: LoadStatus) -> None:
         super().load(status)
-        if time.monotonic() - self._sent_s >= _STATUS_S:
+        if time.monotonic() - self._sent_s >= _STATUS_EVERY_S:
             self._sent_s = time.monotonic()
             shown = f"{status.acked:,} acked"
             self._worker.send(Status(Phase.LOAD.value, shown, status.rate))

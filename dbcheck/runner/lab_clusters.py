@@ -36,31 +36,31 @@ from dbcheck.site.group import Group
 def inject_faults(
     cluster: ClusterLab, rig: Rig, seed: int
 ) -> Generator[Rig, None, None]:
-    """Give *rig*, for one cycle on *cluster*, in which the faults of its spec happen.
+    """Give *rig* for one cycle on *cluster*, during which the spec's faults happen.
 
-    None happens after the cut, and no node is paused beyond the end of this.
+    No fault happens after the cut, and no node stays paused once the cycle is over.
     seed: draws the node that is paused.  Raise at the end if a fault could not be made.
     """
-    watching, failed = _Watching(rig.listener), list[Exception]()
+    watcher, failures = _LoadWatcher(rig.listener), list[Exception]()
 
     def run() -> None:
         try:
-            _run_faults(cluster, seed, watching)
+            _run_faults(cluster, seed, watcher)
         except Exception as error:  # of whatever kind: the cycle lacked its fault
-            failed.append(error)
+            failures.append(error)
 
     thread = threading.Thread(target=run, name="faults", daemon=True)
     thread.start()
     try:
-        yield replace(rig, listener=watching)
+        yield replace(rig, listener=watcher)
     finally:
-        watching.end()
+        watcher.end()
         thread.join()
-    if failed:
-        raise failed[0]
+    if failures:
+        raise failures[0]
 
 
-class _Watching:
+class _LoadWatcher:
     """A listener that notes when the load begins and when the power is cut."""
 
     def __init__(self, listener: Listener) -> None:
@@ -98,29 +98,31 @@ class _Watching:
         self._listener.progress(progress)
 
 
-def _run_faults(cluster: ClusterLab, seed: int, watching: _Watching) -> None:
+def _run_faults(cluster: ClusterLab, seed: int, watcher: _LoadWatcher) -> None:
     """Make the faults in their order."""
     spec, name = cluster.spec, Random(seed).choice(cluster.spec.names[1:])
     paused = cluster.labs[name]
-    due: list[tuple[float, Callable[[], object]]] = []
+    due_faults: list[tuple[float, Callable[[], object]]] = []
 
     def take_down() -> None:
-        watching.phase(Phase.LAB, "the links go down")
+        watcher.phase(Phase.LAB, "the links go down")
         cluster.take_links_down()
 
     def pause() -> None:
-        watching.phase(Phase.LAB, f"{name} is paused for {spec.pause_s:g} s")
+        watcher.phase(Phase.LAB, f"{name} is paused for {spec.pause_s:g} s")
         paused.freeze_server()
-        due.append((watching.load_s() + spec.pause_s, paused.thaw_server))
+        due_faults.append((watcher.load_s() + spec.pause_s, paused.thaw_server))
 
     if spec.link_down_after_s:
-        due.append((spec.link_down_after_s, take_down))
+        due_faults.append((spec.link_down_after_s, take_down))
     if spec.pause_after_s:
-        due.append((spec.pause_after_s, pause))
+        due_faults.append((spec.pause_after_s, pause))
     try:
-        while due:
-            at_s, make = due.pop(due.index(min(due, key=lambda fault: fault[0])))
-            if not watching.wait_into_load(at_s):
+        while due_faults:
+            at_s, make = due_faults.pop(
+                due_faults.index(min(due_faults, key=lambda fault: fault[0]))
+            )
+            if not watcher.wait_into_load(at_s):
                 break
             make()
     finally:
@@ -128,7 +130,7 @@ def _run_faults(cluster: ClusterLab, seed: int, watching: _Watching) -> None:
             paused.thaw_server()
 
 
-_STREAMING_S, _POLL_S = 30.0, 0.05
+_STANDBYS_FOLLOW_S, _POLL_S = 30.0, 0.05
 
 
 def run_cluster_cycles(
@@ -143,7 +145,7 @@ def run_cluster_cycles(
 ) -> Generator[Outcome, None, None]:
     """Yield the outcome of each of *cycles* cycles; cycle n has seed + n.
 
-    Each has a cluster of its own: after a promotion no node is what it was.
+    Each cycle has a cluster of its own, since a promotion changes the nodes' roles.
     """
     workload, limits = _extend_for_pause(workload, limits, spec)
     servers = f"{spec.nodes} servers, promise {spec.promise}"
@@ -156,16 +158,17 @@ def run_cluster_cycles(
             with contextlib.closing(rig.witness):
                 started = run_preflight(rig, workload, seed + number)
                 with inject_faults(cluster, rig, seed + number) as faulty:
-                    # It counts although a fault may have failed, which is raised then.
+                    # The cycle counts even if a fault failed, which is raised after it.
                     yield finish_cycle(faulty, started)
 
 
 def _extend_for_pause(
     workload: Workload, limits: Limits, spec: ClusterSpec
 ) -> tuple[Workload, Limits]:
-    """Return both for a load that a pause interrupts: the cut comes after it.
+    """Return *workload* and *limits* for a load with a pause: the cut comes after it.
 
-    Commits wait for a node that is paused, so silence may last as long.
+    Commits wait for a node that is paused, so the silence may last as long as the
+    pause.
     """
     if not spec.pause_after_s:
         return workload, limits
@@ -184,14 +187,14 @@ def make_cluster_rig(
     names = list(cluster.labs)
     nodes = {name: make_lab_node(lab) for name, lab in cluster.labs.items()}
     promise, stagger_s = Promise(cluster.spec.promise), cluster.spec.stagger_s
-    made = (cluster.kind, nodes, names[0], promise)
+    common = (cluster.kind, nodes, names[0], promise)
     if cluster.kind.is_group:
-        site: Cluster = Group(*made, bootstrap=True, stagger_s=stagger_s)
+        site: Cluster = Group(*common, bootstrap=True, stagger_s=stagger_s)
     else:
         by = PromotedBy.AUTO if cluster.spec.is_managed_by_patroni else PromotedBy.SQL
         rejoin = cluster.rejoin if cluster.spec.rejoin else None
         site = Cluster(
-            *made,
+            *common,
             by=by,
             brings_back=True,
             stagger_s=stagger_s,
@@ -204,27 +207,33 @@ def make_cluster_rig(
 
 
 def await_standbys(rig: Rig, cluster: ClusterLab) -> None:
-    """Return once all standbys stream, and the writer waits for one if it is to.
+    """Return once all standbys stream, and commits wait for one if they are to.
 
-    rig: of the cluster.  Raise LabError if they do not.
+    rig: the cluster's.  Raise LabError if that takes too long.
     """
-    wanted, ends_s = len(rig.site.nodes) - 1, time.monotonic() + _STREAMING_S
+    wanted, ends_s = len(rig.site.nodes) - 1, time.monotonic() + _STANDBYS_FOLLOW_S
     engine = rig.site.writer.engine
     settings = engine.facts().settings
     kept = judge_settings_for_promise(rig.site.kind, Promise.WRITER_GONE, settings, {})
     waits = cluster.patroni_sets_synchronous or not kept.contradiction
 
     def all_there() -> bool:
-        found = followers.read()
-        streaming = sum(one.state == "streaming" for one in found) >= wanted
-        return streaming and (not waits or any(one.is_awaited for one in found))
+        followers_now = followers.read()
+        streaming = (
+            sum(follower.state == "streaming" for follower in followers_now) >= wanted
+        )
+        return streaming and (
+            not waits or any(follower.is_awaited for follower in followers_now)
+        )
 
     with contextlib.closing(engine.open_followers()) as followers:
         while not all_there():
             if time.monotonic() >= ends_s:
-                late = f"not all nodes follow the writer after {_STREAMING_S:g} s"
+                reason = (
+                    f"not all nodes follow the writer after {_STANDBYS_FOLLOW_S:g} s"
+                )
                 raise LabError(
-                    late,
+                    reason,
                     id=ErrorId.LAB_NODES_DO_NOT_FOLLOW,
                     hint="Look for a lack of CPU or memory here, then run it again.",
                 )

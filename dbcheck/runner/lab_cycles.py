@@ -46,17 +46,18 @@ def run_lab_cycles(
 ) -> Generator[Outcome, None, None]:
     """Yield the outcome of each of *cycles* cycles in one lab; cycle n has seed + n.
 
-    With *control*, those of the controls come first; one that fails ends it all.
-    keep_image: of each that does not pass, the drive as the cut left it stays in its
-    run folder; raise UsageError if there is no room for that.
+    With *control*, the outcomes of the controls come first; a control that fails is the
+    last cycle.  So is a cycle whose server did not come back.
+    keep_image: for each cycle that does not pass, keep the drive as the cut left it in
+    the run folder; raise UsageError if there is no room for it.
     twice: see Rig.
-    Ends early after a server that did not come back.
     """
     if keep_image:
         make_folder(runs)
         require_room(runs, spec.drive.size_bytes)
     progress.phase(Phase.LAB, describe_lab(spec))
-    # The lab itself makes and removes it: a folder of ours would outlive our SIGKILL.
+    # The lab itself makes and removes this folder: a folder made by this process would
+    # be left behind if the process is killed by SIGKILL.
     folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
     with Lab.start(spec, folder) as lab:
         # No other command uses this lab's server, so all its epochs are known here.

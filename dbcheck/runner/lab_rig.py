@@ -28,8 +28,9 @@ from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
 
-_NOWHERE = Path()  # for what stores no run
-_RETURN_S = 10  # more than the lab itself waits; what recovers longer is INCONCLUSIVE
+_NO_RUNS_FOLDER = Path()  # for a rig that stores no run
+# More than the lab itself waits; a state that recovers for longer is INCONCLUSIVE.
+_RETURN_S = 10
 
 
 def find_lab_host(name: str) -> TargetHost:
@@ -42,7 +43,7 @@ def _make_host(lab: Lab) -> TargetHost:
 
 
 def find_lab_restarter(name: str) -> Restarter:
-    """Return the restarter of the lab *name*'s server; nothing is asked yet."""
+    """Return the restarter of the lab *name*'s server; the lab is not looked up yet."""
     return LabRestarter(name)
 
 
@@ -81,7 +82,8 @@ def scope_lab_switch(switch: PowerSwitch, name: str, wanted: str) -> PowerSwitch
 def _scope_switch(switch: PowerSwitch, lab: Lab) -> PowerSwitch:
     """Return the switch that the lab's spec asks for: *switch*, or drives alone.
 
-    The host's agent does on the lab what it does on any host, but for the start.
+    The host's agent does on the lab what it does on any host, except that the lab
+    starts the server.
     """
     if lab.spec.power_scope != PowerScope.DRIVE.value:
         return switch
@@ -134,7 +136,9 @@ def make_lab_rig(
     )
 
 
-def make_recording_rig(lab: Lab, view: PlainProgress, runs: Path = _NOWHERE) -> Rig:
+def make_recording_rig(
+    lab: Lab, view: PlainProgress, runs: Path = _NO_RUNS_FOLDER
+) -> Rig:
     """Return the rig of a lab that records or replays, which asks no host."""
     rig = make_lab_rig(lab, view, runs, Limits(return_s=_RETURN_S), lab.switch())
     node = replace(rig.site.writer, host=None, log_path="")
@@ -142,6 +146,6 @@ def make_recording_rig(lab: Lab, view: PlainProgress, runs: Path = _NOWHERE) -> 
 
 
 def open_exploration(folder: Exploration) -> Opened:
-    """Open a stored exploration; nothing is shown of how its states are read."""
+    """Open a stored exploration; reading its states shows no progress."""
     unheard = PlainProgress(make_progress_console(), frozenset())
     return Opened(folder, lambda lab: make_recording_rig(lab, unheard))

@@ -26,10 +26,10 @@ from dbcheck.report.words import campaign as words
 from dbcheck.report.words.run import sentence
 
 _HEIGHT = 220
-_POINTS_MAX = 60  # each takes a while to compute exactly
+_POINTS_MAX = 60  # of the bound's chart: each takes a while to compute exactly
 _CYCLES_MAX = 1000  # in the table and in the chart: a page must stay small
-_LINEAR_ABOVE = 10  # percent
-_KINDS = {
+_LINEAR_ABOVE = 10  # percent: the bound's axis is logarithmic below this
+_CLASS_OF_VERDICT = {
     CycleVerdict.PASS: "good",
     CycleVerdict.FAIL: "bad",
     CycleVerdict.INCONCLUSIVE: "open",
@@ -45,14 +45,14 @@ def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
     names = ", ".join(result.name for result in results)
     resume = shlex.join(["dbcheck", "report", subject.folder])
     steps = [Step("Show the campaign again", resume)]
-    if run := _a_loss(results):
+    if run := _find_run_with_loss(results):
         folder = f"{run[0]}/runs/{run[1]}"
         text = shlex.join(["dbcheck", "reconcile", folder, "--offline"])
         steps.append(Step("Judge a cycle that lost something again", text))
     return {
         "title": f"Campaign on {names}",
         "about": (f"Campaign of power cuts on {names}", subject.folder),
-        "targets": list(map(_target, results)),
+        "targets": list(map(_make_target_values, results)),
         "groups": list(words.groups(subject)),
         "groups_title": words.GROUPS,
         "columns": words.columns(results),
@@ -66,7 +66,7 @@ def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
     }
 
 
-def _a_loss(results: Sequence[CampaignResult]) -> tuple[str, str] | None:
+def _find_run_with_loss(results: Sequence[CampaignResult]) -> tuple[str, str] | None:
     for result in results:
         for cycle in result.cycles:
             if cycle.verdict is CycleVerdict.FAIL and cycle.run:
@@ -81,7 +81,7 @@ class _Cycle:
     reason: str
 
 
-def _target(result: CampaignResult) -> dict[str, Any]:
+def _make_target_values(result: CampaignResult) -> dict[str, Any]:
     first, *rest = words.lines(result)
     limits = list(words.limits(result))
     return {
@@ -89,80 +89,84 @@ def _target(result: CampaignResult) -> dict[str, Any]:
         "bound": [sentence(first)],
         "lines": [line for line in rest if sentence(line) not in limits],
         "limits": limits,
-        "figures": list(_figures(result)),
+        "figures": list(_list_figures(result)),
         "cycles": [
-            _Cycle((*words.cycle_cells(one),), one.verdict.value, words.reason(one))
-            for one in _chosen(result.cycles)
+            _Cycle(
+                (*words.cycle_cells(cycle),), cycle.verdict.value, words.reason(cycle)
+            )
+            for cycle in _choose_cycles(result.cycles)
         ],
-        "left_out": _left_out(result.cycles),
+        "left_out": _describe_left_out_cycles(result.cycles),
     }
 
 
-def _chosen(cycles: Sequence[CycleResult]) -> Sequence[CycleResult]:
-    """Return all cycles; of many those that did not pass, and some that did."""
+def _choose_cycles(cycles: Sequence[CycleResult]) -> Sequence[CycleResult]:
+    """Return all cycles; of too many, those that did not pass and some that did."""
     if len(cycles) <= _CYCLES_MAX:
         return cycles
-    passed = [one for one in cycles if one.verdict is CycleVerdict.PASS]
-    others = [one for one in cycles if one.verdict is not CycleVerdict.PASS]
-    others.sort(key=lambda one: one.verdict is not CycleVerdict.FAIL)
+    passed = [cycle for cycle in cycles if cycle.verdict is CycleVerdict.PASS]
+    others = [cycle for cycle in cycles if cycle.verdict is not CycleVerdict.PASS]
+    others.sort(key=lambda cycle: cycle.verdict is not CycleVerdict.FAIL)
     room = max(1, _CYCLES_MAX - len(others))
-    some = passed[:: -(-len(passed) // room)] if passed else []
-    return sorted((*others, *some)[:_CYCLES_MAX], key=lambda one: one.number)
+    chosen_passes = passed[:: -(-len(passed) // room)] if passed else []
+    return sorted(
+        (*others, *chosen_passes)[:_CYCLES_MAX], key=lambda cycle: cycle.number
+    )
 
 
-def _left_out(cycles: Sequence[CycleResult]) -> str:
+def _describe_left_out_cycles(cycles: Sequence[CycleResult]) -> str:
     """Return the note that counts the cycles shown, "" if all are shown."""
-    shown = _chosen(cycles)
+    shown = _choose_cycles(cycles)
     if len(shown) == len(cycles):
         return ""
-    lossy = sum(one.verdict is CycleVerdict.FAIL for one in cycles)
-    seen = sum(one.verdict is CycleVerdict.FAIL for one in shown)
+    lossy = sum(cycle.verdict is CycleVerdict.FAIL for cycle in cycles)
+    shown_lossy = sum(cycle.verdict is CycleVerdict.FAIL for cycle in shown)
     return (
-        f"{len(shown):,} of {len(cycles):,} cycles are shown, with {seen:,} of"
+        f"{len(shown):,} of {len(cycles):,} cycles are shown, with {shown_lossy:,} of"
         f" {lossy:,} that failed. All of them are in cycles.jsonl."
     )
 
 
-def _figures(result: CampaignResult) -> Iterator[Figure]:
+def _list_figures(result: CampaignResult) -> Iterator[Figure]:
     cycles = [cycle for cycle in result.cycles if cycle.number]
     if not cycles:
         return
-    yield _over_time(cycles)
+    yield _make_cycles_figure(cycles)
     if counted := result.counted:
-        yield _bound(counted, result.bound_ppm)
+        yield _make_bound_figure(counted, result.bound_ppm)
     if result.activities or result.windows:
-        yield _exposure(result)
+        yield _make_activities_figure(result)
 
 
-def _count_axis(last: int, name: str) -> Axis:
+def _make_count_axis(last: int, name: str) -> Axis:
     whole = linear(last, name)
     ticks = tuple(tick for tick in whole.ticks if tick == int(tick))
     return Axis(0.0, max(whole.last, last + 1.0), ticks, name, number)
 
 
-def _over_time(cycles: Sequence[CycleResult]) -> Figure:
+def _make_cycles_figure(cycles: Sequence[CycleResult]) -> Figure:
     rates = [cycle.acks_per_s or 0.0 for cycle in cycles]
     held = format_count(len(cycles), "cycle")
     about = f"{held}, with up to {max(rates):,.0f} commits per second."
-    axis = _count_axis(cycles[-1].number, "cycle")
+    axis = _make_count_axis(cycles[-1].number, "cycle")
     plot = Plot("Cuts", about, axis, linear(max(rates), "commits/s"), _HEIGHT)
-    for cycle in _chosen(cycles):
+    for cycle in _choose_cycles(cycles):
         rate = cycle.acks_per_s or 0.0
-        kind = _KINDS[cycle.verdict]
+        kind = _CLASS_OF_VERDICT[cycle.verdict]
         text = f"cycle {cycle.number}, {cycle.ended}: {cycle.verdict.value}"
         plot.mark(cycle.number, rate, kind, f"{text}, {rate:,.0f} commits/s")
     legend = {"good": "PASS"}
-    if any(_KINDS[cycle.verdict] == "bad" for cycle in cycles):
+    if any(_CLASS_OF_VERDICT[cycle.verdict] == "bad" for cycle in cycles):
         legend["cross bad"] = "FAIL"
-    if any(_KINDS[cycle.verdict] == "open" for cycle in cycles):
+    if any(_CLASS_OF_VERDICT[cycle.verdict] == "open" for cycle in cycles):
         legend["cross open"] = "INCONCLUSIVE or an error, not counted"
     note = f"The first ended {cycles[0].ended}, the last {cycles[-1].ended}."
-    if left_out := _left_out(cycles):
+    if left_out := _describe_left_out_cycles(cycles):
         note = f"{note} {left_out}"
     return Figure("Cuts and their rate of commits", plot.drawn(), legend, note)
 
 
-def _bound(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
+def _make_bound_figure(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
     """Return the chart of the bounds on the share of cuts that lose, after each cut."""
     losses = 0
     bounds: list[tuple[float, float]] = []
@@ -180,7 +184,7 @@ def _bound(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
     low = min(last, goal_ppm * 100 / PPM) if goal_ppm else last
     name = "% of cuts"
     y = logarithmic(low, 100, name) if low < _LINEAR_ABOVE else linear(100, name)
-    x = _count_axis(len(counted), "cuts that count")
+    x = _make_count_axis(len(counted), "cuts that count")
     plot = Plot("Bound", about, x, y, _HEIGHT)
     if goal_ppm is not None:
         plot.level(goal_ppm * 100 / PPM, f"asked for: {format_percent_up(goal_ppm)}")
@@ -192,20 +196,20 @@ def _bound(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
     return Figure("What the cuts prove so far", plot.drawn(), legend, about)
 
 
-def _exposure(result: CampaignResult) -> Figure:
-    """Return a bar for what went on at the cuts: phases of the load, then tasks."""
+def _make_activities_figure(result: CampaignResult) -> Figure:
+    """Return the chart with a bar for each activity at the cuts, then for each task."""
     lossy = [one.activity for one in result.counted if one.verdict is CycleVerdict.FAIL]
     bars = [(name, n, lossy.count(name)) for name, n in result.activities.items()]
     bars += [(name, one.cuts, one.losses) for name, one in result.windows.items()]
     return Figure(
         "What went on at the cuts",
-        _bars(bars),
+        _draw_bars(bars),
         {"kept": "cuts without a loss", "lost": "cuts that lost something"},
         f"At the right: at most this share of such cuts lose, {CONFIDENCE}.",
     )
 
 
-def _bars(bars: Sequence[tuple[str, int, int]]) -> Markup:
+def _draw_bars(bars: Sequence[tuple[str, int, int]]) -> Markup:
     height, left, right = 24, 150, 620
     most = max(cuts for _, cuts, _ in bars)
     parts = []

@@ -23,7 +23,7 @@ from dbcheck.rows.keymap import Fate, KeyMap, Lane
 from dbcheck.rows.timeline import Bin, Timeline
 
 _HEIGHT = 210
-_LANE, _LANES_LEFT, _CELL = 11, 74, 6.7
+_LANE_HEIGHT, _LANES_LEFT, _CELL_WIDTH = 11, 74, 6.7
 LINES = ("first", "second", "third", "fourth")
 
 
@@ -31,7 +31,7 @@ LINES = ("first", "second", "third", "fourth")
 class Figure:
     """A chart with its title.
 
-    legend: class of style.css -> what is drawn so.  note: how to read it.
+    legend: class of style.css -> what is drawn in it.  note: how to read the chart.
     """
 
     title: str
@@ -50,35 +50,40 @@ def figures(detail: RunDetail) -> Iterator[Figure]:
         note = ""
         if (oldest_s := timeline.oldest_lost_s) is not None:
             note = f" The oldest lost commit was acked {oldest_s:.3f} s before {end}."
-        yield _commits("Commits per second", timeline.moments, axis, kept, note)
+        yield _make_commits_figure(
+            "Commits per second", timeline.moments, axis, kept, note
+        )
         if near := timeline.near:
             title = f"Commits per second in the last {near[0].from_s:g} s"
             closer = before_the_end(near[0].from_s, axis.label)
-            yield _commits(title, near, closer, kept)
-        if (latency := _latency(timeline, axis)) is not None:
+            yield _make_commits_figure(title, near, closer, kept)
+        if (latency := _make_latency_figure(timeline, axis)) is not None:
             yield latency
         if detail.drives:
-            yield _drives(detail.drives, axis)
+            yield _make_drives_figure(detail.drives, axis)
     if detail.keys is not None and detail.keys.lanes:
-        yield _map(detail.keys)
+        yield _make_map_figure(detail.keys)
 
 
-def _commits(
+def _make_commits_figure(
     title: str, bins: Sequence[Bin], axis: Axis, kept: str, note: str = ""
 ) -> Figure:
-    """Return the rate of the commits; *kept* names those that lost nothing."""
+    """Return the chart of the commits' rate; *kept* names commits that are not lost."""
     width_s = bins[0].from_s - bins[0].to_s
-    most = max(one.acked for one in bins) / width_s
-    lost = sum(one.lost for one in bins)
-    about = f"{title}, {most:,.0f} at most; {_lost(lost) if lost else f'all {kept}'}."
-    plot = Plot(title, about, axis, linear(most, "commits/s"), _HEIGHT)
-    for one in bins:
-        when = f"{one.from_s:g} to {one.to_s:g} s before: {one.acked:,} acked"
-        if one.acked:
-            plot.bar(one.from_s, one.to_s, 0, one.acked / width_s, "kept", when)
-        if one.lost:
-            text = f"{when}, {one.lost:,} lost"
-            plot.bar(one.from_s, one.to_s, 0, one.lost / width_s, "lost", text)
+    most = max(bin.acked for bin in bins) / width_s
+    lost = sum(bin.lost for bin in bins)
+    description = (
+        f"{title}, {most:,.0f} at most;"
+        f" {_format_lost_commits(lost) if lost else f'all {kept}'}."
+    )
+    plot = Plot(title, description, axis, linear(most, "commits/s"), _HEIGHT)
+    for bin in bins:
+        when = f"{bin.from_s:g} to {bin.to_s:g} s before: {bin.acked:,} acked"
+        if bin.acked:
+            plot.bar(bin.from_s, bin.to_s, 0, bin.acked / width_s, "kept", when)
+        if bin.lost:
+            text = f"{when}, {bin.lost:,} lost"
+            plot.bar(bin.from_s, bin.to_s, 0, bin.lost / width_s, "lost", text)
     legend = {"kept": kept}
     if lost:
         legend["lost"] = "acked, then lost"
@@ -86,16 +91,16 @@ def _commits(
     return Figure(title, plot.drawn(), legend, note)
 
 
-def _latency(timeline: Timeline, axis: Axis) -> Figure | None:
-    found = [(one.p50_ms, one.p99_ms) for one in timeline.moments]
-    known = [ms for pair in found for ms in pair if ms is not None and ms > 0]
+def _make_latency_figure(timeline: Timeline, axis: Axis) -> Figure | None:
+    percentiles = [(bin.p50_ms, bin.p99_ms) for bin in timeline.moments]
+    known = [ms for pair in percentiles for ms in pair if ms is not None and ms > 0]
     if not known:
         return None
-    about = f"Time between two acks of a session, {max(known):g} ms at most."
+    description = f"Time between two acks of a session, {max(known):g} ms at most."
     y = logarithmic(min(known), max(known), "ms")
-    plot = Plot("Latency", about, axis, y, _HEIGHT)
-    middles = [(one.from_s + one.to_s) / 2 for one in timeline.moments]
-    medians, slowest = zip(*found, strict=True)
+    plot = Plot("Latency", description, axis, y, _HEIGHT)
+    middles = [(bin.from_s + bin.to_s) / 2 for bin in timeline.moments]
+    medians, slowest = zip(*percentiles, strict=True)
     plot.line(zip(middles, medians, strict=True), LINES[0])
     plot.line(zip(middles, slowest, strict=True), LINES[1])
     note = (
@@ -107,24 +112,28 @@ def _latency(timeline: Timeline, axis: Axis) -> Figure | None:
     return Figure("Latency", plot.drawn(), legend, note)
 
 
-def _drives(series: Sequence[DriveSeries], axis: Axis) -> Figure:
+def _make_drives_figure(series: Sequence[DriveSeries], axis: Axis) -> Figure:
     """Return the chart of each drive's flushes, or its writes without a flush count."""
     shown = series[: len(LINES)]
     legend: dict[str, str] = {}
     lines = []
-    for kind, one in zip(LINES, shown, strict=False):
-        counted = all(point.flushes_per_s is not None for point in one.points)
-        what = "flushes" if counted else "writes (flushes are not counted)"
-        name = one.drive if len({each.node for each in series}) == 1 else ""
-        legend[f"line {kind}"] = f"{name or f'{one.node} {one.drive}'}: {what}"
+    for kind, drive_series in zip(LINES, shown, strict=False):
+        counted = all(point.flushes_per_s is not None for point in drive_series.points)
+        counter = "flushes" if counted else "writes (flushes are not counted)"
+        name = drive_series.drive if len({each.node for each in series}) == 1 else ""
+        legend[f"line {kind}"] = (
+            f"{name or f'{drive_series.node} {drive_series.drive}'}: {counter}"
+        )
         points = [
-            (p.before_end_s, p.flushes_per_s if counted else p.writes_per_s)
-            for p in one.points
+            (point.before_end_s, point.flushes_per_s if counted else point.writes_per_s)
+            for point in drive_series.points
         ]
         lines.append((kind, points))
     most = max((y or 0.0 for _, points in lines for _, y in points), default=0.0)
-    about = f"Flushes of the drives below the server, {most:,.0f} per second at most."
-    plot = Plot("Drives", about, axis, linear(most, "per second"), _HEIGHT)
+    description = (
+        f"Flushes of the drives below the server, {most:,.0f} per second at most."
+    )
+    plot = Plot("Drives", description, axis, linear(most, "per second"), _HEIGHT)
     for kind, points in lines:
         plot.line(points, kind)
     note = "Sampled twice a second, up to the last sample before the cut."
@@ -133,7 +142,7 @@ def _drives(series: Sequence[DriveSeries], axis: Axis) -> Figure:
     return Figure("Flushes that the drives completed", plot.drawn(), legend, note)
 
 
-_FATES = {
+_CLASS_AND_TEXT_OF_FATE = {
     Fate.KEPT: ("kept", "kept"),
     Fate.LOST: ("lost", "lost"),
     Fate.PARTLY_LOST: ("partly", "some lost"),
@@ -141,20 +150,20 @@ _FATES = {
 }
 
 
-def _lost(commits: int) -> str:
+def _format_lost_commits(commits: int) -> str:
     return f"{format_count(commits, 'commit')} {'was' if commits == 1 else 'were'} lost"
 
 
-def _map(keys: KeyMap) -> Figure:
-    """Return a lane for each session; its newest commit is at the right."""
+def _make_map_figure(keys: KeyMap) -> Figure:
+    """Return the map: a lane for each session, with its newest commit at the right."""
     longest = max(len(lane.fates) for lane in keys.lanes)
-    height = len(keys.lanes) * _LANE + 30
+    height = len(keys.lanes) * _LANE_HEIGHT + 30
     lost = sum(lane.lost for lane in keys.lanes)
-    of = format_count(len(keys.lanes), "session")
-    about = f"The last commits of {of}; {_lost(lost)}."
+    sessions = format_count(len(keys.lanes), "session")
+    description = f"The last commits of {sessions}; {_format_lost_commits(lost)}."
     parts: list[Markup] = []
     for number, lane in enumerate(keys.lanes):
-        parts += _lane(lane, 6 + number * _LANE, longest, keys.step)
+        parts += _draw_lane(lane, 6 + number * _LANE_HEIGHT, longest, keys.step)
     parts.append(
         Markup('<text class="axis" x="{}" y="{}">{}</text>').format(
             WIDTH / 2, height - 4, "older commits of a session  →  its newest"
@@ -163,36 +172,49 @@ def _map(keys: KeyMap) -> Figure:
     drawing = Markup(
         '<svg class="chart lanes" viewBox="0 0 {} {}" role="img" aria-label="{}">'
         "<title>{}</title>{}</svg>"
-    ).format(WIDTH, height, about, "Keys near the cut", Markup("").join(parts))
+    ).format(WIDTH, height, description, "Keys near the cut", Markup("").join(parts))
     seen = {letter for lane in keys.lanes for letter in lane.fates}
-    legend = {name: text for fate, (name, text) in _FATES.items() if fate.value in seen}
-    one = "one commit" if keys.step == 1 else f"{keys.step:,} commits"
-    note = f"A line for each session, a cell for {one}."
+    legend = {
+        name: text
+        for fate, (name, text) in _CLASS_AND_TEXT_OF_FATE.items()
+        if fate.value in seen
+    }
+    cell_content = "one commit" if keys.step == 1 else f"{keys.step:,} commits"
+    note = f"A line for each session, a cell for {cell_content}."
     if keys.left_out:
         note += f" {keys.left_out:,} sessions, which lost less, are not shown."
     return Figure("What became of the last commits", drawing, legend, note)
 
 
-_OTHERS = {PREFLIGHT_SESSION: "preflight", HOUSEKEEPING_SESSION: "housekeeping"}
+_NAMES_OF_OTHER_SESSIONS = {
+    PREFLIGHT_SESSION: "preflight",
+    HOUSEKEEPING_SESSION: "housekeeping",
+}
 
 
-def _lane(lane: Lane, top: float, longest: int, step: int) -> Iterator[Markup]:
+def _draw_lane(lane: Lane, top: float, longest: int, step: int) -> Iterator[Markup]:
     text = '<text class="tick y" x="{}" y="{}">{}</text>'
-    name = _OTHERS.get(lane.session, f"session {lane.session}")
+    name = _NAMES_OF_OTHER_SESSIONS.get(lane.session, f"session {lane.session}")
     yield Markup(text).format(_LANES_LEFT - 4, top + 8, name)
     cell = longest - len(lane.fates)
     first = lane.first
-    for letter, run in groupby(lane.fates):
-        cells = len(list(run))
+    for letter, same_fates in groupby(lane.fates):
+        cells = len(list(same_fates))
         fate = Fate(letter)
-        if fate in _FATES:
-            kind, meaning = _FATES[fate]
+        if fate in _CLASS_AND_TEXT_OF_FATE:
+            kind, meaning = _CLASS_AND_TEXT_OF_FATE[fate]
             until = first + cells * step - 1
             yield Markup(
                 '<rect class="{}" x="{:.1f}" y="{}" width="{:.1f}" height="{}">'
                 "<title>{}</title></rect>"
             ).format(
-                *(kind, _LANES_LEFT + cell * _CELL, top, cells * _CELL, _LANE - 2),
+                *(
+                    kind,
+                    _LANES_LEFT + cell * _CELL_WIDTH,
+                    top,
+                    cells * _CELL_WIDTH,
+                    _LANE_HEIGHT - 2,
+                ),
                 f"{name}, commits {first:,} - {until:,}: {meaning}",
             )
         cell, first = cell + cells, first + cells * step

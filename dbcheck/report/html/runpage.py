@@ -22,7 +22,7 @@ from dbcheck.report.words import run as words
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One thing; kind: class of style.css."""
+    """One box of a stack, such as a drive; kind: class of style.css."""
 
     kind: str
     title: str
@@ -31,7 +31,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One filesystem with what is above and below it; rows: from the top down."""
+    """One filesystem, the places on it and the devices below it, from the top down."""
 
     title: str
     rows: tuple[tuple[Box, ...], ...]
@@ -45,10 +45,10 @@ def stacks(manifest: Manifest) -> Iterator[Stack]:
             title = f"{host.hostname}: {volume.mount_point}" if host else ""
             if len(manifest.nodes) > 1:
                 title = f"{name}, {title}"
-            yield Stack(title, tuple(_rows(volume)))
+            yield Stack(title, tuple(_list_rows(volume)))
 
 
-def _rows(volume: Volume) -> Iterator[tuple[Box, ...]]:
+def _list_rows(volume: Volume) -> Iterator[tuple[Box, ...]]:
     paths: dict[str, list[str]] = {}
     for place, path in volume.places.items():
         paths.setdefault(path, []).append(place)
@@ -57,17 +57,19 @@ def _rows(volume: Volume) -> Iterator[tuple[Box, ...]]:
     yield (Box("filesystem", filesystem, (volume.mount_options,)),)
     drives = {drive.name: drive for drive in volume.drives}
     levels: dict[int, list[Layer]] = {}
-    for layer, level in _levels(volume).items():
+    for layer, level in _find_levels(volume).items():
         found = next(one for one in volume.layers if one.name == layer)
         levels.setdefault(level, []).append(found)
     for _, layers in sorted(levels.items()):
-        yield tuple(_layer(each, drives.get(each.name)) for each in layers)
+        yield tuple(_make_layer_box(each, drives.get(each.name)) for each in layers)
     known = {layer.name for layer in volume.layers}
     if others := [drive for drive in volume.drives if drive.name not in known]:
-        yield tuple(Box("drive", each.name, tuple(_drive(each))) for each in others)
+        yield tuple(
+            Box("drive", each.name, tuple(_list_drive_lines(each))) for each in others
+        )
 
 
-def _levels(volume: Volume) -> dict[str, int]:
+def _find_levels(volume: Volume) -> dict[str, int]:
     """Return the depth of each layer below the filesystem, by name; 0 at the top."""
     below = {layer.name: layer.below for layer in volume.layers}
     inner = {name for names in below.values() for name in names}
@@ -80,7 +82,7 @@ def _levels(volume: Volume) -> dict[str, int]:
     return {**dict.fromkeys(below, 0), **levels}
 
 
-def _layer(layer: Layer, drive: Drive | None) -> Box:
+def _make_layer_box(layer: Layer, drive: Drive | None) -> Box:
     title = layer.dm_name or layer.name
     lines = [kind_of(layer) or layer.kind]
     if layer.dm_name:
@@ -92,10 +94,10 @@ def _layer(layer: Layer, drive: Drive | None) -> Box:
     if drive is None:
         return Box("layer", title, tuple(lines))
     # The drive's own box has its write cache.
-    return Box("drive", title, (*lines[:1], *_drive(drive)))
+    return Box("drive", title, (*lines[:1], *_list_drive_lines(drive)))
 
 
-def _drive(drive: Drive) -> Iterator[str]:
+def _list_drive_lines(drive: Drive) -> Iterator[str]:
     yield " ".join(filter(None, (drive.model, drive.serial))) or "no model known"
     if drive.write_cache:
         yield f"write cache: {drive.write_cache}"
@@ -104,7 +106,7 @@ def _drive(drive: Drive) -> Iterator[str]:
 
 
 SETTING_COLUMNS = ("before", "just before the cut", "after")
-_NOT_KNOWN = "-"
+_UNKNOWN_VALUE = "-"
 
 
 def run_values(subject: RunSubject) -> dict[str, Any]:
@@ -131,9 +133,9 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
         "run": list(words.facts(result)),
         "stacks": list(stacks(detail.manifest)) if detail else [],
         "setting_columns": SETTING_COLUMNS,
-        "settings": list(_settings(subject)),
+        "settings": list(_list_settings(subject)),
         "steps": subject.steps,
-        "recipe": list(_recipe(detail)) if detail else [],
+        "recipe": list(_list_recipe(detail)) if detail else [],
     }
 
 
@@ -147,10 +149,10 @@ class Setting:
     @property
     def changed(self) -> bool:
         """True if two of the known values differ."""
-        return len(set(self.values) - {_NOT_KNOWN}) > 1
+        return len(set(self.values) - {_UNKNOWN_VALUE}) > 1
 
 
-def _settings(subject: RunSubject) -> Iterator[Setting]:
+def _list_settings(subject: RunSubject) -> Iterator[Setting]:
     """Yield the server's version and its settings, those that changed first."""
     detail, load = subject.detail, subject.result.load
     if detail is None:
@@ -161,22 +163,24 @@ def _settings(subject: RunSubject) -> Iterator[Setting]:
         "server",
         (
             f"{before.product} {before.version}",
-            _NOT_KNOWN,
-            f"{after.product} {after.version}" if after else _NOT_KNOWN,
+            _UNKNOWN_VALUE,
+            f"{after.product} {after.version}" if after else _UNKNOWN_VALUE,
         ),
     )
     read = (before.settings, at_the_cut or {}, after.settings if after else {})
     names = sorted({name for values in read for name in values})
-    found = (Setting(name, _values(name, read)) for name in names)
+    found = (Setting(name, _list_values_of_setting(name, read)) for name in names)
     yield from sorted(found, key=lambda setting: not setting.changed)
 
 
-def _values(name: str, read: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    return tuple(values.get(name, _NOT_KNOWN) for values in read)
+def _list_values_of_setting(
+    name: str, read: Sequence[Mapping[str, str]]
+) -> tuple[str, ...]:
+    return tuple(values.get(name, _UNKNOWN_VALUE) for values in read)
 
 
-def _recipe(detail: RunDetail) -> Iterator[tuple[str, str]]:
-    """Yield what decides the rows of the run."""
+def _list_recipe(detail: RunDetail) -> Iterator[tuple[str, str]]:
+    """Yield (name, value) of everything that decides the rows of the run."""
     manifest = detail.manifest
     yield "begun", manifest.created
     yield "dbcheck", manifest.dbcheck

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 WIDTH = 760
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 14, 44
-_STEPS = (1, 2, 5, 10)
+_ROUND_STEPS = (1, 2, 5, 10)
 _TICKS = 5
 
 Points = Sequence[tuple[float, float]]
@@ -24,7 +24,7 @@ Points = Sequence[tuple[float, float]]
 class Axis:
     """One axis: the values at its two ends, and the moments that are labelled.
 
-    label: what it counts, with its unit.  named: what a tick is called.
+    label: what the axis counts, with its unit.  named: value of a tick -> its text.
     """
 
     first: float
@@ -68,10 +68,10 @@ def before_the_end(seconds: float, label: str) -> Axis:
     step = _round_up(seconds / 8)
     count = math.floor(seconds / step + 1e-9)
     ticks = tuple(step * place for place in range(count, -1, -1))
-    return Axis(seconds, 0.0, ticks, label, _before)
+    return Axis(seconds, 0.0, ticks, label, _format_time_before_end)
 
 
-def _before(value: float) -> str:
+def _format_time_before_end(value: float) -> str:
     return "0" if not value else f"-{number(value)}"
 
 
@@ -85,7 +85,7 @@ def number(value: float) -> str:
 def _round_up(value: float) -> float:
     """Return 1, 2, 5 or 10 times a power of ten, not below *value*."""
     power = 10.0 ** math.floor(math.log10(value))
-    step = next(step for step in _STEPS if step * power >= value * (1 - 1e-9))
+    step = next(step for step in _ROUND_STEPS if step * power >= value * (1 - 1e-9))
     return step * power
 
 
@@ -93,7 +93,7 @@ class Plot:
     """One chart; parts() are drawn in the order in which they were added."""
 
     def __init__(self, name: str, about: str, x: Axis, y: Axis, height: int) -> None:
-        """Begin the chart *name*; *about* tells what it shows to who cannot see it."""
+        """Begin the chart *name*; *about* describes it to readers who cannot see it."""
         self._name, self._about = name, about
         self._x, self._y, self._height = x, y, height
         self._parts: list[Markup] = []
@@ -107,7 +107,7 @@ class Plot:
     def bar(
         self, from_x: float, to_x: float, low: float, high: float, kind: str, title: str
     ) -> None:
-        """Add a bar; one that holds something is at least two pixels high."""
+        """Add a bar; a bar that is not empty is at least two pixels high."""
         left, top = self.at(from_x, high)
         right, bottom = self.at(to_x, low)
         if high > low and bottom - top < 2:
@@ -127,9 +127,13 @@ class Plot:
 
         A value without neighbours is a dot: the round end of a line of no length.
         """
-        for run in _runs(points):
-            ends = run * 2 if len(run) == 1 else run
-            path = " ".join(f"{x},{y}" for x, y in (self.at(*one) for one in ends))
+        for points_between_gaps in _split_at_gaps(points):
+            ends = (
+                points_between_gaps * 2
+                if len(points_between_gaps) == 1
+                else points_between_gaps
+            )
+            path = " ".join(f"{x},{y}" for x, y in (self.at(*point) for point in ends))
             self._parts.append(
                 Markup('<polyline class="line {}" points="{}"/>').format(kind, path)
             )
@@ -193,16 +197,16 @@ class Plot:
         )
 
 
-def _runs(
+def _split_at_gaps(
     points: Iterable[tuple[float, float | None]],
 ) -> Iterator[list[tuple[float, float]]]:
-    """Yield the points that follow one another without one that has no value."""
-    run: list[tuple[float, float]] = []
+    """Yield each sequence of points that have a value, without a gap between them."""
+    points_between_gaps: list[tuple[float, float]] = []
     for x, y in points:
         if y is not None:
-            run.append((x, y))
-        elif run:
-            yield run
-            run = []
-    if run:
-        yield run
+            points_between_gaps.append((x, y))
+        elif points_between_gaps:
+            yield points_between_gaps
+            points_between_gaps = []
+    if points_between_gaps:
+        yield points_between_gaps
