@@ -2,20 +2,20 @@
 
 Each operation of every plan, and each task, leaves a row: each ack is of a commit that
 has to be flushed.  A session sends its next commit once the last one was answered.  One
-flush cannot cover both: it would have to begin after the second was written, and end
-before the first was answered.  With n sessions, f flushes cover n * f commits at most,
-whatever the server and the kernel put together.  Each commit beyond that was answered
-without a flush of its own.
+flush cannot cover both commits: it would have to begin after the second was written,
+and end before the first was answered.  With n sessions, f flushes cover n * f commits
+at most, whatever commits the server and the kernel combine.  Each commit beyond n * f
+was answered without a flush.
 
-That proves no loss: what answers a flush above the drive may keep its promise by
-other means, as a battery does.  It is beside the verdict; a PASS names it.
+An unflushed commit proves no loss: a layer above the drive that answers flushes may
+keep its promise by other means, such as a battery.  So this evidence does not decide
+the verdict; a PASS names it.
 
 Nor does a flush reach every drive.  A block device whose queue/write_cache is
 "write through" is sent no flush, and passes none on: the kernel takes its drive for one
-without a volatile cache.  That is what the kernel assumes, and an administrator may
-have set it (Linux, Documentation/ABI/stable/sysfs-block, queue/write_cache;
-block/blk-core.c, submit_bio_noacct).  It is so for each layer of LVM, md or dm-crypt by
-itself.
+without a volatile cache.  The setting is the kernel's assumption, and an administrator
+may have set it (Linux, Documentation/ABI/stable/sysfs-block, queue/write_cache;
+block/blk-core.c, submit_bio_noacct).  Each layer of LVM, md or dm-crypt has its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dbcheck.model.places import LOGS
 from dbcheck.model.records import Manifest
 from dbcheck.model.watched import FactKind
 
-_BADNESS = (
+_FROM_BEST_TO_WORST = (
     Status.PRESENT,
     Status.NOT_OBSERVABLE,
     Status.ABSENT,
@@ -45,18 +45,18 @@ _BADNESS = (
 def judge_commits_per_flush(case: Case) -> Item | None:
     """Compare the commits of the load with the flushes of the drives below the logs.
 
-    None if they were not counted, or if no such drive is sent flushes; and of a
-    standby, which may flush for many commits of the writer at once.
+    None if the flushes were not counted, or if no drive below the logs is sent any.
+    None for a standby, which may flush for many commits of the writer at once.
     """
     if case.promoted:
         return None
-    done = case.at_the_cut.drives
-    if done is None or case.before is None or not done.acked:
+    under_load = case.at_the_cut.drives
+    if under_load is None or case.before is None or not under_load.acked:
         return None
     layers = _find_flushed_drives(case.before)
     if not layers:
         return None
-    status, reason = _compare_commits_with_flushes(case.manifest, done, layers)
+    status, reason = _compare_commits_with_flushes(case.manifest, under_load, layers)
     return Item(ItemId.COMMITS_PER_FLUSH, status, reason, required=False)
 
 
@@ -76,45 +76,48 @@ def _find_flushed_drives(before: HostBefore) -> Mapping[str, Layer]:
 
 
 def _compare_commits_with_flushes(
-    manifest: Manifest, done: UnderLoad, layers: Mapping[str, Layer]
+    manifest: Manifest, under_load: UnderLoad, layers: Mapping[str, Layer]
 ) -> tuple[Status, str]:
     """Judge the flushes; return the status and the figures.
 
-    Of several drives the one that was flushed most counts: of a mirror each leg is, of
-    two logs each has its own, and a commit needs the flush of at least one.
+    With several drives the one with the most flushes counts: each leg of a mirror is
+    flushed, two logs may have a drive each, and a commit needs a flush of at least one
+    drive.
     """
     flushes = {
-        name: done.drives[name].flushes for name in layers if name in done.drives
+        name: under_load.drives[name].flushes
+        for name in layers
+        if name in under_load.drives
     }
-    counted = {name: n for name, n in flushes.items() if n is not None}
+    counted = {name: count for name, count in flushes.items() if count is not None}
     if not counted or len(counted) < len(layers):
-        if gone := [name for name in layers if name not in flushes]:
-            text = f"{', '.join(gone)} was gone when its flushes were read last"
+        if missing := [name for name in layers if name not in flushes]:
+            text = f"{', '.join(missing)} was gone when its flushes were read last"
             return Status.NOT_OBSERVABLE, text
         names = ", ".join(name for name in layers if name not in counted)
         return Status.NOT_OBSERVABLE, f"the kernel counts no flushes of {names}"
     name = max(counted, key=counted.__getitem__)
-    most = counted[name]
-    reason = f"{done.acked:,} commits, {most:,} flushes of {name}"
+    most_flushes = counted[name]
+    reason = f"{under_load.acked:,} commits, {most_flushes:,} flushes of {name}"
     sessions = manifest.workload.sessions + bool(manifest.workload.housekeeping)
-    covered = sessions * most
-    if done.acked <= covered:
-        each = done.acked / most
+    covered = sessions * most_flushes
+    if under_load.acked <= covered:
+        each = under_load.acked / most_flushes
         return Status.PRESENT, f"{reason}: {each:.2f} commits per flush"
-    without = f"at least {done.acked - covered:,} were answered without one"
+    unflushed = f"at least {under_load.acked - covered:,} were answered without one"
     if any(layer.fua == "1" for layer in layers.values()):
         return Status.NOT_OBSERVABLE, (
-            f"{reason}: {without}, or with a write that needs none (FUA), which the"
+            f"{reason}: {unflushed}, or with a write that needs none (FUA), which the"
             " kernel does not count; dbcheck probe flushes tells them apart"
         )
     return Status.ASSUMED, (
-        f"{reason}: {without}; dbcheck probe flushes shows whether the server, its"
+        f"{reason}: {unflushed}; dbcheck probe flushes shows whether the server, its"
         " filesystem or a layer below leaves it out"
     )
 
 
 def judge_write_caches(case: Case) -> Item | None:
-    """Judge the write caches: which drives are flushed, and did others lose writes?
+    """Judge which drives the kernel flushes, and whether other drives lost writes.
 
     None if no layer of any volume is known.
     """
@@ -122,22 +125,22 @@ def judge_write_caches(case: Case) -> Item | None:
         return None
     volumes = case.before.facts.volumes
     load, kind = case.load, FactKind.WRITE_CACHE
-    seen = (
+    changes = (
         list_changes_of_storage(case.manifest, load, case.tested_name, kind)
         if load
         else ()
     )
-    blind = {each.of for each in seen if each.value == WRITE_THROUGH}
+    blind = {each.of for each in changes if each.value == WRITE_THROUGH}
     measured = [each.depth for each in case.depths]
-    found = [
+    results = [
         _judge_volume(volume, depth, blind)
         for volume, depth in itertools.zip_longest(volumes, measured)
         if any(layer.write_cache for layer in volume.layers)
     ]
-    if not found:
+    if not results:
         return None
-    status = max((each for each, _ in found), key=_BADNESS.index)
-    reasons = dict.fromkeys(reason for _, reason in found)
+    status = max((each for each, _ in results), key=_FROM_BEST_TO_WORST.index)
+    reasons = dict.fromkeys(reason for _, reason in results)
     return Item(ItemId.WRITE_CACHE, status, "; ".join(reasons), required=False)
 
 
@@ -148,20 +151,20 @@ def _judge_volume(
 
     for_a_time: layers that were seen to be "write through" while the load ran.
     """
-    seen = [
+    layers_with_changes = [
         replace(layer, write_cache=WRITE_THROUGH) if layer.name in for_a_time else layer
         for layer in volume.layers
     ]
-    layers = {layer.name: layer for layer in seen}
+    layers = {layer.name: layer for layer in layers_with_changes}
     drives = [layer for layer in volume.layers if not layer.below]
     flushed = [
         drive.name for drive in drives if drive.name in _find_flushed_layers(layers)
     ]
-    blind = [drive for drive in drives if drive.name not in flushed]
-    if not blind:
+    unflushed = [drive for drive in drives if drive.name not in flushed]
+    if not unflushed:
         return Status.PRESENT, f"the kernel flushes {', '.join(flushed)}"
-    stops = ", ".join(_find_layers_that_stop_flushes(seen))
-    names = ", ".join(drive.name for drive in blind)
+    stops = ", ".join(_find_layers_that_stop_flushes(layers_with_changes))
+    names = ", ".join(drive.name for drive in unflushed)
     reason = f"the kernel sends no flush to {names}, as {stops} is {WRITE_THROUGH!r}"
     if depth is Depth.DRIVE and not flushed:
         lost = f"{reason}; but it lost writes that it had completed, so its cache is "
@@ -169,9 +172,13 @@ def _judge_volume(
     if depth is Depth.DRIVE:
         others = f"{', '.join(flushed)} may be the one that lost writes in this cut"
         return Status.NOT_OBSERVABLE, f"{reason}; {others}"
-    if volatile := [drive.name for drive in blind if drive.write_cache == WRITE_BACK]:
-        own = f"{reason}; yet {', '.join(volatile)} is {WRITE_BACK!r} and needs flushes"
-        return Status.ABSENT, own
+    if volatile := [
+        drive.name for drive in unflushed if drive.write_cache == WRITE_BACK
+    ]:
+        needs_flushes = (
+            f"{reason}; yet {', '.join(volatile)} is {WRITE_BACK!r} and needs flushes"
+        )
+        return Status.ABSENT, needs_flushes
     return Status.PRESENT, f"{reason}, which is right if no cache there is volatile"
 
 

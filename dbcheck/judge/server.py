@@ -1,4 +1,4 @@
-"""Is it the same server, with the same settings, and did it start anew?"""
+"""Judges whether the same server came back, with the same settings, and restarted."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from dbcheck.rows.table import PLAIN
 
 # Beginnings of settings that a node which takes over may change: it takes writes, and
 # other nodes are to follow it.
-_OF_A_ROLE = (
+_SETTINGS_OF_ROLE = (
     "read_only",
     "super_read_only",
     "rpl_semi_sync_",
     "synchronous_standby_names",
 )
 
-_REPLACED = "truncated, rewritten or recreated"
+_HOW_REPLACED = "truncated, rewritten or recreated"
 
 
 def judge_restarted(case: Case) -> Item | None:
     """Judge whether the server process is another one than before the cut.
 
-    None if none answered, or if the node that was read kept its power.  A PASS needs
-    another one.  The same one contradicts a cut unless the server outlived it.
+    None if no server answered, or if the node that was read kept its power.  A PASS
+    needs another process.  The same process contradicts a cut unless it outlived it.
     """
     before, after, end = (
         case.tested.facts,
@@ -42,8 +42,8 @@ def judge_restarted(case: Case) -> Item | None:
     if after is None or end.restarted is None:
         return None
     status = Status.CONTRADICTED
-    same = "the server's start time did not change"
-    reason = f"{same}: its power was not cut"
+    unchanged = "the server's start time did not change"
+    reason = f"{unchanged}: its power was not cut"
     if end.restarted:
         status = Status.PRESENT
         apart_us = after.started_us - before.started_us
@@ -54,15 +54,15 @@ def judge_restarted(case: Case) -> Item | None:
             )
     elif outlived := _explain_outliving_process(case, end):
         status = Status.ABSENT
-        reason = f"{same}: its host was not cut, but {outlived}"
+        reason = f"{unchanged}: its host was not cut, but {outlived}"
     return Item(ItemId.RESTARTED, status, reason, required=True)
 
 
 def _explain_outliving_process(case: Case, end: Ended) -> str:
-    """Describe the loss in a cut that the main process outlived, "" if nothing.
+    """Explain how the main process may have outlived a cut, "" if nothing shows that.
 
-    A postmaster of PostgreSQL starts its processes anew after a crash, with the start
-    time that it had (restart_after_crash).
+    PostgreSQL's postmaster starts its processes anew after a crash and keeps its own
+    start time (restart_after_crash).
     """
     if end.outlived_crash:
         return "it recovered from a crash"
@@ -73,9 +73,9 @@ def _explain_outliving_process(case: Case, end: Ended) -> str:
 
 
 def judge_return_of_server(case: Case) -> Item | None:
-    """Say that a server took queries only once it was repaired.
+    """Say that a server first failed to come back, and took queries only later.
 
-    None if it did before that.
+    None if it came back by itself, or not at all.
     """
     failed = case.after.failed_before
     if case.after.facts is None or not failed:
@@ -90,30 +90,33 @@ def judge_return_of_server(case: Case) -> Item | None:
 def judge_same_server(case: Case) -> Item | None:
     """Judge whether the server that came back is the one that took the load.
 
-    None if none answered.
+    None if no server answered.
     """
     if case.after.facts is None:
         return None
     before, after = case.writer.facts.identity, case.after.facts.identity
     reader = case.manifest.nodes[case.after.reader_name]
-    itself = reader.facts.identity if case.promoted else None
-    found = compare_lineage(case.manifest.site, before, after, promoted=itself)
-    status, reason = Status.NOT_OBSERVABLE, found.unknown
-    if found.other:
-        status, reason = Status.CONTRADICTED, found.other
+    promoted_identity = reader.facts.identity if case.promoted else None
+    lineage = compare_lineage(
+        case.manifest.site, before, after, promoted=promoted_identity
+    )
+    status, reason = Status.NOT_OBSERVABLE, lineage.unknown
+    if lineage.other:
+        status, reason = Status.CONTRADICTED, lineage.other
     elif not reason:
-        status, reason = Status.PRESENT, f"same {', '.join(found.same)}"
+        status, reason = Status.PRESENT, f"same {', '.join(lineage.same)}"
     return Item(ItemId.SAME_SERVER, status, reason, required=True)
 
 
 def judge_not_refilled(case: Case) -> Item | None:
     """Say that other servers may have given this one back what it had lost.
 
-    None if nothing shows that.  A copy of another server's data may lack what this one
-    had; and what comes in beside its own rows may delete some of them.  How many is not
-    known: a restart since sets the count to 0, and PostgreSQL's lags.  (A table that
-    was emptied at once is another one: see judge_same_tables().)
-    Where the server does not show it, it is assumed that nothing came.
+    None if nothing shows that.  A copy of another server's data may lack rows that this
+    server had, and data that came in beside its own rows may have deleted some of them.
+    How many is not known: a restart since then sets the count to 0, and PostgreSQL's
+    count lags.  (Emptying a table at once gives it another identity: see
+    judge_same_tables().)  If the server does not show whether data came in, none is
+    assumed to have come.
     """
     after, refill = case.after, case.after.refill
     if refill is None:
@@ -156,7 +159,7 @@ def _list_later_settings(
     """
     reader = case.manifest.nodes[case.after.reader_name].facts.settings
     readings = [("after the cut", reader, now.settings)]
-    if case.promoted or case.manifest.site.is_group:  # which elects its writer anew
+    if case.promoted or case.manifest.site.is_group:  # a group elects its writer anew
         readings = [
             (
                 "after the cut",
@@ -170,17 +173,17 @@ def _list_later_settings(
         readings.insert(
             0, (_format_age_of_settings(case), before, case.load.settings or {})
         )
-        # Only what a look found otherwise is on record.
-        seen = dict(case.load.settings_seen(find_cut_us(case)))
-        then = {name: before[name] for name in seen if name in before}
-        readings.insert(0, ("while the load ran", then, seen))
+        # Only settings that a look found changed are on record.
+        changed = dict(case.load.settings_seen(find_cut_us(case)))
+        then = {name: before[name] for name in changed if name in before}
+        readings.insert(0, ("while the load ran", then, changed))
     return readings
 
 
 def _format_age_of_settings(case: Case) -> str:
-    """Return the time of reading the settings, with their age if it is high.
+    """Return when the settings were read, in words, with their age if it is high.
 
-    What changed since is seen by the looks through the load, see judge.watched.
+    Later changes are seen by the looks through the load, see judge.watched.
     """
     load, went_us = case.load, find_cut_us(case)
     if load is None or load.settings_us is None or went_us is None:
@@ -191,15 +194,20 @@ def _format_age_of_settings(case: Case) -> str:
 
 def _select_own_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
     """Return the settings that a node keeps whichever role it has."""
-    return {k: v for k, v in settings.items() if not k.startswith(_OF_A_ROLE)}
+    return {
+        name: value
+        for name, value in settings.items()
+        if not name.startswith(_SETTINGS_OF_ROLE)
+    }
 
 
 def _compare_settings(
     readings: Sequence[tuple[str, Mapping[str, str], Mapping[str, str]]],
 ) -> tuple[Status, str]:
-    """Compare the settings that were read both times; name those that differ.
+    """Compare the settings that were read at both times; name one that differs.
 
-    One that was read at one of two times alone neither changed nor stayed the same.
+    A setting that was read at only one of two times neither changed nor stayed the
+    same.
     """
     compared: list[str] = []
     once: dict[str, None] = {}
@@ -227,12 +235,12 @@ def _compare_settings(
 def judge_same_tables(case: Case) -> Item | None:
     """Compare the tables before the load with what they were while it ran and after it.
 
-    A rewrite may keep every row, so another identity alone proves no fault.  But then
-    the rows lie in files that most of the load was not written to, so it takes a PASS
-    away, and so does an identity that was known and no longer is.  Another storage
-    engine contradicts that what was read took the load, and so does what somebody
+    A rewrite may keep every row, so another identity alone proves no fault.  But the
+    rows then lie in files that most of the load was not written to, so another identity
+    prevents a PASS, and so does an identity that is no longer known.  Another storage
+    engine contradicts that the table took the load, and so does an object that somebody
     added, such as a trigger, which can change, hide or double rows.  None if no server
-    answered, or none of its kind, or of its cluster, has such identities.
+    answered, or if the nodes of the cluster have no common identities.
     """
     if case.after.facts is None:
         return None
@@ -264,50 +272,58 @@ def judge_same_tables(case: Case) -> Item | None:
 def _compare_tables(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> tuple[Status, str]:
-    """Compare the tables; an identity that is not known is ""."""
+    """Compare the tables' identities; an identity that is not known is ""."""
     known = [name for name in before if before[name]]
-    others = [n for n in known if after.get(n) and after[n] != before[n]]
-    gone = [n for n in known if not after.get(n)]
-    found = []
-    if others:
-        found.append(f"{_format_tables(others)} {_REPLACED} since the load began")
+    changed = [
+        name for name in known if after.get(name) and after[name] != before[name]
+    ]
+    gone = [name for name in known if not after.get(name)]
+    problems = []
+    if changed:
+        problems.append(
+            f"{_format_tables(changed)} {_HOW_REPLACED} since the load began"
+        )
     if gone:
-        found.append(
+        problems.append(
             f"{', '.join(gone)}: the server showed a number of it before the load, and"
             " shows none now, as of a table that was partitioned or made anew in"
             " another storage engine, or to an account that lost a right"
         )
-    if found:
-        return Status.ABSENT, "; ".join(found)
+    if problems:
+        return Status.ABSENT, "; ".join(problems)
     if unknown := [name for name in before if not before[name]]:
         reason = f"{', '.join(unknown)}: no number of it was shown before the load"
         return Status.ASSUMED, reason
-    return Status.PRESENT, f"{_format_tables(known)} not {_REPLACED}"
+    return Status.PRESENT, f"{_format_tables(known)} not {_HOW_REPLACED}"
 
 
 def _find_added_objects(case: Case) -> str:
     """Return the objects at the tables that dbcheck did not create, in words, or ""."""
     return "; ".join(
-        f"the table {name} has {found} since the load began"
+        f"the table {name} has {objects} since the load began"
         for name, table in case.after.tables.items()
-        if (found := table.definition.besides) not in ("", PLAIN)
+        if (objects := table.definition.besides) not in ("", PLAIN)
     )
 
 
 def _find_altered_tables(case: Case, *, rewritten: bool) -> str:
     """Return the tables that somebody altered, by the server's catalogs, "" if none.
 
-    rewritten: one was rewritten, which gives it another version in any case.
+    rewritten: a table was rewritten, which gives it another version in any case.
     """
-    seen = "" if rewritten else describe_changes_of_tables(case, FactKind.TABLE_VERSION)
-    found = [seen] if seen else []
+    seen_during_load = (
+        "" if rewritten else describe_changes_of_tables(case, FactKind.TABLE_VERSION)
+    )
+    alterations = [seen_during_load] if seen_during_load else []
     for name, table in case.manifest.tables.items():
         then, now = table.definition, case.after.tables.get(name, table).definition
         pairs = [(then.columns, now.columns)]
         pairs += [] if rewritten else [(then.version, now.version)]
         if any(a and b and a != b for a, b in pairs):
-            found.append(f"somebody altered the table {name} since the load began")
-    return "; ".join(found)
+            alterations.append(
+                f"somebody altered the table {name} since the load began"
+            )
+    return "; ".join(alterations)
 
 
 def _format_tables(tables: Sequence[str]) -> str:

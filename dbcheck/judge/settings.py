@@ -19,15 +19,15 @@ from dbcheck.model.host import TargetFacts
 from dbcheck.model.records import LoadRecord, Manifest, NodeBefore
 from dbcheck.model.watched import FactKind
 
-_TEARING = ("torn", "pages", "blocks", "random")  # kinds of lab.spec.KEPT_WRITES
-_COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts
+_TEARING_WRITES = ("torn", "pages", "blocks", "random")  # kinds of lab.spec.KEPT_WRITES
+_ZFS = "zfs"  # the filesystem's name in /proc/mounts
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings that are not safe, the unsafe before the unreadable.
 
-    depth: the deepest that the cut may have gone: what is unknown counts as deepest.
+    depth: the deepest that the cut may have gone; an unknown depth counts as DRIVE.
            None if the node that was read was not cut.
     whole_pages: all places lie on storage that is known to tear no page.
     torn: a lab's drive tore the writes that were not flushed.
@@ -41,20 +41,20 @@ class Settings:
     known: bool = True
 
     def at_fault(self, *, lost: bool) -> tuple[Finding, ...]:
-        """Return those under which such a cut loses commits.
+        """Return the settings under which such a cut loses commits.
 
-        lost: the cut lost some, which torn pages too may explain.
+        lost: the cut lost commits, so settings that allow torn pages are included.
         """
         return (*self._losing, *self._tearing) if lost else self._losing
 
     def others(self, *, lost: bool) -> tuple[Finding, ...]:
-        """Return the other ones, those that could not be read among them."""
+        """Return the settings not at fault, including those that could not be read."""
         at_fault = self.at_fault(lost=lost)
-        return tuple(f for f in self.flagged if f not in at_fault)
+        return tuple(finding for finding in self.flagged if finding not in at_fault)
 
     @property
     def explains_everything(self) -> bool:
-        """True if one of them can have lost all rows, the oldest too."""
+        """True if one of the settings can have lost all rows, even the oldest."""
         return any(finding.harm.everything for finding in self._losing)
 
     def item(self, *, kept: bool) -> Item:
@@ -71,8 +71,10 @@ class Settings:
             return Status.ABSENT, reason
         if hiding := [f for f in self.flagged if f.hides]:
             return Status.ABSENT, f"{hiding[0]} may hide what was lost"
-        if unread := [f for f in self.flagged if f.value is None and _matters(f)]:
-            names = ", ".join(finding.rule.fact for finding in unread)
+        if unread_findings := [
+            f for f in self.flagged if f.value is None and _may_lose_or_hide(f)
+        ]:
+            names = ", ".join(finding.rule.fact for finding in unread_findings)
             return (
                 Status.NOT_OBSERVABLE,
                 f"could not be read, and commits may depend on it: {names}",
@@ -97,7 +99,7 @@ class Settings:
         if self.depth is None:
             why = "on a node that kept its power"
         elif finding.loses_at(self.depth):
-            why = f"on {_COPIES_ON_WRITE}, which tears no page"
+            why = f"on {_ZFS}, which tears no page"
         elif finding.harm.depth:
             why = f"before {finding.harm.depth.value} depth"
         else:
@@ -106,32 +108,34 @@ class Settings:
 
     @property
     def _losing(self) -> tuple[Finding, ...]:
-        """Those under which such a cut loses commits on any storage."""
-        return tuple(f for f in self._reached if not f.harm.tears)
+        """Settings under which such a cut loses commits on any storage."""
+        return tuple(finding for finding in self._reached if not finding.harm.tears)
 
     @property
     def _tearing(self) -> tuple[Finding, ...]:
-        """Those under which such a cut loses commits if it tears a page."""
+        """Settings under which such a cut loses commits if it tears a page."""
         if self.whole_pages:
             return ()
-        return tuple(f for f in self._reached if f.harm.tears)
+        return tuple(finding for finding in self._reached if finding.harm.tears)
 
     @property
     def _reached(self) -> Sequence[Finding]:
-        """Those that lose commits by a cut as deep as this one."""
+        """Settings that lose commits in a cut as deep as this one."""
         if self.depth is None:
             return ()
-        return [f for f in self._unsafe if f.loses_at(self.depth)]
+        return [finding for finding in self._unsafe if finding.loses_at(self.depth)]
 
     @property
     def _unsafe(self) -> Sequence[Finding]:
-        return [f for f in self.flagged if f.status is RuleStatus.UNSAFE]
+        return [
+            finding for finding in self.flagged if finding.status is RuleStatus.UNSAFE
+        ]
 
 
 def judge_durable_settings(case: Case) -> Item | None:
-    """Judge the meaning of the settings for the verdict; None of a control.
+    """Judge the meaning of the settings for the verdict; None for a control.
 
-    A control is to lose by one.
+    A control is meant to lose commits by its settings.
     """
     if case.manifest.control:
         return None
@@ -141,7 +145,7 @@ def judge_durable_settings(case: Case) -> Item | None:
 
 
 def collect_settings(case: Case) -> Settings:
-    """Return the settings of a run that are not safe, those of its storage too."""
+    """Return the settings of a run and of its storage that are not safe."""
     depths = [each.depth for each in case.depths]
     found = collect_settings_at_depths(
         case.manifest, case.load, depths, case.tested_name, find_cut_us(case)
@@ -156,9 +160,9 @@ def collect_settings_at_depths(
     tested_name: str,
     went_us: int | None,
 ) -> Settings:
-    """Return the settings of a run whose cut went so deep on each of its volumes.
+    """Return the unsafe settings of a run whose cut had *depths* on its volumes.
 
-    See find_unsafe_settings(), for went_us and tested_name too.
+    load, tested_name, went_us: see judge.case.find_unsafe_settings().
     """
     return Settings(
         tuple(find_unsafe_settings(manifest, load, tested_name, went_us)),
@@ -172,14 +176,15 @@ def collect_settings_at_depths(
 def _tears_writes(manifest: Manifest) -> bool:
     """Return True if the drive is a lab's that tears the writes not flushed."""
     drive = manifest.lab.get("drive")
-    return isinstance(drive, Mapping) and drive.get("kept_writes") in _TEARING
+    return isinstance(drive, Mapping) and drive.get("kept_writes") in _TEARING_WRITES
 
 
 def find_hiding_settings(manifest: Manifest, settings: Mapping[str, str]) -> str:
     """Return the reason why nothing may be read under *settings*, "" if there is none.
 
-    settings: those in effect as the rows are to be read.  What the peers of a single
-    server gave it back does not go with another restart, see AfterRecord.refill.
+    settings: the settings in effect when the rows are to be read.  For a single server
+    settings about its peers are left out: another restart does not undo what the peers
+    gave back, see AfterRecord.refill.
     """
     alone = not manifest.site.is_cluster
     names = ", ".join(
@@ -193,20 +198,20 @@ def find_hiding_settings(manifest: Manifest, settings: Mapping[str, str]) -> str
     )
 
 
-# What a control of MySQL or MariaDB changes on the server; one of PostgreSQL changes
-# its own sessions, each of which reads it back when it begins.
-_RELAXED = {
+# What a control of MySQL or MariaDB changes on the server.  A control of PostgreSQL
+# changes its own sessions, each of which reads the setting back when it begins.
+_SETTING_RELAXED_FOR_ENGINE = {
     mysql.INNODB: "innodb_flush_log_at_trx_commit",
     mysql.ROCKSDB: "rocksdb_flush_log_at_trx_commit",
 }
-_RELAXED_BINLOG = "sync_binlog"
+_SETTING_RELAXED_FOR_BINLOG = "sync_binlog"
 
 
 def explain_durable_commits(manifest: Manifest, load: LoadRecord | None) -> str:
     """Return the setting that kept a control's commits durable before the cut, or "".
 
-    With a binary log that is flushed at each commit, its flush reaches the redo log's
-    drive too, so both must be weak.
+    If the binary log is flushed at each commit, that flush reaches the redo log's drive
+    too.  So both settings must be weak.
     """
     if FAMILIES[manifest.family].has_session_durability:
         return ""
@@ -221,14 +226,14 @@ def explain_durable_commits(manifest: Manifest, load: LoadRecord | None) -> str:
         load.settings.get("log_bin", "").lower() in ("on", "1")
         and load.settings.get(mysql.BINLOG_STORAGE, "").lower() != "innodb"
     )
-    relaxed = _RELAXED[load.settings.get(mysql.TABLES, mysql.INNODB)]
-    for name in (relaxed, _RELAXED_BINLOG) if has_binlog else (relaxed,):
+    relaxed = _SETTING_RELAXED_FOR_ENGINE[load.settings.get(mysql.TABLES, mysql.INNODB)]
+    for name in (relaxed, _SETTING_RELAXED_FOR_BINLOG) if has_binlog else (relaxed,):
         if name not in unsafe:
             return f"{name} = {load.settings.get(name, 'unknown')} just before the cut"
     return ""
 
 
-def _matters(finding: Finding) -> bool:
+def _may_lose_or_hide(finding: Finding) -> bool:
     return finding.harm.depth is not None or finding.harm.hides
 
 
@@ -241,7 +246,7 @@ def _writes_whole_pages(tested: NodeBefore) -> bool:
     if tested.host is None or tested.host.facts.unseen:
         return False
     volumes = tested.host.facts.volumes
-    return all(volume.filesystem == _COPIES_ON_WRITE for volume in volumes)
+    return all(volume.filesystem == _ZFS for volume in volumes)
 
 
 def _has_hidden_drives(facts: TargetFacts) -> bool:
@@ -260,9 +265,9 @@ def _find_deepest(
     if load is not None and list_changes_of_storage(
         manifest, load, name, FactKind.PLACE
     ):
-        return Depth.DRIVE  # how deep it went there is not known
+        return Depth.DRIVE  # the depth at the places' other locations is not known
     if tested.host is not None and _has_hidden_drives(tested.host.facts):
-        return Depth.DRIVE  # nor there
+        return Depth.DRIVE  # the depth on the hidden drives is not known
     known = [depth for depth in depths if depth is not None]
     if manifest.lab_cut is LabCut.DRIVE or not known or len(known) < len(depths):
         return Depth.DRIVE

@@ -15,20 +15,21 @@ from dbcheck.model.places import Place, list_places_outside_data
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.watched import GONE, FactKind, Seen, Watched
 
-LATE_S = 5.0  # far more than a look takes on a slow machine
-_OF_TABLES = (FactKind.TABLE, FactKind.TABLE_VERSION)
-_OF_THE_SERVER = {
+LATE_S = 5.0  # between two looks: far more than a look takes on a slow machine
+_TABLE_FACTS = (FactKind.TABLE, FactKind.TABLE_VERSION)
+_SUBJECTS_OF_SERVER = {
     FactKind.SETTING: "settings of the server",
     FactKind.TABLE: "definitions of dbcheck's tables",
 }
-_OF_THE_SESSIONS = {FactKind.SETTING: "settings of the load's own sessions"}
-_OF_THE_HOST = {
+_SUBJECTS_OF_SESSIONS = {FactKind.SETTING: "settings of the load's own sessions"}
+_SUBJECTS_OF_HOST = {
     FactKind.MOUNT: "mounts",
     FactKind.WRITE_CACHE: "write caches of block devices",
     FactKind.PLACE: "places",
 }
-# What a server itself shows of the time between two looks, and what was not seen then.
-_BETWEEN_LOOKS = {
+# Facts by which a server itself shows a change between two looks: (the sign, what was
+# not seen of the change).
+_SIGNS_OF_CHANGE_BETWEEN_LOOKS = {
     FactKind.CHANGE_TIME: (
         "set or loaded {} again",
         "a value between two looks was not seen",
@@ -43,49 +44,54 @@ _BETWEEN_LOOKS = {
 def judge_looks_during_load(case: Case) -> Item | None:
     """Report the looks while the load ran, and their times; None if there was none.
 
-    What changed for a time is held against the server as if it had been so all the
-    time.  That it stays unseen between two looks is assumed only where the server, or
-    a long time without a look, gives cause for that.
+    A change for a time counts against the server like one for the whole load.  Changes
+    between two looks are suspected only if the server shows a sign of them, or if there
+    was no look for a long time.
     """
-    load, found = case.load, list(_list_watched(case))
-    if load is None or not found:
+    load, records = case.load, list(_list_watched(case))
+    if load is None or not records:
         return None
     name, went_us = ItemId.THROUGH_LOAD, find_cut_us(case)
-    looked = "; ".join(_describe_looks(one, words, went_us) for one, words in found)
+    description = "; ".join(
+        _describe_looks(watched, subjects, went_us) for watched, subjects in records
+    )
     if why := explain_missing_date(case):
-        looked += f". When the cut came is not known: {why}"
-    if not case.manifest.control:  # which changes them itself
+        description += f". When the cut came is not known: {why}"
+    if not case.manifest.control:  # a control itself changes settings
         changed = [
-            describe_change(seen, went_us, of_sessions=words is _OF_THE_SESSIONS)
-            for one, words in found
-            for seen in load.seen_of(one, went_us, FactKind.SETTING, *_OF_TABLES)
+            describe_change(
+                seen, went_us, of_sessions=subjects is _SUBJECTS_OF_SESSIONS
+            )
+            for watched, subjects in records
+            for seen in load.seen_of(watched, went_us, FactKind.SETTING, *_TABLE_FACTS)
         ]
         storage = list_changes_of_storage(case.manifest, load, case.tested_name)
         changed += [describe_change(seen, went_us) for seen in storage]
         if changed:
-            reason = f"{'; '.join(changed)}. Looked at: {looked}"
+            reason = f"{'; '.join(changed)}. Looked at: {description}"
             return Item(name, Status.CONTRADICTED, reason, required=False)
     # A session shows its settings whenever it commits, so no look of it is missing.
-    looks = [each for each in found if each[1] is not _OF_THE_SESSIONS]
+    looks = [record for record in records if record[1] is not _SUBJECTS_OF_SESSIONS]
     unseen = [
-        _explain_gaps_between_looks(one, words, went_us, load) for one, words in looks
+        _explain_gaps_between_looks(watched, subjects, went_us, load)
+        for watched, subjects in looks
     ]
-    if unseen := [each for each in unseen if each]:
-        reason = f"{'; '.join(unseen)}. Looked at: {looked}"
+    if unseen := [record for record in unseen if record]:
+        reason = f"{'; '.join(unseen)}. Looked at: {description}"
         return Item(name, Status.ASSUMED, reason, required=False)
-    return Item(name, Status.PRESENT, f"unchanged: {looked}", required=False)
+    return Item(name, Status.PRESENT, f"unchanged: {description}", required=False)
 
 
 def describe_changes_of_tables(case: Case, kind: FactKind) -> str:
     """Describe changes of dbcheck's tables before the cut, and their times.
 
-    "" if no look shows that.  kind: of what to name.
+    "" if no look shows a change.  kind: the kind of facts whose changes to describe.
     """
     if case.load is None or case.load.watched is None:
         return ""
     went_us = find_cut_us(case)
-    found = case.load.seen_of(case.load.watched, went_us, kind)
-    return "; ".join(describe_change(seen, went_us) for seen in found)
+    changes = case.load.seen_of(case.load.watched, went_us, kind)
+    return "; ".join(describe_change(seen, went_us) for seen in changes)
 
 
 def explain_lost_crash_canary(case: Case) -> str:
@@ -121,24 +127,24 @@ def explain_lost_crash_canary(case: Case) -> str:
 
 
 def _list_watched(case: Case) -> Iterator[tuple[Watched, Mapping[FactKind, str]]]:
-    """Yield each record of looks, with the names of its facts."""
+    """Yield each record of looks, with the names of its kinds of facts."""
     if case.load is not None and case.load.watched is not None:
-        yield case.load.watched, _OF_THE_SERVER
+        yield case.load.watched, _SUBJECTS_OF_SERVER
     if case.load is not None and case.load.sessions_watched is not None:
-        yield case.load.sessions_watched, _OF_THE_SESSIONS
+        yield case.load.sessions_watched, _SUBJECTS_OF_SESSIONS
     if case.at_the_cut.host_watched is not None:
-        yield case.at_the_cut.host_watched, _OF_THE_HOST
+        yield case.at_the_cut.host_watched, _SUBJECTS_OF_HOST
 
 
 def _describe_looks(
-    watched: Watched, words: Mapping[FactKind, str], went_us: int | None
+    watched: Watched, subjects: Mapping[FactKind, str], went_us: int | None
 ) -> str:
     """Describe the looks: their subjects, their number and the last one's time."""
     if not watched.has_look_by(went_us):
-        return _describe_missing_facts(watched, words)
+        return _describe_missing_facts(watched, subjects)
     what = " and ".join(
         f"{watched.facts[kind]} {text}"
-        for kind, text in words.items()
+        for kind, text in subjects.items()
         if watched.facts.get(kind)
     )
     times = "once" if watched.looks == 1 else f"{watched.looks:,} times"
@@ -152,11 +158,11 @@ def _describe_looks(
 def describe_change(
     seen: Seen, went_us: int | None, *, of_sessions: bool = False
 ) -> str:
-    """Return the value that a fact had for a time, and when.
+    """Describe the value that a fact had for a time, and when.
 
-    of_sessions: in some of the load's own.
+    of_sessions: the value was in effect in some of the load's own sessions.
     """
-    of = {
+    subject_prefixes = {
         FactKind.MOUNT: "mount ",
         FactKind.WRITE_CACHE: "queue/write_cache of ",
         FactKind.TABLE: "what was added to the table ",
@@ -169,15 +175,15 @@ def describe_change(
     value = repr(seen.value or "not there") + " in sessions of the load" * of_sessions
     if seen.kind is FactKind.PLACE:
         value = f"at {seen.value}" if seen.value else "not where it had been"
-    text = f"{of.get(seen.kind, '')}{seen.of} was {value}"
+    text = f"{subject_prefixes.get(seen.kind, '')}{seen.of} was {value}"
     if seen.looks == 1:
         return f"{text} at a look {first}"
     return f"{text} at {seen.looks:,} looks, from {first} to {last}"
 
 
-def _describe_missing_facts(watched: Watched, words: Mapping[FactKind, str]) -> str:
+def _describe_missing_facts(watched: Watched, subjects: Mapping[FactKind, str]) -> str:
     """Return the facts that were never looked at, and the reason."""
-    what = " and ".join(words.values())
+    what = " and ".join(subjects.values())
     return (
         f"{what} were not looked at before the cut ({_explain_missing_looks(watched)})"
     )
@@ -190,19 +196,19 @@ def _explain_missing_looks(watched: Watched) -> str:
 
 def _explain_gaps_between_looks(
     watched: Watched,
-    words: Mapping[FactKind, str],
+    subjects: Mapping[FactKind, str],
     went_us: int | None,
     load: LoadRecord,
 ) -> str:
     """Explain what may have changed between two looks, or ""."""
     if not watched.has_look_by(went_us):
-        return _describe_missing_facts(watched, words)
-    for kind, (what, unseen) in _BETWEEN_LOOKS.items():
-        if found := load.seen_of(watched, went_us, kind):
-            names = ", ".join(dict.fromkeys(seen.of for seen in found))
+        return _describe_missing_facts(watched, subjects)
+    for kind, (what, unseen) in _SIGNS_OF_CHANGE_BETWEEN_LOOKS.items():
+        if changes := load.seen_of(watched, went_us, kind):
+            names = ", ".join(dict.fromkeys(seen.of for seen in changes))
             return (
                 f"the server {what.format(names)} while the load ran"
-                f" ({_format_time_before_cut(found[-1].first_us, went_us)}): {unseen}"
+                f" ({_format_time_before_cut(changes[-1].first_us, went_us)}): {unseen}"
             )
     if went_us is not None:
         gap_us = watched.find_longest_gap_us(load.last_ack_us or went_us)
@@ -228,9 +234,9 @@ def _format_time_before_cut(at_us: int, went_us: int | None) -> str:
 
 
 def places(case: Case) -> Item | None:
-    """Return on which drives the places lie, as far as that is known.
+    """Judge whether it is known on which drives all places lie, and name them.
 
-    None if no host was asked and the server names none outside its data directory.
+    None if no host was asked and the server names no place outside its data directory.
     """
     before, went_us = case.before, find_cut_us(case)
     if case.strayed:
@@ -299,8 +305,8 @@ def _judge_uninspected_places(named_by_server: Sequence[Place]) -> Item | None:
 def judge_depth_of_switch(case: Case) -> Item | None:
     """Report the depth that the same switch reached on each place of this run.
 
-    None if nothing is known of this very host.  It does not show the depth of this
-    run's own cut, so nothing rests on it.
+    None if no power test of this very host is known.  A power test does not show the
+    depth of this run's own cut, so no verdict rests on it.
     """
     reached, before = case.tested.reached, case.before
     if reached is None or before is None:
@@ -308,7 +314,11 @@ def judge_depth_of_switch(case: Case) -> Item | None:
     facts = before.facts
     if not facts.machine_id or facts.machine_id != reached.machine_id:
         return None
-    depths = {v.filesystem_uuid: v.depth for v in reached.volumes if v.filesystem_uuid}
+    depths = {
+        volume.filesystem_uuid: volume.depth
+        for volume in reached.volumes
+        if volume.filesystem_uuid
+    }
     shown = [
         f"{depths.get(volume.filesystem_uuid) or 'unknown'} on {volume.named}"
         for volume in facts.volumes
