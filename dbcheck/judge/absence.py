@@ -32,17 +32,17 @@ from dbcheck.server_log.startlog import (
 )
 
 # How servers name EIO (errno(3)): PostgreSQL by its text, InnoDB by its number as well.
-_NO_DRIVE = re.compile(
+_DRIVE_ERROR = re.compile(
     r"Input/output error|error number 5\b|returned 5\b|[Ee]rr(?:no|code)?:? 5\b"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Reason why the server is absent; one of the two is "".
+    """Reason why the server is absent; either failure or doubt is "".
 
     failure: how its data keep it from starting, as its log shows.
-    doubt:   why that is not known.
+    doubt:   why it is not known whether its data keep it from starting.
     """
 
     failure: str = ""
@@ -52,9 +52,9 @@ class Absence:
 def judge_absence(case: Case, answer: str = "") -> Absence:
     """Judge whether the data of a server that takes no queries are to blame.
 
-    case:   with what its host reported after the cut.
-    answer: what the client was last answered, "" if nothing.  A server may start, and
-            refuse the login since it cannot read what a login reads.
+    case:   with the report of the server's host after the cut.
+    answer: the server's last answer to the client, "" if none.  A server may start, and
+            refuse the login since it cannot read the data that a login needs.
     """
     before, after = case.before, case.host
     doubt = _find_doubt_about_cut(case)
@@ -75,35 +75,35 @@ def judge_absence(case: Case, answer: str = "") -> Absence:
         ):
             return Absence(doubt=item.reason)
     names = case.tested.facts.log_names
-    if after.log and (strange := find_other_server(after.log.text, names)):
+    if after.log and (start := find_other_server(after.log.text, names)):
         return Absence(
-            doubt=f"its log: {IS_SHARED} ({strange}), so which of them did not start is"
+            doubt=f"its log: {IS_SHARED} ({start}), so which of them did not start is"
             " not known; have each server log to a file of its own"
         )
-    found = _judge_absence_by_log(
+    absence = _judge_absence_by_log(
         after.log, answer, apart=_is_separate_directory(before.facts)
     )
-    if case.drive_only and found.failure and after.log is not None:
-        without = _NO_DRIVE.search(read_since_last_start(after.log.text))
-        if without is not None:
+    if case.drive_only and absence.failure and after.log is not None:
+        error = _DRIVE_ERROR.search(read_since_last_start(after.log.text))
+        if error is not None:
             return Absence(
-                doubt=f"its last start may have been without its drives ({without[0]}):"
+                doubt=f"its last start may have been without its drives ({error[0]}):"
                 " start the service again"
             )
-    return found
+    return absence
 
 
 def _find_doubt_about_cut(case: Case) -> str:
-    """Return the doubt that the power was cut, "" if it is shown."""
+    """Return the reason to doubt that the power was cut, "" if the cut is shown."""
     load, after = case.load, case.host
     if load is not None and load.farewells and not case.drive_only:
         return f"it notified a session: {load.farewells[0]!r}; it was not cut"
-    asked = None  # not known, if the client was lost or the switch reported nothing
+    was_cut = None  # not known, if the client was lost or the switch reported nothing
     if load is not None:
-        asked = case.cut is not None and load.gone is not Gone.NEVER
-        if load.cut_failed and not asked:
-            asked = None
-    if asked is False:
+        was_cut = case.cut is not None and load.gone is not Gone.NEVER
+        if load.cut_failed and not was_cut:
+            was_cut = None
+    if was_cut is False:
         return "no power cut is on record"
     if case.drive_only:
         return driveonly.explain_unproven_drive_cut(case)
@@ -112,7 +112,7 @@ def _find_doubt_about_cut(case: Case) -> str:
     booted = compare_boots(case.before, after)
     if booted == "same":
         return "its host has the same boot_id: its power was not cut"
-    if booted == "new" or (case.off_s is not None and asked):
+    if booted == "new" or (case.off_s is not None and was_cut):
         return ""
     if after is not None and after.facts is None:
         return f"its host does not answer either: {after.failure}"
@@ -129,7 +129,7 @@ def _find_fault_of_host(before: HostBefore | None, after: HostAfter | None) -> s
 
 
 def _is_separate_directory(facts: TargetFacts) -> bool:
-    """Return True if a directory is on another volume, or outside of the data's."""
+    """Return True if a directory is outside the data directory or its volume."""
     paths = [path for volume in facts.volumes for path in volume.places.values()]
     data = PurePosixPath(facts.data_directory)
     inside = all(PurePosixPath(path).is_relative_to(data) for path in paths)
@@ -139,9 +139,9 @@ def _is_separate_directory(facts: TargetFacts) -> bool:
 def _judge_absence_by_log(log: LogTail | None, answer: str, *, apart: bool) -> Absence:
     """Judge by what the log shows of the server's starts since the preflight.
 
-    apart: its directories are not all in its data directory.  What is not there may
-           then be on a volume that was mounted too late, or where a setting names
-           another directory now.
+    apart: the server's directories are not all in its data directory.  A missing file
+           may then be on a volume that was mounted too late, or in a directory that a
+           setting no longer names.
     """
     if log is None:
         return Absence(
@@ -149,8 +149,10 @@ def _judge_absence_by_log(log: LogTail | None, answer: str, *, apart: bool) -> A
         )
     if log.rewound:
         return Absence(doubt="its log is shorter than before the cut")
-    if stopped := find_shutdown_before_start(log.text):
-        return Absence(doubt=f"its log: it says {stopped!r}: it was shut down, not cut")
+    if shutdown := find_shutdown_before_start(log.text):
+        return Absence(
+            doubt=f"its log: it says {shutdown!r}: it was shut down, not cut"
+        )
     if log.truncated:
         return Absence(
             doubt="more was logged since the preflight than dbcheck reads: the last "
@@ -168,32 +170,32 @@ def _judge_absence_by_log(log: LogTail | None, answer: str, *, apart: bool) -> A
 
 def _find_doubt_in_starts(starts: Starts, text: str) -> str:
     """Return the reason why the log does not blame the data."""
-    said = _join_lines(starts)
+    log_lines = _join_lines(starts)
     if starts.outcome is StartOutcome.NEVER_STARTED:
         return _explain_missing_start(text)
     if starts.outcome is StartOutcome.DESTROYED:
         return (
-            f"it does not start because a file is not there: {said}; it may be on"
+            f"it does not start because a file is not there: {log_lines}; it may be on"
             " a volume that was not mounted yet, or where a setting names another"
             " directory"
         )
     if starts.outcome is StartOutcome.RUNNING:
         return (
-            f"it runs, and its log says: {said}"
-            if said
+            f"it runs, and its log says: {log_lines}"
+            if log_lines
             else "its log names no error: it may still be recovering, or it runs and "
             "refuses the login"
         )
     if starts.known:
-        return f"it does not start, and its log does not blame the data: {said}"
-    if not said:
+        return f"it does not start, and its log does not blame the data: {log_lines}"
+    if not log_lines:
         return "it does not start, and its log does not show why"
-    return f"it does not start, and why is not known; its log says: {said}"
+    return f"it does not start, and why is not known; its log says: {log_lines}"
 
 
 def _explain_missing_start(text: str) -> str:
-    said = "; ".join(find_last_complaints(text))
-    last = f"; it says last: {said}" if said else ""
+    complaints = "; ".join(find_last_complaints(text))
+    last = f"; it says last: {complaints}" if complaints else ""
     if is_in_other_language(text):
         return (
             f"its log is not in English, and dbcheck reads no other (lc_messages){last}"

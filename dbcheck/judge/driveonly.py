@@ -1,5 +1,4 @@
-"""A cut of drives alone: the host keeps running, so other evidence takes the place of
-its boot_id."""
+"""Judges a cut of drives alone: its host keeps running, so boot_id shows nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from dbcheck.model.host import HostBefore, TargetFacts
 
 _PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
 _UNSEEN, _ABSENT = Status.NOT_OBSERVABLE, Status.ABSENT
-_UNKNOWN = "what the host showed of it is not on record"
+_CUT_NOT_ON_RECORD = "what the host showed of it is not on record"
 
 
 def judge_drives_gone(case: Case) -> Item | None:
@@ -33,29 +32,31 @@ def _judge_drives_went_alone(case: Case) -> tuple[Status, str]:
         return _CONTRADICTED, (
             "the host has another boot_id: it went down as well, or was booted anew"
         )
-    seen = case.drive_cut
-    if seen is None or not seen.drives:
-        return _UNSEEN, _UNKNOWN
-    for serial, drive in seen.drives.items():
-        named = f"{', '.join(drive.names)} ({serial})"
+    drive_cut = case.drive_cut
+    if drive_cut is None or not drive_cut.drives:
+        return _UNSEEN, _CUT_NOT_ON_RECORD
+    for serial, drive in drive_cut.drives.items():
+        drive_name = f"{', '.join(drive.names)} ({serial})"
         if not drive.names_after:
-            return _CONTRADICTED, f"no drive with the serial of {named} came back"
+            return _CONTRADICTED, f"no drive with the serial of {drive_name} came back"
         if not drive.gone:
             return _ABSENT, (
-                f"the host never saw {named} gone: it kept its power, or the kernel "
-                "does not notice that it lost it"
+                f"the host never saw {drive_name} gone: it kept its power, or the"
+                " kernel does not notice that it lost it"
             )
-    shown = "; ".join(map(_describe_return_of_drive, seen.drives, seen.drives.values()))
+    shown = "; ".join(
+        map(_describe_return_of_drive, drive_cut.drives, drive_cut.drives.values())
+    )
     return (
         _PRESENT,
-        f"{shown}; the host kept running{_find_acks_without_drives(case, seen)}",
+        f"{shown}; the host kept running{_find_acks_without_drives(case, drive_cut)}",
     )
 
 
-def _find_acks_without_drives(case: Case, seen: DriveCut) -> str:
-    """Say that acks came once the drives were surely gone, "" if none is known to."""
+def _find_acks_without_drives(case: Case, drive_cut: DriveCut) -> str:
+    """Say that acks came after the drives were surely gone, "" if none is known."""
     exact_us = case.cut.exact_us if case.cut else None
-    gone_us = seen.gone_us if exact_us is None else exact_us
+    gone_us = drive_cut.gone_us if exact_us is None else exact_us
     last_us = find_newest_ack_us(case.load) if case.load else None
     if gone_us is None or last_us is None or last_us <= gone_us:
         return ""
@@ -76,16 +77,16 @@ def judge_server_killed(case: Case) -> Item | None:
     """
     if not case.drive_only:
         return None
-    seen, name = case.drive_cut, ItemId.SERVER_KILLED
-    if seen is None:
-        return Item(name, _UNSEEN, _UNKNOWN, required=True)
-    if seen.left:
-        pids = ", ".join(map(str, seen.left))
+    drive_cut, name = case.drive_cut, ItemId.SERVER_KILLED
+    if drive_cut is None:
+        return Item(name, _UNSEEN, _CUT_NOT_ON_RECORD, required=True)
+    if drive_cut.left:
+        pids = ", ".join(map(str, drive_cut.left))
         reason = f"its processes {pids} still ran when the power came back"
         return Item(name, _CONTRADICTED, reason, required=True)
     reason = "it had ended by itself"
-    if seen.killed:
-        reason = f"processes of it that were killed: {len(seen.killed)}"
+    if drive_cut.killed:
+        reason = f"processes of it that were killed: {len(drive_cut.killed)}"
     reason += ", before the power came back"
     return Item(name, _PRESENT, reason, required=True)
 
@@ -99,39 +100,43 @@ def judge_mounted_anew(case: Case) -> Item | None:
         return None
     volumes = case.before.facts.volumes if case.before else ()
     status, reason = _judge_mounts(
-        case.drive_cut, [each.mount_point for each in volumes]
+        case.drive_cut, [volume.mount_point for volume in volumes]
     )
     return Item(ItemId.MOUNTED_ANEW, status, reason, required=True)
 
 
-def _judge_mounts(seen: DriveCut | None, points: Sequence[str]) -> tuple[Status, str]:
-    """Judge the filesystems; points: where those with the server's places are."""
-    if seen is None or not seen.mounts:
-        return _UNSEEN, _UNKNOWN
-    for mount in seen.mounts:
+def _judge_mounts(
+    drive_cut: DriveCut | None, points: Sequence[str]
+) -> tuple[Status, str]:
+    """Judge the filesystems; points: mount points that hold the server's places."""
+    if drive_cut is None or not drive_cut.mounts:
+        return _UNSEEN, _CUT_NOT_ON_RECORD
+    for mount in drive_cut.mounts:
         if not mount.taken_off:
             return _CONTRADICTED, (
                 f"{mount.point} was never off: what is read may come from the memory "
                 "of the host, and not from the drive"
             )
         if not mount.mounted_on:
-            why = f": {seen.failure}" if seen.failure else ""
+            why = f": {drive_cut.failure}" if drive_cut.failure else ""
             return _ABSENT, f"{mount.point} was not mounted again{why}"
-    taken = [mount.point for mount in seen.mounts]
-    if others := [point for point in points if point not in taken]:
+    taken_off = [mount.point for mount in drive_cut.mounts]
+    if missing := [point for point in points if point not in taken_off]:
         return (
             _UNSEEN,
-            f"{others[0]} was not among the filesystems that were forced off",
+            f"{missing[0]} was not among the filesystems that were forced off",
         )
-    on = (f"{mount.point} from {mount.mounted_on}" for mount in seen.mounts)
-    return _PRESENT, f"forced off, and mounted anew: {', '.join(on)}"
+    mounted_from = (
+        f"{mount.point} from {mount.mounted_on}" for mount in drive_cut.mounts
+    )
+    return _PRESENT, f"forced off, and mounted anew: {', '.join(mounted_from)}"
 
 
 def judge_power_cycles(case: Case) -> Item | None:
     """Judge whether the drives counted a loss of power, where they count any.
 
-    None unless the drives alone were cut, and in a lab, whose drive counts nothing.  A
-    link that was disabled, and a reset, raise no such counter.
+    None unless the drives alone were cut, and None in a lab, whose drive counts
+    nothing.  Neither a disabled link nor a reset of a drive raises this counter.
     """
     if not case.drive_only or case.manifest.lab_cut is not None:
         return None
@@ -147,8 +152,8 @@ def _judge_counted_power_cycles(
     silent: list[str] = []
     if before is not None and after is not None:
         counted, silent = count_rises_since(before.facts, after, "power_cycles")
-    for name, more in counted.items():
-        if more <= 0:
+    for name, rise in counted.items():
+        if rise <= 0:
             return _CONTRADICTED, (
                 f"{name} counted no power cycle: its link was disabled, or it was "
                 "reset, and neither cuts its power"
@@ -159,7 +164,7 @@ def _judge_counted_power_cycles(
             f"the counters of {which} cannot be read; a link that is disabled looks "
             "the same"
         )
-    shown = ", ".join(f"{name} {more}" for name, more in counted.items())
+    shown = ", ".join(f"{name} {rise}" for name, rise in counted.items())
     return _PRESENT, f"counted since: {shown}"
 
 
@@ -170,12 +175,18 @@ def judge_places_cut(case: Case) -> Item | None:
     """
     if not case.drive_only:
         return None
-    name, seen, before = ItemId.PLACES_CUT, case.drive_cut, case.before
-    if seen is None or before is None:
-        return Item(name, _UNSEEN, _UNKNOWN, required=True)
-    cut = {each for drive in seen.drives.values() for each in drive.names}
+    name, drive_cut, before = ItemId.PLACES_CUT, case.drive_cut, case.before
+    if drive_cut is None or before is None:
+        return Item(name, _UNSEEN, _CUT_NOT_ON_RECORD, required=True)
+    names_of_cut_drives = {
+        each for drive in drive_cut.drives.values() for each in drive.names
+    }
     for volume in before.facts.volumes:
-        if kept := [drive.name for drive in volume.drives if drive.name not in cut]:
+        if kept := [
+            drive.name
+            for drive in volume.drives
+            if drive.name not in names_of_cut_drives
+        ]:
             reason = (
                 f"{volume.named} kept the power of {', '.join(kept)}, so that part was "
                 "not tested; name all drives in dbcheck_power_drives, on one switch"
@@ -188,7 +199,7 @@ def judge_places_cut(case: Case) -> Item | None:
         place, why = next(iter(before.facts.unseen.items()))
         reason = f"on which drives {place} lies is not known ({why})"
         return Item(name, _UNSEEN, reason, required=True)
-    reason = f"all are on {', '.join(sorted(cut))}"
+    reason = f"all are on {', '.join(sorted(names_of_cut_drives))}"
     return Item(name, _PRESENT, reason, required=True)
 
 

@@ -63,8 +63,8 @@ class ItemId(enum.Enum):
 class Status(enum.Enum):
     """Status of an item of evidence.
 
-    ASSUMED: it rests on what a human was asked to do or declared, or on what something
-    else would explain as well but nothing contradicts; a PASS names it.
+    ASSUMED: the item rests on what a human was asked to do or declared, or on signs
+    that something else would explain as well but nothing contradicts; a PASS names it.
     """
 
     PRESENT = "present"
@@ -78,7 +78,8 @@ class Status(enum.Enum):
 class Item:
     """One item of evidence.
 
-    required: a PASS needs it present.  reason: what was seen, for a person.
+    required: a PASS needs the item present or assumed.  reason: what was seen, for a
+    person.
     """
 
     id: ItemId
@@ -87,8 +88,10 @@ class Item:
     required: bool
 
 
-# A reason that says itself what to do.
-_ADVISES = re.compile(r"cut again|\badd --|reconcile|dbcheck (?:clean|probe)|\(set ")
+# Matches a reason that itself says what to do.
+_HAS_OWN_ADVICE = re.compile(
+    r"cut again|\badd --|reconcile|dbcheck (?:clean|probe)|\(set "
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +109,16 @@ class _Doubt:
     advice: str = ""
 
 
-_HARD = "Use a hard power cut, not one that shuts the server or its host down first"
-_SWITCH = "Test the switch on the idle host: dbcheck power test"
-_ALONE = "Keep others away from dbcheck's tables, and cut again"
-_UNCHANGED = "Change nothing while a check runs, and cut again"
-_OWN_LOG = "Remove what shut it down, or use a hard power cut"
-_DRIVES = "Look at the host while the switch is off: lsblk -o NAME,SERIAL"
+_ADVICE_HARD_CUT = (
+    "Use a hard power cut, not one that shuts the server or its host down first"
+)
+_ADVICE_TEST_SWITCH = "Test the switch on the idle host: dbcheck power test"
+_ADVICE_KEEP_OTHERS_AWAY = "Keep others away from dbcheck's tables, and cut again"
+_ADVICE_CHANGE_NOTHING = "Change nothing while a check runs, and cut again"
+_ADVICE_NO_SHUTDOWN = "Remove what shut it down, or use a hard power cut"
+_ADVICE_LOOK_AT_DRIVES = (
+    "Look at the host while the switch is off: lsblk -o NAME,SERIAL"
+)
 _DOUBTS = {
     ItemId.LOAD: _Doubt(
         "nothing shows that commits were at risk when the power went",
@@ -121,22 +128,22 @@ _DOUBTS = {
     ItemId.NOT_SHUT_DOWN: _Doubt(
         "nothing shows that the server was cut and not shut down",
         "the server was not cut",
-        _HARD,
+        _ADVICE_HARD_CUT,
     ),
     ItemId.HOST_DOWN: _Doubt(
         "nothing shows that the host lost its power",
         "the host did not lose its power",
-        f"{_SWITCH}. Look for a second power supply",
+        f"{_ADVICE_TEST_SWITCH}. Look for a second power supply",
     ),
     ItemId.DRIVES_GONE: _Doubt(
         "nothing shows that the drives lost their power",
         "it was not the drives alone that were cut",
-        _DRIVES,
+        _ADVICE_LOOK_AT_DRIVES,
     ),
     ItemId.POWER_CYCLES: _Doubt(
         "nothing shows that the drives lost their power",
         "the drives did not lose their power",
-        _DRIVES,
+        _ADVICE_LOOK_AT_DRIVES,
     ),
     ItemId.SERVER_KILLED: _Doubt(
         "nothing shows that the server had ended before the drives came back",
@@ -155,12 +162,12 @@ _DOUBTS = {
     ItemId.SERVER_LOG: _Doubt(
         "the server's log does not show how it ended",
         "the server's log shows a shutdown",
-        _OWN_LOG,
+        _ADVICE_NO_SHUTDOWN,
     ),
     ItemId.SERVER_LOG_SQL: _Doubt(
         "the server's error log does not show how it ended",
         "the server's error log shows a shutdown",
-        _OWN_LOG,
+        _ADVICE_NO_SHUTDOWN,
     ),
     ItemId.COMMITS_PER_FLUSH: _Doubt("the flushes of the load are not known"),
     ItemId.SINCE_CHECKPOINT: _Doubt(
@@ -168,7 +175,7 @@ _DOUBTS = {
     ),
     ItemId.REPLAYED: _Doubt(
         "the server had nothing to recover, so nothing shows that a commit was at risk",
-        advice=_HARD,
+        advice=_ADVICE_HARD_CUT,
     ),
     ItemId.PLACES: _Doubt(
         "it is not known on which drives all the data lie",
@@ -183,10 +190,11 @@ _DOUBTS = {
     ItemId.NOT_RESTORED: _Doubt(
         "the data may be a copy that was put back",
         "the data are a copy that was put back",
-        _ALONE,
+        _ADVICE_KEEP_OTHERS_AWAY,
     ),
     ItemId.UNSAFE_SHUTDOWNS: _Doubt(
-        "the drives counted no loss of power without warning", advice=_DRIVES
+        "the drives counted no loss of power without warning",
+        advice=_ADVICE_LOOK_AT_DRIVES,
     ),
     ItemId.HOST_ASKED_AGAIN: _Doubt(
         "the host was not fully checked again after the cut",
@@ -194,7 +202,7 @@ _DOUBTS = {
         " restarted",
     ),
     ItemId.WITNESS_APART: _Doubt("the witness may be on the target's own host"),
-    ItemId.RESTARTED: _Doubt("", advice=_SWITCH),
+    ItemId.RESTARTED: _Doubt("", advice=_ADVICE_TEST_SWITCH),
     ItemId.CAME_BACK: _Doubt(
         "", "", "Find out why it did not come back by itself, and cut again"
     ),
@@ -207,15 +215,17 @@ _DOUBTS = {
     ItemId.SAME_SETTINGS: _Doubt(
         "nothing shows that the settings stayed as they were",
         "a setting changed",
-        _UNCHANGED,
+        _ADVICE_CHANGE_NOTHING,
     ),
     ItemId.THROUGH_LOAD: _Doubt(
         "it is not known what changed while the load ran",
         "something changed while the load ran",
-        _UNCHANGED,
+        _ADVICE_CHANGE_NOTHING,
     ),
     ItemId.SAME_TABLE: _Doubt(
-        "the tables are not known to be those that took the load", "", _ALONE
+        "the tables are not known to be those that took the load",
+        "",
+        _ADVICE_KEEP_OTHERS_AWAY,
     ),
     ItemId.CONDITIONS: _Doubt(
         "the sums over the rows were not checked",
@@ -310,13 +320,17 @@ def doubt_of(item: Item) -> str:
     why = meaning(item.id, item.status)
     text = f"{why}: {item.reason}" if why else item.reason
     advice = _DOUBTS[item.id].advice
-    return text if not advice or _ADVISES.search(item.reason) else f"{text}. {advice}"
+    return (
+        text
+        if not advice or _HAS_OWN_ADVICE.search(item.reason)
+        else f"{text}. {advice}"
+    )
 
 
-def meaning(which: ItemId, status: Status) -> str:
+def meaning(item_id: ItemId, status: Status) -> str:
     """Return the consequence for the cut of an item with this status.
 
     "" if the item's own reason says all.
     """
-    doubt = _DOUBTS[which]
+    doubt = _DOUBTS[item_id]
     return doubt.against if status is Status.CONTRADICTED else doubt.unseen

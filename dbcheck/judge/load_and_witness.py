@@ -24,7 +24,7 @@ from dbcheck.model.unobserved import Observed, find_newest
 from dbcheck.model.verdict import format_count
 from dbcheck.model.witness import Apart
 
-_NOT_GONE: Mapping[Gone, tuple[Status, str]] = {
+_WITHOUT_END_OF_SERVER: Mapping[Gone, tuple[Status, str]] = {
     Gone.NEVER: (Status.CONTRADICTED, "the server kept answering: no cut"),
     Gone.STALLED: (
         Status.CONTRADICTED,
@@ -50,15 +50,18 @@ def _judge_commits_at_risk(case: Case) -> tuple[Status, str]:
         return Status.NOT_OBSERVABLE, why
     if (last_us := find_newest_ack_us(load)) is None:
         return Status.ABSENT, "no commit was acknowledged"
-    # A server that merely waits for a drive without power is killed before it returns.
+    # A stalled server may wait for a drive without power: it is killed before the power
+    # comes back.
     waits = case.drive_only and load.gone is Gone.STALLED
-    if load.gone in _NOT_GONE and not waits:
-        return _NOT_GONE[load.gone]
+    if load.gone in _WITHOUT_END_OF_SERVER and not waits:
+        return _WITHOUT_END_OF_SERVER[load.gone]
     if case.cut is None and not load.cut_failed:
         return Status.ABSENT, "the server stopped before its power was cut"
     if not load.in_flight:
-        full = sum(one.acks for one in load.windows) >= case.manifest.window_acks
-        why = "the witness lagged and held them back" if full else "idle"
+        window_was_full = (
+            sum(window.acks for window in load.windows) >= case.manifest.window_acks
+        )
+        why = "the witness lagged and held them back" if window_was_full else "idle"
         return Status.ABSENT, f"no session waited for a reply: {why}"
     if (went_us := find_cut_us(case)) is None:
         why = explain_missing_date(case) or "the moment of the cut is not known"
@@ -69,21 +72,21 @@ def _judge_commits_at_risk(case: Case) -> tuple[Status, str]:
 def _judge_age_of_commits(
     case: Case, load: LoadRecord, last_ack_us: int, went_us: int
 ) -> tuple[Status, str]:
-    """Judge by when the power went, and how well that is known.
+    """Judge the age of the last ack when the power went, and how well it is known.
 
     last_ack_us: see find_newest_ack_us(): no ack looks younger than it may be.
     """
     age_s = measure_longest_passed_s(
         find_newest_observation(load), last_ack_us, went_us
     )
-    at_work = f"{format_count(load.in_flight, 'session')} waiting for a reply"
+    waiting = f"{format_count(load.in_flight, 'session')} waiting for a reply"
     if age_s < -LAST_ACK_AGE_MAX_S and not case.drive_only:
         return Status.CONTRADICTED, (
             f"the last ack came {-age_s:.3f} s after the power is said to have gone"
         )
-    # The client may read a reply that was on its way when the power went.
+    # The client may have read a reply that was on its way when the power went.
     side = "before" if age_s >= 0 else "after"
-    reason = f"last commit acknowledged {abs(age_s):.3f} s {side} the cut, {at_work}"
+    reason = f"last commit acknowledged {abs(age_s):.3f} s {side} the cut, {waiting}"
     sent_s = measure_longest_passed_s(
         find_newest_observation(load), load.sent_us or went_us, went_us
     )
@@ -91,7 +94,7 @@ def _judge_age_of_commits(
         return Status.ABSENT, f"{reason}: {why}"
     if case.cut is not None and case.cut.by_hand:
         return Status.ASSUMED, (
-            f"{at_work}; when the power was cut by hand was not seen, so it is taken "
+            f"{waiting}; when the power was cut by hand was not seen, so it is taken "
             "to be the moment at which the server was last heard, or its host, "
             f"{age_s:.3f} s after the last ack"
         )
@@ -102,13 +105,13 @@ def _judge_age_of_commits(
         and find_last_canary_write_us(case) is None
     ):
         return Status.NOT_OBSERVABLE, (
-            f"{at_work}; the drives may have lost their power {latest_s:.1f} s after "
+            f"{waiting}; the drives may have lost their power {latest_s:.1f} s after "
             "the last ack, and whether the host wrote until then is not known: its "
             "canaries were not read; cut again"
         )
     if latest_s >= LAST_ACK_AGE_MAX_S:
         return Status.ASSUMED, (
-            f"{at_work}; the switch reported its cut {latest_s:.1f} s after the last "
+            f"{waiting}; the switch reported its cut {latest_s:.1f} s after the last "
             "ack, so the power is taken to have gone when the server, or its host, was "
             f"last heard, {age_s:.3f} s after that ack"
         )
@@ -125,8 +128,8 @@ def _explain_missing_risk(
 ) -> str:
     """Return the reason why the drives may have had time to write all acks, or "".
 
-    age_s: of the last ack at the cut.  sent_s: since the newest operation that was
-    acked was sent.
+    age_s: age of the last ack at the cut.  sent_s: time from when the newest acked
+    operation was sent until the cut.
     """
     last_ack_us = find_newest_ack_us(load) or 0
     lived_s = measure_longest_passed_s(
@@ -162,17 +165,17 @@ def _explain_missing_risk(
 def judge_log_since_checkpoint(case: Case) -> Item | None:
     """Judge whether something was at risk in the server's log alone.
 
-    None if where the log stood is not known.
+    None if the log's position is not known.
     """
     if case.load is None or case.load.log is None:
         return None
-    begun, before = case.load.log
-    size = before.written - before.checkpoint
+    at_begin, before_cut = case.load.log
+    size = before_cut.written - before_cut.checkpoint
     reason = f"{size:,} bytes of log were in no checkpoint just before the cut"
     status = Status.PRESENT
     if size <= 0:
         status, reason = Status.ABSENT, "all of the log was checkpointed"
-    elif begun.checkpoint == before.checkpoint:
+    elif at_begin.checkpoint == before_cut.checkpoint:
         reason += f", among them all {sum(case.load.acked.values()):,} acks"
     return Item(ItemId.SINCE_CHECKPOINT, status, reason, required=False)
 
@@ -181,11 +184,11 @@ def judge_witness_log(case: Case) -> Item:
     """Judge what the witness holds of the run."""
     if case.damage:
         return Item(ItemId.WITNESS_LOG, Status.CONTRADICTED, case.damage, required=True)
-    facts = case.logs
-    acks, frames = sum(one.acks for one in facts), sum(one.frames for one in facts)
+    logs = case.logs
+    acks, frames = sum(one.acks for one in logs), sum(one.frames for one in logs)
     reason = f"{acks:,} acks in {frames:,} frames"
-    reason += f" of {len(facts)} logs, chains intact" if facts[1:] else ", chain intact"
-    if torn := sum(one.torn_bytes for one in facts):
+    reason += f" of {len(logs)} logs, chains intact" if logs[1:] else ", chain intact"
+    if torn := sum(one.torn_bytes for one in logs):
         reason += f", a torn tail of {torn} bytes left out, as a cut leaves one"
     if case.load:
         windows = case.load.windows
@@ -200,37 +203,39 @@ def judge_witness_log(case: Case) -> Item:
 def judge_witness_at_the_cut(case: Case) -> Item | None:
     """Judge whether the witness holds acks that were young when the power went.
 
-    Where the witness lagged when the power went and never came back, all that it holds
-    may be old, and nothing of it was at risk.  None if its log is not known.
+    If the witness lagged when the power went and never caught up, all its acks may be
+    old, and none of them was at risk.  None if its log is not known.
     """
     if not case.logs:
         return None
-    young = find_newest(_list_observations(case))
-    status, reason = _judge_newest_witnessed_ack(case, young, find_cut_us(case))
-    if case.clock_set and young is not None:
+    newest = find_newest(_list_observations(case))
+    status, reason = _judge_newest_witnessed_ack(case, newest, find_cut_us(case))
+    if case.clock_set and newest is not None:
         status = Status.NOT_OBSERVABLE
         reason = f"{case.clock_set}, by which the acks of several machines are dated"
     return Item(ItemId.WITNESS_AT_CUT, status, reason, required=True)
 
 
 def _list_observations(case: Case) -> list[Observed]:
-    """Return of each log what was observed of the acks that the witness holds."""
-    seen = (case.load.observed if case.load else None) or ()
-    unknown = (Observed(),) * (len(case.logs) - len(seen))
+    """Return the observations of each log, for the acks that the witness holds."""
+    observed = (case.load.observed if case.load else None) or ()
+    missing = (Observed(),) * (len(case.logs) - len(observed))
     return [
         Observed(facts.newest_us, one.gaps)
-        for facts, one in zip(case.logs, (*seen, *unknown), strict=False)
+        for facts, one in zip(case.logs, (*observed, *missing), strict=False)
     ]
 
 
 def _judge_newest_witnessed_ack(
-    case: Case, young: Observed | None, went_us: int | None
+    case: Case, newest: Observed | None, went_us: int | None
 ) -> tuple[Status, str]:
-    if young is None or young.last_ack_us is None:
+    if newest is None or newest.last_ack_us is None:
         return Status.ABSENT, "it holds no ack of the load"
     if went_us is None:
         return Status.NOT_OBSERVABLE, "the moment of the cut is not known"
-    age_s = measure_longest_passed_s(young, young.came_us(young.last_ack_us), went_us)
+    age_s = measure_longest_passed_s(
+        newest, newest.came_us(newest.last_ack_us), went_us
+    )
     if age_s < -LAST_ACK_AGE_MAX_S and not case.drive_only:
         return Status.CONTRADICTED, (
             f"its newest ack came {-age_s:.3f} s after the power is said to have gone"

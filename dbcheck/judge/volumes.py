@@ -1,6 +1,6 @@
 """Judges how deep a cut went on each volume on which an ack depends.
 
-There are block devices that can lose completed writes though no drive loses its power.
+Some block devices can lose completed writes although no drive loses its power.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from dbcheck.model.host import HostAfter, HostBefore, Layer, TargetFacts, Volume
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.watched import FactKind, Seen
 
-# zvols cache in the ARC (OpenZFS, zvol_os.c), bcache keeps its journal and its index in
-# memory until a flush (Documentation/admin-guide/bcache.rst).  So do dm-cache with the
-# place of a block, dm-thin with the map of its blocks, dm-writecache with its index,
-# dm-integrity with its journal, and VDO with its own (Linux,
+# Kinds of layers that keep completed writes, or where these are, in memory until a
+# flush: zvols cache in the ARC (OpenZFS, zvol_os.c), bcache keeps its journal and its
+# index (Documentation/admin-guide/bcache.rst), dm-cache the place of a block, dm-thin
+# the map of its blocks, dm-writecache its index, dm-integrity and VDO a journal (Linux,
 # Documentation/admin-guide/device-mapper/: cache.rst, thin-provisioning.rst,
 # writecache.rst, dm-integrity.rst, vdo.rst).
-_HOLDING = (
+_KINDS_THAT_HOLD_WRITES = (
     layers.ZVOL,
     layers.BCACHE,
     layers.CACHE,
@@ -41,15 +41,15 @@ _HOLDING = (
     layers.INTEGRITY,
     layers.UNKNOWN,
 )
-_PARITY = ("raid4", "raid5", "raid6")
-_NONE = Tally(0, 0, 0)
-_NEVER: Mapping[str, int] = {}
+_PARITY_LEVELS = ("raid4", "raid5", "raid6")
+_EMPTY_TALLY = Tally(0, 0, 0)
+_NO_FLUSH_TIMES: Mapping[str, int] = {}
 
 
 def find_host_cache(stack: Sequence[Layer]) -> str:
-    """Return the layer that may lose writes though no drive did, in words, "" if none.
+    """Explain which layer may lose writes that no drive lost, "" if none.
 
-    A block that is lost there proves nothing about a drive's own cache.
+    A block that is lost in such a layer proves nothing about a drive's own cache.
     """
     return next(filter(None, map(_explain_losing_layer, stack)), "")
 
@@ -65,7 +65,7 @@ def _explain_losing_layer(layer: Layer) -> str:
     if layer.kind == "md":
         return _explain_losing_array(layer)
     kind = layers.kind_of(layer)
-    if kind in _HOLDING:
+    if kind in _KINDS_THAT_HOLD_WRITES:
         named = layer.dm_name or layer.name
         return (
             f"{named} ({kind}) may keep completed writes, or where they are, in the "
@@ -80,10 +80,10 @@ def _explain_losing_layer(layer: Layer) -> str:
 
 
 def _explain_losing_array(layer: Layer) -> str:
-    """Explain a loss of a block by an md array itself (Linux, admin-guide/md)."""
+    """Explain how an md array may lose a block (Linux, admin-guide/md), else ""."""
     if layer.md.get("policy") == "journal":
         return f"{layer.name} has a journal of its own, whose drive may have lost this"
-    if layer.md.get("level") in _PARITY and layer.md.get("degraded") != "0":
+    if layer.md.get("level") in _PARITY_LEVELS and layer.md.get("degraded") != "0":
         return (
             f"{layer.name} is missing a drive, or does not report that it has all: a "
             "write that a cut interrupts may then change other blocks"
@@ -97,8 +97,8 @@ def _explain_losing_array(layer: Layer) -> str:
 class VolumeDepth:
     """Depth of the cut on one volume.
 
-    finding:    None if it could not be measured; unmeasured: why.
-    were_running: there were canaries on it.
+    finding:    None if the depth could not be measured; unmeasured: why it could not.
+    were_running: there were canaries on the volume.
     """
 
     volume: Volume
@@ -127,23 +127,23 @@ def list_changes_of_storage(
 ) -> list[Seen]:
     """List changes of a node's mounts, devices and places before its cut.
 
-    kinds: all if none is named.
-    A host that is up again shows others, and so does one that loses its drives and
-    keeps running: a lab's, or where drives alone are cut.  So what was first seen once
-    the last ack had come and the cut was asked for is left out; on a host that keeps
-    running, once either was so.
+    kinds: which kinds of facts; all if none is named.
+    A host that is up again shows other values, and so does a host that loses its drives
+    and keeps running: a lab's, or where drives alone are cut.  So a change is left out
+    if it was first seen after both the last ack and the request for the cut; on a host
+    that keeps running, after either of them.
     """
     node = load.nodes.get(name)
     if node is None or node.host_watched is None:
         return []
-    found = node.host_watched.of(*(kinds or FactKind))
+    changes = node.host_watched.of(*(kinds or FactKind))
     begins_us, cut = load.last_ack_us, node.cut
     if begins_us is None:
-        return found
+        return changes
     runs_on = bool(manifest.lab) or manifest.nodes[name].scope is PowerScope.DRIVE
     if cut is not None and cut.asked_us is not None:
         begins_us = (min if runs_on else max)(begins_us, cut.asked_us)
-    return [seen for seen in found if seen.answered_us < begins_us]
+    return [seen for seen in changes if seen.answered_us < begins_us]
 
 
 def find_volume_depths(
@@ -152,63 +152,67 @@ def find_volume_depths(
     elsewhere: Sequence[Completed | None],
     after: HostAfter | None,
     cut: CutClass = CutClass.UNKNOWN,
-    flushed: Mapping[str, int] = _NEVER,
+    flushed: Mapping[str, int] = _NO_FLUSH_TIMES,
 ) -> list[VolumeDepth]:
-    """Find the depth of the cut on each volume, that of the data directory first.
+    """Find the depth of the cut on each volume; the data directory's comes first.
 
-    cut: its declared class; one that keeps the drives' power reaches OS depth at most.
+    [] if there were no canaries beside the data directory.
+    completed, elsewhere: NodeAtTheCut.canaries and canaries_elsewhere.
+    cut: its declared class; a cut that keeps the drives' power reaches OS at most.
     flushed: see judge.case.find_flush_times().
-    completed, elsewhere: see model.records.NodeAtTheCut.  [] if there were no canaries
-    beside the data directory.
     """
     if before is None or completed is None or after is None or after.remains is None:
         return []
     data = before.facts.data
-    above = _find_loss_above_drives(data, after, cut)
-    first = _measure_depth(data, completed, after.remains, above, flushed)
-    depths = [VolumeDepth(data, first)]
+    loss_above = _find_loss_above_drives(data, after, cut)
+    depth_of_data = _measure_depth(data, completed, after.remains, loss_above, flushed)
+    depths = [VolumeDepth(data, depth_of_data)]
     for number, volume in enumerate(before.facts.volumes[1:]):
         canaries = before.elsewhere[number]
-        done = elsewhere[number] if number < len(elsewhere) else None
+        completed_there = elsewhere[number] if number < len(elsewhere) else None
         remains = after.remains_elsewhere
-        left = remains[number] if number < len(remains) else None
-        if done is None or left is None:
+        remains_there = remains[number] if number < len(remains) else None
+        if completed_there is None or remains_there is None:
             why = canaries.failure or "its canaries could not be read after the cut"
             depths.append(VolumeDepth(volume, None, why, not canaries.failure))
         else:
-            above = _find_loss_above_drives(volume, after, cut)
-            found = _measure_depth(volume, done, left, above, flushed)
-            depths.append(VolumeDepth(volume, found))
-    return [_take_depth_of_shared_drive(each, depths) for each in depths]
+            loss_above = _find_loss_above_drives(volume, after, cut)
+            finding = _measure_depth(
+                volume, completed_there, remains_there, loss_above, flushed
+            )
+            depths.append(VolumeDepth(volume, finding))
+    return [_take_depth_of_shared_drive(depth, depths) for depth in depths]
 
 
 def _take_depth_of_shared_drive(
-    one: VolumeDepth, depths: Sequence[VolumeDepth]
+    depth: VolumeDepth, depths: Sequence[VolumeDepth]
 ) -> VolumeDepth:
-    """Return the depth of a volume, also as another one on the same drive shows it.
+    """Return a volume's depth, or the DRIVE depth of another volume on its drive.
 
-    Partitions, or volumes of LVM, share the volatile cache of their drive: whose writes
-    are lost from it is chance.
+    Partitions, or volumes of LVM, share the volatile cache of their drive, and it is
+    chance which volume's writes are lost from that cache.
     """
-    without_canaries = one.finding is None and not one.were_running
-    drives = one.volume.file_drives
-    if len(drives) != 1 or not (without_canaries or one.depth is Depth.OS):
-        return one
+    without_canaries = depth.finding is None and not depth.were_running
+    drives = depth.volume.file_drives
+    if len(drives) != 1 or not (without_canaries or depth.depth is Depth.OS):
+        return depth
     for other in depths:
         if other.depth is Depth.DRIVE and other.volume.file_drives == drives:
             lost = f"{drives[0]} lost writes of {', '.join(other.volume.places)}"
-            own = one.finding or DepthFinding(None, _NONE, _NONE, (one.unmeasured,))
-            reasons = (lost, *own.reasons)
-            finding = replace(own, depth=Depth.DRIVE, reasons=reasons)
-            return replace(one, finding=finding)
-    return one
+            own_finding = depth.finding or DepthFinding(
+                None, _EMPTY_TALLY, _EMPTY_TALLY, (depth.unmeasured,)
+            )
+            reasons = (lost, *own_finding.reasons)
+            finding = replace(own_finding, depth=Depth.DRIVE, reasons=reasons)
+            return replace(depth, finding=finding)
+    return depth
 
 
 def _find_loss_above_drives(volume: Volume, after: HostAfter, cut: CutClass) -> str:
     """Return the reason why a block may have been lost above the drives, "" if none.
 
-    The layers count as they were before and after the cut, in which an array may have
-    lost a drive.
+    The layers count both as they were before the cut and as they are after it, since an
+    array may have lost a drive in the cut.
     """
     if cut.keeps_power:
         return "the drives kept their power, so a layer above them lost this"
@@ -224,10 +228,10 @@ def _measure_depth(
     volume: Volume,
     completed: Completed,
     remains: Remains,
-    above: str,
+    loss_above: str,
     flushed: Mapping[str, int],
 ) -> DepthFinding:
-    ground = Ground(volume.filesystem, volume.mount_options, above=above)
+    ground = Ground(volume.filesystem, volume.mount_options, above=loss_above)
     found = find_depth(completed, remains, ground)
     if found.depth is not Depth.DRIVE:
         return found
@@ -257,10 +261,10 @@ def find_least_depth(
 ) -> DepthFinding | None:
     """Find the depth of the cut for all places together, None if unknown.
 
-    That is the least depth of all.  It is unknown if it is unknown of a place, unless
-    another shows a cut that reached the server's process alone.  A journal on a drive
-    of its own takes no canaries: the page cache is lost for it as well, but what its
-    drive lost is not known.
+    The depth for all places is the least depth of any place.  It is unknown if the
+    depth of a place is unknown, unless another place shows that the cut reached the
+    server's process alone.  A journal on a drive of its own takes no canaries: the page
+    cache is lost for the journal as well, but what its drive lost is not known.
     """
     if not depths or facts is None:
         return None
@@ -288,22 +292,25 @@ def find_least_depth(
 def list_hidden_drives(
     volumes: Sequence[Volume], depths: Sequence[VolumeDepth] = ()
 ) -> list[str]:
-    """List what no canary can show: journals on drives that no file lies on.
+    """List what no canary can show: journals on drives that hold no file of the volume.
 
-    Unless another volume, whose files lie on the very same drive, shows DRIVE depth.
+    A journal is left out if its drive holds the files of another volume that shows
+    DRIVE depth.
     """
     shown = [each.volume.file_drives for each in depths if each.depth is Depth.DRIVE]
-    found = []
+    hidden = []
     for volume in volumes:
-        of = f"of {', '.join(volume.places)}"
+        places = f"of {', '.join(volume.places)}"
         for role, layer in volume.apart.items():
             drives = volume.drives_below(layer)
             if not drives or drives not in (volume.file_drives, *shown):
-                on = ", ".join(drives) or layer
-                found.append(f"the {role} {of} ({on}) takes no canaries")
+                drives_or_layer = ", ".join(drives) or layer
+                hidden.append(
+                    f"the {role} {places} ({drives_or_layer}) takes no canaries"
+                )
         if why := volume.unreadable.get("journal"):
-            found.append(f"where the journal {of} lies is not known ({why})")
-    return found
+            hidden.append(f"where the journal {places} lies is not known ({why})")
+    return hidden
 
 
 def _add_tallies(tallies: Sequence[Tally]) -> Tally:
@@ -322,8 +329,8 @@ def was_page_cache_kept(depths: Sequence[VolumeDepth]) -> bool:
 def find_shallowest(depths: Sequence[VolumeDepth]) -> DepthFinding | None:
     """Return the finding of the least depth that is known, of whichever volume.
 
-    It describes the host alone: a page cache is that of all filesystems.  Without any
-    that is known, return the data directory's.
+    The least depth describes the host alone: all filesystems share one page cache.  If
+    no depth is known, return the finding of the data directory.
     """
     if not depths:
         return None
@@ -334,5 +341,5 @@ def find_shallowest(depths: Sequence[VolumeDepth]) -> DepthFinding | None:
 
 
 def _rank_depth(one: VolumeDepth) -> int:
-    """Return the place of a depth in their order; an unknown one comes last."""
+    """Return the rank of a volume's depth; an unknown depth comes last."""
     return len(Depth) if one.depth is None else one.depth.rank
