@@ -116,12 +116,7 @@ def judge_same_storage(case: Case) -> Item | None:
         return Item(name, _UNSEEN, "the host reports nothing of it", False)
     reason = f"same {', '.join(same)}"
     unidentified = sorted(
-        {
-            name
-            for by_place in unknown
-            for drives in by_place.values()
-            for name in drives
-        }
+        {drive for each in unknown for drives in each.values() for drive in drives}
     )
     if unidentified and case.manifest.lab_cut is None:
         reason += (
