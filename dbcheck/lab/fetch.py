@@ -2,13 +2,14 @@
 
 The packages come through apt, from the mirror that this machine uses and checked with
 Debian's own keys, into a private tree: nothing is installed, no root is needed, and
-apt's state on the machine is not touched.  MySQL: Debian's releases have none; that of
-Debian unstable brings its own C library, and patchelf makes it use that.
+apt's state on the machine is not touched.
 
-MyRocks and Galera: Debian's packages of them want the whole of mariadb-server, which
-makes a database and starts a service, or the service of rsync.  A lab needs a few of
-their files, of the very release of MariaDB that is installed.  Patroni and etcd come
-with all that they need and that is not installed.
+MySQL: Debian's releases have no package of it.  The package of Debian unstable is
+fetched with its C library, and patchelf makes the server use that library.
+MyRocks and Galera: Debian's packages of them depend on mariadb-server, which makes a
+database and starts a service, or on rsync, which has a service.  A lab needs only a few
+of their files, of the very release of MariaDB that is installed.
+Patroni and etcd: fetched with the packages they depend on that are not installed.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from dbcheck.lab import programs
 PACKAGE = "mysql-server-core"
 SUITE = "unstable"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-STATUS = Path("/var/lib/dpkg/status")  # of what is installed here
+STATUS = Path("/var/lib/dpkg/status")  # the packages installed on this machine
 TIMEOUT_S = 600.0
-_SERVER = Path("usr/sbin/mysqld")
-_KEPT = ("usr/sbin/mysqld", "usr/lib", "usr/lib64", "usr/share/mysql")
-_SAID_LINES = 3
+_MYSQLD = Path("usr/sbin/mysqld")
+_MYSQL_KEPT = ("usr/sbin/mysqld", "usr/lib", "usr/lib64", "usr/share/mysql")
+_ERROR_LINES = 3
 
 
 def fetch(folder: Path, mirror: str | None = None) -> None:
     """Make *folder* hold a MySQL server that runs; raise LabError if that fails.
 
-    It appears there whole or not at all.  mirror: an archive of Debian; this machine's
-    own if None.  Two at once wait for each other.
+    The server appears there whole or not at all.  Processes that fetch at once wait for
+    each other.  mirror: an archive of Debian; this machine's own if None.
     """
     with lock_and_clear(folder):
         if folder.exists():
@@ -56,9 +57,9 @@ def fetch(folder: Path, mirror: str | None = None) -> None:
             whole = Path(scratch, "whole")
             for package in download(Path(scratch, "apt"), source, SUITE, PACKAGE):
                 run(["dpkg-deb", "--extract", str(package), str(whole)])
-            keep_only(whole, _KEPT)
-            loader = patch(whole, folder, _SERVER)
-            server = str(whole / _SERVER)
+            keep_only(whole, _MYSQL_KEPT)
+            loader = patch(whole, folder, _MYSQLD)
+            server = str(whole / _MYSQLD)
             run([str(whole / loader), server, "--no-defaults", "--version"])
             whole.rename(folder)
 
@@ -70,8 +71,9 @@ _ARCHIVES_AS = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
 def find_mirror(targets: str) -> str:
     """Return the archive of Debian among apt's index targets; raise LabError if none.
 
-    targets: a line for each, its archive and its component.  Each mirror has a path
-    that ends with /debian/; those of other archives may too, but have no "main".
+    targets: a line for each target, with its archive and its component.  The path of
+    each mirror of Debian ends with /debian/; that of another archive may end so too,
+    but such an archive has no component "main".
     """
     for line in targets.splitlines():
         archive, _, component = line.partition(" ")
@@ -95,28 +97,29 @@ def list_archives() -> str:
 def make_source_list(targets: str) -> str:
     """Return Debian's archives among apt's index targets, as a list of sources.
 
-    targets: a line for each, its archive, release and component.  Raise LabError if
-    there is none.
+    targets: a line for each target, with its archive, release and component.  Raise
+    LabError if none is of Debian.
     """
-    found: dict[str, None] = {}
+    sources: dict[str, None] = {}
     for line in targets.splitlines():
-        archive, _, rest = line.partition(" ")
-        release, _, component = rest.partition(" ")
+        archive, _, release_and_component = line.partition(" ")
+        release, _, component = release_and_component.partition(" ")
         if component == "main" and "/debian" in archive:
-            found[f"deb [signed-by={KEYRING}] {archive} {release} main"] = None
-    if not found:
+            sources[f"deb [signed-by={KEYRING}] {archive} {release} main"] = None
+    if not sources:
         raise LabError(
             "apt has no mirror of Debian among its sources",
             id=ErrorId.APT_WITHOUT_MIRROR,
             hint="Install the Debian packages by hand: docs/lab.md names them.",
         )
-    return "\n".join(found) + "\n"
+    return "\n".join(sources) + "\n"
 
 
 def make_apt_configuration(folder: Path, host: str) -> str:
-    """Return apt's configuration for a tree in *folder*, whose host has *host*.
+    """Return apt's configuration for a private tree in *folder*.
 
-    Only how the host's apt reaches its mirrors is taken from there, and no hook.
+    host: the configuration of the host's apt, of which only the lines are taken that
+    say how to reach the mirrors, so no hook.
     """
     lines = [
         f'Dir "{folder}/";',
@@ -132,18 +135,20 @@ def make_apt_configuration(folder: Path, host: str) -> str:
         'Acquire::Languages "none";',
         'Acquire::Retries "3";',
     ]
-    ways = ("Acquire::http", "Acquire::https", "Acquire::Check-")
-    lines += [line for line in host.splitlines() if line.startswith(ways)]
+    transport_options = ("Acquire::http", "Acquire::https", "Acquire::Check-")
+    lines += [line for line in host.splitlines() if line.startswith(transport_options)]
     return "\n".join(lines) + "\n"
 
 
 @contextlib.contextmanager
 def lock_and_clear(folder: Path) -> Iterator[None]:
-    """Keep others out, and clear away what one that was killed has left."""
+    """Lock *folder*; remove the scratch folders of a process that was killed."""
     try:
         if not folder.parent.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            if os.geteuid() == 0:  # whatever the umask: programs run from there
+            if (
+                os.geteuid() == 0
+            ):  # other accounts run programs there, whatever the umask
                 folder.parent.chmod(0o755)
         lock = folder.with_suffix(".lock").open("w")
     except OSError as error:
@@ -154,13 +159,13 @@ def lock_and_clear(folder: Path) -> Iterator[None]:
         ) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in folder.parent.glob(f"{folder.name}.*/"):
-            shutil.rmtree(left)
+        for scratch in folder.parent.glob(f"{folder.name}.*/"):
+            shutil.rmtree(scratch)
         yield
 
 
 def require_debian() -> None:
-    """Raise LabError without what fetches a package and checks where it is from."""
+    """Raise LabError if what fetches or verifies packages is missing here."""
     missing = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
     if not KEYRING.exists():
         missing.append(str(KEYRING))
@@ -174,7 +179,7 @@ def require_debian() -> None:
 
 
 def download(folder: Path, mirror: str, suite: str, *wanted: str) -> Iterable[Path]:
-    """Download the packages *wanted* and all they depend on; return the files."""
+    """Download the packages *wanted* and all that they depend on; return the files."""
     sources = f"deb [signed-by={KEYRING}] {mirror} {suite} main\n"
     settings = prepare_apt(folder, sources)
     run(["apt-get", "install", "--yes", "--download-only", *wanted], settings)
@@ -182,10 +187,10 @@ def download(folder: Path, mirror: str, suite: str, *wanted: str) -> Iterable[Pa
 
 
 def prepare_apt(folder: Path, sources: str, installed: bytes = b"") -> Path:
-    """Make a tree of apt's own in *folder*, which knows what *sources* have.
+    """Make a private tree of apt in *folder*, with the package lists of *sources*.
 
-    installed: dpkg's status file of what need not be fetched; by default every
-    dependency is wanted.  Return the file of its settings.
+    installed: dpkg's status file of the packages that need not be fetched; by default
+    every dependency is fetched.  Return apt's configuration file for the tree.
     """
     for part in ("state/lists/partial", "cache/archives/partial", "none"):
         (folder / part).mkdir(parents=True)
@@ -200,10 +205,10 @@ def prepare_apt(folder: Path, sources: str, installed: bytes = b"") -> Path:
 
 
 def keep_only(whole: Path, wanted: Sequence[str]) -> None:
-    """Remove all but what is *wanted*, and let every account read the rest."""
+    """Remove all but the *wanted* paths from a tree, and let every account read it."""
     kept = [whole / name for name in wanted]
     for path in sorted(whole.rglob("*"), reverse=True):
-        if not any(path.is_relative_to(k) or k.is_relative_to(path) for k in kept):
+        if not any(path.is_relative_to(p) or p.is_relative_to(path) for p in kept):
             if path.is_dir() and not path.is_symlink():
                 path.rmdir()
             else:
@@ -224,9 +229,9 @@ def require_patchelf() -> str:
 
 
 def patch(whole: Path, folder: Path, program: Path) -> Path:
-    """Have a program use the C library and loader beside it, once it is in *folder*.
+    """Make a program use its tree's C library and loader, once that is in *folder*.
 
-    program: where it is in the tree *whole*; so is the loader that is returned.
+    program: its path within the tree *whole*.  Return the loader's path within it.
     """
     server = whole / program
     patchelf = require_patchelf()
@@ -234,11 +239,12 @@ def patch(whole: Path, folder: Path, program: Path) -> Path:
         [patchelf, "--print-interpreter", str(server)]
     ).strip().removeprefix("/")
     libraries = (whole / loader).resolve().parent.relative_to(whole.resolve())
-    # A tree that stays where it is may also be mounted elsewhere.
+    # A tree that stays where it is may also be mounted elsewhere, so its path is
+    # relative to the program.
     path = str(folder / libraries)
     if folder != whole:
         path = f"$ORIGIN/{os.path.relpath(libraries, program.parent)}"
-    # An RPATH also counts for the libraries and plugins of the server; a RUNPATH not.
+    # The server's libraries and plugins also obey its RPATH, but not its RUNPATH.
     change = ["--force-rpath", "--set-rpath", path]
     change += ["--set-interpreter", str(folder / loader)]
     run([patchelf, *change, str(server)])
@@ -250,10 +256,10 @@ def run(
 ) -> str:
     """Return the output of *command*; raise LabError with its last lines if it fails.
 
-    settings: apt's, in the place of the machine's own.  cwd: the folder that it runs
-    in, None for this process's.
+    settings: apt's configuration file, in place of the machine's own.  cwd: the folder
+    that the command runs in, None for this process's.
     """
-    own = {"APT_CONFIG": str(settings)} if settings else {}
+    apt_variables = {"APT_CONFIG": str(settings)} if settings else {}
     hint = (
         "Check the network and try again, or install the Debian packages. A mysqld of"
         " your own: DBCHECK_MYSQLD."
@@ -261,7 +267,7 @@ def run(
     try:
         done = subprocess.run(
             command,
-            env=processes.make_environment() | own | {"LC_ALL": "C"},
+            env=processes.make_environment() | apt_variables | {"LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -274,10 +280,10 @@ def run(
             f"{command[0]} failed: {error}", id=ErrorId.FETCH_FAILED, hint=hint
         ) from error
     if done.returncode:
-        said = " / ".join(done.stderr.strip().splitlines()[-_SAID_LINES:])
+        errors = " / ".join(done.stderr.strip().splitlines()[-_ERROR_LINES:])
         what = " ".join(command[:2])
         raise LabError(
-            f"{what} failed: {said or done.returncode}",
+            f"{what} failed: {errors or done.returncode}",
             id=ErrorId.FETCH_FAILED,
             hint=hint,
         )
@@ -292,10 +298,10 @@ class Part:
     """Files of some packages, which lie in one folder once they are fetched.
 
     of_server: packages that must have the version of the server.
-    packages:  those that need not.
-    with_libraries: those that come with the libraries that this machine lacks.
-    files:     their names.
-    patched:   which of them are to find the libraries beside them.
+    packages:  packages of any version.
+    with_libraries: packages that are fetched with the libraries missing here.
+    files:     the names of the files.
+    patched:   the files that are to find the libraries beside them.
     """
 
     of_server: tuple[str, ...]
@@ -326,8 +332,8 @@ _LIBRARY = re.compile(r"lib[^/]*\.so\.[0-9.]+")
 def fetch_part(part: Part, folder: Path) -> None:
     """Make *folder* hold the files; raise LabError if that fails.
 
-    It appears there whole or not at all, in place of one that lacks a file.  Two at
-    once wait for each other.
+    The folder appears whole or not at all, and replaces a folder that lacks a file.
+    Processes that fetch at once wait for each other.
     """
     with lock_and_clear(folder):
         if all((folder / name).is_file() for name in part.files):
@@ -387,18 +393,18 @@ def _fetch_libraries(
 def parse_library_packages(described: str) -> list[str]:
     """Return the packages of libraries that a package depends on.
 
-    described: it, as apt-cache shows it.  Of alternatives the first one counts.
+    described: the package, as apt-cache shows it.  Of alternatives the first counts.
     """
     for line in described.splitlines():
         field, _, value = line.partition(":")
         if field == "Depends":
-            names = [re.split(r"[\s(|:]", each.strip())[0] for each in value.split(",")]
+            names = [re.split(r"[\s(|:]", part.strip())[0] for part in value.split(",")]
             return [name for name in names if name.startswith("lib")]
     return []
 
 
 def _find_file(tree: Path, name: str) -> Path:
-    """Return the file of that name, past settings that are called so, too."""
+    """Return the file *name* in the tree, but no settings file of that name in etc."""
     for path in sorted(tree.rglob(name)):
         if path.is_file() and "etc" not in path.relative_to(tree).parts:
             return path.resolve()
@@ -409,15 +415,16 @@ def _find_file(tree: Path, name: str) -> Path:
     )
 
 
-# Patroni's module for etcd imports the second one.
-_PACKAGES = ("patroni", "python3-etcd", "etcd-server")
+# Patroni's module for etcd imports python3-etcd.
+_PATRONI_PACKAGES = ("patroni", "python3-etcd", "etcd-server")
 _PATRONI_KEPT = (*(f"usr/bin/{name}" for name in programs.PATRONI), "usr/lib")
 
 
 def fetch_patroni(folder: Path) -> None:
-    """Make *folder* hold both, laid out as their packages; raise LabError.
+    """Make *folder* hold Patroni and etcd, laid out as their packages; raise LabError.
 
-    It appears there whole or not at all.  Two at once wait for each other.
+    The folder appears whole or not at all.  Processes that fetch at once wait for each
+    other.
     """
     with lock_and_clear(folder):
         if folder.exists():
@@ -429,7 +436,8 @@ def fetch_patroni(folder: Path) -> None:
             whole, apt = Path(scratch, "whole"), Path(scratch, "apt")
             settings = prepare_apt(apt, list_archives(), installed=STATUS.read_bytes())
             run(
-                ["apt-get", "install", "--yes", "--download-only", *_PACKAGES], settings
+                ["apt-get", "install", "--yes", "--download-only", *_PATRONI_PACKAGES],
+                settings,
             )
             for package in (apt / "cache/archives").glob("*.deb"):
                 run(["dpkg-deb", "--extract", str(package), str(whole)])

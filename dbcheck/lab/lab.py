@@ -48,7 +48,7 @@ _NEEDS_NAMESPACES = (
 
 _START_TIMEOUT_S = 120.0
 _DOWN_TIMEOUT_S = 20.0
-_DEAD_TIMEOUT_S = 20.0  # for what the kernel does once the daemon is killed
+_DEAD_TIMEOUT_S = 20.0  # for the kernel to end all processes of a killed daemon
 _POLL_S = 0.005
 _LOG_TAIL_BYTES = 2000
 
@@ -56,16 +56,16 @@ _LOG_TAIL_BYTES = 2000
 class Lab:
     """One running lab.
 
-    name:        by which find() and LabSwitch know it.
-    spec:        what it was started from.
-    target_url:  the server's URL, without the password; password is beside it.
-    witness_url: a folder behind the lab's sshd, not on the drive; identity_file
-                 and known_hosts are what ssh needs to get there.
-    host_url:    the same sshd, for whoever wants to see the server's files;
-    log_path:    among them its log.
-    authority:   the certificate of who vouches for the nodes of its cluster, in PEM;
-    authority_file: where the server finds it.  Both are "" outside a cluster.
-    drives:      what names the virtual drives, see LoopDevice.serial.
+    name:        by which find() and LabSwitch know the lab.
+    spec:        the specification that it was started from.
+    target_url:  the server's URL, without the password, which `password` has.
+    witness_url: a folder behind the lab's sshd, not on the drive; ssh needs
+                 identity_file and known_hosts to get there.
+    host_url:    of the lab's sshd, to read the server's files;
+    log_path:    the server's log, one of these files.
+    authority:   the certificate of the authority of the cluster's nodes, in PEM;
+    authority_file: the server's copy of it.  Both are "" outside a cluster.
+    drives:      the serials of the virtual drives, see LoopDevice.serial.
     """
 
     def __init__(
@@ -103,15 +103,15 @@ class Lab:
         """Build a lab and return once its server takes queries.
 
         folder: made here, removed with the lab; holds the witness's logs.
-        keep:   False: the lab ends with this process, whatever ends it; True: it
+        keep:   False: the lab ends with this process, whatever ends it; True: the lab
                 stays until down().
-        recordings: where its drives record all they are asked until the first cut, or
-                what they replay: then no server runs until show().
-        source: the server that this lab's one is to follow, as a copy of it, or what it
-                is to be a member of.
-        identity: by which the other nodes of a cluster know its server.
+        recordings: where its drives record all requests until the first cut; or the
+                recordings that they replay: then no server runs until show().
+        source: the server that the lab's server is to follow, as a copy of it, or the
+                Patroni cluster that it is to be a member of.
+        identity: the certificates by which a cluster's other nodes know its server.
         Raise LabError, with nothing left behind, if the lab cannot be built;
-        UsageError if a setting is the lab's own to decide, or its value is of no use.
+        UsageError if only the lab decides a setting, or cannot use its value.
         """
         require_buildable(spec, alone=identity is None)
         if recordings and not namespace.are_available():
@@ -128,7 +128,7 @@ class Lab:
         entry, lock = state.create(name)
         daemon = None
         try:
-            _prepare(entry, spec, folder, recordings, keep=keep)
+            _prepare_folder(entry, spec, folder, recordings, keep=keep)
             match source:
                 case Source():
                     entry.note(source=dataclasses.asdict(source))
@@ -137,13 +137,13 @@ class Lab:
             if identity is not None:
                 entry.note(identity=dataclasses.asdict(identity))
             with interrupt.hold_interrupts_back():
-                daemon, ready = _spawn(entry, lock, keep=keep)
+                daemon, ready = _spawn_daemon(entry, lock, keep=keep)
             os.close(lock)
             lock = -1
             _await_ready(entry, ready)
             lab = cls(entry, None if keep else daemon)
             if keep:
-                daemon.returncode = 0  # as if waited for: it outlives this process
+                daemon.returncode = 0  # no wait at its end, as it outlives this process
             return lab
         except BaseException:
             if daemon is not None:
@@ -151,7 +151,7 @@ class Lab:
                 daemon.wait()
             if lock >= 0:
                 os.close(lock)
-            _wipe(entry)
+            _remove_dead_lab(entry)
             raise
 
     @classmethod
@@ -162,18 +162,18 @@ class Lab:
     @property
     def folder(self) -> Path:
         """Folder that start() made; raise LabError if it was removed with the lab."""
-        found = self._entry.folder()
-        if found is None:
+        folder = self._entry.folder()
+        if folder is None:
             raise LabError(
                 f"the lab {self.name} has ended",
                 id=ErrorId.LAB_NOT_RUNNING,
                 hint="Start it anew.",
             )
-        return found
+        return folder
 
     @property
     def ssh(self) -> SshOptions:
-        """SSH options of the lab's sshd: the user's own configuration is not for it."""
+        """SSH options of the lab's sshd; the user's ssh configuration is not read."""
         return SshOptions(
             identity_file=self.identity_file,
             known_hosts=self.known_hosts,
@@ -209,9 +209,9 @@ class Lab:
         self._call(LabCalls.configure, dict(settings))
 
     def rejoin(self, source: Source) -> None:
-        """Have a server that was a writer follow another one; raise LabError.
+        """Have the server, once a writer, follow *source*; raise LabError.
 
-        It is shut down and started again meanwhile.
+        It is shut down before and started again after that.
         """
         self._call(LabCalls.rejoin, source.port, source.password, source.member)
 
@@ -220,10 +220,10 @@ class Lab:
         self._call(LabCalls.save_recordings)
 
     def show(self, states: Sequence[Shown], *, start: bool = True) -> PowerStatus:
-        """Hold and recover a crash state of the recordings; return how that went.
+        """Hold and recover a crash state of the recordings; return the status then.
 
-        states: one for each drive, the data's first.  start: False starts no server.
-        Raise LabError if the lab could not do its part.
+        states: one for each drive, the data drive's first.  start: False starts no
+        server.  Raise LabError if the lab itself failed.
         """
         return self._call(LabCalls.show, list(states), start)
 
@@ -232,8 +232,8 @@ class Lab:
         return self._call(LabCalls.blocks)
 
     def close(self) -> None:
-        """End the lab and remove its files; a dead one's too."""
-        _end(self._entry)
+        """End the lab and remove its files, also if the lab is dead."""
+        _end_lab(self._entry)
         if self._daemon is not None:
             self._daemon.wait()
 
@@ -250,7 +250,7 @@ class Lab:
 def list_persistent_labs() -> list[str]:
     """Return the names of this account's labs that no client holds.
 
-    That is those that were started to stay, and those that are dead.
+    These are the labs that were started to stay, and the dead labs.
     """
     names = list_attached_labs()
     return [entry.name for entry in state.list_labs() if entry.name not in names]
@@ -263,22 +263,22 @@ def list_attached_labs() -> list[str]:
 
 
 def down(name: str) -> bool:
-    """End the lab of that name and remove its files; a dead one's too.
+    """End the lab of that name and remove its files, also if the lab is dead.
 
-    Return whether it was alive.  Raise LabError if there is none.
+    Return whether it was alive.  Raise LabError if there is no such lab.
     """
     entry = state.make_record(name)
     alive = entry.alive()
     if not alive and not entry.path.exists():
         state.find(name)  # raises
-    _end(entry)
+    _end_lab(entry)
     return alive
 
 
 def require_buildable(spec: LabSpec, *, alone: bool = False) -> None:
-    """Raise UsageError for its settings, LabError if this machine cannot build it.
+    """Raise UsageError for a spec's settings, LabError if it cannot be built here.
 
-    alone: it is no node of a cluster.
+    alone: the lab is no node of a cluster.
     """
     make_server(spec).check_settings(spec.settings)
     if alone:
@@ -294,15 +294,18 @@ def require_buildable(spec: LabSpec, *, alone: bool = False) -> None:
 
 
 def list_missing(spec: LabSpec) -> list[str]:
-    """List what this machine lacks for such a lab, a clause each; [] if nothing."""
+    """List what this machine lacks for such a lab, each as a clause; [] if nothing."""
     reasons = [] if spec.cut == "process" else list_missing_for_drive(spec.filesystem)
     if programs.find("setpriv") is None:
         reasons.append(programs.lacking("setpriv"))
     if spec.patroni and not namespace.are_available():
         reasons.append(_NEEDS_NAMESPACES)
     kind = make_server(spec)
-    shared = os.geteuid() == 0 and not _has_own_account(spec)
-    if shared and server_account.find_packaged_account(kind.accounts) is None:
+    needs_packaged_account = os.geteuid() == 0 and not _has_own_account(spec)
+    if (
+        needs_packaged_account
+        and server_account.find_packaged_account(kind.accounts) is None
+    ):
         reasons.append(server_account.describe_missing_account(kind.accounts))
     return [*reasons, *kind.missing(), *sshd.list_missing()]
 
@@ -310,17 +313,17 @@ def list_missing(spec: LabSpec) -> list[str]:
 def _has_own_account(spec: LabSpec) -> bool:
     """Return True if root can run the server as an account of the lab's own.
 
-    One that must have a name gets it in a namespace of the lab's.
+    An account that must have a name gets it in a namespace of the lab's.
     """
     return namespace.are_available() or not make_server(spec).needs_entry
 
 
 def choose_lab_cut(engine: str) -> str:
-    """Return "drive" if this machine has all that takes, else "process"."""
+    """Return "drive" if this machine can cut a lab's drive, else "process"."""
     return "process" if list_missing(LabSpec(engine, cut="drive")) else "drive"
 
 
-def _prepare(
+def _prepare_folder(
     entry: LabRecord,
     spec: LabSpec,
     folder: Path,
@@ -331,10 +334,10 @@ def _prepare(
     """Make the lab's folder, and note it, before anything else is made."""
     folder = folder.parent.resolve() / folder.name
     _require_private(folder)
-    # Without namespaces a server of another account must find its way through.
-    root_alone = os.geteuid() == 0 and not namespace.are_available()
+    # Without namespaces a server of another account must be able to pass through it.
+    is_passed_through = os.geteuid() == 0 and not namespace.are_available()
     try:
-        folder.mkdir(mode=0o711 if root_alone else 0o700)
+        folder.mkdir(mode=0o711 if is_passed_through else 0o700)
     except FileExistsError:
         raise LabError(
             f"{folder} already exists",
@@ -342,9 +345,9 @@ def _prepare(
             hint="Name a new folder.",
         ) from None
     except OSError as error:
-        raise _not_made_error(folder, error) from None
+        raise _make_folder_error(folder, error) from None
     try:
-        _require_private(folder)  # one above may have been made after the first check
+        _require_private(folder)  # a parent may have been made after the first check
     except LabError:
         with contextlib.suppress(OSError):  # another user may have exchanged it by now
             folder.rmdir()
@@ -362,7 +365,7 @@ def _require_private(folder: Path) -> None:
     try:
         why = exchangeable(str(folder))
     except OSError as error:
-        raise _not_made_error(folder, error) from None
+        raise _make_folder_error(folder, error) from None
     if why:
         raise LabError(
             f"others could exchange {folder}: {why}",
@@ -372,7 +375,7 @@ def _require_private(folder: Path) -> None:
         )
 
 
-def _not_made_error(folder: Path, error: OSError) -> LabError:
+def _make_folder_error(folder: Path, error: OSError) -> LabError:
     return LabError(
         f"cannot make {folder}: {error.strerror}",
         id=ErrorId.FOLDER_NOT_WRITABLE,
@@ -380,17 +383,18 @@ def _not_made_error(folder: Path, error: OSError) -> LabError:
     )
 
 
-def _spawn(
+def _spawn_daemon(
     entry: LabRecord, lock: int, *, keep: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start the daemon; return it and the pipe on which it reports that it is ready.
 
-    The daemon watches us by a pidfd: that works through pid namespaces, and is not
-    confused by our threads and forks as a death signal or a pipe would be.
+    The daemon watches this process by a pidfd: a pidfd works through pid namespaces,
+    and this process's threads and forks do not confuse it, as they would confuse a
+    death signal or a pipe.
     """
-    us = -1 if keep else os.pidfd_open(os.getpid())
+    own_pidfd = -1 if keep else os.pidfd_open(os.getpid())
     ready, ready_child = os.pipe()
-    command = [str(entry.path), str(lock), str(ready_child), str(us)]
+    command = [str(entry.path), str(lock), str(ready_child), str(own_pidfd)]
     command = processes.make_module_command("dbcheck.lab.daemon.serve", *command)
     if namespace.are_available():
         command = namespace.command_prefix() + command
@@ -402,7 +406,7 @@ def _spawn(
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=[fd for fd in (lock, ready_child, us) if fd >= 0],
+                pass_fds=[fd for fd in (lock, ready_child, own_pidfd) if fd >= 0],
                 start_new_session=True,
             )
     except BaseException:
@@ -410,8 +414,8 @@ def _spawn(
         raise
     finally:
         os.close(ready_child)
-        if us >= 0:
-            os.close(us)
+        if own_pidfd >= 0:
+            os.close(own_pidfd)
     if process := Process.of(daemon.pid):
         entry.note(daemon=process)
     return daemon, ready
@@ -444,7 +448,7 @@ def _read_tail(log: Path) -> str:
     return text.strip() or "its log is empty"
 
 
-def _end(entry: LabRecord) -> None:
+def _end_lab(entry: LabRecord) -> None:
     """End a lab gently if it answers, by force if not, and remove its files."""
     daemon = entry.daemon()
     try:
@@ -456,10 +460,10 @@ def _end(entry: LabRecord) -> None:
         if time.monotonic() >= deadline:
             daemon.kill()
         time.sleep(_POLL_S)
-    _wipe(entry)
+    _remove_dead_lab(entry)
 
 
-def _wipe(entry: LabRecord) -> None:
+def _remove_dead_lab(entry: LabRecord) -> None:
     if not entry.wait_until_dead(_DEAD_TIMEOUT_S):
         raise LabError(
             f"cannot end the daemon of lab {entry.name}",

@@ -36,7 +36,7 @@ SERVERS: dict[str, type[DatabaseServer]] = {
 
 
 def make_server(spec: LabSpec) -> type[DatabaseServer]:
-    """Create the server of a lab."""
+    """Return the class of a lab's server."""
     if spec.patroni:
         return PatroniServer
     return GaleraServer if spec.galera else SERVERS[spec.engine]
@@ -44,13 +44,13 @@ def make_server(spec: LabSpec) -> type[DatabaseServer]:
 
 _RECOVERY_S = 180.0
 _SHUTDOWN_S = 120.0
-_GET_RUNNING = (
+_RESTORE_HINT = (
     "Restore the power; if the server does not come back, end the lab and start a new"
     " one."
 )
 
 # Values under which a commit need not wait for a flush of the drive.
-_NO_FLUSH = {
+_VALUES_WITHOUT_FLUSH = {
     "fsync": {"off", "false", "no", "0"},
     "synchronous_commit": {"off", "false", "no", "0"},
     "innodb_flush_log_at_trx_commit": {"0", "2"},
@@ -63,19 +63,19 @@ _NO_FLUSH = {
 class Machine:
     """A server on its storage, behind one switch.
 
-    base:   a folder that the server's account can reach; base/files is there, and
+    base:   a folder that the server's account can reach; base/files exists, and
             is on a disk.
-    recordings: where the drives record all they are asked, from the end of build()
-            to the first cut, or the recordings whose crash states show() shows.
-    password: the server's in those recordings.
-    source: the server that this one follows, or what it is a member of; None of a
-            server that begins by itself.
-    account: that the server runs as; None: this process's own.
-    identity: by which the other nodes of a cluster know it.
-    power:  ON or OFF; a server that did not come back is ON; see failure().
+    recordings: where the drives record all requests, from the end of build() to the
+            first cut; or the recordings whose crash states show() shows.
+    password: of the server in recordings that are replayed.
+    source: the server that this machine's server follows, or the Patroni cluster that
+            it is a member of; None if it follows no server.
+    account: the account that the server runs as; None: this process's account.
+    identity: the certificates by which a cluster's other nodes know the server.
+    power:  ON or OFF; ON also if the server did not come back, see failure().
 
-    What a cut has done to the server is a failure(); what the machine itself has done
-    to it is an error, or broken().
+    failure() reports damage that a cut did to the server; trouble of the machine itself
+    is an error, or broken().
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Machine:
         )
 
     def build(self) -> None:
-        """Make storage and server from nothing; return once it takes queries.
+        """Make storage and server from nothing; return once the server takes queries.
 
         Where recordings are replayed, the power stays off until show().
         """
@@ -146,8 +146,8 @@ class Machine:
     def show(self, states: Sequence[Shown], *, start: bool) -> None:
         """Have the drives hold a crash state of their recordings, and recover it.
 
-        What was done to the state before is undone.  states: one for each drive, the
-        data's first.  start: False mounts the filesystems and starts no server.
+        Writes since the last show() are undone first.  states: one for each drive, the
+        data drive's first.  start: False mounts the filesystems and starts no server.
         failure() reports what does not come back.  Raise LabError as restore() does.
         """
         self.power = PowerState.OFF
@@ -156,13 +156,13 @@ class Machine:
         if start:
             self.restore()
         else:
-            self._mount()
+            self._mount_only()
 
-    def _mount(self) -> None:
+    def _mount_only(self) -> None:
         try:
             self._storage.power_on()
         except Unrecoverable as error:
-            self._note(error)
+            self._note_failure(error)
         self.power = PowerState.ON
 
     def blocks(self) -> list[FileBlocks]:
@@ -170,11 +170,11 @@ class Machine:
         return self._storage.blocks()
 
     def cut(self) -> tuple[int, dict[str, object]]:
-        """Cut the power: of all, or of the drives alone, as the spec has it.
+        """Cut the power of the whole machine, or of the drives alone, as the spec says.
 
-        Return when it was gone (CLOCK_MONOTONIC, in microseconds) and the report
-        of the storage, with flushes_expected.  Raise LabError if it is off already,
-        or if the cut stops halfway: the power is off then, and restore() ends it.
+        Return when the power was gone (CLOCK_MONOTONIC, in microseconds) and the report
+        of the storage, with flushes_expected.  Raise LabError if the power is off, or
+        if the cut stops halfway: the power is off then, and restore() ends the cut.
         """
         if self.power is PowerState.OFF:
             raise LabError(
@@ -195,13 +195,13 @@ class Machine:
     def restore(self, image: Path | None = None) -> None:
         """Apply power and recover; failure() reports what does not come back.
 
-        A server that is still in recovery after that time is left running and is not
-        a failure.  Where the drives alone lost their power, they are there again, and
-        start() does the rest once their filesystems are mounted.
+        A server that is still in recovery after _RECOVERY_S is left running and is not
+        a failure.  Where the drives alone lost their power, they appear again without
+        their filesystems; start() starts the server once these are mounted.
         image: a new file that is to hold the drive as the cut left it.
         Raise LabError, with the power still off, if a cut that stopped halfway cannot
-        be ended, or if this machine lacks what the drive or the server needs: it may
-        be tried again.
+        be ended, or if this machine lacks something that the drive or the server needs:
+        restore() may be called again.
         """
         if self.power is PowerState.ON:
             return
@@ -210,17 +210,17 @@ class Machine:
             with self._storage.without_latency():
                 self._storage.power_on(image, mount=not self._drive_only)
                 if not self._drive_only:
-                    self._begin()
+                    self._start_server()
             self._storage.start_counting()
         except Unrecoverable as error:
-            self._note(error)
+            self._note_failure(error)
         self.power = PowerState.ON
 
     def start(self) -> None:
-        """Start the server on drives that lost their power alone.
+        """Start the server after a power cut of the drives alone.
 
-        failure() reports one that does not come back.  Raise LabError if the power is
-        off.
+        failure() reports a server that does not come back.  Raise LabError if the power
+        is off.
         """
         if self.power is PowerState.OFF or not self._drive_only:
             raise LabError(
@@ -231,58 +231,58 @@ class Machine:
             )
         try:
             with self._storage.without_latency():
-                self._begin()
+                self._start_server()
             self._storage.start_counting()
         except Unrecoverable as error:
-            self._note(error)
+            self._note_failure(error)
 
     def drives(self) -> tuple[str, ...]:
-        """Return the serials of the drives while they are there."""
+        """Return the serials of the drives that are present."""
         return self._storage.drives()
 
     def restart(self) -> None:
         """Shut the server down in an orderly way and start it again.
 
-        failure() reports one that does not come back.  Raise LabError if the power is
-        off, or if the server had to be killed.
+        failure() reports a server that does not come back.  Raise LabError if the power
+        is off, or if the server had to be killed.
         """
         if self.power is PowerState.OFF or self._failure:
             raise LabError(
                 "no server runs that could be restarted",
                 id=ErrorId.LAB_SERVER_NOT_RUNNING,
-                hint=_GET_RUNNING,
+                hint=_RESTORE_HINT,
             )
         self.server.stop(_SHUTDOWN_S)
         try:
-            self._begin()
+            self._start_server()
         except Unrecoverable as error:
-            self._note(error)
+            self._note_failure(error)
 
     def rejoin(self, source: Source) -> None:
         """Shut the server down, have it follow *source*, and start it again.
 
-        Raise LabError if the power is off, or if that cannot be done.
+        Raise LabError if the power is off, or if the server cannot follow *source*.
         """
         if self.power is PowerState.OFF or self._failure:
             raise LabError(
                 "no server runs that could follow another one",
                 id=ErrorId.LAB_SERVER_NOT_RUNNING,
-                hint=_GET_RUNNING,
+                hint=_RESTORE_HINT,
             )
         self.server.stop(_SHUTDOWN_S)
         self.server.rejoin(source)
-        self._begin()
+        self._start_server()
 
-    def _begin(self) -> None:
+    def _start_server(self) -> None:
         if not self.server.begin(_RECOVERY_S):
             log.warning("the server is still in recovery after %g s", _RECOVERY_S)
 
-    def _note(self, error: Unrecoverable) -> None:
+    def _note_failure(self, error: Unrecoverable) -> None:
         log.warning("did not come back: %s", error)
         self._failure = str(error)
 
     def failure(self) -> str | None:
-        """Return the reason why the server is not there with the power on, or None."""
+        """Return why the server does not run although the power is on, or None."""
         if self.power is PowerState.OFF or self.broken():
             return None
         return self._failure or self.server.failure()
@@ -291,10 +291,10 @@ class Machine:
         """Return the failure of storage or server without any cut, or None.
 
         The server under test is not at fault: its drive died, or was too slow for the
-        lab; or the machine ended it, as where memory was short.
+        lab; or this machine ended the server, for example for lack of memory.
         """
-        if dead := self._storage.failure():
-            return dead
+        if storage_failure := self._storage.failure():
+            return storage_failure
         if self.power is PowerState.ON and self.server.was_ended_from_outside():
             return f"the server was ended without a cut: {self.server.failure()}"
         return None
@@ -319,16 +319,16 @@ class Machine:
 
     def flushes_expected(self) -> bool:
         """Return True if every commit must make the drive see a flush."""
-        lax = any(
+        may_skip_flush = any(
             self.server.settings.get(name, "").lower() in values
-            for name, values in _NO_FLUSH.items()
+            for name, values in _VALUES_WITHOUT_FLUSH.items()
         )
-        return self._storage.sends_flushes and not lax
+        return self._storage.sends_flushes and not may_skip_flush
 
     def server_log(self, lines: int) -> str:
         """Return the last lines of the server's log."""
         return self.server.server_log(lines)
 
     def close(self) -> None:
-        """End server and storage; what they hold is lost."""
+        """End server and storage; their data is lost."""
         self._storage.close(self.server)

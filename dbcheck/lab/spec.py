@@ -42,17 +42,18 @@ DATA_DRIVE, LOG_DRIVE = "files", "log"  # names of drives, and of their mount po
 LAB_CUTS = tuple(each.value for each in LabCut)
 POWER_SCOPES = tuple(each.value for each in PowerScope)
 WRITE_CACHES = ("auto", "write back", "write through")
-# Root would write to that device (xfs(5), ext4(5)), whoever made the lab's drives.
-_OTHER_DEVICES = frozenset({"logdev", "rtdev", "journal_dev", "journal_path"})
+# Mount options that name a device, which mount(8) as root would write to
+# (xfs(5), ext4(5)).
+_DEVICE_OPTIONS = frozenset({"logdev", "rtdev", "journal_dev", "journal_path"})
 XFS_BYTES_MIN = 300 << 20  # mkfs.xfs refuses less
-CHANGEABLE = frozenset(  # settings of a drive that runs
+CHANGEABLE = frozenset(  # settings that a running drive can change
     {"flush_ms", "write_ms", "kept_writes", "seed", "forget_at_bytes", "forget_bytes"}
 )
-TIME_MAX = 60_000  # of a drive, in the unit of each
+TIME_MAX = 60_000  # of each time of a drive, in the unit of its field
 MIB = 1 << 20
 SECTOR_BYTES = 512
 
-_Cost = Annotated[float, Meta(ge=0, le=TIME_MAX)]
+_DriveTime = Annotated[float, Meta(ge=0, le=TIME_MAX)]
 _Count = Annotated[int, Meta(ge=0)]
 _Sectors = Annotated[int, Meta(ge=0, multiple_of=SECTOR_BYTES)]  # in bytes
 
@@ -61,20 +62,21 @@ _Sectors = Annotated[int, Meta(ge=0, multiple_of=SECTOR_BYTES)]  # in bytes
 class DriveSpec:
     """One virtual drive.
 
-    personality:   fickle draws at each power-on whether it is honest or lying.  A lying
-                   and a write-through drive have nothing to wait for and answer a flush
-                   at once; a fickle one never shows by it what it is.
+    personality:   a fickle drive draws at each power-on whether it is honest or lying.
+                   A lying and a write-through drive answer a flush at once, as they
+                   have nothing to wait for; a fickle drive never does, so the time of
+                   its answer does not show whether it lies.
     size_bytes:    capacity, a multiple of 1 MiB; memory is used as it is written.
-    cache_bytes:   more than this is destaged at once, oldest first.  What became
-                   stable before an older write did still takes its room.
-    kept_writes:   drive/model.py says what each is.
-    seed:          decides what survives, and what a fickle drive is.
-    newest_bytes:  one write is flushed at least.
+    cache_bytes:   the oldest writes above this size are destaged at once.  A write that
+                   is stable before an older one takes room until both are stable.
+    kept_writes:   drive/model.py explains each value.
+    seed:          decides which writes survive a cut, and when a fickle drive lies.
+    newest_bytes:  a flush covers at least one write.
 
-    Each of these may be added to any personality; 0: the drive is without the fault.
-    lost_above_bytes: "write-through" is not true of larger writes either.
-    tear_bytes:    nor of what a flush leaves out of a write, beyond the first of its
-                   blocks of so many bytes, counted from the start of the drive.
+    These faults may be added to any personality; with 0 the drive has no such fault.
+    lost_above_bytes: also of a write-through drive.
+    tear_bytes:    the blocks count from the start of the drive; a write-through drive
+                   does not make the rest of a write stable either.
     forget_bytes:  however long they were stable.
     """
 
@@ -91,7 +93,7 @@ class DriveSpec:
     ] = "honest"
     size_bytes: Annotated[int, Meta(ge=MIB, multiple_of=MIB)] = 1 << 30
     flush_ms: Annotated[
-        _Cost,
+        _DriveTime,
         Setting(
             "--flush-ms",
             "MS",
@@ -100,10 +102,10 @@ class DriveSpec:
         ),
     ] = 1.0
     write_ms: Annotated[
-        _Cost, Setting("--write-ms", "MS", help="Milliseconds that a write takes.")
+        _DriveTime, Setting("--write-ms", "MS", help="Milliseconds that a write takes.")
     ] = 0.0
     destage_age_s: Annotated[
-        _Cost,
+        _DriveTime,
         Setting(
             "--destage-s",
             "S",
@@ -195,13 +197,13 @@ class DriveSpec:
     ] = 0
 
     def changed(self, changes: Mapping[str, Any]) -> DriveSpec:
-        """Return the spec of this drive, which runs, with other settings.
+        """Return the spec of this drive, which runs, with these settings changed.
 
-        Raise LabError if one of them is not CHANGEABLE.
+        Raise LabError if a setting is not CHANGEABLE.
         """
-        if strange := changes.keys() - CHANGEABLE:
+        if fixed := changes.keys() - CHANGEABLE:
             raise LabError(
-                f"a running drive cannot change its {', '.join(sorted(strange))}",
+                f"a running drive cannot change its {', '.join(sorted(fixed))}",
                 id=ErrorId.DRIVE_SETTING_FIXED,
                 hint=f"What can be changed is {', '.join(sorted(CHANGEABLE))}.",
             )
@@ -223,16 +225,16 @@ class DriveSpec:
 class LabSpec:
     """One lab: a server, the storage under it and the witness beside it.
 
-    drive:         of no consequence if the cut is "process".
-    cut:           drive (a real filesystem on the virtual drive) or process (a
-                   plain folder; the cut is SIGKILL and proves no more than that).
-    mount_options: none that names another device.
-    write_cache:   auto is the truth.  "write through" is as when a layer between
-                   filesystem and drive swallows the flushes.
-    settings:      server settings, name -> value, over dbcheck's durable ones.
-    log_drive:     a flush of one drive does not reach the other.
+    drive:         not used if the cut is "process".
+    cut:           drive (a real filesystem on the virtual drive) or process (a plain
+                   folder; the cut is SIGKILL and shows only what survives a kill).
+    mount_options: an option that names another device is refused.
+    write_cache:   "auto" leaves what the kernel found.  "write through" stands for a
+                   layer between filesystem and drive that swallows the flushes.
+    settings:      server settings, name -> value, that override dbcheck's own.
+    log_drive:     a second drive has the log; a flush of one drive leaves the other.
     galera:        the server, MariaDB, is a node of a Galera cluster; its settings name
-                   the others.
+                   the other nodes.
     patroni:       the server, PostgreSQL, is started and promoted by Patroni.
     """
 
@@ -283,7 +285,7 @@ class LabSpec:
     patroni: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse names that mean nothing, and a drive that is too small."""
+        """Refuse values that no lab has or that contradict, and too small a drive."""
         require_valid(self, "a lab")
         if self.galera and self.engine != "mariadb":
             raise UsageError(
@@ -318,7 +320,7 @@ class LabSpec:
                 " options (nosuid, nodev) for a part of yours.",
             )
         for option in self.mount_options.split(","):
-            if option.partition("=")[0].strip() in _OTHER_DEVICES:
+            if option.partition("=")[0].strip() in _DEVICE_OPTIONS:
                 raise UsageError(
                     f"the mount option {option} names a device that is not the lab's",
                     id=ErrorId.LAB_DECIDES_SETTING,

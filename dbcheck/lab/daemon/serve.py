@@ -1,9 +1,10 @@
 """The process that holds a lab: its storage, its server and its sshd.
 
-Started by lab.py as `python -m dbcheck.lab.daemon.serve ENTRY LOCK READY CLIENT`: the
-lab's place in the state folder, then descriptors: the lock to hold, the pipe to
-say on that the lab is ready, the client's pidfd (or -1) with which the lab ends.
-As process 1 it is in namespaces of its own (see namespace.py).
+Started by lab.py as `python -m dbcheck.lab.daemon.serve ENTRY LOCK READY CLIENT`.
+ENTRY is the lab's record in the state folder; the others are descriptors: the lock to
+hold, the pipe on which to report that the lab is ready, and the pidfd of the client
+with which the lab ends (-1: it outlives its client).
+As process 1 the daemon is in namespaces of its own (see namespace.py).
 """
 
 from __future__ import annotations
@@ -50,16 +51,16 @@ from dbcheck.lab.storage.blocks import FileBlocks
 log = logging.getLogger(__name__)
 
 _ORDERLY_END_S = 10.0
-_RECORD_S = 1.0  # between two looks at the record
-_RETRY_S = 1.0  # between two tries to end what does not end
-_FRESH_S = 3600.0  # between two times that its files get the time of day
+_RECORD_S = 1.0  # between two checks that the record is still there
+_RETRY_S = 1.0  # between two tries to end the lab
+_TOUCH_S = 3600.0  # between two touches of the record's files
 
 
 class Daemon(LabCalls):
     """One lab, from its first file to its last.
 
     folder: outlives power cuts; the witness's logs lie in it.
-    base:   where storage and server live.
+    base:   the folder in which storage and server are.
     """
 
     def __init__(
@@ -98,13 +99,13 @@ class Daemon(LabCalls):
         self._note_processes()
 
     def serve(self) -> None:
-        """Answer calls until one asks for the end."""
+        """Answer calls until down() is called."""
         self._socket.serve(Callee(LabCalls, self))
 
     def end(self) -> bool:
-        """End everything that was started, as far as it got.
+        """End every part of the lab, whichever of them were started.
 
-        Return whether nothing of it is left once this process has ended, too.
+        Return whether nothing of them is left once this process has ended, too.
         """
         failed = False
         for part in (self._machine.close, self._sshd.close, self._socket.close):
@@ -113,7 +114,9 @@ class Daemon(LabCalls):
             except DbcheckError as error:
                 log.warning("while ending: %s", error)
                 failed = True
-            except Exception:  # a defect of ours must not leave the other parts
+            except (
+                Exception
+            ):  # a defect of one part must not keep the others from ending
                 log.exception("while ending")
                 failed = True
         return self._isolated or not failed
@@ -208,7 +211,7 @@ class Daemon(LabCalls):
         raise rpc.Ended
 
     def _note_processes(self) -> None:
-        """Record what must be killed if we die, where the kernel does not."""
+        """Record the processes to kill if we die, unless the kernel then kills them."""
         if not self._isolated and is_on_record(self._lock):
             pids = self._machine.server.pids()
             self._entry.note(processes=[p for pid in pids if (p := Process.of(pid))])
@@ -217,42 +220,43 @@ class Daemon(LabCalls):
 def is_on_record(lock: int) -> bool:
     """Return True if the lab's record is still there.
 
-    lock: the record's; another lab may have one at the same path by now.
+    lock: of the record; another lab may have its record at the same path by now.
     """
     return os.fstat(lock).st_nlink > 0
 
 
-def _watch(entry: LabRecord, client: int, lock: int) -> None:
+def _start_watch(entry: LabRecord, client: int, lock: int) -> None:
     """End this process in an orderly way when the client or the lab's record is gone.
 
-    As threads and forks of the client do not matter to a pidfd, this is the one
-    place that notices the client's end.  A lab without a record would be found by
-    nobody; a runtime folder is removed when its account logs out.  By force if need be,
-    but not without a record: what that left would not be found either.
-    client: -1 if there is none.  lock: the record's.
+    Nothing else notices the client's end; a pidfd does not depend on the client's
+    threads and forks.  A record can go with the runtime folder that it is in, which is
+    removed when its account logs out, and nobody would find a lab without a record.
+    If the orderly end takes too long, the process is ended by force; but not without a
+    record, since nobody would then find what is left.
+    client: its pidfd, -1 if there is none.  lock: the descriptor of the record's lock.
     """
     ends = [client] if client >= 0 else []
     record = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    def wait() -> None:
-        fresh_s = 0.0
+    def await_end() -> None:
+        touch_due_s = 0.0
         while is_on_record(lock) and not select.select(ends, [], [], _RECORD_S)[0]:
-            if time.monotonic() >= fresh_s:
+            if time.monotonic() >= touch_due_s:
                 _touch_files(record)
-                fresh_s = time.monotonic() + _FRESH_S
+                touch_due_s = time.monotonic() + _TOUCH_S
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(_ORDERLY_END_S)
         if is_on_record(lock):  # it may have gone with the client
             os._exit(1)
 
-    threading.Thread(target=wait, name="client watch", daemon=True).start()
+    threading.Thread(target=await_end, name="client watch", daemon=True).start()
 
 
 def _touch_files(record: int) -> None:
-    """Give the record and its files the time of day.
+    """Set the times of the record and its files to now.
 
-    It may lie in /tmp, of which systemd-tmpfiles removes what is ten days old.
-    record: its folder, open, since our mounts may cover the path.
+    The record may be in /tmp, where systemd-tmpfiles removes files of ten days.
+    record: a descriptor of its folder, since our mounts may cover the path.
     """
     with contextlib.suppress(OSError):  # a file is replaced, or all are removed
         os.utime(record)
@@ -267,7 +271,7 @@ def _read_password(recordings: Recordings | None) -> str:
     return RecordedLab.read(recordings.folder).password
 
 
-def _find_recordings(entry: LabRecord) -> Recordings | None:
+def _read_recordings(entry: LabRecord) -> Recordings | None:
     noted = entry.read().get("recordings")
     if not isinstance(noted, dict):
         return None
@@ -275,7 +279,7 @@ def _find_recordings(entry: LabRecord) -> Recordings | None:
 
 
 def _read_source(entry: LabRecord) -> Source | PatroniMember | None:
-    """Return the server that the lab's one is to follow, or what it is a member of."""
+    """Return the server to follow, or the Patroni cluster to be a member of."""
     match entry.read():
         case {"source": dict(noted)}:
             return Source(**noted)
@@ -309,7 +313,7 @@ def _find_account(entry: LabRecord, spec: LabSpec, *, isolated: bool) -> Account
 
 
 def _read_identity(entry: LabRecord) -> Identity | None:
-    """Read the certificates by which other nodes know the lab's server."""
+    """Read the certificates by which the cluster's other nodes know the server."""
     noted = entry.read().get("identity")
     return Identity(**noted) if isinstance(noted, dict) else None
 
@@ -317,9 +321,9 @@ def _read_identity(entry: LabRecord) -> Identity | None:
 def _prepare_folder(
     entry: LabRecord, folder: Path, recordings: Recordings | None, *, isolated: bool
 ) -> Path:
-    """Make the place where storage and server live, and return it.
+    """Make the folder in which storage and server are, and return it.
 
-    It has the path that it had when what is replayed was recorded.
+    If recordings are replayed, it has the path that it had when they were made.
     """
     os.chdir("/")
     os.umask(0o022)
@@ -327,32 +331,35 @@ def _prepare_folder(
     files.mkdir()
     if not isolated:
         return folder
-    beside = [recordings.folder] if recordings else []
-    namespace.drop_loop_mounts(folder, entry.path, *beside, *_own_paths())
-    namespace.mask_system_folders(folder, entry.path, *beside)
+    recording_folders = [recordings.folder] if recordings else []
+    namespace.drop_loop_mounts(
+        folder, entry.path, *recording_folders, *_list_program_folders()
+    )
+    namespace.mask_system_folders(folder, entry.path, *recording_folders)
     base = namespace.BASE / entry.name
     if recordings and recordings.replayed:
         base = Path(RecordedLab.read(recordings.folder).base)
     (base / DATA_DRIVE).mkdir(parents=True)
-    # The server's account could not get through the folders above the real one.
+    # The server's account may not pass through the folders above `files`.
     namespace.bind_mount(files, base / DATA_DRIVE)
     return base
 
 
-def _own_paths() -> Iterator[Path]:
-    """Yield the folders of this program and of those that it starts."""
+def _list_program_folders() -> Iterator[Path]:
+    """Yield the folders of this program and of the programs that it starts."""
     yield from map(
         Path, (*sys.path, sys.prefix, sys.base_prefix, tempfile.gettempdir())
     )
     for value in os.environ.values():
-        yield from (Path(each) for each in value.split(":") if each.startswith("/"))
+        yield from (Path(path) for path in value.split(":") if path.startswith("/"))
 
 
 @contextlib.contextmanager
 def make_remover(folder: Path) -> Iterator[Callable[[], bool]]:
     """Yield a function that removes *folder*, and returns whether it is gone.
 
-    Our mounts may cover its path meanwhile, so it is reached by a descriptor.
+    This process's mounts may cover its path meanwhile, so a descriptor of the folder
+    above it is kept.
     """
     parent = os.open(folder.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
@@ -370,11 +377,11 @@ def make_remover(folder: Path) -> Iterator[Callable[[], bool]]:
         os.close(parent)
 
 
-def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
+def _run_lab(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
     """Build the lab, serve it until it is to end, and leave nothing of it.
 
-    The record stays where something else does: `lab down` reads there what to remove.
-    Why a lab cannot be built is raised once nothing is left of it either.
+    If something is left, the record stays too: `lab down` reads there what to remove.
+    The error of a lab that cannot be built is raised once nothing is left of the lab.
     """
     folder = entry.folder()
     if folder is None:
@@ -389,7 +396,7 @@ def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
         make_remover(entry.path) as remove_record,
     ):
         try:
-            recordings = _find_recordings(entry)
+            recordings = _read_recordings(entry)
             base = _prepare_folder(entry, folder, recordings, isolated=isolated)
             spec = LabSpec.from_json(str(entry.read()["spec"]))
             account = _find_account(entry, spec, isolated=isolated)
@@ -405,7 +412,7 @@ def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
                 identity=_read_identity(entry),
             )
             daemon.build()
-            _say(ready, encode_success(None))
+            _report(ready, encode_success(None))
             daemon.serve()
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -418,7 +425,7 @@ def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
 def _end_daemon(daemon: Daemon, lock: int) -> bool:
     """End the daemon's lab; return whether nothing of it will be left.
 
-    Once its record is gone only this process knows what is left, so it tries again.
+    Once its record is gone, only this process knows what is left, so it tries on.
     """
     while not daemon.end():
         if is_on_record(lock):
@@ -427,13 +434,13 @@ def _end_daemon(daemon: Daemon, lock: int) -> bool:
     return True
 
 
-def _say(ready: int, reply: bytes) -> None:
+def _report(ready: int, reply: bytes) -> None:
     with contextlib.suppress(OSError):  # the client is gone
         os.write(ready, reply + b"\n")
         os.close(ready)
 
 
-def _stop(_number: int, _frame: object) -> None:
+def _exit(_number: int, _frame: object) -> None:
     raise SystemExit(0)
 
 
@@ -449,16 +456,16 @@ def main() -> None:
         namespace.leave_init_behind()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
-    if os.geteuid() == 0:  # the server is another account's
+        signal.signal(number, _exit)
+    if os.geteuid() == 0:  # the server then runs as another account
         syscalls.leave_keyring()
-    _watch(entry, client, lock)
+    _start_watch(entry, client, lock)
     try:
-        _run(entry, lock, ready, isolated=isolated)
+        _run_lab(entry, lock, ready, isolated=isolated)
     except DbcheckError as error:
-        _say(ready, encode_failure(error))
+        _report(ready, encode_failure(error))
     except Exception as error:
-        _say(ready, encode_failure(rpc.describe_fault(error)))
+        _report(ready, encode_failure(rpc.describe_fault(error)))
         raise
 
 

@@ -5,26 +5,26 @@ monotonic clock.
 
 The drive keeps the bytes as a reader sees them and, for each cached write, the
 bytes that it replaced.  Cached writes become stable oldest first: their old bytes are
-then dropped.  A cut puts the old bytes of the writes still cached back, newest first.
-So a flush, which a database waits for, copies nothing.
+then dropped.  A cut puts back the old bytes of the writes that are still cached, newest
+first.  So a flush, which a database waits for, copies nothing.
 
 A drive with a fault may make a newer write stable before an older one.  Such a write
-is noted as settled and stays until all older ones are stable; a cut takes it back like
-the others and then puts it in again.
+is noted as settled and stays in the cache until all older writes are stable.  A cut
+undoes it like the other cached writes, and then writes it again.
 
-A DriveSpec names the writes that a cut leaves of the cache.  Each kind is something
-that a drive may do without breaking a promise; docs/method.md has the sources.
+DriveSpec.kept_writes names the cached writes that survive a cut.  A drive may keep each
+of these without breaking a promise; docs/method.md has the sources.
 
 none    the cache is lost as a whole.
 all     the cache outlived the cut, as one with a battery does.
 prefix  writes reached the medium in the order in which they came, each as a whole.
 suffix  the newest writes reached the medium first, each as a whole.
-torn    as prefix, and the next one was cut in two at the end of a sector.
-but-one all but one of them, each as a whole.
-writes  any of them, in any order, each as a whole or not at all.
-pages   the same for each 16384 bytes: some drives promise that much for one write.
-blocks  the same for each 4096 bytes, the physical sector of most drives.
-random  the same for each sector of 512 bytes, the least that a drive writes at once
+torn    as prefix, and the next write was cut in two at the end of a sector.
+but-one all writes but one, each as a whole.
+writes  any of the writes, in any order, each as a whole or not at all.
+pages   any 16384 bytes of the writes: some drives write that many as a whole.
+blocks  any 4096 bytes of the writes, the physical sector of most drives.
+random  any sector of 512 bytes of the writes, the least that a drive writes at once
         (NVMe: AWUPF, "atomic write unit power fail", is one logical block or more).
 """
 
@@ -42,11 +42,10 @@ from typing import TypeVar
 from dbcheck.lab.drive.recording import Recorder
 from dbcheck.lab.spec import SECTOR_BYTES, DriveSpec
 
-_UNITS = {"random": SECTOR_BYTES, "blocks": 4096, "pages": 16384}
+_UNIT_BYTES = {"random": SECTOR_BYTES, "blocks": 4096, "pages": 16384}
 
-# Of a write: where it begins, in bytes from the start of the drive; and its content.
 Bytes = TypeVar("Bytes", bytes, memoryview)
-Write = tuple[int, bytes]
+Write = tuple[int, bytes]  # its offset on the drive, its content
 
 
 def count_sectors(offset: int, length: int) -> int:
@@ -60,8 +59,8 @@ def choose_surviving_parts(
     """Yield the surviving parts of each cached write, oldest first; [] if none.
 
     kind is one of spec.KEPT_WRITES.  The same kind, writes and seed give the same
-    kept writes.  Whoever applies them in turn never puts an older sector over a newer
-    one.
+    parts.  A caller that writes them in this order never puts an older sector over a
+    newer one.
     """
     draw = random.Random(seed)
     count = len(writes)
@@ -72,9 +71,9 @@ def choose_surviving_parts(
     elif kind == "but-one":
         lost = draw.randrange(count) if count else 0
         yield from ([writes[n]] if n != lost else [] for n in range(count))
-    elif kind in _UNITS:
+    elif kind in _UNIT_BYTES:
         for offset, content in writes:
-            yield list(_choose_random_units(draw, offset, content, _UNITS[kind]))
+            yield list(_choose_random_units(draw, offset, content, _UNIT_BYTES[kind]))
     elif kind == "suffix":
         first = draw.randrange(count + 1)
         yield from ([writes[n]] if n >= first else [] for n in range(count))
@@ -91,15 +90,15 @@ def choose_surviving_parts(
 def _choose_random_units(
     draw: random.Random, offset: int, content: Bytes, unit: int
 ) -> Iterator[tuple[int, Bytes]]:
-    """Yield each unit of the drive in one write with probability one half."""
+    """Yield each of the drive's units in one write with probability one half."""
     end = offset + len(content)
-    chosen = draw.getrandbits(count_sectors(offset, len(content)) or 1)
+    choice_bits = draw.getrandbits(count_sectors(offset, len(content)) or 1)
     start = offset
     while start < end:
         stop = min(end, start - start % unit + unit)
-        if chosen & 1:
+        if choice_bits & 1:
             yield start, content[start - offset : stop - offset]
-        chosen >>= 1
+        choice_bits >>= 1
         start = stop
 
 
@@ -108,36 +107,37 @@ def _tear_write(
 ) -> Iterator[tuple[int, Bytes]]:
     """Yield the beginning of one write, cut at a sector boundary inside it.
 
-    A write within one sector cannot be torn: it is there or not.
+    A write within one sector cannot be torn: all of it is kept, or nothing.
     """
     count = count_sectors(offset, len(content))
-    kept = draw.randrange(2) if count < 2 else draw.randrange(1, count)
-    stop = (offset // SECTOR_BYTES + kept) * SECTOR_BYTES - offset
-    if kept:
+    kept_sectors = draw.randrange(2) if count < 2 else draw.randrange(1, count)
+    stop = (offset // SECTOR_BYTES + kept_sectors) * SECTOR_BYTES - offset
+    if kept_sectors:
         yield offset, content[:stop]
 
 
 _ZEROS = bytes(1 << 20)
 
-Mark = tuple[int, int]  # what came before a flush: cached parts of writes; writes
+# How many writes came before a flush: as parts in the cache, and as requests.
+Mark = tuple[int, int]
 
 
 class DriveState(enum.Enum):
     """State of a drive, which decides what it does with a request."""
 
-    ON = "on"  # answers it
-    FROZEN = "frozen"  # keeps it waiting: the power is gone
-    OFF = "off"  # fails it
+    ON = "on"  # answers the request
+    FROZEN = "frozen"  # keeps the request waiting: the power is gone
+    OFF = "off"  # fails the request
 
 
 @dataclass(frozen=True, slots=True)
 class DriveCounters:
     """Counts of the drive's requests since it was made, and its cache now.
 
-    write_bytes:      in all writes.
-    flushes:          that arrived.
-    flushes_honoured: that were completed by making all earlier writes stable.
-    cached_writes, cached_bytes: would be at risk if the power went now.
+    write_bytes:      the sum of all writes.
+    flushes:          flushes that arrived.
+    flushes_honoured: flushes that ended with all earlier writes stable.
+    cached_writes, cached_bytes: at risk if the power went now.
     """
 
     reads: int
@@ -151,9 +151,9 @@ class DriveCounters:
 
 @dataclass(frozen=True, slots=True)
 class CutReport:
-    """Contents of the cache at a cut, and what was left of them.
+    """Cached writes at a cut, and how much of them survived.
 
-    cached_writes, cached_bytes: in the cache when the power went.
+    cached_writes, cached_bytes: not stable when the power went.
     kept_sectors, lost_sectors:  of these writes; a sector that was written twice
     counts twice.
     """
@@ -167,9 +167,9 @@ class CutReport:
 class Drive:
     """The drive that a DriveSpec describes; memory is used as it is written.
 
-    write, zero and the flushes are for a drive that is ON: who serves it asks for
-    its state first.  A write counts from the call on, so a drive that takes time
-    to write calls when the time is over.
+    Only a drive that is ON may be asked to write, zero or flush: the caller looks at
+    its state first.  A write counts from the call on, so for a drive that takes
+    time to write, the caller waits that time before the call.
     """
 
     def __init__(self, spec: DriveSpec) -> None:
@@ -178,35 +178,37 @@ class Drive:
         self.state = DriveState.ON
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self._now = memoryview(mmap.mmap(-1, spec.size_bytes, flags=flags))
-        # (when, offset, bytes before, bytes after), oldest first.
+        # For each cached write: its time, offset, bytes before and after; oldest first.
         self._cache: deque[tuple[float, int, bytes, bytes]] = deque()
-        self._held_bytes = self._cached_bytes = 0  # of all in it, of the unsettled
-        self._destaged = 0  # writes that left the cache, so the number of its first
-        self._flushed = 0  # number of the first write that no flush was about
-        self._settled: set[int] = set()  # numbers of those in it that are stable
-        self._spared: set[int] = set()  # numbers of those that a flush leaves out
+        self._held_bytes = self._cached_bytes = 0  # of all cached, of the unsettled
+        self._destaged = 0  # writes that left the cache; the number of the oldest in it
+        self._flushed = 0  # number of the first write after the last flush
+        self._settled: set[int] = set()  # numbers of cached writes that are stable
+        self._spared: set[int] = (
+            set()
+        )  # numbers of cached writes that flushes leave out
         self._cache_bytes = spec.cache_bytes
         self._age_s = spec.destage_age_s or math.inf
-        self._through = spec.personality == "write-through"
+        self._is_write_through = spec.personality == "write-through"
         self._power_ons = 0
         self._honest = self._draw_honest()
-        self._flushes_left = math.inf  # until a failing drive lies
+        self._flushes_left = math.inf  # that a failing drive still honours
         self._reads = self._writes = self._write_bytes = 0
         self._flushes = self._flushes_honoured = 0
         self.recorder: Recorder | None = None
-        self._recorded_from = 0  # writes that came before the recording
+        self._recorded_from = 0  # number of writes before the recording
 
     def record(self, now: float) -> None:
-        """Record from *now* on, see recorder, until the next freeze.
+        """Record in self.recorder from *now* until the next freeze.
 
-        What is in the cache becomes stable first, so the recording begins with it.
+        The cached writes become stable first, so the recording begins with them.
         """
         self.flush_all()
         self._recorded_from = self._writes
         self.recorder = Recorder(self._now, now)
 
     def read(self, offset: int, length: int) -> memoryview:
-        """Return the bytes there, fewer at the drive's end; valid until a write."""
+        """Return *length* bytes, fewer at the drive's end; valid until a write."""
         self._reads += 1
         return self._now[offset : offset + length]
 
@@ -218,24 +220,28 @@ class Drive:
         view[:] = content
         if self.recorder is not None:
             self.recorder.write(now, offset, content)
-        head = self._covered(offset, length)
-        if 0 < head < length:
-            self._put(now, offset, before[:head], content[:head])
-            offset, before, content = offset + head, before[head:], content[head:]
-        self._put(now, offset, before, content, spared=head < length)
-        self._forget_stable()
+        covered = self._count_covered_bytes(offset, length)
+        if 0 < covered < length:
+            self._put_in_cache(now, offset, before[:covered], content[:covered])
+            offset, before, content = (
+                offset + covered,
+                before[covered:],
+                content[covered:],
+            )
+        self._put_in_cache(now, offset, before, content, spared=covered < length)
+        self._destage_settled()
         self.age(now)
         self._writes += 1
         self._write_bytes += length
 
-    def _covered(self, offset: int, length: int) -> int:
+    def _count_covered_bytes(self, offset: int, length: int) -> int:
         """Return the number of a write's leading bytes that a flush covers."""
         if 0 < self.spec.lost_above_bytes < length:
             return 0
         unit = self.spec.tear_bytes
         return min(length, unit - offset % unit) if unit else length
 
-    def _put(
+    def _put_in_cache(
         self,
         now: float,
         offset: int,
@@ -250,7 +256,7 @@ class Drive:
         self._cached_bytes += len(after)
         if spared:
             self._spared.add(number)
-        elif self._through:
+        elif self._is_write_through:
             self._make_stable(number)
 
     def zero(self, offset: int, length: int, now: float) -> None:
@@ -271,58 +277,58 @@ class Drive:
         return self._destaged + len(self._cache), self._writes
 
     def end_flush(self, arrived: Mark, now: float) -> None:
-        """Complete a flush: what was cached when it arrived is stable, if honest."""
-        mark, writes = arrived
+        """Complete a flush; if honest, what was cached when it *arrived* is stable."""
+        end_number, write_count = arrived
         if self.recorder is not None:
-            self.recorder.flush(now, max(0, writes - self._recorded_from))
+            self.recorder.flush(now, max(0, write_count - self._recorded_from))
         if not self._honest or self._flushes_left < 1:
             return
         self._flushes_left -= 1
         if self._spared or self.spec.personality == "reordering":
             for number in self._find_covered_writes(
-                max(self._destaged, self._flushed), mark
+                max(self._destaged, self._flushed), end_number
             ):
                 if number not in self._spared:
                     self._make_stable(number)
-            self._forget_stable()
+            self._destage_settled()
         else:
-            self._destage(mark - self._destaged)
-        self._flushed = max(self._flushed, mark)
-        self._flushes_honoured += self._destaged >= mark
+            self._destage(end_number - self._destaged)
+        self._flushed = max(self._flushed, end_number)
+        self._flushes_honoured += self._destaged >= end_number
 
-    def _find_covered_writes(self, first: int, mark: int) -> range:
-        """Return the writes since the last flush that this one covers."""
-        if self.spec.personality != "reordering" or first >= mark:
-            return range(first, mark)
-        oldest = mark - 1
-        room = self.spec.newest_bytes - self._length(oldest)
-        while oldest > first and room >= self._length(oldest - 1):
+    def _find_covered_writes(self, first: int, end: int) -> range:
+        """Return the numbers of the writes in [*first*, *end*) that a flush covers."""
+        if self.spec.personality != "reordering" or first >= end:
+            return range(first, end)
+        oldest = end - 1
+        room = self.spec.newest_bytes - self._length_of(oldest)
+        while oldest > first and room >= self._length_of(oldest - 1):
             oldest -= 1
-            room -= self._length(oldest)
-        return range(oldest, mark)
+            room -= self._length_of(oldest)
+        return range(oldest, end)
 
-    def _length(self, number: int) -> int:
+    def _length_of(self, number: int) -> int:
         return len(self._cache[number - self._destaged][3])
 
     def _make_stable(self, number: int) -> None:
-        """Make one cached write stable, whatever older ones there are."""
+        """Make one cached write stable, although older ones may not be."""
         if number not in self._settled:
             self._settled.add(number)
-            self._cached_bytes -= self._length(number)
+            self._cached_bytes -= self._length_of(number)
 
-    def _forget_stable(self) -> None:
-        """Forget what is stable and has no older write that is not."""
+    def _destage_settled(self) -> None:
+        """Remove the oldest writes from the cache as far as they are stable."""
         while self._destaged in self._settled:
             self._destage(1)
 
     def age(self, now: float) -> None:
-        """Destage what is too old for the cache, or too much for it."""
+        """Destage writes that are too old for the cache, or too many for its size."""
         cache = self._cache
         while cache and (
             self._held_bytes > self._cache_bytes or now - cache[0][0] >= self._age_s
         ):
             self._destage(1)
-            self._forget_stable()
+            self._destage_settled()
 
     def flush_all(self) -> None:
         """Make everything in the cache stable."""
@@ -334,9 +340,9 @@ class Drive:
         return self._destaged
 
     def undo_newest(self, count: int) -> None:
-        """Undo the newest cached writes, as if they had never come, down to *count*.
+        """Undo the newest cached writes, as if they never came, until *count* are left.
 
-        For a drive on which no flush and no age makes anything stable.
+        For a drive on which neither a flush nor age makes a write stable.
         """
         cache = self._cache
         while len(cache) > count:
@@ -375,27 +381,31 @@ class Drive:
         The stable bytes and the kept writes are then what is read.
         """
         self.freeze(now)
-        held = [
+        cached = [
             (number in self._settled, (offset, after))
             for number, (_, offset, _, after) in enumerate(self._cache, self._destaged)
         ]
-        writes = [write for settled, write in held if not settled]
+        writes = [write for settled, write in cached if not settled]
         cached_bytes = self._cached_bytes
         for _, offset, before, _ in reversed(self._cache):
             self._now[offset : offset + len(before)] = before
         self.flush_all()
-        left = choose_surviving_parts(kept_writes, writes, seed)
-        kept = 0
-        for settled, write in held:
-            for offset, content in [write] if settled else next(left):
+        surviving = choose_surviving_parts(kept_writes, writes, seed)
+        kept_sectors = 0
+        for settled, write in cached:
+            for offset, content in [write] if settled else next(surviving):
                 self._now[offset : offset + len(content)] = content
-                kept += 0 if settled else count_sectors(offset, len(content))
-        self._forget()
-        total = sum(count_sectors(offset, len(content)) for offset, content in writes)
-        return CutReport(len(writes), cached_bytes, kept, total - kept)
+                kept_sectors += 0 if settled else count_sectors(offset, len(content))
+        self._zero_forgotten_range()
+        total_sectors = sum(
+            count_sectors(offset, len(content)) for offset, content in writes
+        )
+        return CutReport(
+            len(writes), cached_bytes, kept_sectors, total_sectors - kept_sectors
+        )
 
-    def _forget(self) -> None:
-        """Make the range read as zeros that the drive forgets at a cut."""
+    def _zero_forgotten_range(self) -> None:
+        """Write zeros over the range that the drive forgets at a cut."""
         first = self.spec.forget_at_bytes
         end = first + self.spec.forget_bytes
         for start in range(first, end, len(_ZEROS)):
@@ -403,7 +413,7 @@ class Drive:
             self._now[start : start + len(zeros)] = zeros
 
     def power_on(self) -> None:
-        """Answer requests again; a fickle drive draws again what it is."""
+        """Answer requests again; a fickle drive draws again whether it lies."""
         if self.state is not DriveState.ON:
             self.state = DriveState.ON
             self._power_ons += 1
@@ -411,9 +421,9 @@ class Drive:
             self._flushes_left = math.inf
 
     def count_flushes(self) -> None:
-        """Let a failing drive honour so many flushes from now on, and no more.
+        """Let a failing drive honour spec.honest_flushes from now on, and no more.
 
-        Until then it honours all, so that a server can be started on it.
+        Until then it honours every flush, so that a server can be started on it.
         """
         if self.spec.personality == "failing":
             self._flushes_left = self.spec.honest_flushes
@@ -422,7 +432,7 @@ class Drive:
         """Return True if flushes are honoured until the next power-on."""
         if self.spec.personality != "fickle":
             return self.spec.personality != "lying"
-        # A string is hashed: seeds that are close give draws that are not alike.
+        # random hashes a string, so seeds that are close give unlike draws.
         draw = random.Random(f"fickle {self.spec.seed} {self._power_ons}")
         return draw.random() >= self.spec.lie_fraction
 

@@ -1,9 +1,7 @@
 """A real database server of the lab's own: created, started, killed, frozen.
 
 It listens on 127.0.0.1 alone, runs as an unprivileged account, and dies with the
-thread that started it.
-
-The settings of a lab's server, by name, and which of them the lab alone decides.
+thread that started it.  Some of its settings the lab alone decides.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers.tree import ServerTree
 from dbcheck.server_log.startlog import StartOutcome, find_decisive_errors, find_starts
 
-# A program's option may begin with one (MySQL 8.4 manual, 6.2.2.4).
+# Modifiers that an option of MySQL's programs may begin with (8.4 manual, 6.2.2.4).
 _MODIFIERS = ("skip_", "disable_", "enable_", "maximum_", "loose_")
 
 
@@ -42,7 +40,7 @@ def standard_name(setting: str) -> str:
 
 
 def possible_names(setting: str) -> Iterator[str]:
-    """Yield the standard name of a setting, and those without a modifier before it."""
+    """Yield the standard name of a setting, then the name without each modifier."""
     name = standard_name(setting)
     yield name
     while name.startswith(_MODIFIERS):
@@ -50,15 +48,17 @@ def possible_names(setting: str) -> Iterator[str]:
         yield name
 
 
-def require_undecided(given: Iterable[str], decided: AbstractSet[str], of: str) -> None:
-    """Raise UsageError if a setting was *given* that the lab decides by itself.
+def require_undecided(
+    settings: Iterable[str], decided: AbstractSet[str], owner: str
+) -> None:
+    """Raise UsageError if the lab itself decides one of the *settings*.
 
-    of: whose it is, in messages.
+    owner: whose settings they are, for the message.
     """
-    for name in given:
+    for name in settings:
         if not decided.isdisjoint(possible_names(name)):
             raise UsageError(
-                f"the lab decides {name} of {of} itself",
+                f"the lab decides {name} of {owner} itself",
                 id=ErrorId.LAB_DECIDES_SETTING,
                 hint="Leave that setting out.",
             )
@@ -68,13 +68,13 @@ log = logging.getLogger(__name__)
 
 USER = "dbcheck"
 POLL_S = 0.005
-LOG_LINES = 30  # shown when a server does not start
-GONE_S = 10.0  # a killed server that sleeps on no drive is gone in milliseconds
+LOG_LINES = 30  # last lines of the log that the error of a failed start has
+GONE_S = 10.0  # a killed server needs milliseconds unless it waits for a drive
 INITIALISE_S = 120.0
 _PASSWORD_BYTES_MAX = 1000
-LOG_BYTES_MAX = 32 << 20  # of one start that are looked at, the last ones
+LOG_BYTES_MAX = 32 << 20  # last bytes of the log that are read
 
-# How a process exits that was asked to end, or made to.
+# Exit statuses of a process that somebody asked or forced to end.
 _SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 ASKED = {0} | {-number for number in _SIGNALS}
 
@@ -83,7 +83,7 @@ ASKED = {0} | {-number for number in _SIGNALS}
 class Source:
     """The server that a standby follows: its port on 127.0.0.1, and how to log in.
 
-    member: the name by which it lists the standby.
+    member: the name by which that server lists the standby.
     """
 
     port: int
@@ -95,23 +95,23 @@ class DatabaseServer(abc.ABC):
     """One server process on one data folder.
 
     data:     its data folder; on the drive under test, if there is one.
-    run:      folder for log and password, this process's own; must outlive a power
-              cut.  What the server makes itself, as its socket, is in `server` below.
-    port:     0 takes a free one, and keeps it as long as this object lives.
-    settings: server settings over dbcheck's durable ones; may be changed, and
+    run:      folder for log and password, owned by this process; must outlive a power
+              cut.  Its subfolder `server` has what the server makes, as its socket.
+    port:     0 takes a free port, and keeps it as long as this object lives.
+    settings: server settings that override dbcheck's durable ones; may be changed, and
               take effect at the next start.  The value "" stands for a bare option.
     log_folder: for its write-ahead or redo log, on another drive; None: with the data.
-    account:  it runs as that one; None: as this process's own, which is not root.
+    account:  runs the server; None: this process's account does, which is not root.
     """
 
     name: str  # as in LabSpec.engine
     stop_signal: signal.Signals  # asks for an orderly shutdown
-    accounts: ClassVar[tuple[str, ...]]  # that its packages make
-    needs_entry: ClassVar[bool]  # in /etc/passwd, of its account
-    needs: tuple[str, ...]  # of programs.PACKAGES, the server itself first
+    accounts: ClassVar[tuple[str, ...]]  # accounts that its packages make
+    needs_entry: ClassVar[bool]  # its account must be in /etc/passwd
+    needs: tuple[str, ...]  # programs of programs.PACKAGES, the server itself first
     own: ClassVar[frozenset[str]]  # settings that the lab alone decides
-    restarts: ClassVar[bool] = False  # it may leave its port, and take it again
-    tls: IdentityFiles | None = None  # of a node of a cluster
+    restarts: ClassVar[bool] = False  # may leave its port while it runs, and retake it
+    tls: IdentityFiles | None = None  # only a node of a cluster has them
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class DatabaseServer(abc.ABC):
         account: Account | None = None,
     ) -> None:
         self.data = data
-        # What is on a drive of its own has lost+found beside it.
+        # A subfolder, as the root of a drive may hold lost+found as well.
         self.log_data = log_folder / "log" if log_folder else None
         self.run = run
         self._held = None if port else HeldPort(lent=False)
@@ -133,7 +133,7 @@ class DatabaseServer(abc.ABC):
         self._process: subprocess.Popen[bytes] | None = None
         self._tree: ServerTree | None = None
         self._log_start = 0
-        self.adopted = False  # another lab's server made the data
+        self.adopted = False  # whether another lab's server made the data
 
     # ----------------------------------------------------- what an engine adds
 
@@ -148,7 +148,7 @@ class DatabaseServer(abc.ABC):
 
     @abc.abstractmethod
     def _create(self, password: str) -> None:
-        """Fill the empty data folder, with the account dbcheck and that password."""
+        """Fill the empty data folder; make the account dbcheck with this password."""
 
     @abc.abstractmethod
     def _takes_queries(self, pid: int) -> bool:
@@ -156,26 +156,26 @@ class DatabaseServer(abc.ABC):
 
     @classmethod
     def find(cls, name: str) -> Path | None:
-        """Return one of the programs it needs, None if that is not installed."""
+        """Return a program that the server needs, None if it is not installed."""
         return programs.find(name)
 
     # ------------------------------------------------------------ for everyone
 
     @classmethod
     def missing(cls) -> list[str]:
-        """Say of each program it needs and that is not here what to install."""
+        """Return for each program that is missing what to install."""
         return [programs.lacking(name) for name in cls.needs if cls.find(name) is None]
 
     @classmethod
     def version(cls) -> str:
-        """Return the version that its program prints; raise LabError."""
+        """Return the version that the server's program prints; raise LabError."""
         return programs.read_version(cls._program(cls.needs[0]))
 
     @classmethod
     def check_settings(cls, settings: Mapping[str, str]) -> None:
         """Raise UsageError for a setting that the lab decides itself.
 
-        An engine raises it for a value, too, with which its data cannot be created.
+        An engine also raises it for a value with which its data cannot be created.
         """
         require_undecided(settings, cls.own, f"the {cls.name} server")
 
@@ -205,7 +205,7 @@ class DatabaseServer(abc.ABC):
 
     @property
     def server_run(self) -> Path:
-        """The folder of its account's, for what it makes itself beside its data."""
+        """Folder of the server's account, for files that it makes beside its data."""
         return self.run / "server"
 
     def server_log(self, lines: int) -> str:
@@ -240,21 +240,21 @@ class DatabaseServer(abc.ABC):
     def _begin_run(self, password: str) -> None:
         """Make the folder beside the data, with the password of the account dbcheck.
 
-        It and its files are this process's own.  The server's account may list it, read
-        the log there, and pass through to the folder of its own.
+        This process owns the folder and its files.  The server's account may list it,
+        read the log there, and pass through to its own folder, server_run.
         """
         server_account.make_folder(self.run, None, reader=self._account)
         server_account.make_folder(self.server_run, self._account)
         server_account.make_file(self.run / "password", None, password + "\n")
 
     def set_identity(self, identity: Identity) -> None:
-        """Have the other nodes of its cluster know it, from its first start on."""
+        """Store the certificates by which the nodes of its cluster know the server."""
         self.tls = identity.write(self.run.with_name("tls"), self._account)
 
     def follow(self, source: Source) -> None:
-        """Copy the data of a running server, as one that follows it from its start on.
+        """Copy the data of a running server, to follow that server from the start on.
 
-        In place of initialise(); raise LabError, also if this kind of server cannot.
+        In place of initialise().  Raise LabError if this server cannot do that.
         """
         raise LabError(
             f"a lab has no standbys of the {self.name} server",
@@ -265,7 +265,7 @@ class DatabaseServer(abc.ABC):
     def rejoin(self, source: Source) -> None:
         """Prepare a server that is shut down to follow *source* from its next start on.
 
-        Raise LabError if that fails, or if this kind of server cannot.
+        Raise LabError if that fails, or if this kind of server cannot rejoin.
         """
         raise LabError(
             f"a {self.name} server that is shut down cannot rejoin",
@@ -274,9 +274,9 @@ class DatabaseServer(abc.ABC):
         )
 
     def adopt(self, password: str) -> None:
-        """Make what initialise() does beside a data folder that is there already.
+        """Prepare to start on a data folder that another lab's server made.
 
-        password: of its account dbcheck.
+        password: of the account dbcheck in that data.
         """
         self.adopted = True
         self._begin_run(password)
@@ -288,39 +288,39 @@ class DatabaseServer(abc.ABC):
         after timeout_s seconds.
         """
         if not self.begin(timeout_s):
-            text = f"{self._late(timeout_s)}\n{self._why()}"
+            text = f"{self._describe_delay(timeout_s)}\n{self._find_reason()}"
             self.kill()
             raise LabError(text, id=ErrorId.LAB_SERVER_NOT_STARTED)
 
     def begin(self, timeout_s: float) -> bool:
         """Start the server; return whether it takes queries after timeout_s seconds.
 
-        If not, it still recovers, and is left to that.  It ends with the thread that
-        calls this, so call it from one that stays.  Raise Unrecoverable with the end
-        of its log, and with no process left, if it ends itself, or reports by then that
-        its data are beyond recovery; another LabError if it could not be started, or
-        if what ended it was this machine.
+        If it takes none by then, its recovery goes on.  It ends with the thread that
+        calls begin().  Raise Unrecoverable with the decisive lines of its log, and with
+        no process left, if the server ends by itself, or reports that its data is
+        beyond recovery; another LabError if it could not be started, or if something
+        else on this machine ended it.
         """
         if self._process is not None:
             raise LabError(
                 f"the {self.name} server is running already",
                 id=ErrorId.LAB_SERVER_RUNS_ALREADY,
             )
-        self._take_over()
+        self._take_over_data()
         self._launch()
         deadline = time.monotonic() + timeout_s
         try:
             while not self._ready():
-                if (why := self.failure()) is not None:
+                if (failure := self.failure()) is not None:
                     kind = LabError if self.was_ended_from_outside() else Unrecoverable
                     raise kind(
-                        f"the {self.name} server did not start: {why}",
+                        f"the {self.name} server did not start: {failure}",
                         id=ErrorId.LAB_SERVER_NOT_STARTED,
                     )
                 if time.monotonic() >= deadline:
-                    if find_starts(self._logged()).outcome is StartOutcome.DESTROYED:
+                    if find_starts(self._read_log()).outcome is StartOutcome.DESTROYED:
                         raise Unrecoverable(
-                            f"{self._late(timeout_s)}\n{self._why()}",
+                            f"{self._describe_delay(timeout_s)}\n{self._find_reason()}",
                             id=ErrorId.LAB_SERVER_NOT_STARTED,
                         )
                     return False
@@ -333,7 +333,7 @@ class DatabaseServer(abc.ABC):
         return True
 
     def kill_now(self) -> None:
-        """Send SIGKILL to all its processes and return at once; kill() waits."""
+        """Send SIGKILL to all its processes and return at once, without a wait."""
         if self._tree is not None:
             self._keep_port()
             self._tree.kill_now()
@@ -377,40 +377,40 @@ class DatabaseServer(abc.ABC):
             self._tree.thaw()
 
     def failure(self) -> str | None:
-        """Explain why it ended by itself; None while it runs or is meant not to."""
+        """Explain why it ended by itself; None if it runs, or was not started."""
         if self._process is None or self._process.poll() is None:
             return None
-        return f"exit status {self._process.returncode}\n{self._why()}"
+        return f"exit status {self._process.returncode}\n{self._find_reason()}"
 
     def was_ended_from_outside(self) -> bool:
         """Return True if something else ended it: a signal, a shutdown, a shortage.
 
-        No server sends itself one of these signals; whoever is short of memory does, or
-        shuts it down.  One that gives up by itself does not exit with 0.
+        No server ends itself by a signal of ASKED: the kernel does if memory is short,
+        or somebody shuts it down.  A server that gives up does not exit with 0.
         """
         if self._process is None or self._process.poll() is None:
             return False
-        asked = self._process.returncode in ASKED
-        return asked or programs.is_resource_shortage(self._log_end())
+        was_asked = self._process.returncode in ASKED
+        return was_asked or programs.is_resource_shortage(self._log_end())
 
     def pids(self) -> list[int]:
-        """Return its processes that live now, the first one first."""
+        """Return its processes that live now, the server's first process first."""
         return [] if self._tree is None else self._tree.pids()
 
     # ----------------------------------------------------------------- inside
 
     @property
     def _log_account(self) -> Account | None:
-        """Owner of the log: None for this process, as the server only adds to it."""
+        """Owner of the log; None: this process owns it, and the server appends."""
         return None
 
     def _environment(self) -> dict[str, str]:
-        """Return the variables that its processes have."""
+        """Return the environment variables of its processes."""
         return {"PATH": processes.make_search_path(), "LC_ALL": "C"}
 
     @classmethod
     def _program(cls, name: str) -> Path:
-        """Return one of the programs it needs; raise LabError if it is not there."""
+        """Return a program that the server needs; raise LabError if it is missing."""
         found = cls.find(name)
         if found is None:
             raise programs.missing_program_error(name)
@@ -424,8 +424,8 @@ class DatabaseServer(abc.ABC):
             and self._takes_queries(process.pid)
         )
 
-    def _take_over(self) -> None:
-        """Give data that another lab's server made to this one's account."""
+    def _take_over_data(self) -> None:
+        """Give this server's account the data that another lab's server made."""
         if self.adopted and self._account is not None:
             for folder in filter(None, (self.data, self.log_data)):
                 server_account.hand_over(folder, self._account)
@@ -447,7 +447,7 @@ class DatabaseServer(abc.ABC):
         self._tree = ServerTree(self._process, program, self.data)
 
     def _command(self) -> tuple[list[str], Path | None]:
-        """Return the command line that starts it, and the program of ServerTree."""
+        """Return the command that starts the server, and the program for ServerTree."""
         program = self._program(self.needs[0])
         return [str(program), *self._arguments()], program
 
@@ -475,7 +475,7 @@ class DatabaseServer(abc.ABC):
                 extra_groups=account.groups if account else None,
             )
         except OSError as error:
-            # Of a crash state the folder itself may be missing; else somebody moved it.
+            # A crash state may lack the data folder; elsewhere somebody has moved it.
             missing = self.adopted and not os.path.isdir(self.data)
             if missing or error.errno in server_account.DAMAGED:
                 raise Unrecoverable(
@@ -492,8 +492,8 @@ class DatabaseServer(abc.ABC):
     def _run(self, command: list[str], input_file: Path = Path(os.devnull)) -> None:
         """Run *command* as the account to its end; raise Failed if it fails.
 
-        Raise another LabError if it does not end in its time.
-        input_file: what it finds at its standard input.
+        Raise another LabError if it does not end within INITIALISE_S.
+        input_file: what it reads at its standard input.
         """
         output_file = self.run / "initialise.log"
         with (
@@ -507,13 +507,14 @@ class DatabaseServer(abc.ABC):
                 kill_group(process.pid)
                 process.wait()
                 if isinstance(error, subprocess.TimeoutExpired):
-                    late = f"{command[0]} did not end within {INITIALISE_S:g} s"
-                    raise LabError(late, id=ErrorId.PROGRAM_FAILED) from None
+                    message = f"{command[0]} did not end within {INITIALISE_S:g} s"
+                    raise LabError(message, id=ErrorId.PROGRAM_FAILED) from None
                 raise
         if status != 0:
-            said = server_account.read_as_text(output_file, None, LOG_BYTES_MAX)
+            text = server_account.read_as_text(output_file, None, LOG_BYTES_MAX)
             raise programs.Failed(
-                f"{command[0]} failed with status {status}\n{last_lines(said)}", status
+                f"{command[0]} failed with status {status}\n{last_lines(text)}",
+                status,
             )
 
     def _write_secret(self, file: str, text: str) -> Path:
@@ -522,19 +523,19 @@ class DatabaseServer(abc.ABC):
         server_account.make_file(path, self._account, text)
         return path
 
-    def _late(self, timeout_s: float) -> str:
+    def _describe_delay(self, timeout_s: float) -> str:
         return f"the {self.name} server took no queries for {timeout_s:g} s"
 
-    def _why(self) -> str:
+    def _find_reason(self) -> str:
         """Return the decisive lines of its log, or its end if none is decisive."""
-        return "\n".join(find_decisive_errors(self._logged())) or self._log_end()
+        return "\n".join(find_decisive_errors(self._read_log())) or self._log_end()
 
-    def _logged(self) -> str:
+    def _read_log(self) -> str:
         """Read its log since its last start."""
         return self._read_log_since(self._log_start)
 
     def _log_end(self) -> str:
-        return last_lines(self._logged())
+        return last_lines(self._read_log())
 
     def _read_log_since(self, start: int) -> str:
         """Read the log after byte *start*, "" if nothing is there."""
@@ -548,7 +549,7 @@ class DatabaseServer(abc.ABC):
         self._tree = None
 
     def _keep_port(self) -> None:
-        """Let nobody else have its port, nor who waits for its end, until it starts."""
+        """Let no other process have its port until the server starts again."""
         if self._held is not None:
             self._held.keep()
 

@@ -18,10 +18,11 @@ from pathlib import Path
 from dbcheck.lab.daemon import serve as daemon
 from dbcheck.lab.state import LabRecord
 daemon._ORDERLY_END_S = 0.1 if sys.argv[2] == "deaf" else 60
-signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[2] == "deaf" else daemon._stop)
+handler = signal.SIG_IGN if sys.argv[2] == "deaf" else daemon._exit
+signal.signal(signal.SIGTERM, handler)
 record = LabRecord(Path(sys.argv[3]))
 lock = os.open(record.path / "lock", os.O_RDWR | os.O_CREAT)
-daemon._watch(record, int(sys.argv[1]), lock)
+daemon._start_watch(record, int(sys.argv[1]), lock)
 time.sleep(600)
 """
 

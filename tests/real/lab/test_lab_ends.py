@@ -433,7 +433,7 @@ def asked(*_):
         shutil.rmtree(entry.path)
 
 os.kill = asked
-serve._watch(entry, 0, os.open(entry.path / "lock", os.O_RDWR))
+serve._start_watch(entry, 0, os.open(entry.path / "lock", os.O_RDWR))
 for thread in threading.enumerate():
     if thread.name == "client watch":
         thread.join()
