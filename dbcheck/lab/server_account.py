@@ -4,9 +4,9 @@ Each lab has a user and a group id of its own, so that one lab's server can do n
 to another's, nor to any other process of the machine.  Only where that is not possible
 is an account of the machine used, which other services may share.
 
-What the account may write in, it may at any moment exchange for a link, a pipe or
-somebody else's file.  So root makes files in its own folders alone, gives away what it
-holds open, and looks at what it has opened before it reads it.
+In a folder that the account may write in, it may at any moment exchange a file for a
+link, a pipe or another user's file.  So root makes files only in its own folders, gives
+open files away by their descriptors, and checks an opened file before it reads it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pathlib import Path
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, Unrecoverable
 
-# What nobody hands out (systemd.io/UIDS-GIDS, "unused"), above what SSSD maps by
-# default (sssd-ad(5), ldap_idmap_range_max); the second where a user namespace, as a
-# container's, has no more than 65,536 ids.
-_RANGES = (range(2_000_200_001, 2_147_352_576), range(60_706, 61_184))
-_TRIES = 200
-_MAPS = ("/proc/self/uid_map", "/proc/self/gid_map")  # user_namespaces(7)
+# Ids that nobody hands out (systemd.io/UIDS-GIDS, "unused"), above those that SSSD maps
+# by default (sssd-ad(5), ldap_idmap_range_max).  The second range is for a user
+# namespace, as a container's, that has no more than 65,536 ids.
+_ID_RANGES = (range(2_000_200_001, 2_147_352_576), range(60_706, 61_184))
+_ID_TRIES = 200
+_ID_MAPS = ("/proc/self/uid_map", "/proc/self/gid_map")  # user_namespaces(7)
 _SUBORDINATE = ("/etc/subuid", "/etc/subgid")  # subuid(5)
-_IDS = re.compile(r"^(?:Uid|Gid|Groups):(.*)", re.MULTILINE)  # proc(5), status
+_ID_LINES = re.compile(r"^(?:Uid|Gid|Groups):(.*)", re.MULTILINE)  # proc(5), status
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def find_packaged_account(names: Iterable[str]) -> Account | None:
 
 
 def describe_missing_account(names: Sequence[str]) -> str:
-    """Say in one clause that the machine has none, and what to do."""
+    """Return a clause: the machine has none of the accounts, and what to do."""
     return (
         f"there is no account {names[0]} to run the server as (create it with useradd"
         f" --system {names[0]}, run dbcheck as root with CAP_SYS_ADMIN, or as an"
@@ -77,28 +77,28 @@ def describe_missing_account(names: Sequence[str]) -> str:
 def draw_id(taken: Collection[int]) -> int:
     """Return a user and group id that nothing on this machine has.
 
-    taken: those of other labs.  Raise LabError if none was found.
+    taken: the ids of other labs.  Raise LabError if no free id was found.
     """
-    choices = next(filter(None, map(_list_mapped, _RANGES)), range(0))
+    choices = next(filter(None, map(_intersect_mapped_ids, _ID_RANGES)), range(0))
     used = {*taken, *_list_used_ids()}
-    subordinate = [each for file in _SUBORDINATE for each in _read_ranges(file)]
+    subordinate = [ids for file in _SUBORDINATE for ids in _read_ranges(file)]
     draw = random.SystemRandom()
-    for number in draw.sample(choices, min(_TRIES, len(choices))):
-        of_range = any(number in each for each in subordinate)
-        if number not in used and not of_range and not _is_known(number):
+    for number in draw.sample(choices, min(_ID_TRIES, len(choices))):
+        is_subordinate = any(number in ids for ids in subordinate)
+        if number not in used and not is_subordinate and not _is_id_named(number):
             return number
     raise LabError(
         "no user id is free for a server of the lab",
         id=ErrorId.UNPRIVILEGED_ACCOUNT_MISSING,
         hint="End labs that are up: `dbcheck lab down`. Labs take ids of"
-        f" {' or '.join(f'{each.start} to {each[-1]}' for each in _RANGES)}, as far as"
-        f" {_MAPS[0]} has them.",
+        f" {' or '.join(f'{ids.start} to {ids[-1]}' for ids in _ID_RANGES)}, as far as"
+        f" {_ID_MAPS[0]} has them.",
     )
 
 
-def _list_mapped(wanted: range) -> range:
-    """Return as much of *wanted* as this user namespace has, as users and as groups."""
-    for file in _MAPS:
+def _intersect_mapped_ids(wanted: range) -> range:
+    """Return the part of *wanted* that this namespace maps as user and group ids."""
+    for file in _ID_MAPS:
         lines = [list(map(int, line.split())) for line in _read_lines(file)]
         parts = [
             range(max(wanted.start, first), min(wanted.stop, first + count))
@@ -109,23 +109,23 @@ def _list_mapped(wanted: range) -> range:
 
 
 def _list_used_ids() -> set[int]:
-    """Return the ids of all processes."""
-    found: set[int] = set()
+    """Return the user and group ids of all processes."""
+    used_ids: set[int] = set()
     for process in Path("/proc").glob("[0-9]*/status"):
-        with contextlib.suppress(OSError):  # it ends
-            for ids in _IDS.findall(process.read_text(errors="replace")):
-                found.update(map(int, ids.split()))
-    return found
+        with contextlib.suppress(OSError):  # the process has ended
+            for ids in _ID_LINES.findall(process.read_text(errors="replace")):
+                used_ids.update(map(int, ids.split()))
+    return used_ids
 
 
 def _read_ranges(file: str) -> list[range]:
     """Return the ranges that a file of subordinate ids hands out."""
-    found = []
+    ranges = []
     for line in _read_lines(file):
         first, _, count = line.partition(":")[2].partition(":")
         if first.isdigit() and count.strip().isdigit():
-            found.append(range(int(first), int(first) + int(count)))
-    return found
+            ranges.append(range(int(first), int(first) + int(count)))
+    return ranges
 
 
 def _read_lines(file: str) -> list[str]:
@@ -136,23 +136,23 @@ def _read_lines(file: str) -> list[str]:
         return []
 
 
-def _is_known(number: int) -> bool:
+def _is_id_named(number: int) -> bool:
     """Return True if a user or a group of the machine has that id."""
-    for look in (pwd.getpwuid, grp.getgrgid):
+    for look_up in (pwd.getpwuid, grp.getgrgid):
         with contextlib.suppress(KeyError):
-            look(number)
+            look_up(number)
             return True
     return False
 
 
-# What a damaged filesystem answers (errno(3)).
+# Errors of calls on a damaged filesystem (errno(3)).
 DAMAGED = (errno.EIO, errno.EUCLEAN, errno.EBADMSG)
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def give_to_account(descriptor: int, account: Account | None) -> None:
-    """Give an open file to *account*; nothing happens if that is None."""
+    """Make *account* the owner of an open file; do nothing if it is None."""
     if account is not None:
         os.fchown(descriptor, account.uid, account.gid)
 
@@ -162,13 +162,13 @@ def make_folder(
 ) -> None:
     """Make the folder *path*, unless it is there, and give it to *account*.
 
-    reader: may list it and pass through.  Nobody else may write in the folder above.
-    Raise OSError if something else is there, or a folder of a third account.
+    reader: an account that may list the folder and pass through.  Nobody else may write
+    in the folder above.  Raise OSError if *path* is no folder, or a third account's.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    folder = os.open(path, _FOLDER)
+    folder = os.open(path, _FOLDER_FLAGS)
     try:
         owners = {os.geteuid(), *([account.uid] if account else [])}
         if os.fstat(folder).st_uid not in owners:
@@ -181,9 +181,9 @@ def make_folder(
 
 
 def make_readable(descriptor: int, account: Account | None) -> None:
-    """Let *account* read what is open, beside its owner; nothing happens without one.
+    """Let *account* read an open file beside its owner; do nothing if it is None.
 
-    A folder it can list and pass through.
+    If the file is a folder, the account can list it and pass through.
     """
     if account is not None:
         is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
@@ -192,13 +192,15 @@ def make_readable(descriptor: int, account: Account | None) -> None:
 
 
 def make_file(path: Path, account: Account | None, text: str = "") -> None:
-    """Make a file anew that only *account* can read, root without one, and fill it.
+    """Make a new file with *text*, which only *account* can read; None: only root.
 
     Nobody else may write in the folder.
     """
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    content = text.encode("utf-8", "surrogateescape")  # of a path, in a setting
+    content = text.encode(
+        "utf-8", "surrogateescape"
+    )  # a path in a setting may have any bytes
     with open(os.open(path, flags, 0o600), "wb") as stream:
         stream.write(content)
         stream.flush()
@@ -216,8 +218,8 @@ def plainly(path: str, flags: int) -> int:
 def read(path: Path, account: Account | None, most: int, start: int = 0) -> bytes:
     """Read a file from byte *start* on, at most its last *most* bytes.
 
-    It is a regular file of the account's, of this user's without one.  Raise OSError
-    if it is not, or a link.
+    Raise OSError unless it is a regular file of *account*, or of this user if that is
+    None; a link is not followed.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(path, flags), "rb") as file:
@@ -230,20 +232,20 @@ def read(path: Path, account: Account | None, most: int, start: int = 0) -> byte
 
 
 def read_as_text(path: Path, account: Account | None, most: int, start: int = 0) -> str:
-    """Return the same as text; "" where read() raises OSError."""
+    """Return what read() returns, as text; "" if read() raises OSError."""
     with contextlib.suppress(OSError):
         return read(path, account, most, start).decode("utf-8", "replace")
     return ""
 
 
 def remove_stale(file: Path) -> None:
-    """Remove what a server that was cut off left in a folder of its account's.
+    """Remove a *file* that a server left when it was cut, in its account's folder.
 
-    Nothing happens if that folder is a link, as it may be in a recording.  Raise
+    Do nothing if that folder is a link, as it may be in a recording.  Raise
     LabError if it cannot be removed, Unrecoverable if the filesystem is damaged.
     """
     try:
-        folder = os.open(file.parent, _FOLDER)
+        folder = os.open(file.parent, _FOLDER_FLAGS)
         try:
             os.unlink(file.name, dir_fd=folder)
         finally:
@@ -262,22 +264,22 @@ def remove_stale(file: Path) -> None:
 def hand_over(folder: Path, account: Account) -> None:
     """Give a tree that another lab's server made to *account*.
 
-    Of that server's files no more than those: each is changed in its folder, which is
-    open, no link is followed, and what has another owner keeps it, as what is there by
-    a hard link.  The folders above what is changed are the other server's until they
-    are done, so nobody can exchange what lies in them.  What cannot be changed, as on a
-    damaged filesystem, stays as it is: that is the server's to show.  Raise
-    Unrecoverable if *folder* itself is there and cannot be changed.
+    Only files of that server are changed: each is changed in its open folder, no link
+    is followed, and a file of another owner, as one that is hard-linked here, keeps its
+    owner.  A folder is changed after its content, so *account* cannot exchange files in
+    it before.  A file that cannot be changed, as on a damaged filesystem, stays as it
+    is: the server will report it.  Raise Unrecoverable if *folder* itself exists and
+    cannot be changed.
     """
     try:
-        top = os.open(folder, _FOLDER)
+        top = os.open(folder, _FOLDER_FLAGS)
     except OSError:
         return
     try:
         owner = os.fstat(top).st_uid
         if owner not in (0, account.uid):
             with contextlib.suppress(OSError, RecursionError):
-                _change_below(top, owner, account)
+                _change_owners_below(top, owner, account)
             give_to_account(top, account)
     except OSError as error:
         raise Unrecoverable(
@@ -288,11 +290,11 @@ def hand_over(folder: Path, account: Account) -> None:
         os.close(top)
 
 
-def _change_below(top: int, owner: int, account: Account) -> None:
-    for _, folders, files, held in os.fwalk(".", topdown=False, dir_fd=top):
+def _change_owners_below(top: int, owner: int, account: Account) -> None:
+    for _, folders, files, parent in os.fwalk(".", topdown=False, dir_fd=top):
         for name in (*folders, *files):
             with contextlib.suppress(OSError):
-                found = os.stat(name, dir_fd=held, follow_symlinks=False)
-                if found.st_uid == owner:
+                status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                if status.st_uid == owner:
                     uid, gid = account.uid, account.gid
-                    os.chown(name, uid, gid, dir_fd=held, follow_symlinks=False)
+                    os.chown(name, uid, gid, dir_fd=parent, follow_symlinks=False)

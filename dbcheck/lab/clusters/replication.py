@@ -22,13 +22,17 @@ _CONNECT_S, _STATEMENT_S = 10, 60
 
 
 def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> None:
-    """Run these on the server of *lab*; raise LabError.
+    """Run *statements* on the server of *lab*; raise LabError.
 
-    values: what stands for {name} in them; user, password and authority, the file by
-    which the server knows others, are the lab's own.
+    values: what replaces each {name} in the statements.  {user}, {password} and
+    {authority}, the server's certificate file of the authority, come from the lab.
     """
-    own = {"user": USER, "password": lab.password, "authority": lab.authority_file}
-    filled = [each.format(**own, **values) for each in statements]
+    lab_values = {
+        "user": USER,
+        "password": lab.password,
+        "authority": lab.authority_file,
+    }
+    filled = [statement.format(**lab_values, **values) for statement in statements]
     run = _run_on_postgresql if lab.spec.engine == "postgresql" else _run_on_mysql
     try:
         run(lab, filled)
@@ -40,9 +44,9 @@ def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> Non
 
 
 def _run_on_mysql(lab: Lab, statements: Sequence[str]) -> None:
-    """Run them on the server that the cluster's authority vouches for, and on no other.
+    """Run *statements* on a server with a certificate of the cluster's authority.
 
-    Another may listen at its port while it is off.
+    While the lab's server is off, another process may listen at its port.
     """
     url = make_url(lab.target_url)
     with open_in_memory(lab.authority) as (authority,):
@@ -53,8 +57,8 @@ def _run_on_mysql(lab: Lab, statements: Sequence[str]) -> None:
             password=lab.password,
             ssl_ca=str(descriptor_path(authority)),
             ssl_verify_cert=True,
-            # The driver trusts the system's authorities as well; they have certificates
-            # for anyone, but for no 127.0.0.1.
+            # The driver also trusts the system's authorities, which certify anyone, but
+            # not the address 127.0.0.1.
             ssl_verify_identity=True,
         )
     with contextlib.closing(link), contextlib.closing(link.cursor()) as cursor:
@@ -63,7 +67,7 @@ def _run_on_mysql(lab: Lab, statements: Sequence[str]) -> None:
 
 
 def _run_on_postgresql(lab: Lab, statements: Sequence[str]) -> None:
-    """Run them on a server that knows the password, too, as SCRAM has it prove."""
+    """Run *statements* on a server that proves by SCRAM to know the password."""
     url = make_url(lab.target_url)
     link = psycopg2.connect(
         host=url.host,
@@ -83,9 +87,9 @@ def _run_on_postgresql(lab: Lab, statements: Sequence[str]) -> None:
 
 
 _LOG_BIN = {"log_bin": "ON", "sync_binlog": "1"}
-# For ever, as far as the server takes that, in milliseconds.
-_PATIENT = {"mysql": "4294967295", "mariadb": "18446744073709551615"}
-_SHARED: Mapping[str, Mapping[str, str]] = {
+# The longest time for a replica's answer that each server takes, in milliseconds.
+_TIMEOUT_MAX_MS = {"mysql": "4294967295", "mariadb": "18446744073709551615"}
+_NODE_SETTINGS: Mapping[str, Mapping[str, str]] = {
     "postgresql": {"wal_keep_size": "256MB"},
     "mysql": {
         **_LOG_BIN,
@@ -95,33 +99,33 @@ _SHARED: Mapping[str, Mapping[str, str]] = {
     },
     "mariadb": {**_LOG_BIN, "log_slave_updates": "ON", "gtid_strict_mode": "ON"},
 }
-# What a replica needs that is to keep what it has acknowledged when it is cut, too.  It
-# costs a flush for each event.
-_RELAY_LOG = {
+# A replica with these settings keeps what it has acknowledged when it is cut itself.
+# They cost a flush for each event.
+_RELAY_LOG_SETTINGS = {
     "mysql": {"sync_relay_log": "1", "relay_log_recovery": "OFF"},
-    # Without the last two a cut has it forget whom it follows.
+    # Without the last two a replica forgets its source at a cut.
     "mariadb": {
         "sync_relay_log": "1",
         "sync_master_info": "1",
         "sync_relay_log_info": "1",
     },
 }
-_OF_A_SOURCE = {
+_SOURCE_SETTINGS = {
     "mysql": {"rpl_semi_sync_source_enabled": "ON"},
     "mariadb": {
         "rpl_semi_sync_master_enabled": "ON",
         "rpl_semi_sync_master_wait_point": "AFTER_SYNC",
     },
 }
-_OF_A_REPLICA = {
+_REPLICA_SETTINGS = {
     "mysql": {"rpl_semi_sync_replica_enabled": "ON", "read_only": "ON"},
     "mariadb": {"rpl_semi_sync_slave_enabled": "ON", "read_only": "ON"},
 }
-_TIMEOUTS = {
+_TIMEOUT_NAMES = {
     "mysql": "rpl_semi_sync_source_timeout",
     "mariadb": "rpl_semi_sync_master_timeout",
 }
-_FOLLOW = {
+_FOLLOW_STATEMENTS = {
     "mysql": (
         "change replication source to source_host = '127.0.0.1', source_port = {port},"
         " source_user = '{user}', source_password = '{password}',"
@@ -139,19 +143,19 @@ _FOLLOW = {
     ),
 }
 
-# What was a source is set to be a replica alone.
-_REJOIN = {
+# They make a former source a replica and nothing else.
+_REJOIN_STATEMENTS = {
     "mysql": (
         "set global super_read_only = on",
         "set global rpl_semi_sync_source_enabled = off",
         "stop replica",
-        *_FOLLOW["mysql"],
+        *_FOLLOW_STATEMENTS["mysql"],
     ),
     "mariadb": (
         "set global read_only = on",
         "set global rpl_semi_sync_master_enabled = off",
         "stop replica",
-        *_FOLLOW["mariadb"],
+        *_FOLLOW_STATEMENTS["mariadb"],
     ),
 }
 
@@ -164,86 +168,91 @@ def make_node_settings(
     *,
     cuts_all: bool,
 ) -> dict[str, str]:
-    """Return the settings of a node of a cluster: durable ones, and over them *given*.
+    """Return the settings of a node of a cluster; *given* override its durable ones.
 
-    number: of the node, the writer's is 1.  standbys: the names of the others.
+    number: of the node, the writer's is 1.  standbys: the names of the other nodes.
     cuts_all: the standbys lose their power, too.
     """
-    own = {standard_name(name): value for name, value in given.items()}
-    writes = number == 1
+    given_settings = {standard_name(name): value for name, value in given.items()}
+    is_writer = number == 1
     if engine == "postgresql":
         names = {"synchronous_standby_names": f"ANY 1 ({', '.join(standbys)})"}
-        if not writes:  # once it took over, it has no standbys to wait for
-            names, _ = {}, own.pop("synchronous_standby_names", None)
-        return {**_SHARED[engine], **names, **own}
-    role = _OF_A_REPLICA[engine]
-    if writes:
-        role = {**_OF_A_SOURCE[engine], _TIMEOUTS[engine]: _PATIENT[engine]}
+        if not is_writer:  # a standby that took over has no standbys to wait for
+            names, _ = {}, given_settings.pop("synchronous_standby_names", None)
+        return {**_NODE_SETTINGS[engine], **names, **given_settings}
+    role = _REPLICA_SETTINGS[engine]
+    if is_writer:
+        role = {
+            **_SOURCE_SETTINGS[engine],
+            _TIMEOUT_NAMES[engine]: _TIMEOUT_MAX_MS[engine],
+        }
     server = {"server_id": str(number), "report_host": "127.0.0.1"}
-    relay_log = _RELAY_LOG[engine] if cuts_all else {}
-    return {**_SHARED[engine], **role, **server, **relay_log, **own}
+    relay_log = _RELAY_LOG_SETTINGS[engine] if cuts_all else {}
+    return {**_NODE_SETTINGS[engine], **role, **server, **relay_log, **given_settings}
 
 
 def follow(lab: Lab, source: Source) -> None:
-    """Have the server of *lab* follow; raise LabError.
+    """Make the server of *lab* follow *source*; raise LabError.
 
-    PostgreSQL's does since its data were copied.
+    PostgreSQL's server already follows since its data was copied.
     """
-    statements = _FOLLOW.get(lab.spec.engine, ())
+    statements = _FOLLOW_STATEMENTS.get(lab.spec.engine, ())
     if statements:
         run_statements(lab, statements, port=source.port, position="slave_pos")
 
 
 def rejoin(lab: Lab, writer: Lab, source: Source) -> None:
-    """Have the server of *lab* follow that of *writer* from now on; raise LabError.
+    """Make the server of *lab* follow the server of *writer*; raise LabError.
 
-    source: the latter.  It is done without copying the data anew: PostgreSQL is
-    rewound, which takes away what it alone has.  MySQL and MariaDB keep that.
+    source: the server of *writer*.  The data is not copied anew: PostgreSQL is rewound,
+    which removes the transactions that only this server has; MySQL and MariaDB keep
+    them.
     """
-    statements = _REJOIN.get(lab.spec.engine)
+    statements = _REJOIN_STATEMENTS.get(lab.spec.engine)
     if statements is not None:
         # A source of MariaDB follows another one from its own newest transaction.
         run_statements(lab, statements, port=source.port, position="current_pos")
         return
-    # Without a checkpoint since the promotion pg_rewind takes both for servers of one
-    # timeline, and does nothing (PostgreSQL 15 manual, pg_rewind, Notes).
+    # Without a checkpoint after the promotion, pg_rewind takes the two servers to be on
+    # one timeline, and does nothing (PostgreSQL 15 manual, pg_rewind, Notes).
     run_statements(writer, ("checkpoint",))
     lab.rejoin(source)
 
 
 _HOST = "127.0.0.1"
-_NEEDED = {
+_GROUP_SETTINGS = {
     "log_bin": "ON",
     "gtid_mode": "ON",
     "enforce_gtid_consistency": "ON",
     "plugin_load_add": "group_replication.so",
-    # Once all nodes lost their power, none is there to be joined.
+    # After a power cut of all nodes no group is left to join at the start.
     f"{GROUP}start_on_boot": "OFF",
     f"{GROUP}recovery_use_ssl": "ON",
-    # Messages go to each other's port for clients, and only after a login.  XCom's own
-    # ports let in who shows no certificate, even with ssl_mode = VERIFY_CA (MySQL 9.7).
+    # Messages then go to the nodes' ports for clients, and only after a login.  XCom's
+    # own ports accept peers without a certificate, even with ssl_mode = VERIFY_CA
+    # (MySQL 9.7).
     f"{GROUP}communication_stack": "MYSQL",
 }
-# Of these the lab's server has the files (servers.mysql).
-_BY_SERVER = {
+# Settings that the lab's server makes, as it has the files (servers.mysql).
+_SERVER_DECIDES = {
     f"{GROUP}{name}"
     for name in ("ssl_mode", "recovery_ssl_ca", "recovery_ssl_verify_server_cert")
 }
-_CHOSEN = {
+_GROUP_DEFAULTS = {
     "sync_binlog": "1",
-    # A member that was cut is out of the group after 5 s, and not after 10 or more.
+    # A member that was cut is expelled after 5 s, instead of 10 or more.
     f"{GROUP}member_expel_timeout": "0",
-    # Each server may keep so many bytes of messages, 1 GiB by default.
+    # Bytes of messages that a server may keep, by default 1 GiB.
     f"{GROUP}message_cache_size": str(128 << 20),
 }
 RECOVERY = (
     "change replication source to source_user = '{user}',"
     " source_password = '{password}' for channel 'group_replication_recovery'"
 )
-_START = "start group_replication"
+_START_STATEMENT = "start group_replication"
 BOOTSTRAP = (
     f"set global {GROUP}bootstrap_group = on",
-    _START,
+    _START_STATEMENT,
     f"set global {GROUP}bootstrap_group = off",
 )
 
@@ -251,41 +260,41 @@ BOOTSTRAP = (
 def make_group_settings(
     group: str, number: int, ports: Sequence[HeldPort], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the settings of one member of a replication group, and over them *given*.
+    """Return the settings of a member of a replication group; *given* override some.
 
-    group: its name, a UUID.  number: of the member, from 1.  ports: of the servers of
-    all of them.  Raise UsageError for a given setting that they need to find each
+    group: the group's name, a UUID.  number: of the member, from 1.  ports: of all
+    members.  Raise UsageError for a given setting that the members need to find each
     other.
     """
     addresses = [f"{_HOST}:{port.number}" for port in ports]
-    ours = {
-        **_NEEDED,
+    decided_settings = {
+        **_GROUP_SETTINGS,
         "server_id": str(number),
         "report_host": _HOST,
         f"{GROUP}group_name": group,
         f"{GROUP}local_address": addresses[number - 1],
         f"{GROUP}group_seeds": ",".join(addresses),
     }
-    asked = {standard_name(name): value for name, value in given.items()}
-    decided = {*ours, f"{GROUP}bootstrap_group", *_BY_SERVER}
-    require_undecided(asked, decided, "a replication group")
-    return {**ours, **_CHOSEN, **asked}
+    given_settings = {standard_name(name): value for name, value in given.items()}
+    decided_names = {*decided_settings, f"{GROUP}bootstrap_group", *_SERVER_DECIDES}
+    require_undecided(given_settings, decided_names, "a replication group")
+    return {**decided_settings, **_GROUP_DEFAULTS, **given_settings}
 
 
 def join_group(lab: Lab, *, first: bool) -> None:
-    """Have the server of *lab* bootstrap its group, or join it; raise LabError."""
-    run_statements(lab, (RECOVERY, *(BOOTSTRAP if first else (_START,))))
+    """Make the server of *lab* bootstrap its group, or join it; raise LabError."""
+    run_statements(lab, (RECOVERY, *(BOOTSTRAP if first else (_START_STATEMENT,))))
 
 
-_OPTIONS = "wsrep_provider_options"
+_PROVIDER_OPTIONS = "wsrep_provider_options"
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
     """Ports of a Galera node beside its port for clients.
 
-    group: for the others' messages.  missed: for the transactions that it missed.
-    copy:  for a copy of another's data.
+    group: for messages of the other nodes.  missed: to receive transactions that the
+    node missed.  copy: to receive a copy of another node's data.
     """
 
     group: HeldPort
@@ -294,40 +303,46 @@ class Ports:
 
     @classmethod
     def held(cls) -> Ports:
-        """Take three; raise LabError if there are none."""
+        """Take three free ports; raise LabError if there are too few."""
         return cls(HeldPort(), HeldPort(), HeldPort())
 
 
 def make_galera_settings(
     names: Sequence[str], number: int, ports: Sequence[Ports], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the settings of one node of a Galera cluster, and over them *given*.
+    """Return the settings of a node of a Galera cluster; *given* override some.
 
-    names, ports: of all nodes.  number: which of them it is, from 1; the first one
-    begins the cluster (see servers.galera).  Raise UsageError for a given setting that
-    the nodes need to find each other.
+    names, ports: of all nodes.  number: of the node, from 1; the first node begins the
+    cluster (see servers.mariadb.GaleraServer).  Raise UsageError for a given setting
+    that the nodes need to find each other.
     """
-    own = ports[number - 1]
-    address = f"{_HOST}:{own.group.number}"
+    own_ports = ports[number - 1]
+    address = f"{_HOST}:{own_ports.group.number}"
     options = {
         "gmcast.listen_addr": f"tcp://{address}",
-        "ist.recv_addr": f"{_HOST}:{own.missed.number}",
+        "ist.recv_addr": f"{_HOST}:{own_ports.missed.number}",
         "gcache.size": "32M",  # a node is gone for a short time, and drives are small
     }
-    begins = {"wsrep_new_cluster": ""} if number == 1 else {}
-    asked = {standard_name(name): value for name, value in given.items()}
-    ours = {
+    first_node = {"wsrep_new_cluster": ""} if number == 1 else {}
+    given_settings = {standard_name(name): value for name, value in given.items()}
+    decided_settings = {
         "wsrep_cluster_name": "dbcheck",
         "wsrep_cluster_address": "gcomm://"
         + ",".join(f"{_HOST}:{each.group.number}" for each in ports),
         "wsrep_node_name": names[number - 1],
         "wsrep_node_address": address,
-        "wsrep_sst_receive_address": f"{_HOST}:{own.copy.number}",
+        "wsrep_sst_receive_address": f"{_HOST}:{own_ports.copy.number}",
         "server_id": str(number),
-        **begins,
+        **first_node,
     }
-    require_undecided(asked, {*ours, "wsrep_new_cluster"}, "a Galera cluster")
-    # Of two values of an option Galera takes the later one.
-    more = asked.pop(_OPTIONS, "")
-    parts = [*(f"{name}={value}" for name, value in options.items()), more]
-    return {**ours, _OPTIONS: ";".join(filter(None, parts)), **asked}
+    require_undecided(
+        given_settings, {*decided_settings, "wsrep_new_cluster"}, "a Galera cluster"
+    )
+    # Of two values of an option Galera takes the later value.
+    given_options = given_settings.pop(_PROVIDER_OPTIONS, "")
+    parts = [*(f"{name}={value}" for name, value in options.items()), given_options]
+    return {
+        **decided_settings,
+        _PROVIDER_OPTIONS: ";".join(filter(None, parts)),
+        **given_settings,
+    }

@@ -28,21 +28,20 @@ from dbcheck.model.cut import Part
 
 log = logging.getLogger(__name__)
 
-_IN_CACHE = frozenset({"cached_writes", "cached_bytes"})
+_CACHE_COUNTERS = frozenset({"cached_writes", "cached_bytes"})
 _SYNC_S = 60.0
-_RELEASED_S = 2.0  # until what was killed, or meets errors, uses the filesystem no more
-_TELLING = 16  # writes; a few may be the filesystem's own, of a server at rest
-_SAFE = "nosuid,nodev"  # put last: of two options mount(8) takes the later one
+_RELEASE_S = 2.0  # in which processes that were killed, or meet errors, release it
+_TELLING_WRITES = 16  # so many need a flush; a few may come from the filesystem alone
+_SAFE_OPTIONS = "nosuid,nodev"  # come last, as mount(8) takes the later of two options
 _SAFE_FLAGS = os.ST_NOSUID | os.ST_NODEV  # statvfs(3)
-_NO_BARRIER = frozenset({"barrier=0", "nobarrier"})
+_NO_BARRIER_OPTIONS = frozenset({"barrier=0", "nobarrier"})
 
 
 class DriveStorage:
     """Drive, loop device and filesystem, built on one another (storage.Storage).
 
-    The mount point is base/NAME.  The write cache that the kernel believes in is the
-    one that the drive has, unless the spec names another: without one it sends no
-    flushes.
+    The mount point is base/NAME.  The kernel is told what write cache the drive has,
+    unless the spec names another value; without a write cache it sends no flushes.
     """
 
     log_folder: Path | None = None
@@ -54,22 +53,24 @@ class DriveStorage:
         name: str = DATA_DRIVE,
         recordings: Recordings | None = None,
     ) -> None:
-        """recordings: where the drive records, or what it replays; None: neither."""
+        """recordings: where the drive records, or the recordings that it replays."""
         self._recording = recordings.of(name) if recordings else None
         self._spec = spec
         self._drive_file = base / f"drive-{name}"
         self.folder = base / name
-        through = spec.drive.personality == "write-through"
-        truth = block.WRITE_THROUGH if through else block.WRITE_BACK
-        self._write_cache = truth if spec.write_cache == "auto" else spec.write_cache
-        barriers = not _NO_BARRIER & set(spec.mount_options.split(","))
+        is_write_through = spec.drive.personality == "write-through"
+        true_cache = block.WRITE_THROUGH if is_write_through else block.WRITE_BACK
+        self._write_cache = (
+            true_cache if spec.write_cache == "auto" else spec.write_cache
+        )
+        barriers = not _NO_BARRIER_OPTIONS & set(spec.mount_options.split(","))
         self.sends_flushes = barriers and self._write_cache == block.WRITE_BACK
         self._drive: DriveProcess | None = None
         self._loop: block.LoopDevice | None = None
         self._counted_from: dict[str, int] = {}
 
     def build(self) -> None:
-        """Make drive and filesystem, and mount it.
+        """Make drive and filesystem, and mount the filesystem.
 
         A drive that replays a recording is off until show() and power_on().
         """
@@ -87,8 +88,8 @@ class DriveStorage:
             self._mount(self._loop)
 
     def flush_all(self) -> None:
-        """Write out what the kernel holds, and make it stable in the drive."""
-        # Of this filesystem alone: others may be on drives that are frozen.
+        """Write out the kernel's changes, and make them stable in the drive."""
+        # Only this filesystem, as others may be on drives that are frozen.
         command = ["sync", "--file-system", str(self.folder)]
         done = subprocess.run(
             command,
@@ -102,19 +103,19 @@ class DriveStorage:
                 id=ErrorId.FILESYSTEM_NOT_SYNCED,
                 hint=block.SEE_DMESG,
             )
-        self._running().call(DriveServer.flush_all)
+        self._require_drive().call(DriveServer.flush_all)
 
     @contextlib.contextmanager
     def without_latency(self) -> Iterator[None]:
-        """Let flushes and writes cost nothing, as for a recovery that syncs it all."""
-        spec = self._running().call(DriveServer.spec)
-        costs = {"flush_ms": spec.flush_ms, "write_ms": spec.write_ms}
-        free = dict.fromkeys(costs, 0.0)
-        self._running().call(DriveServer.set, free)
+        """Let flushes and writes take no time, as for a recovery that syncs files."""
+        spec = self._require_drive().call(DriveServer.spec)
+        times_ms = {"flush_ms": spec.flush_ms, "write_ms": spec.write_ms}
+        zero_times = dict.fromkeys(times_ms, 0.0)
+        self._require_drive().call(DriveServer.set, zero_times)
         try:
             yield
         finally:
-            self._running().call(DriveServer.set, costs)
+            self._require_drive().call(DriveServer.set, times_ms)
 
     def cut(
         self, server: DatabaseServer, *, flushes_expected: bool
@@ -127,27 +128,27 @@ class DriveStorage:
     def cut_drives_alone(
         self, *, flushes_expected: bool
     ) -> tuple[int, dict[str, object]]:
-        """Freeze the drive, lose the cache, fail it, under a server that runs."""
+        """Freeze the drive, lose its cache and fail it, while the server runs."""
         return self.freeze(), self.abandon(flushes_expected=flushes_expected)
 
     def abandon(self, *, flushes_expected: bool) -> dict[str, object]:
-        """Do what lose_cache() does, and leave the device to the filesystem on it."""
+        """Do what lose_cache() does; leave the device to its mounted filesystem."""
         report = self.lose_cache(flushes_expected=flushes_expected)
         if self._loop is not None:
             self._loop.let_go()
         return report
 
     def freeze(self) -> int:
-        """Answer no request any more; return since when, as cut() does."""
-        return self._running().call(DriveServer.freeze)
+        """Stop answering requests; return the time of that, as cut() does."""
+        return self._require_drive().call(DriveServer.freeze)
 
     def lose_cache(self, *, flushes_expected: bool) -> dict[str, object]:
         """Lose the cache of a drive that is frozen; return the report of cut()."""
         counters = self.counters()
-        lost = self._running().call(DriveServer.cut)
-        self._running().call(DriveServer.fail)
-        wiring = self._contradiction(counters) if flushes_expected else None
-        return {**counters, **dataclasses.asdict(lost), "wiring": wiring}
+        cut_report = self._require_drive().call(DriveServer.cut)
+        self._require_drive().call(DriveServer.fail)
+        wiring = self._find_contradiction(counters) if flushes_expected else None
+        return {**counters, **dataclasses.asdict(cut_report), "wiring": wiring}
 
     def end_cut(self, server: DatabaseServer) -> None:
         """Kill the server, unmount the filesystem, detach the drive.
@@ -163,7 +164,7 @@ class DriveStorage:
 
         image: where to copy the drive before that, if anywhere.  mount: see Storage.
         """
-        drive = self._running()
+        drive = self._require_drive()
         drive.call(DriveServer.power_on)
         if image is not None:
             copy_drive(drive.descriptor, self._spec.drive.size_bytes, image)
@@ -176,8 +177,8 @@ class DriveStorage:
         return (self._loop.serial,) if self._loop is not None else ()
 
     def start_counting(self) -> None:
-        """Count from now on what the drive does, and so does a failing drive."""
-        self._running().call(DriveServer.count_flushes)
+        """Count requests from now on; a failing drive counts its flushes too."""
+        self._require_drive().call(DriveServer.count_flushes)
         self._counted_from = self._count()
 
     def counters(self) -> dict[str, int]:
@@ -188,24 +189,26 @@ class DriveStorage:
         }
 
     def set(self, changes: Mapping[str, Any]) -> None:
-        self._running().call(DriveServer.spec).changed(changes)  # raises
-        self._running().call(DriveServer.set, dict(changes))
+        self._require_drive().call(DriveServer.spec).changed(
+            changes
+        )  # raises if invalid
+        self._require_drive().call(DriveServer.set, dict(changes))
 
     def record(self) -> None:
-        """Record what the drive is asked, see Storage.
+        """Record the requests to the drive, see Storage.
 
         The filesystem is frozen for a moment, so that it has little of its journal to
         replay in each crash state.
         """
         with block_filesystem.freeze_filesystem(self.folder):
-            self._running().call(DriveServer.record)
+            self._require_drive().call(DriveServer.record)
 
     def save_recordings(self) -> None:
-        """Store what was recorded."""
-        self._running().call(DriveServer.save_recording)
+        """Store the recording."""
+        self._require_drive().call(DriveServer.save_recording)
 
     def show(self, server: DatabaseServer, states: Sequence[Shown]) -> None:
-        """End *server* and hold the one crash state of *states*."""
+        """End *server*; hold the crash state in *states*, which is the only one."""
         self.freeze()
         server.kill_now()
         self.fail()
@@ -214,23 +217,23 @@ class DriveStorage:
         self.hold(whole, parts)
 
     def hold(self, whole: int, parts: Sequence[Part]) -> None:
-        """Hold a crash state; nothing uses the drive, which is off."""
-        self._running().call(DriveServer.show, whole, list(parts))
+        """Hold a crash state; the drive must be off and unused."""
+        self._require_drive().call(DriveServer.show, whole, list(parts))
 
     def blocks(self) -> list[FileBlocks]:
         """Return the place of each file's blocks on the drive."""
         return list_file_blocks(self.folder, 0)
 
     def failure(self) -> str | None:
-        """Say that the drive's process is dead, or None."""
+        """Return why the drive does not answer, or None."""
         try:
-            self._running().call(DriveServer.counters)
+            self._require_drive().call(DriveServer.counters)
         except LabError as error:
             return str(error)
         return None
 
     def close(self, server: DatabaseServer) -> None:
-        """Fail the drive, so that nothing waits for it; end all that is built on it."""
+        """Fail the drive, so that nothing waits for it; end server, mount and drive."""
         self.fail()
         try:
             self.end_cut(server)
@@ -238,19 +241,19 @@ class DriveStorage:
             self.discard()
 
     def fail(self) -> None:
-        """Fail every request from now on, also those that are held."""
+        """Fail every request from now on, also the requests that are held."""
         with contextlib.suppress(LabError):
-            self._running().call(DriveServer.fail)
+            self._require_drive().call(DriveServer.fail)
 
     def discard(self) -> None:
-        """End the drive, with all that it holds."""
+        """End the drive; its content is lost."""
         if self._drive is not None:
             self._drive.close()
 
     def _replays(self) -> bool:
         return self._recording is not None and self._recording.replayed
 
-    def _running(self) -> DriveProcess:
+    def _require_drive(self) -> DriveProcess:
         if self._drive is None:
             raise LabError(
                 "the lab has no drive yet",
@@ -262,42 +265,42 @@ class DriveStorage:
     def _mount(self, loop: block.LoopDevice) -> None:
         """Mount the filesystem.
 
-        Whoever made a recording may have put devices on it, and programs of root's with
-        the set-user-ID bit.  Several labs may replay one recording, and XFS refuses a
-        second filesystem of the same UUID (xfs(5), nouuid).
+        A recording may hold device files and programs of root's with the set-user-ID
+        bit, so these are not honoured.  Several labs may replay one recording, and XFS
+        refuses a second filesystem of the same UUID (xfs(5), nouuid).
         """
         spec, options = self._spec, self._spec.mount_options
         if self._replays() and spec.filesystem == "xfs":
             options = ",".join(filter(None, (options, "nouuid")))
-        options = ",".join(filter(None, (options, _SAFE)))
+        options = ",".join(filter(None, (options, _SAFE_OPTIONS)))
         block_filesystem.mount(loop.path, self.folder, spec.filesystem, options)
         if os.statvfs(self.folder).f_flag & _SAFE_FLAGS != _SAFE_FLAGS:
-            block_filesystem.umount(self.folder, timeout_s=_RELEASED_S)
+            block_filesystem.umount(self.folder, timeout_s=_RELEASE_S)
             raise LabError(
-                f"mount(8) left out {_SAFE}, which a lab's drive needs",
+                f"mount(8) left out {_SAFE_OPTIONS}, which a lab's drive needs",
                 id=ErrorId.LAB_DECIDES_SETTING,
                 hint=f"Leave the mount options out: {spec.mount_options}",
             )
 
     def unmount(self) -> None:
-        """Unmount and detach, as far as there is something to.
+        """Unmount the filesystem and detach the drive, if it is attached.
 
-        A process that uses the filesystem is ended: it runs on the host that lost its
-        power.  One outside of the lab is not seen.
+        A process that uses the filesystem is ended, as it runs on the host that lost
+        its power.  A process outside of the lab is not seen.
         """
         if self._loop is None:
             return
         try:
-            block_filesystem.umount(self.folder, timeout_s=_RELEASED_S)
+            block_filesystem.umount(self.folder, timeout_s=_RELEASE_S)
         except LabError as error:
             if error.id is not ErrorId.FILESYSTEM_IN_USE:
                 raise
-            self._end_users()
-            block_filesystem.umount(self.folder, timeout_s=_RELEASED_S)
+            self._kill_users()
+            block_filesystem.umount(self.folder, timeout_s=_RELEASE_S)
         self._loop.detach()
         self._loop = None
 
-    def _end_users(self) -> None:
+    def _kill_users(self) -> None:
         for user in find_users(self.folder):
             process = Process.of(user.pid)
             if process is not None and user.pid != os.getpid():
@@ -305,17 +308,17 @@ class DriveStorage:
                 process.kill()
 
     def _count(self) -> dict[str, int]:
-        counters = dataclasses.asdict(self._running().call(DriveServer.counters))
-        return {name: n for name, n in counters.items() if name not in _IN_CACHE}
+        counters = dataclasses.asdict(self._require_drive().call(DriveServer.counters))
+        return {name: n for name, n in counters.items() if name not in _CACHE_COUNTERS}
 
-    def _contradiction(self, counters: dict[str, int]) -> str | None:
+    def _find_contradiction(self, counters: dict[str, int]) -> str | None:
         """Explain why expected flushes did not arrive; None if they did."""
         if self._loop is None:
             return None
         queue = Path("/sys/block", Path(self._loop.path).name, "queue/write_cache")
-        found = queue.read_text().strip()
-        if found != self._write_cache:
-            return f"{queue} is {found!r} instead of {self._write_cache!r}"
-        if counters["writes"] >= _TELLING and not counters["flushes"]:
+        value = queue.read_text().strip()
+        if value != self._write_cache:
+            return f"{queue} is {value!r} instead of {self._write_cache!r}"
+        if counters["writes"] >= _TELLING_WRITES and not counters["flushes"]:
             return f"the drive saw {counters['writes']} writes and no flush"
         return None

@@ -164,7 +164,7 @@ def test_a_filesystem_that_is_not_mounted_safely_is_taken_off(
     tmp_path: Path, idle: MariadbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Programs and devices on it could be anybody's: it may hold a recording."""
-    monkeypatch.setattr(drive_module, "_SAFE", "noatime")
+    monkeypatch.setattr(drive_module, "_SAFE_OPTIONS", "noatime")
     storage = DriveStorage(LabSpec("mariadb", filesystem="ext4"), tmp_path)
     (tmp_path / "files").mkdir()
     try:

@@ -170,7 +170,7 @@ def test_a_user_id_is_free_once_what_a_killed_lab_left_is_removed(
     assert daemon is not None
     # The same number is drawn first, and another one only if that is taken.
     monkeypatch.setattr(
-        server_account, "_list_mapped", lambda _: range(number, number + 2)
+        server_account, "_intersect_mapped_ids", lambda _: range(number, number + 2)
     )
     monkeypatch.setattr(random.SystemRandom, "sample", lambda _, choice, n: choice)
     try:

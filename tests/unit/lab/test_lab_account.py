@@ -20,7 +20,7 @@ def with_maps(monkeypatch: pytest.MonkeyPatch, folder: Path, *maps: str) -> None
     files = [folder / name for name in ("uid_map", "gid_map")]
     for file, text in zip(files, maps, strict=True):
         file.write_text(text)
-    monkeypatch.setattr(server_account, "_MAPS", tuple(map(str, files)))
+    monkeypatch.setattr(server_account, "_ID_MAPS", tuple(map(str, files)))
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_one_that_anything_has_is_not_drawn(
     )
     monkeypatch.setattr(server_account, "_list_used_ids", lambda: {2_000_000_098})
     known = {2_000_000_097, 0}
-    monkeypatch.setattr(server_account, "_is_known", known.__contains__)
+    monkeypatch.setattr(server_account, "_is_id_named", known.__contains__)
     monkeypatch.setattr(
-        server_account, "_RANGES", (range(2_000_000_096, 2_000_000_151),)
+        server_account, "_ID_RANGES", (range(2_000_000_096, 2_000_000_151),)
     )
     assert server_account.draw_id([2_000_000_096, 2_000_000_150]) == 2_000_000_099
     with refused(
@@ -77,5 +77,5 @@ def test_one_that_anything_has_is_not_drawn(
 
 
 def test_what_the_machine_knows_is_seen() -> None:
-    assert server_account._is_known(0)
+    assert server_account._is_id_named(0)
     assert os.getuid() in server_account._list_used_ids()
