@@ -1,12 +1,13 @@
-"""Messages over a pair of streams, and facts on the host: shared by all agents.
+"""Messages over a pair of streams, and facts of the host: shared by all agents.
 
 An agent is a program that is sent over a channel and run there (see remote/channel.py);
 this module travels in front of it.  It needs a POSIX system and the standard library
 of Python 3.8, no more: no newer syntax or function may be used here, and no newer
 type outside of an annotation.
 
-A message: verb or reply, token, count, length of the payload, payload; little
-endian.  Verbs, below 100, and replies above 110 are each agent's own.
+A message has a verb or a kind of reply, a token, a count, the length of the payload,
+and the payload; little endian.  Each agent has its own verbs, below 100, and its own
+kinds of reply, above 110.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ CHUNK_BYTES = 1 << 18
 READ_BYTES = 1 << 20
 MOUNTINFO = "/proc/self/mountinfo"
 IPV4_ROUTES, IPV6_ADDRESSES = "/proc/net/fib_trie", "/proc/net/if_inet6"
-# "source on point type kind (options)", or "source on point (kind, options)".
+# Lines of mount(8): "source on point type kind (options)", or "source on point (kind,
+# options)".
 MOUNT = re.compile(r"(.*?) on (/.*?) (?:type (\S+) )?\(([^()]*)\)$")
 # The source of a mount of sshfs(1), GlusterFS or NFS: "[user@]host:folder".
 FILE_SERVER = re.compile(r"(?:[^@:/]*@)?(\[[^]]*\]|[^@:/\[]+):")
@@ -44,7 +46,7 @@ T = TypeVar("T")
 
 
 class Refusal(Exception):
-    """A request that cannot be done; code identifies the reason to the client."""
+    """A request that the agent does not carry out; code: the reason, for the client."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -116,7 +118,7 @@ def call(verb: Callable[[Any], T], payload: bytes) -> T:
 
 
 def serve(agent: Any, replies: ReplyStream, fd_in: int) -> None:
-    """Let *agent* handle() what comes in until the channel ends, then close() it."""
+    """Let *agent* handle() all messages until the channel ends, then close() it."""
     buffer = bytearray()
     try:
         replies.hello()
@@ -129,7 +131,7 @@ def serve(agent: Any, replies: ReplyStream, fd_in: int) -> None:
     except Refusal as refusal:
         sys.exit(str(refusal))
     except BrokenPipeError:
-        return  # the client is gone, and so is everything that was not confirmed
+        return  # the client is gone; it counts on nothing that was not confirmed
     finally:
         agent.close()
 
@@ -178,7 +180,7 @@ def clock_us() -> int:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of *data*, also where the kernel takes it in parts."""
+    """Write all of *data*, also if the kernel takes it in parts."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
@@ -191,7 +193,7 @@ def write_durably(path: str, data: bytes) -> None:
 
 
 def fill_durably(fd: int, data: bytes) -> None:
-    """Write a file that is open and empty, and close it."""
+    """Write *data* durably to an open, empty file, and close it."""
     try:
         write_all(fd, data)
         sync(fd)
@@ -252,13 +254,13 @@ def read_host_names() -> dict[str, Any]:
 def read_boot_time_us() -> int | None:
     """Return the kernel's start by its clock now, None if that is not known.
 
-    Microseconds since the epoch.  Only who sets the clock changes that, and no
-    container has one of its own: it may have another boot id (systemd-nspawn, LXC) and
-    another /proc/uptime (lxcfs).
+    In microseconds since the epoch.  Only a set clock changes the value.  It is the
+    same in every container, unlike the boot id (systemd-nspawn, LXC) and /proc/uptime
+    (lxcfs), of which a container may have its own.
     """
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return None
-    # What comes between the two looks makes it less.
+    # The two clocks are read one after the other; a pause between makes the value less.
     return max(
         clock_us() - time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
         for _ in range(BOOTED_LOOKS)
@@ -289,7 +291,7 @@ def list_addresses() -> Iterator[str]:
 def parse_interface_addresses(printed: Iterable[str]) -> Iterator[str]:
     """Yield the addresses in what ifconfig(8) prints, without loopback.
 
-    In it, "inet 192.0.2.2 netmask ..." and "inet6 fe80::1%lo0 prefixlen ...".
+    Its lines have "inet 192.0.2.2 netmask ..." or "inet6 fe80::1%lo0 prefixlen ...".
     """
     import ipaddress  # takes 10 ms to import, and only facts need it
 
@@ -298,11 +300,11 @@ def parse_interface_addresses(printed: Iterable[str]) -> Iterator[str]:
         if len(fields) < 2 or fields[0] not in ("inet", "inet6"):
             continue
         try:
-            found = ipaddress.ip_address(fields[1].partition("%")[0])
+            address = ipaddress.ip_address(fields[1].partition("%")[0])
         except ValueError:
             continue
-        if not found.is_loopback:
-            yield str(found)
+        if not address.is_loopback:
+            yield str(address)
 
 
 def format_ipv6(digits: str) -> str:
@@ -315,13 +317,13 @@ def format_ipv6(digits: str) -> str:
 def find_mount(path: str) -> dict[str, str]:
     """Return point, source, type and options of the mount that *path* is on.
 
-    All are "" if it cannot be read.
+    All are "" if the table of mounts cannot be read.
     """
     return find_covering_mount(os.path.realpath(path))
 
 
 def find_file_server(mount: dict[str, str]) -> str:
-    """Return the host, or its address, that a mount has its files on, "" for a disk.
+    """Return the name or address of a mount's file server, "" for a local disk.
 
     NFS and CIFS of Linux name it in their options (nfs(5), mount.cifs(8)), others in
     their source.
@@ -329,40 +331,42 @@ def find_file_server(mount: dict[str, str]) -> str:
     for option in mount["options"].split(","):
         if option.startswith("addr="):
             return option[len("addr=") :]
-    named = FILE_SERVER.match(mount["source"])
+    match = FILE_SERVER.match(mount["source"])
     is_remote = mount["type"].startswith(("fuse.", "nfs"))
-    return named[1].strip("[]") if named and is_remote else ""
+    return match[1].strip("[]") if match and is_remote else ""
 
 
 def find_covering_mount(path: str, table: str = "") -> dict[str, str]:
     """Find the mount of a path without links; *table*: see list_mounts()."""
-    found = {"point": "", "source": "", "type": "", "options": ""}
+    covering = {"point": "", "source": "", "type": "", "options": ""}
     for mount in list_mounts(table):
         point = mount["point"]
-        inside = point == "/" or path == point or path.startswith(point + "/")
-        if inside and len(point) >= len(found["point"]):  # the last covers the others
-            found = mount
-    return found
+        is_on_mount = point == "/" or path == point or path.startswith(point + "/")
+        if is_on_mount and len(point) >= len(
+            covering["point"]
+        ):  # a later mount covers an earlier one
+            covering = mount
+    return covering
 
 
 def list_mounts(table: str = "") -> Iterator[dict[str, str]]:
-    """Yield all mounts, those that cover others last; see find_mount().
+    """Yield all mounts, each after the mounts that it covers; see find_mount().
 
     From mountinfo: "... point options ... - type source options" (proc(5)); without
-    /proc, from mount(8).  table: the mountinfo of another process, "" for one's own.
+    /proc, from mount(8).  table: the mountinfo of another process, "" for this one's.
     """
     if not os.path.exists(MOUNTINFO):
         yield from parse_mounts(read_program_lines("mount"))
     for line in read_lines(table or MOUNTINFO):
         fields = line.split()
         kind, source, options = fields[fields.index("-") + 1 :][:3]
-        own = fields[5].split(",")
-        more = [option for option in options.split(",") if option not in own]
+        of_mount = fields[5].split(",")
+        more = [option for option in options.split(",") if option not in of_mount]
         yield {
             "point": unescape(fields[4]),
             "source": unescape(source),
             "type": kind,
-            "options": ",".join(own + more),
+            "options": ",".join(of_mount + more),
         }
 
 
@@ -375,13 +379,13 @@ def parse_mounts(printed: Iterable[str]) -> Iterator[dict[str, str]]:
         source, point, kind, options = match.groups()
         if kind is None:
             kind, _, options = options.partition(",")
-        own = ",".join(option.strip() for option in options.split(","))
-        yield {"point": point, "source": source, "type": kind, "options": own}
+        all_options = ",".join(option.strip() for option in options.split(","))
+        yield {"point": point, "source": source, "type": kind, "options": all_options}
 
 
 def read_program_lines(*command: str) -> list[str]:
     """Return the lines that a program of the system prints; none if it fails."""
-    import subprocess  # takes 10 ms to import, and Linux does without
+    import subprocess  # takes 10 ms to import, and Linux does not need it
 
     path = "/sbin:/usr/sbin:/bin:/usr/bin"
     try:
@@ -404,7 +408,7 @@ def unescape(text: str) -> str:
 
 
 def describe_error(error: OSError, place: str) -> str:
-    """Return the text of an error, and its place."""
+    """Return the path of an error, else *place*, and its text."""
     return f"{error.filename or place}: {error.strerror or error}"
 
 

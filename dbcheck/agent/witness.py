@@ -1,19 +1,19 @@
-"""The witness's side: append frames to a log, make them durable, confirm them.
+"""The agent on the witness: append frames to a log, make them durable, confirm them.
 
-It is sent after the modules that witness/witness.py names, ends with the channel, and
-needs a POSIX system.  The frames of the log are defined here alone.
+This module is sent after the modules that witness/witness.py names.  The agent ends
+with the channel, and needs a POSIX system.  Only this module defines the log's frames.
 
-A run has log 0 and, if its load runs in several processes, one more for each: its
+A run has log 0 and, if its load runs in several processes, one more for each: the run's
 manifest says how many.  A log is a sequence of frames, little endian:
 
     magic     4 bytes
-    crc       CRC-32 of all that follows it, 4 bytes
+    crc       CRC-32 of the rest of the frame, 4 bytes
     length    of the body, 4 bytes
     kind      HEADER, ACKS or EVENT, 4 bytes
     count     acks in the body, 4 bytes
     clock_us  the witness's own clock, microseconds since the epoch, 8 bytes
     chain     first 16 bytes of the SHA-256 over all earlier frames
-    body      HEADER and EVENT: JSON; ACKS: opaque here, see dbcheck.rows.acks
+    body      HEADER and EVENT: JSON; ACKS: not read here, see dbcheck.rows.acks
 
 The header names the run and the log's number; as the chain begins with it, no frame
 of one log can pass for one of another.
@@ -74,21 +74,21 @@ from dbcheck.base.system import sync_data
 FORMAT = 2
 MAGIC = b"\xdbW\x1aL"
 FRAME = struct.Struct("<4sIIIIQ16s")
-CRC_END = 8  # the crc covers what comes after it
+CRC_END = 8  # offset after the crc, which covers the rest of the frame
 CHAIN_BYTES = 16
 HEADER, ACKS, EVENT = 1, 2, 3
 BODY_BYTES_MAX = 1 << 18
-WRITE_BYTES_MAX = 1 << 20  # a write holds at most one frame more than this
+WRITE_BYTES_MAX = 1 << 20  # a write has at most this and one frame
 
 # Verbs; a batch carries the token of its log.
 FACTS, PROBE, CREATE, JOIN, APPEND, NOTE, RUNS, MANIFEST, READ, REMOVE = range(1, 11)
 LOCK, JUDGED = 11, 12
-# frames, acks, events, digest; the clock when it was sent, as in a frame
+# A mark: frames, acks, events, digest; clock_us, as in a frame, when it was sent.
 MARKED = struct.Struct("<QQQ32sQ")
 
 LOG_NAMES = re.compile(r"acks(-[1-9][0-9]*)?\.log")
 MANIFEST_NAME = "manifest.json"
-JUDGED_NAME = "judged"  # empty; its rows were read, so later ones spoil nothing
+JUDGED_NAME = "judged"  # an empty file: the run's rows were read
 VOLATILE = ("tmpfs", "ramfs", "devtmpfs", "rootfs", "mfs")
 PROBE_COUNT_MAX = 10000
 PROBE_BYTES = 512
@@ -104,7 +104,7 @@ def make_frame(
 
 
 def require_disk(folder: str, *, volatile: bool) -> None:
-    """Refuse a folder in memory, unless that is what is wanted."""
+    """Refuse a folder in memory, unless *volatile* allows it."""
     kind = find_mount(folder)["type"]
     if volatile:
         return
@@ -127,9 +127,9 @@ def log_name(number: int) -> str:
 class Log:
     """A log of a run, open for appending.
 
-    add() frames a batch, commit() makes all that was added durable.  After the
-    first failure nothing is ever confirmed again: a failed fsync drops the dirty
-    pages, and the next one would succeed without them.
+    add() frames a batch, commit() makes all added batches durable.  After the first
+    failure nothing is ever confirmed again: a failed fsync drops the dirty pages, and
+    the next fsync would succeed without them.
     """
 
     def __init__(self, folder: str, run_id: str, number: int) -> None:
@@ -152,11 +152,11 @@ class Log:
             self.commit()
         except BaseException:
             self.close()
-            os.unlink(path)  # made above, holds no ack yet
+            os.unlink(path)  # made above, so it holds no ack
             raise
 
     def add(self, verb: int, token: int, count: int, body: bytes) -> None:
-        """Frame one batch; it is neither written nor confirmed yet."""
+        """Frame one batch; commit() writes and confirms it."""
         if token != self.token:
             self.failed = "a batch for another run came in"
         if not 0 < len(body) <= BODY_BYTES_MAX:
@@ -168,11 +168,11 @@ class Log:
             self.commit()
 
     def commit(self) -> bytes:
-        """Write all that was added at once, sync once; return the new mark."""
+        """Write all added batches in one go, sync once; return the new mark."""
         if self.failed:
             raise Refusal("log", f"{self.path}: {self.failed}")
         if self._pending:
-            self.failed = "an earlier write failed"  # unless all goes well below
+            self.failed = "an earlier write failed"  # until the write below succeeded
             self._check_file()
             write_all(self._fd, b"".join(self._pending))
             sync_data(self._fd)
@@ -189,12 +189,12 @@ class Log:
         os.close(self._fd)
 
     def _add(self, kind: int, count: int, body: bytes) -> None:
-        made = make_frame(
+        frame = make_frame(
             kind, count, clock_us(), self._sha.digest()[:CHAIN_BYTES], body
         )
-        self._sha.update(made)
-        self._pending.append(made)
-        self._pending_bytes += len(made)
+        self._sha.update(frame)
+        self._pending.append(frame)
+        self._pending_bytes += len(frame)
         self._added[0] += 1
         self._added[1] += count
         self._added[2] += kind == EVENT
@@ -215,7 +215,7 @@ class Agent:
         """Answer through *send*, which takes a kind of reply and its payload."""
         self._send = send
         self._log: Log | None = None
-        self._locked: int | None = None
+        self._locked_folder: int | None = None
         self._verbs: dict[int, Callable[[Any], None]] = {
             FACTS: self._facts,
             PROBE: self._probe,
@@ -232,18 +232,18 @@ class Agent:
     def handle(self, messages: list[tuple[int, int, int, bytes]]) -> None:
         """Answer all *messages* that have arrived; batches share one sync."""
         try:
-            batches = False
+            has_batches = False
             for verb, token, count, payload in messages:
                 if verb in (APPEND, NOTE):
                     if self._log is None:
                         raise Refusal("log", "no log is open on this channel")
                     self._log.add(verb, token, count, payload)
-                    batches = True
+                    has_batches = True
                 elif verb in self._verbs:
                     call(self._verbs[verb], payload)
                 else:
                     raise Refusal("protocol", f"no such verb: {verb}")
-            if batches and self._log is not None:
+            if has_batches and self._log is not None:
                 self._send(MARK, self._log.commit())
         except Refusal as refusal:
             self._error(refusal.code, str(refusal))
@@ -254,13 +254,13 @@ class Agent:
             self._error(errno_name(error), describe_error(error, place))
 
     def close(self) -> None:
-        """Close the log, if one is open, and let go of the folder, if it is held."""
+        """Close the log, if one is open, and unlock the folder, if it is locked."""
         if self._log is not None:
             self._log.close()
             self._log = None
-        if self._locked is not None:
-            os.close(self._locked)
-            self._locked = None
+        if self._locked_folder is not None:
+            os.close(self._locked_folder)
+            self._locked_folder = None
 
     def _error(self, code: str, message: str) -> None:
         self._send(ERROR, to_json({"code": code, "message": message}))
@@ -290,14 +290,14 @@ class Agent:
         make_folder(folder)
         require_own(folder)
         require_disk(folder, volatile=ask["volatile"])
-        durations = []
+        durations_s = []
         with Scratch(folder) as fd:
             for _ in range(ask["count"]):
                 start = time.perf_counter()
                 write_all(fd, bytes(PROBE_BYTES))
                 sync_data(fd)
-                durations.append(time.perf_counter() - start)
-        self._send(RESULT, to_json(durations))
+                durations_s.append(time.perf_counter() - start)
+        self._send(RESULT, to_json(durations_s))
 
     def _create(self, ask: Any) -> None:
         if self._log is not None:
@@ -319,7 +319,7 @@ class Agent:
             sync_folder(path)
             sync_folder(folder)
         except BaseException:
-            shutil.rmtree(path, ignore_errors=True)  # made above, holds no ack yet
+            shutil.rmtree(path, ignore_errors=True)  # made above, so it holds no ack
             raise
         self._send(MARK, self._log.commit())
 
@@ -346,7 +346,7 @@ class Agent:
         self._send(MARK, self._log.commit())
 
     def _runs(self, ask: Any) -> None:
-        found = []
+        runs = []
         folder = resolve_folder(ask)
         for run_id in list_folder(folder):
             path = os.path.join(folder, run_id)
@@ -357,15 +357,15 @@ class Agent:
                 for number in range(count_announced_logs(path)):
                     os.lstat(os.path.join(path, log_name(number)))
             except (FileNotFoundError, NotADirectoryError, Refusal):
-                continue  # no run, or one that is being removed
+                continue  # not a run, or a run that is being removed
             if RUN_ID.fullmatch(run_id):
-                found.append((made_ns, run_id))
-        self._send(RESULT, to_json([run_id for _, run_id in sorted(found)]))
+                runs.append((made_ns, run_id))
+        self._send(RESULT, to_json([run_id for _, run_id in sorted(runs)]))
 
     def _judged(self, ask: Any) -> None:
         """Note durably that the rows of a run were read."""
         path = run_folder(resolve_own_folder(ask), ask["run"])
-        count_announced_logs(path)  # which refuses a run that is not there
+        count_announced_logs(path)  # refuses a run that is not there
         require_own(path)
         with contextlib.suppress(FileExistsError):
             write_durably(os.path.join(path, JUDGED_NAME), b"")
@@ -373,24 +373,24 @@ class Agent:
         self._send(RESULT, to_json(None))
 
     def _lock(self, ask: Any) -> None:
-        """Lock the folder until this channel ends; answer whether that was possible.
+        """Lock the folder until this channel ends; answer whether it is locked.
 
-        flock(2) locks a directory as it does a file, and leaves nothing behind.
+        flock(2) locks a directory like a file, and leaves no file behind.
         """
         folder = resolve_own_folder(ask)
         make_folder(folder)
         require_own(folder)
-        if self._locked is None:
-            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if self._locked_folder is None:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._locked = opened
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._locked_folder = descriptor
             except BlockingIOError:
-                os.close(opened)
+                os.close(descriptor)
             except BaseException:
-                os.close(opened)
+                os.close(descriptor)
                 raise
-        self._send(RESULT, to_json(self._locked is not None))
+        self._send(RESULT, to_json(self._locked_folder is not None))
 
     def _manifest(self, ask: Any) -> None:
         self._stream(ask, MANIFEST_NAME)
@@ -405,12 +405,14 @@ class Agent:
         except (FileNotFoundError, NotADirectoryError):
             raise Refusal("no-run", f"{path}/{name} is not there") from None
         try:
-            left = os.fstat(fd).st_size  # a log that still grows is read to here
-            while left:
-                chunk = os.read(fd, min(left, CHUNK_BYTES))
+            left_bytes = os.fstat(
+                fd
+            ).st_size  # a log that grows meanwhile is read up to this size
+            while left_bytes:
+                chunk = os.read(fd, min(left_bytes, CHUNK_BYTES))
                 if not chunk:
                     break
-                left -= len(chunk)
+                left_bytes -= len(chunk)
                 self._send(DATA, chunk)
         finally:
             os.close(fd)
@@ -442,7 +444,7 @@ class Agent:
 
 
 class Scratch:
-    """A file that has no name any more, so nothing of it can be left behind."""
+    """A file whose name is removed at once, so that no file can be left behind."""
 
     def __init__(self, folder: str) -> None:
         """Use *folder*, which must exist."""

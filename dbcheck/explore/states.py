@@ -1,11 +1,10 @@
 """Lists the crash states that a recording holds; those that differ most come first.
 
 A cut may come between any two requests.  A write that no completed flush covers may
-then be on the drive, in part or as a whole, or not.  A state with a write less than
-that is as legal as long as that write's flush has not been answered; and the later the
-cut, the more acks a state is judged by.  So only the moments just before the end of a
-flush matter, and a state is judged at the last of them at which the first write that it
-lacks could still be lost.
+then be on the drive, in part or as a whole, or not.  A state may lack a write until the
+flush of that write is answered; and the later the cut, the more acks a state is judged
+by.  So only the moments just before the end of a flush matter, and a state is judged at
+the last moment at which the first write that it lacks could still be lost.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class AtRisk:
     """Contents of a drive at one moment.
 
     stable:  number of writes, from the first on, that a completed flush covered.
-    arrived: number of writes that had come; those after the stable ones may be lost.
+    arrived: number of writes that had come; the writes after the stable may be lost.
     """
 
     stable: int
@@ -40,9 +39,9 @@ class AtRisk:
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """Just before a flush of one of the drives ended, or the recording did.
+    """The moment just before a flush of a drive, or the recording, ended.
 
-    drives: what each drive held.
+    drives: the contents of each drive.
     """
 
     time_us: int
@@ -63,7 +62,7 @@ class Timeline:
     def __init__(
         self, recordings: Sequence[Recording], *, honest: bool, since_us: int
     ) -> None:
-        """honest: flushes make stable what they cover; else nothing ever is."""
+        """honest: flushes make stable the writes that they cover; else nothing does."""
         self.recordings = recordings
         self._drives = [_Drive(recording, honest) for recording in recordings]
         ended_us = min(recording.ended_us for recording in recordings)
@@ -74,43 +73,43 @@ class Timeline:
             if since_us <= time_us < ended_us
         ]
         found.append((ended_us, -1, -1))
-        self.moments = [self._moment(*each) for each in sorted(found)]
+        self.moments = [self._make_moment(*each) for each in sorted(found)]
         self._stable = [
             self._find_stable_writes(number) for number in range(len(recordings))
         ]
 
     def _find_stable_writes(self, number: int) -> list[int]:
-        """Return, by moment, what a drive has stable then and at all later ones.
+        """Return for each moment how many writes of a drive are stable from then on.
 
-        Of flushes of two drives that ended in the same microsecond it is not known
-        which was first, so of one of them more may count as stable than a bit later.
+        If flushes of two drives ended in the same microsecond, their order is unknown,
+        so at one moment more writes may count as stable than at the next.
         """
         stable = [moment.drives[number].stable for moment in reversed(self.moments)]
         return list(accumulate(stable, min))[::-1]
 
-    def _moment(self, time_us: int, own: int, at: int) -> CrashPoint:
+    def _make_moment(self, time_us: int, own: int, at: int) -> CrashPoint:
         """Return the moment just before the end *at* of drive *own*, -1 for none."""
-        held = (
+        contents = (
             drive.before(at) if number == own else drive.at(time_us)
             for number, drive in enumerate(self._drives)
         )
-        return CrashPoint(time_us, tuple(held))
+        return CrashPoint(time_us, tuple(contents))
 
     def drawn(self, moment: int, kinds: Sequence[str], seed: int) -> CrashState:
         """Return the state that survivors of these *kinds*, one for each drive, leave.
 
-        moment: at which the cut comes; that of the state may be a later one.
+        moment: number of the moment of the cut; the state's own moment may be later.
         """
         drives = [
-            self._survivors(number, moment, kind, seed + number)
+            self._draw_survivors(number, moment, kind, seed + number)
             for number, kind in enumerate(kinds)
         ]
         return self.state(drives)
 
     def without(self, moment: int, lost: Sequence[Iterable[Part]]) -> CrashState:
-        """Return the state in which only *lost*, by drive, is lost at a moment.
+        """Return the state of a moment that lacks only the parts *lost*, by drive.
 
-        Everything else that had arrived by then is whole.
+        All other writes that had arrived by that moment are whole.
         """
         drives = []
         for number, parts in enumerate(lost):
@@ -119,13 +118,13 @@ class Timeline:
         return self.state(drives)
 
     def everything(self, moment: int) -> CrashState:
-        """Return the state that lacks nothing of what had come by a moment."""
+        """Return the state that has all writes that had arrived by a moment."""
         return self.without(moment, [[] for _ in self.recordings])
 
     def find_last_moment(self, lost: Iterable[tuple[int, Part]]) -> int:
         """Return the last moment at which all of *lost* could be lost.
 
-        lost: numbers of drives, and what each lacks.
+        lost: pairs of a drive's number and a part that the drive lacks.
         """
         return min(
             (
@@ -136,41 +135,46 @@ class Timeline:
         )
 
     def lost(self, state: CrashState) -> list[list[Part]]:
-        """Return the writes that each drive lacks of those before *state* is judged."""
+        """Return for each drive the parts that it lacks at the moment of *state*."""
         return [
-            self._lacking(number, whole, parts, state.moment)
+            self._list_lost_parts(number, whole, parts, state.moment)
             for number, (whole, parts) in enumerate(state.drives)
         ]
 
     def state(self, drives: Sequence[tuple[int, Sequence[Part]]]) -> CrashState:
         """Return the state of drives with these contents, in its canonical form."""
-        held = tuple(
+        contents = tuple(
             self._merge_to_canonical(number, whole, parts)
             for number, (whole, parts) in enumerate(drives)
         )
-        first_lost = [(drive, (whole, 0, 0)) for drive, (whole, _) in enumerate(held)]
-        return CrashState(self.find_last_moment(first_lost), held)
+        first_lost = [
+            (drive, (whole, 0, 0)) for drive, (whole, _) in enumerate(contents)
+        ]
+        return CrashState(self.find_last_moment(first_lost), contents)
 
-    def _survivors(
+    def _draw_survivors(
         self, number: int, moment: int, kind: str, seed: int
     ) -> tuple[int, list[Part]]:
-        held, recording = self.moments[moment].drives[number], self.recordings[number]
-        numbers = range(held.stable, held.arrived)
+        at_risk, recording = (
+            self.moments[moment].drives[number],
+            self.recordings[number],
+        )
+        numbers = range(at_risk.stable, at_risk.arrived)
         writes = [recording.write(each) for each in numbers]
-        left = choose_surviving_parts(
+        survivors = choose_surviving_parts(
             kind, [(w.offset, w.content) for w in writes], seed
         )
         parts = [
             (each, offset - write.offset, len(content))
-            for each, write, pieces in zip(numbers, writes, left, strict=True)
+            for each, write, pieces in zip(numbers, writes, survivors, strict=True)
             for offset, content in pieces
         ]
-        return held.stable, parts
+        return at_risk.stable, parts
 
     def _merge_to_canonical(
         self, number: int, whole: int, parts: Sequence[Part]
     ) -> tuple[int, tuple[Part, ...]]:
-        """Return the same with as many whole writes as there are, the rest merged."""
+        """Return drive contents with the most whole writes, and other parts merged."""
         lengths = self.recordings[number].lengths
         merged: list[Part] = []
         for write, begin, length in sorted(parts):
@@ -200,7 +204,7 @@ class Timeline:
                 at = begin + length
         return first, parts
 
-    def _lacking(
+    def _list_lost_parts(
         self, number: int, whole: int, parts: Sequence[Part], moment: int
     ) -> list[Part]:
         arrived = self.moments[moment].drives[number].arrived
@@ -234,17 +238,17 @@ class _Drive:
         return AtRisk(self._stable[flush], self._written[flush])
 
     def at(self, time_us: int) -> AtRisk:
-        """Return its contents at that time, as far as times show.
+        """Return the drive's contents at a time, as far as times show.
 
-        Of a flush that ended in the same microsecond the writes count as stable: they
-        had arrived before the cut, if they count as arrived, and so may be there.
+        If a flush ended in the same microsecond, its arrived writes count as stable:
+        they had come before the cut, so they may be on the drive.
         """
         arrived = bisect_left(self._times_us, time_us)
         stable = self._stable[bisect_right(self.ends_us, time_us)]
         return AtRisk(min(stable, arrived), arrived)
 
 
-# "all" is not among them: of a single drive it is "none" at the next moment.
+# Without "all", which for a single drive gives the state of "none" at the next moment.
 KINDS = (
     "none",
     "but-one",
@@ -256,30 +260,32 @@ KINDS = (
     "torn",
     "prefix",
 )
-_REPEATED_MAX = 3000  # draws in a row that gave nothing new: there is not much more
+_REPEATED_MAX = 3000  # draws in a row without a new state, after which few are left
 
 
 def format_name(moment: int, kinds: Sequence[str], seed: int) -> str:
-    """Return the name of a state that is drawn so."""
+    """Return the name of the state that is drawn by these values."""
     return f"{moment}.{'+'.join(kinds)}.{seed}"
 
 
 def parse_kinds(name: str) -> str:
-    """Return the kinds of survivors in such a name, joined by "+"."""
+    """Return the kinds of survivors in a state's name, joined by "+"."""
     return name.split(".")[1]
 
 
 def draw_by_name(timeline: Timeline, name: str) -> CrashState | None:
     """Return the state that format_name() named, None if no state has that name."""
-    moment, _, rest = name.partition(".")
-    kinds, _, seed = rest.partition(".")
-    each = kinds.split("+")
-    known = moment.isdecimal() and seed.isdecimal() and set(each) <= {*KINDS, "all"}
-    if not known or int(moment) >= len(timeline.moments):
+    moment, _, kinds_and_seed = name.partition(".")
+    kinds, _, seed = kinds_and_seed.partition(".")
+    drive_kinds = kinds.split("+")
+    is_well_formed = (
+        moment.isdecimal() and seed.isdecimal() and set(drive_kinds) <= {*KINDS, "all"}
+    )
+    if not is_well_formed or int(moment) >= len(timeline.moments):
         return None
-    if len(each) != len(timeline.recordings):
+    if len(drive_kinds) != len(timeline.recordings):
         return None
-    return timeline.drawn(int(moment), each, int(seed))
+    return timeline.drawn(int(moment), drive_kinds, int(seed))
 
 
 def draw_states(
@@ -287,11 +293,11 @@ def draw_states(
 ) -> Iterator[tuple[str, CrashState]]:
     """Yield states with their names, each once, as *seed* draws them.
 
-    stakes: by moment, how many acks its writes bear on.  edges: moments in the midst of
-    a task, or at its end.  Every other state comes from a walk over all moments, so
-    that each is visited before one comes again; the others from moments with many
-    writes at risk, many acks at stake, or from those edges.
-    Ends if hardly anything new is left.
+    stakes: for each moment, how many acks its writes bear on.  edges: moments in the
+    midst of a task, or at its end.  Every second state comes from a walk over all
+    moments, which visits each before it repeats one; the others come from moments with
+    many writes at risk, many acks at stake, or from the edges.
+    Ends once hardly any draw gives a new state.
     """
     draw = random.Random(f"explore {seed}")
     seen: set[tuple[object, ...]] = set()

@@ -58,7 +58,8 @@ class FleetRig:
 
     needs:   the resources that its task takes, see list_resources().
     shown:   the files of the results that the view has shown.
-    down:    the queue to the task; None until one has begun.
+    planned: how many cuts are planned.
+    down:    the queue to the task; None until a task has begun.
     future:  of the task; None until the job is placed on a worker.
     heard_s: when the task was last heard of, on the monotonic clock.
     agreed:  its consent is stored: the first load is about to begin.
@@ -85,18 +86,18 @@ class FleetRig:
     silent: bool = False
 
     def say(self, message: object) -> None:
-        """Send a message to the worker's task, if one has begun."""
+        """Send a message to the task on the worker, if it has begun."""
         if self.down is not None:
             self.down.put(pack_message(message))
 
     def task_is_over(self) -> bool:
-        """Return True if its task failed, or had ended without a word at the last call.
+        """Return True if its task failed, or had already ended at the last call.
 
-        Until then its last word may be on its way.
+        Until then the task's last message may be on its way.
         """
         status = self.future.status if self.future is not None else ""
-        before, self.silent = self.silent, status in ("finished", "cancelled")
-        return status in ("error", "lost") or (before and self.silent)
+        was_silent, self.silent = self.silent, status in ("finished", "cancelled")
+        return status in ("error", "lost") or (was_silent and self.silent)
 
     def new_results(self) -> Iterator[str]:
         """Yield a line for each cycle that has ended since the last call."""
@@ -110,7 +111,7 @@ class FleetRig:
                 yield f"{place} {cycle.verdict.value}: {cycle.reason}"
 
     def describe_status(self) -> RigStatus:
-        """Return its status for a view."""
+        """Return the campaign's status for a view."""
         at, running = self.status, self.state is State.RUNNING
         since = None if self.heard_s is None else time.monotonic() - self.heard_s
         return RigStatus(
@@ -130,18 +131,20 @@ def make_rig(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> Fle
     """Return a campaign that waits for a worker, or has nothing left to do."""
     files, cycles, plan = read_needed_files(folder), folder.cycles(), folder.plan()
     unsettled = list(folder.list_unsettled_runs())
-    own = tuple(run.path.name for run in unsettled if run.is_own())
-    over = is_finished(plan, cycles) and not unsettled
+    own_runs = tuple(run.path.name for run in unsettled if run.is_own())
+    is_over = is_finished(plan, cycles) and not unsettled
     return FleetRig(
         entry=entry,
         folder=folder,
-        job=Job(attempt, entry, recall_reached(entry.switched_host), up, files, own),
+        job=Job(
+            attempt, entry, recall_reached(entry.switched_host), up, files, own_runs
+        ),
         incoming=Incoming(folder.path, files),
         needs=list_resources(entry),
         planned=plan.cuts,
         shown={folder.file_of(cycle) for cycle in cycles},
         counted=tally_cycles(cycles),
-        state=State.ENDED if over else State.WAITING,
+        state=State.ENDED if is_over else State.WAITING,
     )
 
 
@@ -149,13 +152,13 @@ _WAIT_S = 0.25  # for a message
 _LOOK_S = 2.0  # between two looks at the workers
 _SHOW_S = 0.25  # between two pictures of all campaigns
 _QUEUED = 64  # messages that the scheduler holds at most
-CLOSE_S = 10.0  # for tasks that have sent all there is
+CLOSE_S = 10.0  # in which tasks that sent their last message must end
 OPEN = (State.WAITING, State.RUNNING)
 RESUME = "Continue it with --resume, which first settles what it was at."
 
 
 class FleetView(Protocol):
-    """Receives what goes on; must return at once and never raise."""
+    """Shows a fleet's events; must return at once and never raise."""
 
     def line(self, title: str, detail: str) -> None:
         """Note an event of one target, or of the fleet."""
@@ -167,8 +170,8 @@ class FleetView(Protocol):
 class Coordinator:
     """Runs campaigns on the workers of a scheduler.
 
-    Each folder is locked by the caller.
-    cutting: so many targets may be without power at once, None for any number.
+    The caller has locked each folder.
+    cutting: how many targets may be without power at once, None for any number.
     """
 
     def __init__(
@@ -186,37 +189,39 @@ class Coordinator:
             rig = make_rig(f"{token}-{number}", entry, folder, self._up.name)
             self._rigs[rig.job.attempt] = rig
         self._permits: dict[str, None] = {}  # attempts, in the order of their requests
-        self._wanting: dict[str, None] = {}
-        self._spoke_s = self._looked_s = self._shown_s = 0.0
+        self._permit_requests: dict[str, None] = {}
+        self._alive_sent_s = self._workers_checked_s = self._shown_s = 0.0
         self._stopping = self._stopped = False
 
     def run(self) -> Mapping[str, tuple[str, str]]:
         """Return, for each target, the error that ended its campaign early, and its id.
 
-        Both are "" if it did not; an interrupt has no id.
+        Both are "" if the campaign was not ended early; an interrupt has no id.
 
-        An interrupt ends the campaigns as Ctrl-C ends one, with the power restored;
-        another one ends the wait for that.
+        An interrupt ends the campaigns as Ctrl-C ends a single one, with the power
+        restored; a second interrupt ends the wait for that.
         """
         try:
-            self._until_over()
+            self._run_until_over()
         except KeyboardInterrupt:
             self._stopping = True
-            self._until_over()
+            self._run_until_over()
             raise
         finally:
             self._close()
-        return {r.entry.name: (r.error, r.error_id) for r in self._rigs.values()}
+        return {
+            rig.entry.name: (rig.error, rig.error_id) for rig in self._rigs.values()
+        }
 
-    def _until_over(self) -> None:
+    def _run_until_over(self) -> None:
         while any(rig.state in OPEN for rig in self._rigs.values()):
             with (
                 interrupt.hold_interrupts_back()
-            ):  # a message that was taken is handled
+            ):  # else a message that was taken could stay unhandled
                 try:
                     self._step()
-                except Exception as error:  # of Dask, of whatever kind
-                    self._lose_all(error)
+                except Exception as error:  # Dask raises errors of many kinds
+                    self._end_all_as_lost(error)
                 if time.monotonic() - self._shown_s >= _SHOW_S:
                     self._show()
         self._show()
@@ -225,8 +230,8 @@ class Coordinator:
         self._shown_s = time.monotonic()
         self._view.show([rig.describe_status() for rig in self._rigs.values()])
 
-    def _lose_all(self, error: Exception) -> None:
-        """End everything here: without the scheduler the workers end it there."""
+    def _end_all_as_lost(self, error: Exception) -> None:
+        """End every campaign here; without the scheduler the workers end theirs."""
         lost = ErrorId.SCHEDULER_LOST
         why = f"the Dask scheduler cannot be used any more ({error!r})"
         for rig in self._rigs.values():
@@ -237,22 +242,25 @@ class Coordinator:
 
     def _close(self) -> None:
         """Let the tasks end, and remove the queues."""
-        with contextlib.suppress(Exception):  # of Dask: the scheduler is gone
-            done = [
-                r.future
-                for r in self._rigs.values()
-                if r.state is State.ENDED and r.future
+        with contextlib.suppress(Exception):  # Dask's errors if the scheduler is gone
+            ended_tasks = [
+                rig.future
+                for rig in self._rigs.values()
+                if rig.state is State.ENDED and rig.future
             ]
-            wait(done, timeout=CLOSE_S)
+            wait(ended_tasks, timeout=CLOSE_S)
         with contextlib.suppress(Exception):
             self._client.cancel([r.future for r in self._rigs.values() if r.future])
-            for queue in (self._up, *(r.down for r in self._rigs.values() if r.down)):
+            for queue in (
+                self._up,
+                *(r.down for r in self._rigs.values() if r.down),
+            ):
                 queue.close()
         for rig in self._rigs.values():
             rig.incoming.close()
 
     def _step(self) -> None:
-        """Handle what has come, and do what is due."""
+        """Handle the messages that have come, and do what is due."""
         if self._stopping and not self._stopped:
             self._stop()
         for envelope in self._receive_all():
@@ -264,11 +272,11 @@ class Coordinator:
                     rig.say(Word.STOP)
                     self._end(rig, State.LOST, f"{error.with_hint} {RESUME}", error.id)
         now_s = time.monotonic()
-        if now_s - self._looked_s >= _LOOK_S:
-            self._looked_s = now_s
-            self._look()
-        if now_s - self._spoke_s >= ALIVE_S:
-            self._spoke_s = now_s
+        if now_s - self._workers_checked_s >= _LOOK_S:
+            self._workers_checked_s = now_s
+            self._check_workers()
+        if now_s - self._alive_sent_s >= ALIVE_S:
+            self._alive_sent_s = now_s
             for rig in self._rigs.values():
                 if rig.state is State.RUNNING:
                     rig.say(Word.ALIVE)
@@ -288,45 +296,45 @@ class Coordinator:
             self._begin(rig, envelope.worker, Queue(message.down, self._client))
             return
         if envelope.worker != rig.worker or rig.state is not State.RUNNING:
-            return  # of a worker that was refused, or given up
+            return  # the worker was refused or given up
         rig.heard_s = time.monotonic()
         if isinstance(message, Status):
             rig.status = message
         elif isinstance(message, Piece):
             rig.incoming.take(message)
         elif isinstance(message, Listing):
-            self._keep(rig, message)
+            self._check_listing(rig, message)
         elif message is Word.WANTS_PERMIT:
-            self._wanting[rig.job.attempt] = None
+            self._permit_requests[rig.job.attempt] = None
         elif message is Word.PERMIT_RETURNED:
             self._permits.pop(rig.job.attempt, None)
         elif isinstance(message, Ended):
             self._end(rig, State.ENDED, message.error, message.error_id)
 
     def _begin(self, rig: FleetRig, worker: str, down: Queue) -> None:
-        """Let a job begin, unless it did, or is to end."""
+        """Let a job begin, unless it has begun already, or the fleet is to end."""
         if rig.state is not State.WAITING or self._stopping:
             down.put(pack_message(Word.REFUSED))
             down.close()
             return
         rig.state, rig.worker, rig.heard_s = State.RUNNING, worker, time.monotonic()
         rig.down = down
-        own = worker.startswith("inproc:")
-        self._view.line(rig.entry.name, "begins" if own else f"begins on {worker}")
+        is_local = worker.startswith("inproc:")
+        self._view.line(rig.entry.name, "begins" if is_local else f"begins on {worker}")
         rig.say(Word.GO)
 
-    def _keep(self, rig: FleetRig, listing: Listing) -> None:
+    def _check_listing(self, rig: FleetRig, listing: Listing) -> None:
         """Tell the worker its missing files; a complete folder may lead to a cut."""
         missing = rig.incoming.missing(listing)
         if not missing:
-            runs = [
+            run_keys = [
                 name for name in listing.files if name.endswith(f"/{client_key.FILE}")
             ]
-            if runs and not rig.agreed:
+            if run_keys and not rig.agreed:
                 consent.remember_consent(rig.entry.switched_host)
                 rig.agreed = True
-            for name in set(runs).difference(rig.job.files):  # made by the worker
-                # It may be no run, or its key cannot be kept.
+            for name in set(run_keys).difference(rig.job.files):  # made by the worker
+                # The folder may be no run, or its key cannot be kept.
                 with contextlib.suppress(DbcheckError):
                     RunFolder.open((rig.folder.path / name).parent).remember()
             for text in rig.new_results():
@@ -335,30 +343,30 @@ class Coordinator:
 
     def _end(self, rig: FleetRig, state: State, error: str, error_id: str = "") -> None:
         rig.state, rig.error, rig.error_id = state, error, error_id
-        self._wanting.pop(rig.job.attempt, None)
+        self._permit_requests.pop(rig.job.attempt, None)
         self._view.line(rig.entry.name, error or "ended")
 
     def _grant_permits(self) -> None:
-        """Tell those who may be without power now.
+        """Grant the requested permits to be without power, as far as --cutting allows.
 
-        A permit that was not given back stays taken: that target may be without power.
+        A permit that was not given back stays taken: its target may be without power.
         """
-        for attempt in list(self._wanting):
+        for attempt in list(self._permit_requests):
             if attempt not in self._permits:
                 if self._cutting is not None and len(self._permits) >= self._cutting:
                     break
                 self._permits[attempt] = None
-            del self._wanting[attempt]
+            del self._permit_requests[attempt]
             self._rigs[attempt].say(Word.PERMIT_GRANTED)
-        held = [a for a in self._permits if self._rigs[a].state is not State.RUNNING]
-        if self._wanting and len(held) == self._cutting and not self._stopping:
-            names = ", ".join(self._rigs[attempt].entry.name for attempt in held)
+        lost = [a for a in self._permits if self._rigs[a].state is not State.RUNNING]
+        if self._permit_requests and len(lost) == self._cutting and not self._stopping:
+            names = ", ".join(self._rigs[attempt].entry.name for attempt in lost)
             text = f"{names} may be without power, so no other target may be cut"
             self._view.line("fleet", f"{text} (--cutting {self._cutting})")
             self._stopping = True
 
-    def _look(self) -> None:
-        """List the workers, and place the jobs that have none."""
+    def _check_workers(self) -> None:
+        """End the campaigns of lost workers, and place the jobs that have no worker."""
         workers = dask_cluster.read_worker_info(self._client)
         for rig in self._rigs.values():
             gone = rig.worker not in workers
@@ -367,42 +375,42 @@ class Coordinator:
                 self._end(
                     rig,
                     State.LOST,
-                    self._loss(rig, gone=gone),
+                    self._explain_loss(rig, gone=gone),
                     ErrorId.FLEET_WORKER_LOST,
                 )
             elif rig.state is State.WAITING and rig.future and (gone or failed):
                 rig.future.cancel()
                 rig.future, rig.worker = None, ""
         if not self._stopping:
-            self._place(workers)
+            self._place_jobs(workers)
 
-    def _loss(self, rig: FleetRig, *, gone: bool) -> str:
+    def _explain_loss(self, rig: FleetRig, *, gone: bool) -> str:
         what = "its worker" if gone else "its task on the worker"
         why = "ended"
         if not gone and rig.future is not None and rig.future.status == "error":
             why = f"failed: {rig.future.exception()}"
         return f"{what} {rig.worker} {why}, in the midst of the campaign. {RESUME}"
 
-    def _place(self, workers: Workers) -> None:
-        """Give each job that waits for a worker to one."""
-        load: dict[str, int] = {}
+    def _place_jobs(self, workers: Workers) -> None:
+        """Give each waiting job to a worker."""
+        job_counts: dict[str, int] = {}
         for rig in self._rigs.values():
             if rig.worker in workers and rig.state in OPEN:
-                load[rig.worker] = load.get(rig.worker, 0) + 1
-        new = [
+                job_counts[rig.worker] = job_counts.get(rig.worker, 0) + 1
+        unplaced = [
             r for r in self._rigs.values() if r.state is State.WAITING and not r.future
         ]
-        placed: dict[str, list[str]] = {}
-        for rig in new if workers else ():
+        new_needs: dict[str, list[str]] = {}
+        for rig in unplaced if workers else ():
             try:
-                rig.worker = choose_worker(list(rig.needs), workers, load)
+                rig.worker = choose_worker(list(rig.needs), workers, job_counts)
             except FleetError as error:
                 self._end(rig, State.ENDED, error.with_hint, error.id)
                 continue
-            load[rig.worker] = load.get(rig.worker, 0) + 1
-            placed.setdefault(rig.worker, []).extend(rig.needs)
-        declare_resources(self._client, placed)
-        for rig in new:
+            job_counts[rig.worker] = job_counts.get(rig.worker, 0) + 1
+            new_needs.setdefault(rig.worker, []).extend(rig.needs)
+        declare_resources(self._client, new_needs)
+        for rig in unplaced:
             if rig.state is State.WAITING and rig.worker:
                 rig.future = self._client.submit(
                     run_job,
@@ -415,7 +423,7 @@ class Coordinator:
                 )
 
     def _stop(self) -> None:
-        """End every campaign as by Ctrl-C; none begins any more."""
+        """End every campaign as Ctrl-C ends one, and begin no other."""
         self._stopped = True
         for rig in self._rigs.values():
             if rig.state is State.RUNNING:

@@ -1,7 +1,7 @@
 """The client's side of sessions that run on other machines, by Dask workers.
 
-No reading of that machine's clock is compared with one of this machine's: a report of a
-group is dated by its arrival here, less the time that had passed on its machine.
+Clocks of two machines are not compared directly: Shift converts the times in a group's
+reports by the times at which the reports arrive here.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ _MARGIN_S = 1.0  # the two clocks may differ in rate by a tenth
 class Shift:
     """The difference that converts another machine's clock to this one's.
 
-    Never too little: a moment never looks earlier than it was.  Too much by what the
-    quickest report of late took to come, which is less than a round trip.  The kernel
-    keeps CLOCK_MONOTONIC to 500 us in a second of true time (adjtimex(2), MAXFREQ).
+    It is never too small, so a moment never looks earlier than it was.  It is too large
+    by the travel time of the quickest recent report, which is less than a round trip.
+    The kernel keeps CLOCK_MONOTONIC to 500 us in a second of true time (adjtimex(2),
+    MAXFREQ).
     """
 
     def __init__(self) -> None:
@@ -62,11 +63,11 @@ class Shift:
 
     def note(self, there_us: int, here_us: int) -> None:
         """Note that a report made at *there_us* came at *here_us*."""
-        came_us = here_us - there_us
+        shift_us = here_us - there_us
         if self._noted_us < 0:
-            self.us = came_us
+            self.us = shift_us
         else:
-            self.us = min(came_us, self.us + (here_us - self._noted_us) // DRIFT + 1)
+            self.us = min(shift_us, self.us + (here_us - self._noted_us) // DRIFT + 1)
         self._noted_us = here_us
 
     def snapshot(self, snapshot: Snapshot) -> Snapshot:
@@ -81,7 +82,8 @@ class Shift:
     def result(self, result: GroupResult) -> GroupResult:
         """Return *result* with its moments on this clock."""
         breaks = [
-            one._replace(clock_us=self._shift_us(one.clock_us)) for one in result.breaks
+            each._replace(clock_us=self._shift_us(each.clock_us))
+            for each in result.breaks
         ]
         watched = result.watched
         return replace(
@@ -97,7 +99,7 @@ class Shift:
 
 
 class FarGroup:
-    """See SessionGroup; connect() to end() hold a thread, and a process over there."""
+    """See SessionGroup; from connect() to end() it has a thread, and a far process."""
 
     def __init__(
         self, client: Client, worker: str, job: Job, open_engine: OpenEngine
@@ -105,24 +107,26 @@ class FarGroup:
         """Let *worker* run *job*, with the engine that *open_engine* returns there."""
         self._client: Any = client  # its methods have no types
         self._worker, self._job, self._open_engine = worker, job, open_engine
-        self._actor: Any = None  # the worker keeps the far end as long as this is kept
+        self._actor: Any = None  # the worker keeps its FarHost as long as this lives
         self._host: Any = None
         self._shift = Shift()
         self._snapshot = Snapshot()
-        self._result: GroupResult | None = GroupResult()  # None: it has not come yet
+        self._result: GroupResult | None = (
+            GroupResult()
+        )  # None: the result has not come yet
         self._refusal: DbcheckError | None = None
         self._orders: list[Order] = []
-        self._wanted = threading.Condition()
+        self._orders_changed = threading.Condition()
         self._connected, self._over = threading.Event(), threading.Event()
-        self._may_run = False  # something over there may still send
+        self._may_run = False  # the far process may still send operations
         self._is_quiet = False  # nothing is exchanged any more
         self._heard_s = 0.0
 
     def connect(self) -> None:
-        """Start the process there; return once every session is connected."""
+        """Start the process on the worker; return once every session is connected."""
         self._result = None
         try:
-            # In one place, once: a second copy would send the same keys again.
+            # One worker runs it once, as a second copy would send the same keys again.
             self._actor = self._client.submit(
                 FarHost,
                 key=f"dbcheck-load-{self._job.log}-{secrets.token_hex(8)}",
@@ -134,23 +138,25 @@ class FarGroup:
             )
             self._host = self._actor.result(_BEGIN_S)
             self._may_run, self._heard_s = True, time.monotonic()
-            asked = self._host.begin(pack_job(self._job), self._open_engine)
-            asked.result(LEASE_S)
+            answer = self._host.begin(pack_job(self._job), self._open_engine)
+            answer.result(LEASE_S)
         except Exception as error:  # whatever Dask raises
             self._over.set()
-            raise self._loss(error) from error
-        threading.Thread(target=self._talk, name="far-load", daemon=True).start()
+            raise self._make_loss_error(error) from error
+        threading.Thread(
+            target=self._exchange_until_over, name="far-load", daemon=True
+        ).start()
         self._connected.wait()
-        if why := self._refusal or (self._result and self._result.failure):
-            raise why
+        if failure := self._refusal or (self._result and self._result.failure):
+            raise failure
 
     def start(self, began_us: int) -> None:
-        """Let the sessions commit, from when the order comes there."""
-        self._order(Order.START)
+        """Let the sessions commit, from the arrival of the order on."""
+        self._add_order(Order.START)
 
     def hold(self, *, held: bool) -> None:
         """Pause the sessions, or resume them."""
-        self._order(Order.HOLD if held else Order.RESUME)
+        self._add_order(Order.HOLD if held else Order.RESUME)
 
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot that came."""
@@ -163,21 +169,21 @@ class FarGroup:
     def end(self, wait_s: float = END_S) -> GroupResult:
         """End the sessions and their process; idempotent.
 
-        Where the worker cannot be heard, return once the lease over there has surely
-        ended: nothing is sent any more by then.  What an interrupt has left of that is
-        done by the next call.
+        If the worker does not answer, return once the lease of its sessions has surely
+        ended, as they send nothing after that.  After an interrupt the next call does
+        the rest.
         """
         try:
             if self._may_run and not self._is_quiet:
-                self._order(Order.END)
+                self._add_order(Order.END)
                 self._over.wait(wait_s)
         finally:
-            self._make_sure()
+            self._wait_until_quiet()
         self._actor = self._host = None
-        return self._result or GroupResult(failure=self._loss(None))
+        return self._result or GroupResult(failure=self._make_loss_error(None))
 
-    def _make_sure(self) -> None:
-        """Wait until that machine can send nothing more to the server."""
+    def _wait_until_quiet(self) -> None:
+        """Wait until the worker's machine can send nothing more to the server."""
         if self._may_run and self._host is not None:
             with contextlib.suppress(Exception):  # whatever Dask raises: wait, then
                 self._may_run = not self._host.kill().result(_KILL_S)
@@ -189,7 +195,7 @@ class FarGroup:
 
     # ------------------------------------------------------------------ in its thread
 
-    def _talk(self) -> None:
+    def _exchange_until_over(self) -> None:
         """Exchange orders for news until the result comes, or the worker is lost."""
         heard_us = 0
         try:
@@ -201,16 +207,18 @@ class FarGroup:
                 heard_us = news.clock_us
                 self._take(news)
         except Exception as error:  # whatever Dask raises
-            self._result = self._result or GroupResult(failure=self._loss(error))
+            self._result = self._result or GroupResult(
+                failure=self._make_loss_error(error)
+            )
             self._snapshot = replace(self._snapshot, running=0, waiting=0, failed=True)
         finally:
             self._connected.set()
             self._over.set()
 
     def _next_orders(self) -> Sequence[Order]:
-        with self._wanted:
+        with self._orders_changed:
             if not self._orders:
-                self._wanted.wait(SNAPSHOT_S)
+                self._orders_changed.wait(SNAPSHOT_S)
             orders, self._orders = self._orders, []
             return orders
 
@@ -225,12 +233,12 @@ class FarGroup:
         if news.connected or news.result is not None:
             self._connected.set()
 
-    def _order(self, order: Order) -> None:
-        with self._wanted:
+    def _add_order(self, order: Order) -> None:
+        with self._orders_changed:
             self._orders.append(order)
-            self._wanted.notify()
+            self._orders_changed.notify()
 
-    def _loss(self, error: Exception | None) -> LoadError:
+    def _make_loss_error(self, error: Exception | None) -> LoadError:
         """Describe a worker that is lost, or whose result did not come in time."""
         what = "did not send its result in time"
         if error is not None:
@@ -261,17 +269,17 @@ class FarWorkers:
     ) -> None:
         """Raise UsageError unless each worker can take its part in the load.
 
-        It must run this dbcheck, and reach the *server* and the *witness*, of which
-        *facts* are known: those, and no others that answer to the same names.
+        It must run this version of dbcheck, and reach the very *server* and *witness*,
+        which has *facts*, and not others that answer to the same names.
         """
         dask_cluster.require_same_version(self.client, self.workers)
         found = dask_cluster.call_on_workers(
             self.client, self.workers, reach, self.open_engine, witness
         )
         for worker in self.workers:
-            self._require(worker, found[worker], server, facts)
+            self._require_worker(worker, found[worker], server, facts)
 
-    def _require(
+    def _require_worker(
         self, worker: str, found: object, server: ServerFacts, facts: WitnessHostFacts
     ) -> None:
         if not isinstance(found, Reached):
@@ -317,9 +325,9 @@ class FarWorkers:
 def open_workers(
     address: str, open_engine: OpenEngine, sessions: int
 ) -> Iterator[FarWorkers]:
-    """Give the workers of the scheduler at *address*, no more than *sessions*.
+    """Yield the workers of the scheduler at *address*, no more than *sessions*.
 
-    Raise UsageError if there are none, or if they are more than a run has logs for.
+    Raise UsageError if there are none, or more than a run has logs for.
     """
     with dask_cluster.connect_client(address) as client:
         found = dask_cluster.list_workers(client)

@@ -1,10 +1,10 @@
 """Runs many sessions on one event loop, in a thread of its own.
 
 If the load has a rate, a pace says when the next operation may be sent.  Sessions on
-another machine go on under a lease, for so long without news of the client.  The client
-answers what such a group reports, and each answer names the moment, on the group's own
-clock, at which that report was made.  The lease runs from that moment, and not from
-when the answer came: an answer that the network held back renews nothing.
+another machine have a lease: without news of the client they go on only until it ends.
+The client answers each report of such a group, and the answer names the moment, on the
+group's own clock, at which the report was made.  The lease runs from that moment, not
+from the answer's arrival, so an answer that the network held back renews nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _YOUNG_US = 1_000_000  # an ack this young shows that a paused load was at work
 
 
 class Pace:
-    """Grants operations at an even rate, from *began_us* on; 0 grants them all."""
+    """Grants operations at an even rate from *began_us* on; rate 0 grants all."""
 
     def __init__(self, rate: float, began_us: int) -> None:
         self._interval_us = 1e6 / rate if rate else 0.0
@@ -74,14 +74,14 @@ class Pace:
 
 
 class Lease:
-    """Until when sessions may send, on the clock of their machine; from any thread."""
+    """The time until which sessions may send, on their machine's clock; thread-safe."""
 
     def __init__(self, *, ends: bool = False) -> None:
-        """Let it end LEASE_S from now, or never."""
+        """Let the lease end LEASE_S from now, or never."""
         self.until_us = now_us() + int(LEASE_S * 1e6) if ends else _ENDLESS
 
     def renew(self, heard_us: int) -> None:
-        """Note that the client has what was reported at *heard_us*."""
+        """Note that the client has the report that was made at *heard_us*."""
         self.until_us = max(self.until_us, heard_us + int(LEASE_S * 1e6))
 
     def is_over(self) -> bool:
@@ -91,13 +91,13 @@ class Lease:
 
 @dataclass(slots=True)
 class _Slot:
-    """A session and how far it has come.
+    """A session and its progress.
 
     seq, acked: operations sent, and acked.
-    waiting:    the last one was sent, at sent_us, and its reply has not come.
+    waiting:    the last operation was sent, at sent_us, and its reply has not come.
     position:   in lockstep: how many acks the log has, up to that of this session.
-    looks:      the last one also reads the session's settings; the next one that does
-                is sent from look_us on.
+    looks:      the last operation also reads the session's settings; the next operation
+                that does is sent from look_us on.
     """
 
     session: Session
@@ -114,7 +114,7 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """The session in place of one that is gone, None if there is none."""
+    """The session in place of a lost one; None: there is no such session."""
 
     gone: Break
     number: int
@@ -132,20 +132,20 @@ class _Replacement:
 class Loop:
     """See load.group.SessionGroup.
 
-    In a round, the replies that have come are read; then the clock is: an ack never
-    looks older than it is, by which no server is blamed for what it lost after the cut.
-    Where it was not read for long, that is noted: see model.unobserved.
+    In a round, the replies that have come are read first, then the clock.  So an ack
+    never looks older than it is, and no server is blamed for losses after the cut.
+    A long time between two readings of the clock is noted: see model.unobserved.
     Then the acks go to the log, together, and the next operations to the server, as
     long as the lease lasts.
-    What decides over a commit may be set in a session alone, also by a pooler that has
-    lent the connection to others before: so each shows its settings in its first
-    operation, and after that in the first of each LOOK_US.
+    A setting that decides how a commit is made may be set in one session alone, also by
+    a pooler that lent the connection to others before.  So each session reads its
+    settings with its first operation, and then with one in each LOOK_US.
     """
 
     def __init__(
         self, sessions: Sessions, witness_log: WitnessLog, lease: Lease | None = None
     ) -> None:
-        """lease: of sessions whose client is on another machine; None: it is here."""
+        """lease: of sessions whose client is on another machine, else None."""
         self._sessions, self._log = sessions, witness_log
         self._lease = lease or Lease()
         self._operation_of = sessions.plan.operation
@@ -202,7 +202,7 @@ class Loop:
         self._snapshot = Snapshot(now_us(), running=len(self._slots))
 
     def start(self, began_us: int) -> None:
-        """Let them commit, in a thread of their own."""
+        """Let the sessions commit, in a thread of their own."""
         self._pace = Pace(self._sessions.rate, began_us)
         step_us = self._sessions.ramp_s * 1e6 / max(1, len(self._slots))
         self._beginning = deque(
@@ -273,7 +273,7 @@ class Loop:
         )
 
     def _round(self) -> None:
-        """Take what has come, and send what may be sent."""
+        """Take the replies that have come, and send the operations that may be sent."""
         done: list[tuple[_Slot, int]] = []
         ready = self._poller.poll(self._idle_s(), _REPLIES_MAX)
         for fd, mask in ready:
@@ -344,7 +344,7 @@ class Loop:
         self._watch.add(replace(gap, in_flight=waiting + self._unanswered))
 
     def _send_ready(self, moment_us: int) -> None:
-        """Send the next operations, as many as the log has room for their acks."""
+        """Send as many of the next operations as the log has room for acks."""
         ready = self._ready
         self._is_paced = False
         if not ready or self._held:
@@ -385,8 +385,8 @@ class Loop:
     def _idle_s(self) -> float:
         """Return the seconds that the loop may wait for replies and news of the log.
 
-        While sessions wait for the log it must not run: it would take the interpreter
-        from the threads that bring the news.
+        While sessions wait for the log the loop must not run, as it would take the
+        interpreter from the threads that bring the news of the log.
         """
         return (
             min(SNAPSHOT_S, self._pace.wait_s(now_us()))
@@ -395,7 +395,7 @@ class Loop:
         )
 
     def _on_wakeup(self, fd: int) -> None:
-        """Handle what came beside the replies: news of the log, a session, the end."""
+        """Handle what is no reply: news of the log, a new session, the end."""
         if fd != self._alarm.fileno():
             self._log.room()
             return
@@ -442,7 +442,7 @@ class Loop:
         return now_us() - self._last_ack_us < _YOUNG_US
 
     def _replace(self, wanted: _Replacement) -> None:
-        """Open a session in place of one, in a thread beside the loop."""
+        """Open a session in place of a lost one, in a thread beside the loop."""
         session, may_stay = None, False
         try:
             session = self._sessions.open_session()
@@ -487,7 +487,7 @@ class Loop:
         return slot
 
     def _drop(self, slot: _Slot) -> None:
-        """Close a session and keep what it did."""
+        """Close a session and keep its results."""
         self._poller.unregister(slot.fd)
         del self._slots[slot.fd]
         if slot is self._housekeeping:

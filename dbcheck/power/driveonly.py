@@ -1,12 +1,12 @@
 """Cuts drives alone: the host keeps running, and is put back on its drives.
 
 This switch also does the steps on the host before and after the drives get their power
-back (agent/host/remount.py).  So the power is never restored, by any process, with an
-old filesystem still in memory over a drive that came back.
+back (agent/host/remount.py).  So no process restores the power while an old filesystem
+is still in memory over a drive that came back.
 
 If a client was lost, the note of the cut on the host and the mounts of the drives show
-whether the host was put back.  A server that was started since then may be at work, and
-must not be ended.
+whether the host was put back.  A server that was started after the cut may be at work,
+and must not be ended.
 """
 
 from __future__ import annotations
@@ -41,25 +41,28 @@ class Back(enum.Enum):
     """The degree to which a host is back on its drives."""
 
     NO = "no"
-    MOUNTED = "mounted"  # anew, all of it; no server runs
-    RUNS = "runs"  # a server that was started since
+    MOUNTED = "mounted"  # every filesystem is mounted anew; no server runs
+    RUNS = "runs"  # a server runs that was started after the cut
 
 
 def judge_host_back(noted: Noted, now: Survey | None, again: str) -> Back:
     """Judge how far the host is back on its drives.
 
-    MOUNTED holds only if find_renamed_drives() returns no mount.
+    MOUNTED is certain only if the host no longer holds the old filesystems of the
+    mounts that find_renamed_drives() returns.
 
-    now:   what is on the drives, None if they have no power, or nothing is mounted.
-    again: what to do once a server has ended.
-    Raise PowerError if a server that was started since is not on all of these drives.
+    noted: the note of the cut.
+    now:   a survey of the drives, None if they have no power, or nothing is mounted.
+    again: what to do once the server has ended, for the hint.
+    Raise PowerError if a server that was started after the cut is not on all of these
+    drives.
     """
     points = {mount.point for mount in now.mounts} if now else set()
-    missing = [m.point for m in noted.seen.mounts if m.point not in points]
-    on_them = now is not None and now.on_them
-    if noted.newer and (missing or not on_them):
+    missing = [each.point for each in noted.seen.mounts if each.point not in points]
+    is_on_drives = now is not None and now.on_them
+    if noted.newer and (missing or not is_on_drives):
         why = "not on these drives"
-        if on_them:
+        if is_on_drives:
             why = f"{', '.join(missing)} is not mounted from them"
         raise PowerError(
             "a server that was started after the cut works in "
@@ -72,13 +75,13 @@ def judge_host_back(noted: Noted, now: Survey | None, again: str) -> Back:
         return Back.RUNS
     if now is None or missing or noted.server:
         return Back.NO
-    before = {mount.id for mount in noted.seen.mounts}
-    anew = before.isdisjoint(mount.id for mount in now.mounts)
-    return Back.MOUNTED if anew else Back.NO
+    ids_before = {mount.id for mount in noted.seen.mounts}
+    all_anew = ids_before.isdisjoint(mount.id for mount in now.mounts)
+    return Back.MOUNTED if all_anew else Back.NO
 
 
 def find_renamed_drives(seen: Survey, now: Survey) -> Sequence[DriveMount]:
-    """Return the mounts of before the cut whose drive has another name now.
+    """Return the mounts before the cut whose drive has another name now.
 
     The kernel shows by the old name whether it still holds the old filesystem.
     """
@@ -87,10 +90,10 @@ def find_renamed_drives(seen: Survey, now: Survey) -> Sequence[DriveMount]:
 
 
 NOTES = "/var/lib/dbcheck"
-GONE_S = 10.0  # in which the host must notice that its drives are gone
+GONE_S = 10.0  # in which the host must see that its drives are gone
 RELEASE_S = 10.0  # in which processes that were killed let go of their files
-_LOOK_S = 1.0  # that a cut may take longer for the sake of one look at them
-_AGAIN = (
+_LOOK_S = 1.0  # of one look at the drives; a cut may take that much longer
+_RESTORE_HINT = (
     "The drives stay without power. Then give it back with dbcheck power restore, "
     "which mounts the filesystems and starts the server."
 )
@@ -100,9 +103,10 @@ _AGAIN = (
 class Server:
     """The server on the drives.
 
-    directory: returns its data directory.  places: those that an ack depends on.
-    start: starts it and returns how that failed, "" if it did not; None to run the
-           command of the scope on its host.
+    directory: returns its data directory.  places: returns the places that an ack
+               depends on.
+    start: starts the server and returns how that failed, "" if it did not; None: the
+           scope's command is run on the host.
     """
 
     directory: Callable[[], str]
@@ -117,7 +121,7 @@ class DriveOnlySwitch:
                stay visible until nothing uses them, as a lab's do.
     timeout_s: for each program that is run on the host.
     release_s: in which processes that were killed let go of their files.
-    notes:     folder on the host, for what another process needs to put it back.
+    notes:     folder on the host, for the note by which another process puts it back.
     """
 
     attended = False
@@ -143,16 +147,16 @@ class DriveOnlySwitch:
         self._control: DriveControl | None = None
         self._seen: Survey | None = None
         self._cutting = False  # the host has to be put back on its drives
-        self._kill: Sequence[Sequence[str]] = scope.kill
+        self._kill_commands: Sequence[Sequence[str]] = scope.kill
         self._gone_us: int | None = None
         self._record: DriveCut | None = None
 
     def state(self) -> PowerState:
         """Read the state from the switch.
 
-        UNKNOWN also if it is on, and the host was not put back on its drives, as where
-        the client was lost meanwhile: a restore does that.  Raise PowerError, also if
-        the host cannot be asked for that.
+        UNKNOWN also if the power is on and the host was not put back on its drives, as
+        after the loss of a client: restore() puts it back.  Raise PowerError, also if
+        the host cannot be asked for its note.
         """
         found = self._inner.state()
         if found is PowerState.ON and self._read_note() is not None:
@@ -160,7 +164,7 @@ class DriveOnlySwitch:
         return found
 
     def _read_note(self, hint: str = "") -> Noted | None:
-        """Return the note of a cut not yet put back, None if none; raise PowerError."""
+        """Return the note of a cut that was not put back, or None; raise PowerError."""
         with self._open_agent("when asked what to put back", hint) as control:
             return control.read_note(self._notes, self._scope.drives)
 
@@ -171,7 +175,7 @@ class DriveOnlySwitch:
         self.require_fit()
 
     def require_fit(self) -> None:
-        """Require that all that depends on the drives can be taken off and put back."""
+        """Require that all on the drives can be taken off and put back."""
         with self._open_agent("before the cut") as control:
             seen = control.survey(
                 self._scope.drives,
@@ -185,34 +189,34 @@ class DriveOnlySwitch:
     def cut(self) -> Cut:
         """Cut the drives' power; return once the host sees them gone, or after gone_s.
 
-        What the host does not show then, the record lacks.
+        If the host still sees the drives then, the record has no gone_us.
         """
         if self._seen is None:
             self.prepare()
         assert self._seen is not None
         with self._open_agent("before the cut") as control:
             control.write_note(self._notes, self._seen)
-        self._cutting, self._kill = True, self._scope.kill
+        self._cutting, self._kill_commands = True, self._scope.kill
         if not self._gone_s:
             return self._inner.cut()
         over = threading.Event()
-        watch = threading.Thread(
-            target=self._watch, args=(over,), name="drives", daemon=True
+        watcher = threading.Thread(
+            target=self._watch_drives, args=(over,), name="drives", daemon=True
         )
-        watch.start()
+        watcher.start()
         try:
             cut = self._inner.cut()
-            watch.join(self._gone_s)
+            watcher.join(self._gone_s)
         finally:
             over.set()
             with (
                 interrupt.hold_interrupts_back()
             ):  # it uses the channel that a restore needs
-                watch.join()
+                watcher.join()
         return cut
 
-    def _watch(self, over: threading.Event) -> None:
-        """Note when the host has no such drive any more, until *over*."""
+    def _watch_drives(self, over: threading.Event) -> None:
+        """Note when the host sees none of the drives any more, until *over* is set."""
         with contextlib.suppress(PowerError), self._open_agent("") as control:
             while not over.is_set():
                 names = control.await_drives(
@@ -225,43 +229,45 @@ class DriveOnlySwitch:
     def restore(self) -> float | None:
         """Take the server off its drives, apply the power, put it back on them.
 
-        Raise PowerError, with the drives left without power, if the server or one of
-        its filesystems cannot be ended, or if they have none and what was mounted from
-        them is not known here.
+        Raise PowerError, with the drives left without power, if the server does not end
+        or a filesystem stays in memory, or if the drives have no power and nothing here
+        tells what was mounted from them.
         """
         if self._cutting:
             self._cutting = (
-                self._read_note(_AGAIN) is not None
-            )  # else another client did it
+                self._read_note(_RESTORE_HINT) is not None
+            )  # else another client has put the host back
         else:
-            self._recall()
+            self._take_over_cut()
         if not self._cutting or self._seen is None:
             self._require_power()
             return self._inner.restore()
         seen = self._seen
         with interrupt.hold_interrupts_back():
-            ended, off, left = self._take_off(seen)
+            ended, taken_off, names_left = self._take_off(seen)
             self._seen = seen = seen.without_mounts()
             with contextlib.suppress(PowerError), self._open_agent("") as control:
                 control.write_note(self._notes, seen)  # the power has to come back
             off_s = self._apply_power(seen)
-            after, back = self._put_back(seen, gone=not any(left.values()))
-            not_started = "" if _describe_failure(back) else self._start()
+            names_after, put_back = self._put_back(
+                seen, gone=not any(names_left.values())
+            )
+            not_started = "" if _describe_failure(put_back) else self._start()
         self._record = DriveCut(
-            drives=_list_cut_drives(seen, left, after),
-            mounts=_list_remounted(seen.mounts, off, back),
+            drives=_list_cut_drives(seen, names_left, names_after),
+            mounts=_list_remounted(seen.mounts, taken_off, put_back),
             gone_us=self._gone_us,
             killed=ended.killed,
             left=ended.left,
-            failure=_describe_failure(back),
+            failure=_describe_failure(put_back),
             not_started=not_started,
         )
         self._cutting, self._seen = False, None
-        self._forget()
+        self._delete_note()
         return off_s
 
-    def _forget(self) -> None:
-        """Delete the note; without that, the next restore finds all put back."""
+    def _delete_note(self) -> None:
+        """Delete the note; if it stays, the next restore() finds the host put back."""
         with contextlib.suppress(PowerError), self._open_agent("") as control:
             control.remove_note(self._notes, self._scope.drives)
 
@@ -274,7 +280,7 @@ class DriveOnlySwitch:
             raise PowerError(
                 f"{error}; before that the server was ended and {points} unmounted",
                 id=error.id,
-                hint=f"{error.hint} {_AGAIN}".strip(),
+                hint=f"{error.hint} {_RESTORE_HINT}".strip(),
             ) from None
 
     def _require_power(self) -> None:
@@ -289,24 +295,24 @@ class DriveOnlySwitch:
                 "switch itself.",
             )
 
-    def _recall(self) -> None:
+    def _take_over_cut(self) -> None:
         """Take over the cut of a process that did not put the host back, if any.
 
-        Not where somebody has done that since: the server may be at work.  If none
-        runs, it is started.  Raise PowerError if one was started that is not on these
-        drives, or if it does not start.
+        Do not if somebody has put it back since: the server may be at work; start the
+        server if it does not run.  Raise PowerError if a server was started that is not
+        on these drives, or if the server does not start.
         """
         noted = self._read_note()
-        if noted is None or self._is_back(noted):
+        if noted is None or self._is_host_back(noted):
             return
         self._seen, self._cutting = noted.seen, True
-        # The unit's server may be another one by now, if none works there.
-        self._kill = self._scope.kill if noted.server else ()
+        # If no server works there, the kill commands could end another server.
+        self._kill_commands = self._scope.kill if noted.server else ()
 
-    def _is_back(self, noted: Noted) -> bool:
-        """Return True if somebody has put the host back; see _recall()."""
-        now = self._now(noted)
-        back = judge_host_back(noted, now, _AGAIN)
+    def _is_host_back(self, noted: Noted) -> bool:
+        """Return True if somebody has put the host back; see _take_over_cut()."""
+        now = self._survey_drives(noted)
+        back = judge_host_back(noted, now, _RESTORE_HINT)
         if now is None or back is Back.NO:
             return False
         if back is Back.MOUNTED:
@@ -319,10 +325,10 @@ class DriveOnlySwitch:
                     id=ErrorId.START_COMMAND_FAILED,
                     hint="Start it by hand, then repeat dbcheck power restore.",
                 )
-        self._forget()
+        self._delete_note()
         return True
 
-    def _now(self, noted: Noted) -> Survey | None:
+    def _survey_drives(self, noted: Noted) -> Survey | None:
         """Survey the drives; None if they have no power or none is mounted."""
         if self._inner.state() is not PowerState.ON:
             return None
@@ -334,10 +340,10 @@ class DriveOnlySwitch:
         except PowerError:
             if noted.newer:
                 raise
-            return None  # the directory is not there, as its filesystem is not
+            return None  # the directory is missing, as its filesystem is not mounted
 
     def failure(self) -> str | None:
-        """Return the failure of a filesystem to come back, else the switch's.
+        """Return why a filesystem did not come back, else the failure of the switch.
 
         Raise PowerError if the command that starts the server failed.
         """
@@ -357,49 +363,54 @@ class DriveOnlySwitch:
         return self._record
 
     def _take_off(self, seen: Survey) -> tuple[EndedServer, TakenOff, Names]:
-        """End the server, force its filesystems off; return what is left of each."""
-        with self._open_agent("before the power came back", _AGAIN) as control:
-            ended = control.end_server(seen, self._kill, self._timeout_s)
-            off = control.take_off(seen.mounts, self._release_s)
+        """End the server, unmount its filesystems, and look for the drives.
+
+        Return what became of each; raise PowerError if one of the first two fails.
+        """
+        with self._open_agent("before the power came back", _RESTORE_HINT) as control:
+            ended = control.end_server(seen, self._kill_commands, self._timeout_s)
+            result = control.take_off(seen.mounts, self._release_s)
             left = control.await_drives(self._scope.drives, present=False)
-        if off.refused:
-            points = ", ".join(off.refused)
+        if result.refused:
+            points = ", ".join(result.refused)
             raise PowerError(
-                f"{'; '.join(off.refused.values())}, so these were not unmounted: "
+                f"{'; '.join(result.refused.values())}, so these were not unmounted: "
                 f"{points}",
                 id=ErrorId.HOST_FOLDER_OF_OTHERS,
                 hint=f"First unmount what is mounted over them, then {points}; where "
                 "another user could exchange a folder, first make that folder root's "
-                f"alone (chown root, chmod go-w). {_AGAIN}",
+                f"alone (chown root, chmod go-w). {_RESTORE_HINT}",
             )
         kept = [
-            m.point for m, gone in zip(seen.mounts, off.off, strict=True) if not gone
+            mount.point
+            for mount, is_off in zip(seen.mounts, result.off, strict=True)
+            if not is_off
         ]
         if kept:
-            users = "; ".join(off.holders) or "something that no process shows"
+            users = "; ".join(result.holders) or "something that no process shows"
             raise PowerError(
                 f"the host still holds the filesystem of {', '.join(kept)} in memory, "
                 f"used by {users}; over the drive that comes back it could write old "
                 "pages",
                 id=ErrorId.FILESYSTEM_STILL_IN_MEMORY,
-                hint=f"End what uses it. {_AGAIN}",
+                hint=f"End what uses it. {_RESTORE_HINT}",
             )
         if ended.left:
             pids = ", ".join(map(str, ended.left))
             raise PowerError(
                 f"the server's processes {pids} did not end",
                 id=ErrorId.PROCESSES_DO_NOT_END,
-                hint=f"End them. {_AGAIN}",
+                hint=f"End them. {_RESTORE_HINT}",
             )
-        return ended, off, left
+        return ended, result, left
 
     def _put_back(
         self, seen: Survey, *, gone: bool
     ) -> tuple[Names, tuple[PutBack, ...]]:
         """Wait for the drives, check and mount what was on them.
 
-        gone: the host saw that they were.  Else what is found damaged may come from its
-        memory, and is an error.
+        gone: the host saw that the drives were gone.  If it did not, damage may come
+        from the host's memory, and is an error.
         """
         hint = (
             "Mount the filesystems by hand, start the server, then reconcile the run."
@@ -434,22 +445,22 @@ class DriveOnlySwitch:
 
     @contextlib.contextmanager
     def _open_agent(self, when: str, hint: str = "") -> Iterator[DriveControl]:
-        """Give the host's agent, over a channel that is kept; raise PowerError."""
+        """Yield the host's agent, over a channel that is kept; raise PowerError."""
         try:
             if self._control is not None and not self._control.is_alive():
-                self._let_go()
+                self._close_agent()
             if self._control is None:
                 self._control = self._host.drives()
             yield self._control
         except HostError as error:
-            self._let_go()
+            self._close_agent()
             text = f"the agent on the target's host failed {when}: {error}"
             raise PowerError(text, id=error.id, hint=hint or error.hint) from None
-        except BaseException:  # an answer may still come, and be taken for another
-            self._let_go()
+        except BaseException:  # a late answer could be taken for that of the next call
+            self._close_agent()
             raise
 
-    def _let_go(self) -> None:
+    def _close_agent(self) -> None:
         if self._control is not None:
             self._control.close()
             self._control = None

@@ -47,7 +47,7 @@ class Devices:
     """The counters of some block devices, held open: each read takes microseconds."""
 
     def __init__(self, names: list[str]) -> None:
-        """Open those of *names* that are there."""
+        """Open the devices of *names* that are present."""
         self._open: dict[str, tuple[int, bool]] = {}
         for name in names[:DEVICES_MAX]:
             if not NAME.fullmatch(name):
@@ -59,7 +59,7 @@ class Devices:
                 self._open[name] = (stat, counted)
 
     def read(self) -> dict[str, Any]:
-        """Return the host's monotonic clock in microseconds, and the fields of each.
+        """Return the host's monotonic clock in microseconds, and each device's fields.
 
         A device that is gone by now is left out.
         """
@@ -72,7 +72,7 @@ class Devices:
         return {"at_us": time.monotonic_ns() // 1000, "devices": devices}
 
     def close(self) -> None:
-        """Close them all."""
+        """Close the counters of all devices."""
         for stat, _ in self._open.values():
             os.close(stat)
         self._open.clear()
@@ -92,10 +92,10 @@ BTRFS = "/sys/fs/btrfs"
 # linux/btrfs.h: BTRFS_IOC_FS_INFO gives the highest id of a device, how many there are,
 # and the filesystem's UUID.
 FS_INFO, FS_INFO_BYTES, FS_INFO_HEAD = 0x8400941F, 1024, "=8xQ16s"
-# Between the devices of bcachefs, as in /dev/sda:/dev/sdb (fs/bcachefs/fs.c,
+# The colon between the devices of bcachefs, as in /dev/sda:/dev/sdb (fs/bcachefs/fs.c,
 # bch2_show_devname).  Names below /dev/disk/by-path have colons as well.
 BETWEEN = re.compile(r":(?=/)")
-# What stands in the path of a device in /sys, as the kernel's drivers name their buses.
+# Parts of a device's path in /sys, as the kernel's drivers name their buses.
 BUSES = (
     (re.compile(r"/virtio\d+/"), "virtio"),
     (re.compile(r"/vmbus", re.IGNORECASE), "Hyper-V"),
@@ -122,8 +122,8 @@ def find_device_folders(
 ) -> tuple[list[str], str]:
     """Return the sysfs folders of a filesystem's devices, or [] and why.
 
-    mount: as mount_of() returns it.  number: of its device, MAJOR:MINOR.  path: of a
-    folder on it.
+    mount: as mount_of() returns it.  number: MAJOR:MINOR of its device.  path: of a
+    folder on the filesystem.
     """
     kind, source = mount["type"] or "unknown", mount["source"]
     if kind == "btrfs":
@@ -131,25 +131,25 @@ def find_device_folders(
     link = os.path.join(NUMBERED, number)
     if os.path.exists(link):
         return [os.path.realpath(link)], ""
-    # Whoever mounts a FUSE filesystem names its source.
+    # The source of a FUSE filesystem is any text that its user chose.
     if source.startswith("/dev/") and not kind.startswith("fuse"):
         return find_folders_by_source(kind, source)
     return [], f"{kind} on {source or '?'}: no block device found"
 
 
 def find_folders_by_source(kind: str, source: str) -> tuple[list[str], str]:
-    """Find the sysfs folders by the names in the table of mounts."""
-    found = []
+    """Find the sysfs folders by the devices that the source of a mount names."""
+    folders = []
     for device in BETWEEN.split(source):
         folder = find_block_folder(device)
         if not folder:
             return [], f"{kind} on {source}: no block device {device} found"
-        found.append(folder)
-    return list(dict.fromkeys(found)), ""
+        folders.append(folder)
+    return list(dict.fromkeys(folders)), ""
 
 
 def find_btrfs_folders(source: str, paths: tuple[str, ...]) -> tuple[list[str], str]:
-    """Find a Btrfs's sysfs folders; paths: folders on it, one of them to be opened."""
+    """Find a Btrfs's sysfs folders; paths: folders on it, of which one is opened."""
     about = f"btrfs on {source}"
     filesystem, count = "", 0
     for path in paths:
@@ -184,7 +184,7 @@ def read_btrfs_id(path: str) -> tuple[str, int]:
 
 def find_btrfs_of_device(device: str) -> str:
     """Return the UUID of the mounted Btrfs that a device is a part of, "" if none."""
-    with contextlib.suppress(OSError):  # there is none in this kernel
+    with contextlib.suppress(OSError):  # this kernel has no Btrfs
         for name in os.listdir(BTRFS):
             if device and os.path.exists(os.path.join(BTRFS, name, "devices", device)):
                 return name
@@ -193,7 +193,7 @@ def find_btrfs_of_device(device: str) -> str:
 
 def find_block_folder(device: str) -> str:
     """Return the sysfs folder of a device, by its path or name; "" if there is none."""
-    with contextlib.suppress(OSError):  # not in every container's /dev
+    with contextlib.suppress(OSError):  # a container's /dev may lack the device
         number = os.stat(device).st_rdev if device.startswith("/") else 0
         link = os.path.join(NUMBERED, f"{os.major(number)}:{os.minor(number)}")
         if number and os.path.exists(link):
@@ -205,7 +205,7 @@ def find_block_folder(device: str) -> str:
 def name_disk_provider(folder: str) -> str:
     """Name the system that provides the disk at a sysfs *folder*, "" for a real drive.
 
-    With NVMe the device is its controller, or of several paths their subsystem.
+    The "device" of an NVMe disk is its controller, or for several paths a subsystem.
     """
     path = os.path.realpath(folder)
     for bus, name in BUSES:
@@ -218,9 +218,9 @@ def name_disk_provider(folder: str) -> str:
             if transport not in ("", "pcie", "apple-nvme"):
                 return "NVMe over " + transport
     for file in ("vendor", "model"):
-        named = read_first_line(os.path.join(device, file))
-        if EMULATED.search(named):
-            return named
+        value = read_first_line(os.path.join(device, file))
+        if EMULATED.search(value):
+            return value
     return ""
 
 
@@ -230,20 +230,20 @@ def find_separate_devices(
     """Map each part of a filesystem on its own device to that device's path or name.
 
     mount: as mount_of() returns it.  device: its name in /sys, "" if it is unknown.
-    And return why it is unknown where the journal is, "" if it is known.
+    Also return why the journal's device is unknown, "" if it is known.
     """
     if mount["type"] == "xfs":
-        options = (each.partition("=") for each in mount["options"].split(","))
-        named = {name: unescape(value) for name, _, value in options}
+        options = (option.partition("=") for option in mount["options"].split(","))
+        values = {name: unescape(value) for name, _, value in options}
         roles = XFS_ROLES.items()
-        return {role: named[key] for key, role in roles if key in named}, ""
+        return {role: values[key] for key, role in roles if key in values}, ""
     if mount["type"] in ("ext3", "ext4"):
         return find_ext4_journal(device)
     return {}, ""
 
 
 def find_ext4_journal(device: str) -> tuple[dict[str, str], str]:
-    """Return the device of the journal of ext3 or ext4, if it is another one."""
+    """Return the separate device of an ext3's or ext4's journal, if there is one."""
     try:
         journals = os.listdir(JBD2)
     except OSError as error:
@@ -251,7 +251,7 @@ def find_ext4_journal(device: str) -> tuple[dict[str, str], str]:
         why = f"{JBD2}: {error.strerror}"
     else:
         why = f"{JBD2} and {EXT4} do not report it"
-    if any(re.fullmatch(re.escape(device) + r"-\d+", each) for each in journals):
+    if any(re.fullmatch(re.escape(device) + r"-\d+", name) for name in journals):
         return {}, ""
     thread = read_first_line(os.path.join(EXT4, device, "journal_task"))
     if thread == "<none>":
@@ -281,9 +281,9 @@ def describe_drive(layer: dict[str, Any], unreadable: dict[str, str]) -> dict[st
     """
     name = layer["name"]
     folder = os.path.join(BLOCK, name, "device")
-    shown: dict[str, int] = {}
+    counters: dict[str, int] = {}
     if layer["kind"] == "disk" and os.path.exists(folder):
-        shown = read_power_loss_counters(name, unreadable)
+        counters = read_power_loss_counters(name, unreadable)
     else:
         unreadable[f"{name}.counters"] = f"{name} is not a physical drive"
     return {
@@ -299,8 +299,8 @@ def describe_drive(layer: dict[str, Any], unreadable: dict[str, str]) -> dict[st
         "wwid": read_first_line(os.path.join(folder, "wwid"))
         or read_first_line(os.path.join(BLOCK, name, "wwid")),
         "write_cache": layer["write_cache"],
-        "unsafe_shutdowns": shown.get("unsafe_shutdowns"),
-        "power_cycles": shown.get("power_cycles"),
+        "unsafe_shutdowns": counters.get("unsafe_shutdowns"),
+        "power_cycles": counters.get("power_cycles"),
     }
 
 
@@ -309,22 +309,22 @@ def read_power_loss_counters(name: str, unreadable: dict[str, str]) -> dict[str,
     device, why = "/dev/" + name, ""
     if name.startswith("nvme"):
         text, why = read_output("nvme", "smart-log", "-o", "json", device)
-        if not why and (found := parse_nvme(text)):
-            return found
-    text, failed = read_output("smartctl", "-j", "-A", device)
-    found = {} if failed else parse_smartctl(text)
-    if not found:
-        none = f"smartctl reports none for {device}"
+        if not why and (counters := parse_nvme(text)):
+            return counters
+    text, why_no_smartctl = read_output("smartctl", "-j", "-A", device)
+    counters = {} if why_no_smartctl else parse_smartctl(text)
+    if not counters:
+        no_counters = f"smartctl reports none for {device}"
         stated = find_reason_in_output(text)
-        said = f"smartctl: {stated}" if stated else none
-        unreadable[f"{name}.counters"] = failed or why or said
-    return found
+        reason = f"smartctl: {stated}" if stated else no_counters
+        unreadable[f"{name}.counters"] = why_no_smartctl or why or reason
+    return counters
 
 
 def read_scsi_serial(folder: str) -> str:
     """Return the serial in page 0x80 of a SCSI device, "" if it has none.
 
-    folder: the device's in /sys.  libata makes such a page of ATA drives.
+    folder: of the device in /sys.  libata makes such a page for ATA drives.
     """
     try:
         with open(os.path.join(folder, "vpd_pg80"), "rb") as file:
@@ -341,25 +341,25 @@ def parse_nvme(text: str) -> dict[str, int]:
 
 def parse_smartctl(text: str) -> dict[str, int]:
     """Return the counters that `smartctl -j -A` shows, of NVMe or of ATA."""
-    shown = parse_json_object(text)
-    nvme = shown.get("nvme_smart_health_information_log")
+    printed = parse_json_object(text)
+    nvme = printed.get("nvme_smart_health_information_log")
     if isinstance(nvme, dict):
         return pick_numbers(nvme, "unsafe_shutdowns", "power_cycles")
-    found = pick_numbers(shown, "power_cycle_count")
-    if found:
-        found = {"power_cycles": found["power_cycle_count"]}
-    for number, value in parse_ata_attributes(shown):
+    counters = pick_numbers(printed, "power_cycle_count")
+    if counters:
+        counters = {"power_cycles": counters["power_cycle_count"]}
+    for number, value in parse_ata_attributes(printed):
         if number in ATA_UNSAFE:
-            found.setdefault("unsafe_shutdowns", value)
+            counters.setdefault("unsafe_shutdowns", value)
         if number == ATA_CYCLES:
-            found.setdefault("power_cycles", value)
-    return found
+            counters.setdefault("power_cycles", value)
+    return counters
 
 
-def parse_ata_attributes(shown: dict[str, Any]) -> Iterator[tuple[int, int]]:
-    """Yield number and value of those attributes that are whole numbers."""
+def parse_ata_attributes(printed: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """Yield number and value of each attribute whose raw value is a whole number."""
     try:
-        table = list(shown["ata_smart_attributes"]["table"])
+        table = list(printed["ata_smart_attributes"]["table"])
     except (LookupError, TypeError):
         return
     for attribute in table:
@@ -372,21 +372,21 @@ def parse_ata_attributes(shown: dict[str, Any]) -> Iterator[tuple[int, int]]:
 
 
 def parse_json_object(text: str) -> dict[str, Any]:
-    """Return a JSON object, {} if *text* is none."""
+    """Return the JSON object in *text*, {} if it is not one."""
     try:
-        shown = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return shown if isinstance(shown, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def pick_numbers(shown: dict[str, Any], *names: str) -> dict[str, int]:
-    """Return those of *names* that are whole numbers; nvme-cli may quote them."""
-    found = {}
+def pick_numbers(values: dict[str, Any], *names: str) -> dict[str, int]:
+    """Return the values of *names* that are whole numbers; nvme-cli may quote them."""
+    numbers = {}
     for name in names:
-        value = shown.get(name)
+        value = values.get(name)
         if isinstance(value, str) and QUOTED.fullmatch(value):
             value = int(value.replace(",", ""))
         if isinstance(value, int) and not isinstance(value, bool):
-            found[name] = value
-    return found
+            numbers[name] = value
+    return numbers

@@ -1,12 +1,12 @@
-"""Takes a server off drives that lost their power, and back onto them from its notes.
+"""Takes a server off drives that lost their power, and back onto them by a note.
 
-A filesystem that stays in memory while its drive has no power could come to life over
-the drive that came back, and write old pages over what recovery has read.  So the power
-may come back only once the kernel holds none of them.
+A filesystem that stays in memory while its drive has no power could write old pages
+over what recovery has read, once the drive is back.  So the power may come back only
+once the kernel holds no filesystem of these drives.
 
-The notes say what has to be mounted again, and whose processes were ended.  They lie on
-the host, which keeps running, so any client that restores the power finds them.  They
-are flushed to a disk that keeps its power, in case the host restarts meanwhile.
+The note says which filesystems to mount again, and which server was ended.  It lies on
+the host, which keeps running, so any client that restores the power finds it.  It is
+flushed to a disk that keeps its power, in case the host restarts meanwhile.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from dbcheck.agent.wire import (
 
 MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8  # umount(2)
 KILL_S = 20.0
-START_TIME = 19  # proc(5), stat: starttime, counted from the field after the name
-BACK_S = 15.0  # in which the kernel finds the partitions of a drive
+START_TIME = 19  # proc(5), stat: index of starttime among the fields after the name
+BACK_S = 15.0  # in which the kernel must find the partitions of a drive
 TEXT_MAX = 2000
 HOLDERS_MAX = 8
-# e2fsck(8): 1 and 2 tell of errors that it corrected, 4 of those that it did not.
+# Exit codes of e2fsck(8): 1 and 2 for corrected errors, 4 for errors that are left.
 FSCK_DAMAGED = 4
 FSCK_FAILED = ~(1 | 2 | FSCK_DAMAGED)
-# What mount(8) and e2fsck print of a filesystem that is refused for what is stored.
+# DAMAGE: what mount(8) and e2fsck print if the stored filesystem is damaged.
 # Not "bad superblock" and "can't read superblock", which mount(8) also prints for an
 # option that is refused, a module that is missing, a drive that cannot be read yet.
 XFS_MAGIC = b"XFSB"  # xfs_format.h: XFS_SB_MAGIC
@@ -73,11 +73,11 @@ def run_program(
 ) -> tuple[int, str]:
     """Return the exit code of a program, and what it printed; -1 if it did not end.
 
-    handles: descriptors that it has, too, under the same numbers.
+    handles: descriptors that the program inherits, under the same numbers.
     """
     program = find_program(command[0]) or command[0]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [program, *command[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -89,7 +89,9 @@ def run_program(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return -1, f"{command[0]}: {error}"[:TEXT_MAX]
-    return done.returncode, done.stdout.decode(errors="replace").strip()[-TEXT_MAX:]
+    return completed.returncode, completed.stdout.decode(errors="replace").strip()[
+        -TEXT_MAX:
+    ]
 
 
 def end_server(
@@ -99,10 +101,10 @@ def end_server(
     commands: Sequence[Sequence[str]],
     time_s: float,
 ) -> dict[str, Any]:
-    """Kill the server of *directory*: by the commands, then what is left of it.
+    """Kill the server of *directory*: by the commands, then process by process.
 
-    See list_server_pids().  What would start it again is ended first.  time_s: for each
-    command.  left: processes that are still there in the end.
+    See list_server_pids().  Processes that would start the server again are ended
+    first.  time_s: for each command.  left: processes that did not end.
     """
     killed = list_server_pids(directory, account, folder)
     guards = {guard for pid in killed for guard in find_guards(pid, account)}
@@ -114,28 +116,30 @@ def end_server(
         is_guarding = pid in guards and is_guard(str(pid), account)
         return is_guarding or is_server_process(pid, directory, account, folder)
 
-    def remaining() -> list[int]:
+    def list_remaining() -> list[int]:
         of_server = list_server_pids(directory, account, folder)
         guards.update(guard for pid in of_server for guard in find_guards(pid, account))
         return [*filter(is_left, sorted(guards)), *of_server]
 
-    left = remaining()
+    left = list_remaining()
     while left and time.monotonic() < ends_s:
         for pid in left:
             kill_if_meant(pid, is_left)
         time.sleep(POLL_S)
-        left = remaining()
+        left = list_remaining()
     return {"killed": killed, "left": left}
 
 
 def list_server_pids(directory: str, account: int, folder: Sequence[int]) -> list[int]:
     """Return the processes of the server of *directory*.
 
-    account: its owner.  folder: st_dev and st_ino that it had before the cut.  A server
-    in a container may work in another directory of the same path.
+    account: their owner.  folder: st_dev and st_ino of the directory before the cut, as
+    a server in a container may work in another directory of the same path.
     """
-    every = sorted(map(int, filter(str.isdigit, os.listdir(PROCESSES))))
-    return [pid for pid in every if is_server_process(pid, directory, account, folder)]
+    all_pids = sorted(map(int, filter(str.isdigit, os.listdir(PROCESSES))))
+    return [
+        pid for pid in all_pids if is_server_process(pid, directory, account, folder)
+    ]
 
 
 def is_server_process(
@@ -143,12 +147,12 @@ def is_server_process(
 ) -> bool:
     """Return True if a process is one of list_server_pids() now."""
     process = os.path.join(PROCESSES, str(pid))
-    is_of_it = is_account_process(process, directory, account)
-    return is_of_it and not works_elsewhere(process, directory, folder)
+    has_directory = is_account_process(process, directory, account)
+    return has_directory and not works_elsewhere(process, directory, folder)
 
 
 def read_started_s(pid: int) -> float:
-    """Return a process's start in seconds after the host's; 0.0 if it ended."""
+    """Return a process's start in seconds since the host's boot; 0.0 if it ended."""
     stat = read_first_line(os.path.join(PROCESSES, str(pid), "stat"))
     fields = stat.rpartition(")")[2].split()
     if len(fields) <= START_TIME:
@@ -157,11 +161,11 @@ def read_started_s(pid: int) -> float:
 
 
 def unmount(mount: dict[str, Any], flags: int, dead: Collection[int]) -> int:
-    """Unmount that very mount; return the error's number, 0 if it was.
+    """Unmount that very mount; return the number of the error, 0 if it succeeded.
 
-    By its name in the folder above it, which is held: a descriptor of the mount itself
-    would keep it busy (seen on Linux 6.18).  dead: see open_folder_above().  Raise
-    OSError, or Refusal if it is another mount that would be unmounted, or could be.
+    Its name in the folder above is used, which is held open: a descriptor of the mount
+    itself would keep it busy (seen on Linux 6.18).  dead: see open_folder_above().
+    Raise OSError, or Refusal if another mount would or could be unmounted.
     """
     folder = open_folder_above(mount["point"], dead)
     try:
@@ -181,46 +185,46 @@ def unmount(mount: dict[str, Any], flags: int, dead: Collection[int]) -> int:
 
 
 def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
-    """Unmount, lazily if need be, and wait until the kernel holds none of them.
+    """Unmount the mounts, lazily if need be, until the kernel holds none of them.
 
-    time_s: in which processes that were killed let go of their files, and then in
-    which the kernel lets go of what was detached.  A mount at such a point that was
-    made later is left alone.  off: of each whether it is held no more; lazy: whether it
-    was detached while something used it; holders: what still uses one; refused: why one
-    was left alone, by its path.
+    time_s: the time for killed processes to release their files, and again for the
+    kernel to release the detached mounts.  A later mount at such a point is left alone.
+    Return off: for each mount whether it is no longer held; lazy: whether it was
+    detached while in use; holders: the processes that still use one; refused: why a
+    mount was left alone, by its path.
     """
     dead = [mount["id"] for mount in mounts]
-    lazy = set()
+    lazy_ids = set()
     refused: dict[str, str] = {}
     for mount in sorted(mounts, key=lambda each: -len(each["point"])):
         ends_s = time.monotonic() + time_s
         while is_mounted(mount):
-            late = time.monotonic() >= ends_s
+            is_late = time.monotonic() >= ends_s
             try:
-                error = unmount(mount, MNT_DETACH if late else 0, dead)
+                error = unmount(mount, MNT_DETACH if is_late else 0, dead)
             except (OSError, Refusal) as why:
                 if is_mounted(mount):  # else systemd was quicker
                     refused[mount["point"]] = refusal_reason(why, mount["point"])
                 break
-            if late:
-                lazy.add(mount["id"])
-            if error not in (0, errno.EBUSY) or (late and error):
+            if is_late:
+                lazy_ids.add(mount["id"])
+            if error not in (0, errno.EBUSY) or (is_late and error):
                 break
             time.sleep(POLL_S)
     ends_s = time.monotonic() + time_s
     while not refused and any(map(is_still_held, mounts)) and time.monotonic() < ends_s:
         time.sleep(POLL_S)
-    kept = [mount for mount in mounts if is_still_held(mount)]
+    held_mounts = [mount for mount in mounts if is_still_held(mount)]
     return {
         "off": [not is_still_held(mount) for mount in mounts],
-        "lazy": [mount["id"] in lazy for mount in mounts],
-        "holders": list_holders(kept),
+        "lazy": [mount["id"] in lazy_ids for mount in mounts],
+        "holders": list_holders(held_mounts),
         "refused": refused,
     }
 
 
 def refusal_reason(why: OSError | Refusal, place: str) -> str:
-    """Return the reason for which nothing was done at that path."""
+    """Return why nothing was done at the path *place*."""
     return str(why) if isinstance(why, Refusal) else describe_error(why, place)
 
 
@@ -231,10 +235,11 @@ def is_mounted(mount: dict[str, Any]) -> bool:
 
 
 def is_still_held(mount: dict[str, Any]) -> bool:
-    """Return True if the kernel still holds the filesystem, as it was mounted then.
+    """Return True if the kernel still holds the filesystem of a mount before the cut.
 
-    Once it held none, or was started again, another drive may have the name; but what
-    was mounted there since must not be in memory while the drive is absent.
+    A mount whose id is at most GONE_ID was seen off, or is of an earlier start of the
+    host: another drive may have its name since.  It counts as held if its drive is
+    absent and a filesystem is mounted at its point.
     """
     if mount["id"] <= GONE_ID:
         return not find_device_of_mount(mount) and bool(
@@ -246,21 +251,23 @@ def is_still_held(mount: dict[str, Any]) -> bool:
 def list_holders(mounts: list[dict[str, Any]]) -> list[str]:
     """List the users of the filesystems: processes with open files, then own mounts.
 
-    All processes of a mount namespace share its mounts, so one stands for them.
+    All processes of a mount namespace share its mounts, so one process is listed.
     """
     if not mounts:
         return []
-    files = []
-    own: dict[str, str] = {}
+    file_users = []
+    namespace_users: dict[str, str] = {}
     devices = {mount["device"] for mount in mounts}
     for name in filter(str.isdigit, os.listdir(PROCESSES)):
         folder = os.path.join(PROCESSES, name)
         user = f"process {name} ({read_first_line(folder + '/comm')}, "
         if has_file(folder, mounts):
-            files.append(user + "a file)")
+            file_users.append(user + "a file)")
         elif has_mount(folder, devices):
-            own.setdefault(identify_namespace(folder), user + "a mount of its own)")
-    return [*files, *own.values()][:HOLDERS_MAX]
+            namespace_users.setdefault(
+                identify_namespace(folder), user + "a mount of its own)"
+            )
+    return [*file_users, *namespace_users.values()][:HOLDERS_MAX]
 
 
 def identify_namespace(process: str) -> str:
@@ -272,10 +279,10 @@ def identify_namespace(process: str) -> str:
 
 
 def has_file(process: str, mounts: list[dict[str, Any]]) -> bool:
-    """Return True if a process has a file open there, or works there.
+    """Return True if a process has an open file or works on one of the mounts.
 
-    By the mount that each is on (proc(5), fdinfo): a dead filesystem answers no stat(),
-    and what was detached has no path.
+    The mount's id of each descriptor tells (proc(5), fdinfo): a dead filesystem answers
+    no stat(), and files of a detached mount have no path.
     """
     ids = {mount["id"] for mount in mounts}
     for link in ("cwd", "root"):
@@ -294,26 +301,26 @@ def has_file(process: str, mounts: list[dict[str, Any]]) -> bool:
 
 
 def has_mount(process: str, devices: set[str]) -> bool:
-    """Return True if the process's mount namespace has one of them mounted."""
+    """Return True if the process's mount namespace has one of *devices* mounted."""
     return any(
         line.split()[2] in devices for line in read_lines(process + "/mountinfo")
     )
 
 
 def put_back(mounts: list[dict[str, Any]], time_s: float) -> list[dict[str, Any]]:
-    """Check and mount each from the drive that came back, the outermost first.
+    """Check and mount each filesystem from its drive that is back, the outermost first.
 
-    time_s: for each check and each mount.  Of each, in the order given: the device,
-    what the check printed, and how it failed; damaged: for what is stored.
+    time_s: for each check and each mount.  Return in the order of *mounts* the device,
+    what the check printed, and the failure; damaged: the stored content is its reason.
     """
-    done = {}
+    results = {}
     for mount in sorted(mounts, key=lambda each: len(each["point"])):
-        done[mount["id"]] = put_one_back(mount, time_s)
-    return [done[mount["id"]] for mount in mounts]
+        results[mount["id"]] = put_one_back(mount, time_s)
+    return [results[mount["id"]] for mount in mounts]
 
 
 def put_one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
-    """Check and mount one of them."""
+    """Check and mount the filesystem of one mount; see put_back()."""
     device = await_device(mount)
     result = {"device": "", "checked": "", "failure": "", "damaged": False}
     if not device:
@@ -321,7 +328,7 @@ def put_one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
         why = f"no {place} with the serial {mount['serial']} came back"
         return {**result, "failure": why}
     result["device"] = os.path.basename(device)
-    if is_mounted_from(mount, device):  # systemd did so
+    if is_mounted_from(mount, device):  # systemd mounted it
         return result
     if other := find_covering_mount(mount["point"]):
         why = f"{mount['point']} has another filesystem mounted on it, from {other}"
@@ -340,20 +347,20 @@ def put_one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
 
 
 def open_mount_point(path: str) -> int:
-    """Return a descriptor of the folder to mount on, which nothing is mounted on.
+    """Return a descriptor of the folder to mount on, on which nothing is mounted.
 
-    But for what waits to mount it (autofs), and is not asked to.  Raise OSError, or
-    Refusal if it could be another folder than the one before the cut.
+    An automount (autofs) may wait there, and is not triggered.  Raise OSError, or
+    Refusal if it could be another folder than before the cut.
     """
     above = open_folder_above(path)
     try:
         name = os.path.basename(path)
         handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
         mount = read_mount_id(handle)
-        waiting = {each.id for each in read_mounts() if each.type == "autofs"}
+        automounts = {each.id for each in read_mounts() if each.type == "autofs"}
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
             why = "is a link, or not a folder"
-        elif mount != read_mount_id(above) and mount not in waiting:
+        elif mount != read_mount_id(above) and mount not in automounts:
             why = "has another filesystem mounted on it"
         else:
             return handle
@@ -366,23 +373,23 @@ def open_mount_point(path: str) -> int:
 def check_and_mount(
     mount: dict[str, Any], device: str, handle: int, time_s: float
 ) -> dict[str, Any]:
-    """Check and mount; return the result's fields; handle: the folder to mount on."""
+    """Check and mount a filesystem on the folder *handle*; return result fields."""
     checked = ""
     if mount["type"].startswith("ext") and find_program("e2fsck"):
         code, text = run_program(("e2fsck", "-p", device), time_s)
         checked = text or "nothing"
-        failed = code < 0 or code & (FSCK_DAMAGED | FSCK_FAILED)
-        if failed and not is_mounted_from(mount, device):
+        is_bad = code < 0 or code & (FSCK_DAMAGED | FSCK_FAILED)
+        if is_bad and not is_mounted_from(mount, device):
             damaged = code >= 0 and bool(code & FSCK_DAMAGED)
             damaged = damaged or any(each in text for each in DAMAGE)
             why = f"e2fsck -p {device} ended with {code}: {text}"
             return {"checked": checked, "failure": why, "damaged": damaged}
-    kind = ("-t", mount["type"], "-o", mount["options"])
-    # The dot has the kernel follow the link to the folder; move_mount(2), which newer
-    # programs use, refuses that link itself.
+    options = ("-t", mount["type"], "-o", mount["options"])
+    # With the dot the kernel follows the link to the folder; move_mount(2), which newer
+    # versions of mount(8) use, refuses the link itself.
     folder = f"/proc/self/fd/{handle}/."
     code, text = run_program(
-        (*mount_command(), *kind, device, folder), time_s, [handle]
+        (*mount_command(), *options, device, folder), time_s, [handle]
     )
     if code and not is_mounted_from(mount, device):
         text = text.replace(folder, mount["point"])
@@ -398,7 +405,7 @@ def check_and_mount(
 def mount_command() -> Sequence[str]:
     """Return the command of mount(8) that hands paths to the kernel as they are.
 
-    That of busybox always does (1.35), and has no option for it.
+    The mount of busybox always does so (1.35), and has no option for it.
     """
     program = os.path.basename(os.path.realpath(find_program("mount")))
     return ("mount",) if "busybox" in program else ("mount", "--no-canonicalize")
@@ -406,14 +413,16 @@ def mount_command() -> Sequence[str]:
 
 def find_covering_mount(point: str) -> str:
     """Return the mount that covers *point*, "" if none but an automount does."""
-    there = [e.source for e in read_mounts() if e.point == point and e.type != "autofs"]
-    return there[-1] if there else ""
+    sources = [
+        e.source for e in read_mounts() if e.point == point and e.type != "autofs"
+    ]
+    return sources[-1] if sources else ""
 
 
 def has_lost_magic(mount: dict[str, Any], device: str) -> bool:
-    """Return True if the first bytes of XFS are read, and are something else.
+    """Return True if the device can be read, and does not begin like an XFS.
 
-    mount(8) has the same words for that as for an option that is refused.
+    mount(8) has the same message for that as for an option that is refused.
     """
     if mount["type"] != "xfs":
         return False
@@ -436,7 +445,7 @@ def await_device(mount: dict[str, Any]) -> str:
 
 
 def is_mounted_from(mount: dict[str, Any], device: str) -> bool:
-    """Return True if the device is mounted there, by a later mount than before."""
+    """Return True if a later mount than *mount* has the device at the same point."""
     number = os.stat(device).st_rdev
     wanted = f"{os.major(number)}:{os.minor(number)}"
     return any(
@@ -457,23 +466,23 @@ def note_path(folder: str, serials: Sequence[str]) -> str:
 
 
 def write_note(folder: str, seen: dict[str, Any]) -> None:
-    """Store what survey() returned, durably.
+    """Store durably what survey() returned.
 
-    *folder* must not be on one of the drives.  Raise Refusal if that fails, or if
+    folder: must not be on one of the drives.  Raise Refusal if that fails, or if
     another account could exchange the note.
     """
     path = note_path(folder, list(seen["drives"]))
     try:
         make_private_folder(resolve_path(folder))
-        with open_note_folder(path) as held:
-            store_note(held, path, seen)
+        with open_note_folder(path) as descriptor:
+            store_note(descriptor, path, seen)
     except OSError as error:
         raise Refusal("note", describe_error(error, path)) from None
 
 
 @contextlib.contextmanager
 def open_note_folder(path: str) -> Iterator[int]:
-    """Give a descriptor of the folder of a note, which only root may write in.
+    """Yield a descriptor of the folder of a note, which only root may write in.
 
     A note says what root mounts and unmounts, and whose processes it ends.  The folder,
     or one above it, may be a link of root's, as /var/lib is on some hosts.  Raise
@@ -498,7 +507,7 @@ def store_note(folder: int, path: str, seen: dict[str, Any]) -> None:
         "seen": seen,
     }
     name = os.path.basename(path)
-    with contextlib.suppress(FileNotFoundError):  # of a client that was lost
+    with contextlib.suppress(FileNotFoundError):  # the draft of a client that was lost
         os.unlink(name + ".new", dir_fd=folder)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     file = os.open(name + ".new", flags, 0o600, dir_fd=folder)
@@ -510,14 +519,14 @@ def store_note(folder: int, path: str, seen: dict[str, Any]) -> None:
 def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
     """Return the stored note or None, and the server that runs there now.
 
-    same_boot: the host was not started since.  server: the processes of the server of
-    that directory.  newer: all of them were started since.  path: of the note.  Raise
-    OSError, or Refusal if it cannot be read.
+    same_boot: the host was not started since.  server: the processes of that server.
+    newer: all of them were started after the note.  path: of the note.  Raise OSError,
+    or Refusal if the note cannot be read.
     """
     path = note_path(folder, serials)
     try:
-        with open_note_folder(path) as held:
-            file = open_regular(os.path.basename(path), folder=held)
+        with open_note_folder(path) as descriptor:
+            file = open_regular(os.path.basename(path), folder=descriptor)
         with os.fdopen(file) as stream:
             note = json.load(stream)
         if note["format"] != FORMAT:
@@ -543,8 +552,8 @@ def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
 
 
 def remove_note(folder: str, serials: Sequence[str]) -> None:
-    """Delete it; the folder stays, as another target's note may be about to come."""
+    """Delete the note; its folder stays, as another client may be about to use it."""
     path = note_path(folder, serials)
-    with contextlib.suppress(FileNotFoundError), open_note_folder(path) as held:
-        os.unlink(os.path.basename(path), dir_fd=held)
-        os.fsync(held)
+    with contextlib.suppress(FileNotFoundError), open_note_folder(path) as descriptor:
+        os.unlink(os.path.basename(path), dir_fd=descriptor)
+        os.fsync(descriptor)

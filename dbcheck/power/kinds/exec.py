@@ -41,10 +41,10 @@ class ExecConfig:
     state:   prints "on" or "off" as the last word on standard output, in any case
              and with or without a full stop; () if there is none.
     state_on, state_off: regular expressions, one of which is found in what `state`
-             prints instead; "" if it prints those words.
+             prints instead; "" if it prints "on" or "off".
     off_s:   seconds between power off and restore, at least.
-    timeout_s: for each program, and for the state that it leads to.
-    declared: what the cut takes the power from, None if that is not known.
+    timeout_s: for each program, and again for the state that must follow.
+    declared: the class of the cut, None if it is not known.
     """
 
     kind: ClassVar[SwitchKind] = SwitchKind.EXEC
@@ -120,7 +120,7 @@ class ExecConfig:
     def read(cls, fields: Fields) -> Self:
         config = shared.read_config(cls, fields)
         for name in (_STATE_ON, _STATE_OFF):
-            if fault := config._fault(name):
+            if fault := config._find_pattern_fault(name):
                 what, hint = fault
                 raise fields.error(
                     f"{shared.POWER}_{name}",
@@ -130,7 +130,7 @@ class ExecConfig:
                 )
         return config
 
-    def _fault(self, name: str) -> tuple[str, str] | None:
+    def _find_pattern_fault(self, name: str) -> tuple[str, str] | None:
         """Return the error of a pattern, and its remedy; None if it is right."""
         pattern = getattr(self, name)
         if not pattern:
@@ -160,12 +160,12 @@ class ExecConfig:
 
     @property
     def class_assumed(self) -> bool:
-        """False: what is not declared is not known."""
+        """False: a class that is not declared is UNKNOWN."""
         return False
 
     @property
     def returns_by_itself(self) -> bool:
-        """True if no program restores it."""
+        """True if no program restores the power."""
         return not self.restore
 
     def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
@@ -174,11 +174,11 @@ class ExecConfig:
 
     def describe(self, host: str) -> str:
         """Return the programs of a cut and a restore, in words."""
-        back = "with no restore command: the power must come back by itself"
+        way_back = "with no restore command: the power must come back by itself"
         if self.restore:
             restore = format_command(self.restore)
-            back = f"wait at least {self.off_s:g} s, then run `{restore}`"
-        steps = f"run `{format_command(self.cut)}`, {back}"
+            way_back = f"wait at least {self.off_s:g} s, then run `{restore}`"
+        steps = f"run `{format_command(self.cut)}`, {way_back}"
         if self.state:
             steps += (
                 f"; `{format_command(self.state)}` would report whether the power is on"
@@ -218,7 +218,7 @@ class ExecSwitch:
             return PowerState.UNKNOWN
         printed = self._run("state", self._config.state)
         if self._config.state_on:
-            return self._found(printed)
+            return self._match_state(printed)
         last = printed.split()[-1].strip(".").lower() if printed.strip() else ""
         try:
             return PowerState(last)
@@ -230,22 +230,22 @@ class ExecSwitch:
                 f"{shared.POWER}_{_STATE_ON} and {shared.POWER}_{_STATE_OFF}.",
             ) from None
 
-    def _found(self, printed: str) -> PowerState:
+    def _match_state(self, printed: str) -> PowerState:
         """Return the state whose pattern is found; raise PowerError unless one is."""
         patterns = {
             PowerState.ON: self._config.state_on,
             PowerState.OFF: self._config.state_off,
         }
-        found = [
+        states = [
             state
             for state, pattern in patterns.items()
             if re.search(pattern, printed, re.MULTILINE)
         ]
-        if len(found) == 1:
-            return found[0]
+        if len(states) == 1:
+            return states[0]
         raise PowerError(
             f"the state command printed {printed[-TAIL_MAX:].strip()!r}, in which "
-            f"{'both patterns are' if found else 'neither pattern is'} found",
+            f"{'both patterns are' if states else 'neither pattern is'} found",
             id=ErrorId.POWER_STATE_NOT_UNDERSTOOD,
             hint=f"Exactly one of {shared.POWER}_{_STATE_ON} and "
             f"{shared.POWER}_{_STATE_OFF} must be found in it; correct them.",
@@ -268,7 +268,7 @@ class ExecSwitch:
         self._prepared = False
         asked_us = now_us()
         output = self._run("cut", self._config.cut)
-        self._wait(PowerState.OFF)
+        self._wait_for_state(PowerState.OFF)
         report: dict[str, object] = {"output": output[-TAIL_MAX:]}
         if self._config.restore:
             self._timer.begin()
@@ -279,27 +279,29 @@ class ExecSwitch:
     def restore(self) -> float | None:
         """Run the restore program after the time off, see the power on.
 
-        An interrupt ends that time, never the restore, and comes once that is done.
+        An interrupt ends the time off, but not the restore, and is raised after it.
         """
         if not self._config.restore:
             return None
         with interrupt.hold_interrupts_back():
             off_s = self._timer.wait(self.state)
             self._run("restore", self._config.restore)
-            self._wait(PowerState.ON)
+            self._wait_for_state(PowerState.ON)
         return off_s
 
     def failure(self) -> str | None:
-        """Return None: only the server's answers show it."""
+        """Return None: only the server's answers show whether it came back."""
         return None
 
-    def _wait(self, wanted: PowerState) -> None:
+    def _wait_for_state(self, wanted: PowerState) -> None:
         # A reset passes through "off" too quickly to be seen.
         if self._config.state and self._config.restore:
             wait_for(wanted, self.state, self._config.timeout_s)
 
     def _run(self, name: str, command: tuple[str, ...]) -> str:
-        keep = processes.list_switch_variables()  # it may log in to the switch with one
+        keep = (
+            processes.list_switch_variables()
+        )  # the program may log in to the switch with one of them
         timeout_s = self._config.timeout_s
         hidden = [os.environ[variable] for variable in keep if variable in os.environ]
         done = run_program(

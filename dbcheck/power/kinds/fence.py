@@ -34,8 +34,8 @@ from dbcheck.power.kinds.command import (
 from dbcheck.power.kinds.config import Fields
 from dbcheck.power.kinds.shared import find_cut_class_of_agent
 
-# They cut a host off from its disks or its network, pause it, ask it to end itself,
-# or only look: the power stays on (fence-agents 4.12, their manual pages).
+# Agents that leave the power on: they cut a host off from its disks or its network,
+# pause it, ask it to end itself, or only look (fence-agents 4.12, their manual pages).
 NO_POWER = frozenset(
     f"fence_{name}"
     for name in (
@@ -56,22 +56,22 @@ NO_POWER = frozenset(
         "scsi",
     )
 )
-# Ours to decide: a reboot or a cycle may never remove the power, and what is verbose
-# writes passwords to a file or to the system's log.
+# Options that dbcheck decides: a reboot or a cycle may never remove the power, and a
+# verbose agent writes passwords to a file or to the system's log.
 RESERVED = frozenset(
     ("action", "option", "method", "debug", "debug_file", "verbose", "verbose_level")
     + ("help", "version", "quiet", "delay", "nodename")
 )
-_NEEDED = {"fence_redfish": ("systems_uri",)}
-_NAME = re.compile(r"fence_[a-z0-9_]+")
+_NEEDED_OPTIONS = {"fence_redfish": ("systems_uri",)}
+_AGENT_NAME = re.compile(r"fence_[a-z0-9_]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
     """An agent's options and actions.
 
-    options:  name -> the older name of the same, "" if there is none.
-    required: names that the agent cannot do without.
+    options:  name -> the older name of the same option, "" if there is none.
+    required: names of the options that the agent cannot do without.
     """
 
     options: Mapping[str, str]
@@ -100,16 +100,18 @@ class Metadata:
                     hint="Remove it: dbcheck runs the agent with off, then with on.",
                 )
             if name not in self.options:
-                close = difflib.get_close_matches(name, self.options, 1)
-                known = ", ".join(sorted(self.options.keys() - RESERVED))
+                similar = difflib.get_close_matches(name, self.options, 1)
+                known_names = ", ".join(sorted(self.options.keys() - RESERVED))
                 raise UsageError(
                     f"{agent} has no option {name}",
                     id=ErrorId.FENCE_OPTION_INVALID,
-                    hint=f"Did you mean {close[0]}?" if close else f"It has {known}.",
+                    hint=f"Did you mean {similar[0]}?"
+                    if similar
+                    else f"It has {known_names}.",
                 )
-        older = set(self.options.values()) - {""}
+        older_names = set(self.options.values()) - {""}
         for name in sorted(
-            self.required - older - RESERVED | _list_needed_options(agent)
+            self.required - older_names - RESERVED | _list_needed_options(agent)
         ):
             if not {name, self.options.get(name, "")} & set(given):
                 raise UsageError(
@@ -121,7 +123,7 @@ class Metadata:
 
 def require_name(agent: str) -> None:
     """Raise UsageError unless *agent*, without its folder, may be run at all."""
-    if not _NAME.fullmatch(agent):
+    if not _AGENT_NAME.fullmatch(agent):
         raise UsageError(
             f"{agent} is not a fence agent",
             id=ErrorId.FENCE_AGENT_UNKNOWN,
@@ -148,24 +150,24 @@ def parse_metadata(agent: str, text: str) -> Metadata:
     parameters = root.findall("./parameters/parameter")
     actions = root.findall("./actions/action")
     return Metadata(
-        {one.get("name", ""): one.get("obsoletes", "") for one in parameters},
+        {each.get("name", ""): each.get("obsoletes", "") for each in parameters},
         frozenset(
-            one.get("name", "") for one in parameters if one.get("required") == "1"
+            each.get("name", "") for each in parameters if each.get("required") == "1"
         ),
         frozenset(
-            one.get("name", "") for one in actions if one.get("automatic") != "1"
+            each.get("name", "") for each in actions if each.get("automatic") != "1"
         ),
     )
 
 
 def _list_needed_options(agent: str) -> set[str]:
-    return set(_NEEDED.get(agent, ()))
+    return set(_NEEDED_OPTIONS.get(agent, ()))
 
 
 _METADATA_TIMEOUT_S = 30.0
 _STATUS = re.compile(r"^Status: (ON|OFF)$", re.MULTILINE)
-_OFF_CODE = 2
-_SYSTEM = ("/usr/sbin", "/sbin", "/usr/local/sbin")
+_STATUS_OFF_CODE = 2
+_SYSTEM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +176,10 @@ class FenceConfig:
 
     agent:     e.g. "fence_apc_snmp", or a path.
     options:   name -> value, as in the agent's manual page; no secret.
-    secrets:   name -> where the value is to be had.
+    secrets:   name -> the source of the value.
     off_s:     seconds between power off and on, at least.
     timeout_s: for one call of the agent, which may take several seconds.
-    declared:  what its user declares that it cuts, None to go by the agent's name.
+    declared:  the class of cut that the user declares, None to go by the agent's name.
     """
 
     kind: ClassVar[SwitchKind] = SwitchKind.FENCE
@@ -212,12 +214,12 @@ class FenceConfig:
 
     @property
     def class_assumed(self) -> bool:
-        """False: what is neither known nor declared is UNKNOWN."""
+        """False: a class that is neither known nor declared is UNKNOWN."""
         return False
 
     @property
     def returns_by_itself(self) -> bool:
-        """False: the agent restores it."""
+        """False: the agent restores the power."""
         return False
 
     def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
@@ -250,8 +252,8 @@ class FenceConfig:
 class FenceSwitch:
     """Runs an agent with action off and on, with everything on its standard input.
 
-    Never reboot: that may be reported as done before the power is off, and as done
-    though the power does not come back (FenceAgentAPI.md of fence-agents).
+    The action reboot is never used: an agent may report it as done before the power is
+    off, or although the power does not come back (FenceAgentAPI.md of fence-agents).
     """
 
     kind = FenceConfig.kind
@@ -260,14 +262,14 @@ class FenceSwitch:
     def __init__(self, config: FenceConfig) -> None:
         """Find the agent, check the options, read the secrets.
 
-        Raise UsageError, or PowerError.  The secrets are read once: whatever happens
-        to where they are, the power can be given back.
+        Raise UsageError, or PowerError.  The secrets are read only here, so that the
+        power can be restored whatever happens to their sources.
         """
         self._config = config
         self._name = Path(config.agent).name
         self.cut_class = config.cut_class
         require_name(self._name)
-        path = os.pathsep.join((*_SYSTEM, processes.make_search_path()))
+        path = os.pathsep.join((*_SYSTEM_FOLDERS, processes.make_search_path()))
         program = shutil.which(config.agent, path=path)
         if program is None:
             raise UsageError(
@@ -290,21 +292,23 @@ class FenceSwitch:
         metadata.require_options(self._name, given)
         self._prepared = False
         self._timer = OffTimer(config.off_s)
-        secrets = {name: one.read() for name, one in config.secrets.items()}
+        secrets = {name: each.read() for name, each in config.secrets.items()}
         # A function, so that no repr() of this object's parts shows them.
         self._reveal: Callable[[], Mapping[str, str]] = lambda: secrets
 
     def state(self) -> PowerState:
-        """Ask the device; raise PowerError if it does not report it.
+        """Ask the agent for the power's state; raise PowerError if it reports none.
 
         Its output and its exit code must agree: 2 is off, but also a wrong option
         (EC_BAD_ARGS in fencing.py of fence-agents).
         """
-        done = self._ask("status")
-        found = _STATUS.search(done.output)
-        if found and (found[1], done.code) in (("ON", 0), ("OFF", _OFF_CODE)):
-            return PowerState(found[1].lower())
-        raise self._failed("status", done, "Run it by hand with the action status.")
+        done = self._run_agent("status")
+        match = _STATUS.search(done.output)
+        if match and (match[1], done.code) in (("ON", 0), ("OFF", _STATUS_OFF_CODE)):
+            return PowerState(match[1].lower())
+        raise self._make_failure_error(
+            "status", done, "Run it by hand with the action status."
+        )
 
     def prepare(self) -> None:
         """Make sure that the power is on; raise PowerError if it is off."""
@@ -325,35 +329,35 @@ class FenceSwitch:
             self.prepare()
         self._prepared = False
         asked_us = now_us()
-        output = self._switch("off", PowerState.OFF)
+        output = self._switch_and_wait("off", PowerState.OFF)
         self._timer.begin()
         report = {"agent": self._name, "output": output}
-        held = {"off_s": self._timer.off_s, "off_seen": True}
-        return Cut(asked_us, None, {**report, **held})
+        time_off = {"off_s": self._timer.off_s, "off_seen": True}
+        return Cut(asked_us, None, {**report, **time_off})
 
     def restore(self) -> float | None:
         """Switch on after the time off, see the power on.
 
-        An interrupt ends that time, never the restore, and comes once that is done.
+        An interrupt ends the time off, but not the restore, and is raised after it.
         """
         with interrupt.hold_interrupts_back():
             off_s = self._timer.wait(self.state)
-            self._switch("on", PowerState.ON)
+            self._switch_and_wait("on", PowerState.ON)
         return off_s
 
     def failure(self) -> str | None:
-        """Return None: only the server's answers show it."""
+        """Return None: only the server's answers show whether it came back."""
         return None
 
-    def _switch(self, action: str, wanted: PowerState) -> str:
-        done = self._ask(action)
+    def _switch_and_wait(self, action: str, wanted: PowerState) -> str:
+        done = self._run_agent(action)
         if done.code:
             hint = "Check the device: the power may be on or off."
-            raise self._failed(action, done, hint)
+            raise self._make_failure_error(action, done, hint)
         wait_for(wanted, self.state, self._config.timeout_s)
         return done.output[-TAIL_MAX:]
 
-    def _ask(self, action: str) -> Finished:
+    def _run_agent(self, action: str) -> Finished:
         secrets = self._reveal()
         options = {**self._config.options, **secrets, "action": action}
         return run_program(
@@ -364,7 +368,7 @@ class FenceSwitch:
             hidden=secrets.values(),
         )
 
-    def _failed(self, action: str, done: Finished, hint: str) -> PowerError:
+    def _make_failure_error(self, action: str, done: Finished, hint: str) -> PowerError:
         return PowerError(
             f"{self._name} {action} exited with {done.code}, "
             f"output: {done.output_tail}",

@@ -189,7 +189,7 @@ def test_a_task_that_gave_up_before_it_was_answered_is_lost(
         patch.setattr(task, "ALIVE_S", 0.1)
         if ends == "quietly":
             patch.setattr("dbcheck.fleet.coordinator.run_job", _begins_and_ends)
-        coordinator._look()
+        coordinator._check_workers()
         (rig,) = coordinator._rigs.values()
         wait_until(
             lambda: rig.future is not None and rig.future.status != "pending",

@@ -44,7 +44,7 @@ def test_a_run_that_was_there_before_stays_whose_it_was(
     rig.incoming._held.update(listing)
     rig.agreed = True
     keeps = cast(Any, SimpleNamespace(_view=None))
-    Coordinator._keep(keeps, rig, Listing(listing))
+    Coordinator._check_listing(keeps, rig, Listing(listing))
     own = {each.path.name for each in folder.list_unsettled_runs() if each.is_own()}
     assert own == {OURS, NEW}
 
