@@ -1,6 +1,6 @@
 """Recovers one crash state with the real server, and judges its rows.
 
-Lists the commits that had been acknowledged by a moment of a recorded load.
+Acked lists the commits that had been acknowledged by a moment of a recorded load.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Acked:
             )
         for session in np.unique(acks["session"]):
             own = acks["session"] == session
-            # Of two acks in a row, the log may date the first one later.
+            # The log may date an ack later than the session's next one.
             acks["acked_us"][own] = np.maximum.accumulate(acks["acked_us"][own])
         self._acks = acks[np.argsort(acks["acked_us"], kind="stable")]
         self._times_us = self._acks["acked_us"]
@@ -94,27 +94,27 @@ class Acked:
         return int(np.searchsorted(self._times_us, time_us))
 
     def before(self, time_us: int) -> AckArray:
-        """Return those that came before that time."""
+        """Return the acks that came before a time."""
         return self._acks[: self.count(time_us)]
 
     def each(self) -> Iterator[AckValues]:
-        """Yield all as plain values, in the order of their times."""
+        """Yield all acks as plain values, in the order of their times."""
         yield from self._acks.tolist()
 
     def claim(self, time_us: int) -> Claim:
-        """Return the operations that each session may have sent, and had acked, then.
+        """Return how many operations each session may have sent, and had acked, then.
 
-        It sends an operation once the one before is acked.  The log dates an ack up to
-        TIME_UNIT_US too late; at the end it may lack acks that were not confirmed.
+        A session sends an operation once its last one is acked.  The log dates an ack
+        up to TIME_UNIT_US too late; its end may lack acks that were not confirmed.
         """
         acked = _count_by_session(self.before(time_us + TIME_UNIT_US))
         sent = {}
         for session, all_sent in self._load.sent.items():
-            number = acked.get(session, 0)
-            in_log = number < self._total.get(session, 0)
-            sent[session] = number + 1 if in_log else all_sent
+            acked_count = acked.get(session, 0)
+            in_log = acked_count < self._total.get(session, 0)
+            sent[session] = acked_count + 1 if in_log else all_sent
             if not in_log:
-                acked[session] = self._load.acked.get(session, number)
+                acked[session] = self._load.acked.get(session, acked_count)
         return Claim(sent, acked)
 
     def task_times_us(self) -> list[int]:
@@ -130,7 +130,7 @@ def _count_by_session(acks: AckArray) -> dict[int, int]:
 
 
 _LOG_LINES = 400
-_SHOWN = 10  # losses of a state that are kept one by one
+_LOSSES_KEPT = 10  # losses of a state that are kept one by one
 
 
 class InMemory:
@@ -170,7 +170,7 @@ class InMemory:
         return iter(self._rows[table])
 
     def write_different(self, table: str, lines: Iterable[str]) -> None:
-        """Drop them: what was lost names each."""
+        """Drop them, as the losses name each of them."""
 
 
 class Oracle:
@@ -197,22 +197,22 @@ class Oracle:
         have another cause is INCONCLUSIVE, if it happens twice.  Raise LabError or
         PowerError if the lab failed.
         """
-        judged = self._judged(state)
-        if judged.verdict is Verdict.INCONCLUSIVE:
-            return self._judged(state)
-        return judged
+        judgement = self._judge_once(state)
+        if judgement.verdict is Verdict.INCONCLUSIVE:
+            return self._judge_once(state)
+        return judgement
 
-    def _judged(self, state: CrashState) -> StateJudgement:
+    def _judge_once(self, state: CrashState) -> StateJudgement:
         time_us = self._timeline.moments[state.moment].time_us
         acks = self._acked.count(time_us)
         status = self._lab.show(_list_shown_parts(state))
-        self._require_whole(status.broken)
+        self._require_sound_lab(status.broken)
         if status.failure:
             return _make_unrecoverable(acks, status.failure)
         claim = self._acked.claim(time_us)
         claimed = replace(self._load, sent=claim.sent, acked=claim.acked)
         try:
-            return self._read(claimed, self._acked.before(time_us))
+            return self._read_rows(claimed, self._acked.before(time_us))
         except TableLost as error:
             return _make_unrecoverable(acks, str(error))
         except (EngineError, NotBack) as error:
@@ -224,10 +224,10 @@ class Oracle:
         None if its filesystem cannot be mounted.
         """
         status = self._lab.show(_list_shown_parts(state), start=False)
-        self._require_whole(status.broken)
+        self._require_sound_lab(status.broken)
         return None if status.failure else self._lab.blocks()
 
-    def _require_whole(self, broken: str | None) -> None:
+    def _require_sound_lab(self, broken: str | None) -> None:
         if broken:
             raise LabError(
                 f"lab {self._lab.name} is broken: {broken}",
@@ -236,11 +236,11 @@ class Oracle:
                 " was judged is kept.",
             )
 
-    def _read(self, claimed: LoadRecord, acks: AckArray) -> StateJudgement:
+    def _read_rows(self, claimed: LoadRecord, acks: AckArray) -> StateJudgement:
         facts, failure = await_facts(self._rig)
         if facts is None:
             return _make_unrecoverable(len(acks), failure)
-        # The lab compares it when it is built, and if a state cannot be recovered.
+        # The lab compares versions when it is built, and if a state is not recovered.
         require_version(facts.version, self._manifest.writer.facts.version)
         run = InMemory(claimed)
         reading = Reading(self._rig, run, self._adapt_manifest(facts))
@@ -254,19 +254,19 @@ class Oracle:
             return self._judge_doubtful(
                 len(acks), f"tables of other engines: {engines}"
             )
-        return self._compared(run, reading, facts, claimed, acks)
+        return self._compare_with_acks(run, reading, facts, claimed, acks)
 
     def _adapt_manifest(self, facts: ServerFacts) -> Manifest:
         """Return the manifest as if this lab's server had taken the load.
 
-        It has the recorded server's data, and a port of its own.  It started later.
+        This server has the recorded server's data, but its own port and a later start.
         """
         name, manifest = self._manifest.writer_name, self._manifest
         writer = manifest.writer
         facts = replace(facts, started_us=writer.facts.started_us)
         return replace(manifest, nodes={name: replace(writer, facts=facts)})
 
-    def _compared(
+    def _compare_with_acks(
         self,
         run: InMemory,
         reading: Reading,
@@ -278,7 +278,7 @@ class Oracle:
         after = reading.record({reader: NodeAfter(facts)}, reader)
         case = Case(self._manifest, claimed, None, after)
         found = judge_run_rows(run, lambda: [acks], case)
-        # As a cycle is judged; that its cut was one needs no evidence here.
+        # Judged like a cycle, but the cut needs no evidence here.
         items = [
             item
             for item in (judge_conditions_among_rows(case), judge_table_check(case))
@@ -301,8 +301,8 @@ class Oracle:
     def _judge_doubtful(self, acks: int, reason: str) -> StateJudgement:
         """Return a FAIL if the server's log names damaged data since its start.
 
-        The recorded server ran on the same data without any.  What only statements
-        complained of counts if it is what kept the rows from being read.
+        The recorded server ran on the same data without such messages.  Damage that the
+        log reports only for statements counts if it kept the rows from being read.
         """
         logged = read_since_last_start(self._lab.server_log(_LOG_LINES))
         lines = find_damage(logged)
@@ -319,10 +319,10 @@ def _make_unrecoverable(acks: int, reason: str) -> StateJudgement:
 
 
 def _list_shown_parts(state: CrashState) -> list[Shown]:
-    """Return the state as a lab is asked for it."""
+    """Return the state in the form that Lab.show() takes."""
     return [(whole, list(parts)) for whole, parts in state.drives]
 
 
 def _list_first_losses(losses: Losses) -> Iterator[LostRow]:
-    for loss in losses[:_SHOWN]:
+    for loss in losses[:_LOSSES_KEPT]:
         yield LostRow(loss.kind.value, loss.table, loss.session, loss.seq, loss.row_id)

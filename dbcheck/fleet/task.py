@@ -1,8 +1,8 @@
 """Runs a job on a worker: one campaign, in a process of its own.
 
 Unlike a thread of the worker, the process can be ended as by Ctrl-C, and then restores
-the power.  It ends that way by itself when the worker dies, and the worker ends it so
-when the client, or the scheduler, is silent for LOST_S.
+the power.  It ends in this way by itself when the worker dies; the worker ends it in
+this way when the client, or the scheduler, is silent for LOST_S.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ _LOST = "the client, or the scheduler, is lost"
 def run_job(job: Job) -> None:
     """Run *job* to its end, unless the client says that it began elsewhere.
 
-    All that it stored is with the client then; what ended it early is, too.  Raise
-    FleetError if the client or the scheduler is lost.
+    On return the client has all files of the campaign, and the error that ended it
+    early, if any.  Raise FleetError if the client or the scheduler is lost.
     """
-    # Without a finalizer: as the worker ends, the campaign may still write to it.
+    # Removed by no finalizer: as the worker ends, the campaign may still write to it.
     place = tempfile.mkdtemp(prefix="dbcheck-fleet-", dir=get_worker().local_directory)
     try:
         with Link(job) as link:
             link.send(Begin(link.down))
-            if _may_begin(link):
+            if _await_permission(link):
                 unpack_files(Path(place, "campaign"), job.files)
                 Task(job, Path(place), link).run()
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _may_begin(link: Link) -> bool:
+def _await_permission(link: Link) -> bool:
     while True:
         answer = link.inbox.get()
         if answer is Word.LOST:
@@ -78,7 +78,7 @@ class Link:
     """The queues to the client and from it."""
 
     def __init__(self, job: Job) -> None:
-        """Listen from now on: what comes is put into the inbox."""
+        """Listen from now on; messages of the client are put into the inbox."""
         client = get_client()
         self._attempt, self._worker = job.attempt, get_worker().address
         self.down = f"dbcheck-{secrets.token_hex(8)}"
@@ -92,7 +92,7 @@ class Link:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        with contextlib.suppress(Exception):  # of Dask: the scheduler is gone
+        with contextlib.suppress(Exception):  # Dask's errors if the scheduler is gone
             self._down.close()
             self._up.close()
 
@@ -101,7 +101,7 @@ class Link:
         content = pack_message(Envelope(self._attempt, self._worker, message))
         try:
             self._up.put(content, timeout=LOST_S)
-        except Exception as error:  # of Dask, of whatever kind
+        except Exception as error:  # Dask raises errors of many kinds
             raise FleetError(
                 f"the client cannot be reached: {error}", id=ErrorId.FLEET_CLIENT_LOST
             ) from error
@@ -116,7 +116,7 @@ class Link:
                 if time.monotonic() - heard_s < LOST_S:
                     continue
                 message = Word.LOST
-            except Exception:  # of Dask, of whatever kind: the scheduler is gone
+            except Exception:  # any error of Dask: the scheduler is gone
                 message = Word.LOST
             self.inbox.put(message)
             if message is Word.LOST:
@@ -124,59 +124,59 @@ class Link:
 
 
 class Task:
-    """One campaign in a process, between that and the client."""
+    """One campaign in a process; passes messages between it and the client."""
 
     def __init__(self, job: Job, place: Path, link: Link) -> None:
         self._job, self._link = job, link
         self._folder, self._log = place / "campaign", place / PROGRESS
         self._outgoing = Outgoing(self._folder, job.files)
-        self._tries, self._unanswered = 0, 0
+        self._send_tries, self._unanswered = 0, 0
         self._ended: Ended | None = None
 
     def run(self) -> None:
-        """Run the process until it is over and the client holds what it stored."""
+        """Run the process until it has ended and the client has all its files."""
         with self._run_process() as (process, channel):
-            while not self._is_over(self._link.inbox.get(), process, channel):
+            while not self._handle(self._link.inbox.get(), process, channel):
                 pass
             process.wait()
 
-    def _is_over(
+    def _handle(
         self, message: object, process: subprocess.Popen[bytes], channel: Channel
     ) -> bool:
-        """Handle one message; say whether nothing is left to do."""
+        """Handle one message; return True if nothing is left to do."""
         if message is Word.LOST:
             raise FleetError(_LOST, id=ErrorId.FLEET_CLIENT_LOST)
         if message is Word.STOP:
             process.send_signal(signal.SIGTERM)
         elif isinstance(message, Ended):
-            self._end(message)
+            self._send_last_files(message)
         elif message is Word.STORE:
-            self._store()
+            self._send_files()
         elif message is Word.CLOSED:
             if self._ended is None:
-                self._end(
+                self._send_last_files(
                     Ended(self._describe_ending(process), ErrorId.CAMPAIGN_PROCESS_LOST)
                 )
         elif isinstance(message, Kept):
-            return self._is_kept(message, channel)
+            return self._handle_kept(message, channel)
         elif message is Word.PERMIT_GRANTED:
             _pass_on(message, channel)
-        else:  # the campaign's own, or ALIVE, which answers the client's
+        else:  # a message of the campaign, or ALIVE, which answers the client's ALIVE
             self._link.send(message)
         return False
 
-    def _is_kept(self, kept: Kept, channel: Channel) -> bool:
-        """Send what the client lacks; say whether it has all that there will be."""
+    def _handle_kept(self, kept: Kept, channel: Channel) -> bool:
+        """Send the files that the client lacks; return True if all is over."""
         self._unanswered -= 1
         if kept.missing:
-            self._tries += 1
-            if self._tries > _TRIES:
+            self._send_tries += 1
+            if self._send_tries > _TRIES:
                 raise FleetError(
                     f"the client did not take {kept.missing[0]}",
                     id=ErrorId.FLEET_FILE_NOT_KEPT,
                 )
             self._outgoing.lacks(kept.missing)
-            self._store()
+            self._send_files()
         elif self._unanswered:
             return False
         elif self._ended is not None:
@@ -184,19 +184,19 @@ class Task:
             _pass_on(kept, channel)
             return True
         else:
-            self._tries = 0
+            self._send_tries = 0
             self._outgoing.drop_settled()  # the process waits for the answer
             _pass_on(kept, channel)
         return False
 
-    def _end(self, ended: Ended) -> None:
-        """Send all that is unsent, with the campaign's terminal output."""
+    def _send_last_files(self, ended: Ended) -> None:
+        """Send all unsent files, and the campaign's terminal output."""
         self._ended = ended
         with (self._folder / PROGRESS).open("ab") as log:
             log.write(self._log.read_bytes())
-        self._store()
+        self._send_files()
 
-    def _store(self) -> None:
+    def _send_files(self) -> None:
         for piece in self._outgoing.pieces():
             self._link.send(piece)
         self._link.send(self._outgoing.listing())
@@ -204,18 +204,18 @@ class Task:
 
     @contextlib.contextmanager
     def _run_process(self) -> Iterator[tuple[subprocess.Popen[bytes], Channel]]:
-        """Start the process, and see that it ends; the power is restored then."""
-        channel, theirs = Channel.pair()
-        with theirs, self._log.open("wb") as log:
+        """Start the process, and wait for its end, with the power restored."""
+        channel, child_channel = Channel.pair()
+        with child_channel, self._log.open("wb") as log:
             process = subprocess.Popen(
-                processes.make_module_command(CHILD, str(theirs.fileno())),
+                processes.make_module_command(CHILD, str(child_channel.fileno())),
                 env=processes.make_environment(
                     keep=os.environ
                 ),  # it reads the same secrets
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_channel.fileno()],
                 start_new_session=True,  # Ctrl-C is for the client
             )
         try:
@@ -226,7 +226,7 @@ class Task:
             yield process, channel
         finally:
             channel.close()  # a process that still runs ends as by Ctrl-C
-            process.wait()  # however long the power has to stay off before
+            process.wait()  # which may first wait for the time without power
 
     def _listen(self, channel: Channel) -> None:
         with contextlib.suppress(OSError, EOFError, NotAMessage):
@@ -237,12 +237,14 @@ class Task:
     def _describe_ending(self, process: subprocess.Popen[bytes]) -> str:
         """Return the end of a process that gave no reason, in words."""
         status = process.wait()
-        ended = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
+        ending = (
+            f"exit status {status}" if status >= 0 else signal.Signals(-status).name
+        )
         text = self._log.read_bytes()[-_LOG_BYTES:].decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return f"its process ended with {ended}: {lines[-1] if lines else 'no output'}"
+        return f"its process ended with {ending}: {lines[-1] if lines else 'no output'}"
 
 
 def _pass_on(message: object, channel: Channel) -> None:
-    with contextlib.suppress(OSError):  # the process is gone, as is seen next
+    with contextlib.suppress(OSError):  # the process has ended; CLOSED follows
         channel.send(pack_message(message))

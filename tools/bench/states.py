@@ -49,7 +49,7 @@ _TIMED = (
     (oracle, "await_facts", _FACTS),
     (Reading, "_read_rows", _ROWS),
     (Reading, "_check", _CHECK),
-    (oracle.Oracle, "_compared", _JUDGE),
+    (oracle.Oracle, "_compare_with_acks", _JUDGE),
 )
 
 

@@ -3,17 +3,16 @@
 The folder of the canaries (folder.py) is on the filesystem of the data directory
 and holds
 
-    dbcheck-canary   marks the folder as ours; locked while canaries write
-    run.json         which run it was and how it wrote, durable before the first write
+    dbcheck-canary   marks the folder as dbcheck's; locked while canaries write
+    run.json         the run's nonce and sizes, durable before the first write
     buffered-000001  records of 64 bytes, appended and never flushed
     direct-1 ...     rings of blocks, overwritten with O_DIRECT and never flushed
 
-Records and the blocks of each ring are numbered from 1.  A record that was written
-is in the page cache; a block that was written has left it, and is in the drive's
-volatile write cache if it has one.  Several rings are written at once, so that
-hardly a moment finds nothing unflushed in the drive.  The rings are filled with
-zeros and flushed first: overwriting them changes no metadata on a filesystem that
-writes in place.
+Records and the blocks of each ring are numbered from 1.  A written record is in the
+page cache; a written block bypassed it, and is in the drive's volatile write cache if
+the drive has one.  Several rings are written at once, so that the drive nearly always
+holds an unflushed block.  The rings are first filled with zeros and flushed, so on a
+filesystem that writes in place, overwriting them changes no metadata.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ RECORD_BYTES = 64
 HEAD = struct.Struct("<8s16sQ")  # magic, nonce, number
 MAGIC = b"dbcanary"
 RUN_BYTES_MAX = 1 << 12
-READ_BYTES_MAX = 1 << 26  # of all canaries in a folder; they take 24 MiB
-ROOM = 2  # so many times what the canaries take must be free
-END_S = 1.0  # for all threads together: a client soon takes a mute host for gone
+READ_BYTES_MAX = 1 << 26  # of a folder of canaries, which has 24 MiB
+ROOM = 2  # the free space must be this many times the size of the canaries
+END_S = 1.0  # for all threads together, as a client soon takes a mute host for gone
 IDLE_REPORT_S = 0.02
 # FS_IOC_GETFLAGS of linux/fs.h, as most machines number it: _IOR('f', 1, long)
 GET_ATTRIBUTES = 2 << 30 | struct.calcsize("l") << 16 | ord("f") << 8 | 1
 
 
 def make_record(nonce: bytes, number: int, size: int) -> bytes:
-    """Return the *size* bytes that carry *number*; no sector of them is like another's.
+    """Return *size* bytes that carry *number* in each of their sectors.
 
-    They are repeated by the sector, so a block of two numbers equals neither.
+    So a block with sectors of two numbers equals neither number's block.
     """
     head = HEAD.pack(MAGIC, nonce, number)
     unit = min(size, SECTOR_BYTES)
@@ -73,35 +72,35 @@ def parse_number(data: bytes, nonce: bytes) -> int | None:
 
 
 def join_ranges(numbers: Iterable[int]) -> list[list[int]]:
-    """Return *numbers*, which rise, as pairs of first and last."""
-    found: list[list[int]] = []
+    """Return rising *numbers* as ranges, pairs of first and last."""
+    ranges: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    return found
+            ranges.append([number, number])
+    return ranges
 
 
 def read_attributes(fd: int) -> int:
     """Return the attributes of an open file (chattr(1)), 0 where there are none."""
-    found = bytearray(struct.calcsize("l"))  # the kernel fills in an int
+    attributes = bytearray(struct.calcsize("l"))  # the kernel fills in an int
     try:
-        fcntl.ioctl(fd, GET_ATTRIBUTES, found)
+        fcntl.ioctl(fd, GET_ATTRIBUTES, attributes)
     except OSError:
         return 0
-    return int(struct.unpack_from("I", found)[0])
+    return int(struct.unpack_from("I", attributes)[0])
 
 
 class Canaries:
     """Threads that write until stop(), an error, or the end of this process.
 
-    buffered: the last record that was completed.  direct: the last block, by ring.
-    stopped: why a thread stopped by itself, "" if none did.
+    buffered: number of the last complete record.  direct: that of the last block, by
+    ring.  stopped: why a thread stopped by itself, "" if none did.
     """
 
     def __init__(self, ask: Any, send: Callable[[int, list[int]], object]) -> None:
-        """Prepare the folder durably, and start; *send* is given the numbers.
+        """Prepare the folder durably, and start; *send* gets the numbers.
 
         ask: data_directory, folder, nonce (hex), direct_per_s, buffered_per_s,
         report_us, rings, ring_blocks, file_bytes.
@@ -111,13 +110,13 @@ class Canaries:
         self._file_bytes = ask["file_bytes"]
         self._send = send
         self._report_s = ask["report_us"] / 1e6
-        self._told_s = 0.0
+        self._reported_s = 0.0
         self._stop = threading.Event()
         self.buffered = 0
         self.direct = [0] * ask["rings"]
         self.stopped = ""
         self.folder, device = choose_folder(ask["data_directory"], ask["folder"])
-        self._held = self._prepare(device)
+        self._folder_in_use = self._prepare(device)
         each_s = len(self.direct) / ask["direct_per_s"]
         jobs: list[Callable[[], None]] = [
             functools.partial(self._overwrite, ring, each_s)
@@ -149,13 +148,13 @@ class Canaries:
         if space.f_bavail * space.f_frsize < needed:
             raise Refusal("ENOSPC", f"{self.folder}: less than {needed} bytes are free")
         with contextlib.ExitStack() as undo:
-            made = Folder(self.folder, new_on=device)
-            undo.callback(made.close)
-            made.take(new=True)
-            undo.callback(made.remove)
-            self._fill(made, zeros)
+            folder = Folder(self.folder, new_on=device)
+            undo.callback(folder.close)
+            folder.take(new=True)
+            undo.callback(folder.remove)
+            self._fill(folder, zeros)
             undo.pop_all()
-        return made
+        return folder
 
     def _fill(self, folder: Folder, zeros: bytes) -> None:
         run = {
@@ -172,10 +171,10 @@ class Canaries:
         folder.sync()
 
     def _guard(self, job: Callable[[], None]) -> None:
-        """Run a job; its error ends all, and with them every open file.
+        """Run a job; its error stops every job, which closes all files.
 
-        All but one: a filesystem that knows no O_DIRECT (EINVAL, open(2)) still has
-        a page cache to lose.
+        Only EINVAL stops no other job: a filesystem without O_DIRECT (open(2)) still
+        has a page cache to lose.
         """
         try:
             job()
@@ -190,15 +189,15 @@ class Canaries:
             with self._closing:
                 self._open -= 1
                 if not self._open:
-                    self._held.close()
+                    self._folder_in_use.close()
 
     def _overwrite(self, ring: int, interval_s: float) -> None:
-        """Overwrite block after block of a ring past the page cache."""
+        """Overwrite a ring block by block, bypassing the page cache."""
         name = DIRECT.format(ring + 1)
-        fd = self._held.open(name, os.O_WRONLY | os.O_DIRECT)
+        fd = self._folder_in_use.open(name, os.O_WRONLY | os.O_DIRECT)
         try:
             with mmap.mmap(-1, BLOCK_BYTES) as page:  # aligned, as O_DIRECT wants it
-                for number in self._numbers(interval_s):
+                for number in self._yield_numbers(interval_s):
                     page[:] = make_record(self._nonce, number, BLOCK_BYTES)
                     at = (number - 1) % self._ring_blocks * BLOCK_BYTES
                     os.pwrite(fd, page, at)
@@ -208,18 +207,20 @@ class Canaries:
             os.close(fd)
 
     def _append(self, interval_s: float) -> None:
-        """Append record after record; keep the last two files."""
+        """Append records one by one; keep the last two files."""
         per_file = self._file_bytes // RECORD_BYTES
         fd = -1
         try:
-            for number in self._numbers(interval_s):
+            for number in self._yield_numbers(interval_s):
                 index, first = divmod(number - 1, per_file)
                 if not first:
                     if fd >= 0:
                         os.close(fd)
                         fd = -1
-                    self._held.delete(BUFFERED.format(index - 1))
-                    fd = self._held.create(BUFFERED.format(index + 1), os.O_APPEND)
+                    self._folder_in_use.delete(BUFFERED.format(index - 1))
+                    fd = self._folder_in_use.create(
+                        BUFFERED.format(index + 1), os.O_APPEND
+                    )
                 write_all(fd, make_record(self._nonce, number, RECORD_BYTES))
                 self.buffered = number
                 self._report(IDLE_REPORT_S)
@@ -227,8 +228,8 @@ class Canaries:
             if fd >= 0:
                 os.close(fd)
 
-    def _numbers(self, interval_s: float) -> Iterator[int]:
-        """Yield 1, 2, 3, ... in that rhythm until the end; what is late stays so."""
+    def _yield_numbers(self, interval_s: float) -> Iterator[int]:
+        """Yield 1, 2, 3, ... every *interval_s* until the end; make up for no delay."""
         due_s = time.monotonic()
         number = 0
         while not self._stop.is_set():
@@ -239,23 +240,23 @@ class Canaries:
             time.sleep(due_s - now_s)
 
     def _report(self, interval_s: float) -> None:
-        """Tell the client all numbers, if the last time is *interval_s* ago."""
+        """Send all numbers to the client, if the last report is *interval_s* ago."""
         now_s = time.monotonic()
-        if now_s - self._told_s >= interval_s:
-            self._told_s = now_s
+        if now_s - self._reported_s >= interval_s:
+            self._reported_s = now_s
             self._send(self.buffered, self.direct)
 
 
 class _Reader:
     """Reads the files of a folder, up to READ_BYTES_MAX bytes in all.
 
-    The limit holds because their owner may be hostile.
+    There is a limit because the files' owner may be hostile.
     """
 
     def __init__(self, folder: Folder) -> None:
         """Read from *folder*, which stays open."""
         self._folder = folder
-        self._room = READ_BYTES_MAX
+        self._left_bytes = READ_BYTES_MAX
 
     def run(self) -> dict[str, Any]:
         """Return run.json; raise FileNotFoundError or ValueError if there is none."""
@@ -281,8 +282,8 @@ class _Reader:
                 data = file.read(size)
                 if len(data) < size:
                     return
-                self._room -= size
-                if self._room < 0:
+                self._left_bytes -= size
+                if self._left_bytes < 0:
                     text = f"{self._folder.path} holds more than canaries write"
                     raise Refusal("strangers", text)
                 yield parse_number(data, nonce)
@@ -291,14 +292,14 @@ class _Reader:
 def read_survivors(path: str) -> dict[str, Any]:
     """Read the survivors of the canaries in the folder *path*.
 
-    run: of run.json, None if that is gone.  buffered: ranges of whole numbers, and
-    first: the first that was not deleted to make room.
-    rings: the same of each ring, with the torn slots, from 0, that hold parts of
-    two blocks.
-    Raise OSError, or Refusal if the path holds a link or what is there is not ours.
+    run: the content of run.json, None if that is gone.  buffered: ranges of the whole
+    records' numbers; first: the first record that was not deleted to make room.
+    rings: of each ring the ranges found, and the torn slots, from 0, that hold parts
+    of two blocks.
+    Raise OSError, or Refusal if the path has a link or the folder is not dbcheck's.
     """
-    broken = (ValueError, LookupError, TypeError, RecursionError)
-    with contextlib.suppress(FileNotFoundError, *broken):
+    damage_errors = (ValueError, LookupError, TypeError, RecursionError)
+    with contextlib.suppress(FileNotFoundError, *damage_errors):
         folder = Folder(path)
         try:
             return _read_folder(folder)
@@ -308,18 +309,18 @@ def read_survivors(path: str) -> dict[str, Any]:
 
 
 def _read_folder(folder: Folder) -> dict[str, Any]:
-    reader, present = _Reader(folder), folder.names()
+    reader, file_names = _Reader(folder), folder.names()
     run = reader.run()
     nonce = bytes.fromhex(run["nonce"])
     rings = [
         reader.ring(DIRECT.format(ring + 1), nonce) for ring in range(run["rings"])
     ]
-    names = sorted(name for name in present if OF_RECORDS.fullmatch(name))
+    names = sorted(name for name in file_names if OF_RECORDS.fullmatch(name))
     per_file = int(run["records_per_file"])
     records = [
         number for name in names for number in reader.pieces(name, RECORD_BYTES, nonce)
     ]
-    found = join_ranges(sorted(number for number in records if number))
+    ranges = join_ranges(sorted(number for number in records if number))
     oldest = int(names[0].rpartition("-")[2]) if names else 1
     first = (oldest - 1) * per_file + 1
-    return {"run": run, "buffered": found, "first": first, "rings": rings}
+    return {"run": run, "buffered": ranges, "first": first, "rings": rings}

@@ -1,6 +1,6 @@
 """Drives by their serials, and the filesystems that are mounted from them.
 
-A drive may have another name once it had no power, so none is known by its name.
+A drive may have another name after a power cut, so drives are found by their serials.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from dbcheck.agent.host.mounts import (
 from dbcheck.agent.wire import Refusal, read_first_line, read_lines, unescape
 
 SWAPS = "/proc/swaps"
-# The filesystems of which the kernel shows, by a folder, that it holds one in memory
-# (Documentation/ABI/testing/sysfs-fs-xfs, sysfs-fs-ext4), and the driver's name.
+# Filesystems that have a folder in /sys while the kernel holds them in memory, and
+# their drivers (Documentation/ABI/testing/sysfs-fs-xfs, sysfs-fs-ext4).
 HELD = {"xfs": "xfs", "ext4": "ext4", "ext3": "ext4", "ext2": "ext4"}
 HELD_IN = "/sys/fs"
 POLL_S = 0.01
-GONE_ID = -2  # and below: ids that no mount has, nor one that is not known (-1)
+GONE_ID = -2  # this and lower ids are of no mount; -1 stands for an unknown id
 # linux/loop.h: LOOP_GET_STATUS64 gives device and inode of the file behind it first.
 LOOP_GET_STATUS64, LOOP_INFO_BYTES = 0x4C05, 232
 
 
 def find_drives(serials: Sequence[str]) -> dict[str, list[str]]:
     """Return the names of the drives, not partitions, that have each serial."""
-    found: dict[str, list[str]] = {serial: [] for serial in serials}
+    names_by_serial: dict[str, list[str]] = {serial: [] for serial in serials}
     for name in sorted(os.listdir(BLOCK)):
-        for serial in list_serials(name).intersection(found):
-            found[serial].append(name)
-    return found
+        for serial in list_serials(name).intersection(names_by_serial):
+            names_by_serial[serial].append(name)
+    return names_by_serial
 
 
 def list_serials(name: str) -> set[str]:
     """List the serials and ids of a drive, which stay when its name changes.
 
-    That is the serial of NVMe and virtio, of SCSI and so of libata (page 0x80), the
-    WWID, and of a loop device the file behind it.  A partition has none, and none has
-    a component of a multipath device, such as nvme0c0n1, which cannot be opened
+    These are the serial of NVMe, virtio, and SCSI with libata (page 0x80), the WWID,
+    and the backing file of a loop device.  A partition has none, nor has a component of
+    a multipath device, such as nvme0c0n1, which cannot be opened
     (Documentation/ABI/stable/sysfs-block, hidden).
     """
     folder = os.path.join(BLOCK, name)
@@ -64,11 +64,11 @@ def list_serials(name: str) -> set[str]:
     if read_first_line(os.path.join(folder, "hidden")) == "1":
         return set()
     files = ("device/serial", "serial", "device/wwid", "wwid")
-    found = {read_first_line(os.path.join(folder, file)).strip() for file in files}
-    found.add(read_scsi_serial(os.path.join(folder, "device")))
+    serials = {read_first_line(os.path.join(folder, file)).strip() for file in files}
+    serials.add(read_scsi_serial(os.path.join(folder, "device")))
     if os.path.exists(os.path.join(folder, "loop")):
-        found.add(identify_loop_file(name))
-    return found - {""}
+        serials.add(identify_loop_file(name))
+    return serials - {""}
 
 
 def identify_loop_file(name: str) -> str:
@@ -89,14 +89,14 @@ def identify_loop_file(name: str) -> str:
 def await_drives(
     serials: Sequence[str], present: bool, time_s: float
 ) -> dict[str, list[str]]:
-    """Wait until all drives are there, or none; return find_drives()."""
+    """Wait until all drives are *present*, or none is; return find_drives()."""
     ends_s = time.monotonic() + time_s
     while True:
-        found = find_drives(serials)
-        if all(bool(names) == present for names in found.values()):
-            return found
+        names_by_serial = find_drives(serials)
+        if all(bool(names) == present for names in names_by_serial.values()):
+            return names_by_serial
         if time.monotonic() >= ends_s:
-            return found
+            return names_by_serial
         time.sleep(POLL_S)
 
 
@@ -123,17 +123,17 @@ class Part:
 
 def list_parts(serials: Sequence[str]) -> list[Part]:
     """Return all block devices on the drives that have these serials."""
-    found = []
+    parts = []
     for serial, drives in find_drives(serials).items():
         for drive in drives:
             folder = os.path.realpath(os.path.join(BLOCK, drive))
-            inside = [
+            partitions = [
                 name
                 for name in sorted(os.listdir(folder))
                 if os.path.exists(os.path.join(folder, name, "partition"))
             ]
-            found += [Part(serial, drive, name) for name in (drive, *inside)]
-    return found
+            parts += [Part(serial, drive, name) for name in (drive, *partitions)]
+    return parts
 
 
 def find_device_at(path: str) -> str:
@@ -147,20 +147,20 @@ def find_device_at(path: str) -> str:
 def survey(
     serials: Sequence[str], directory: str, places: Sequence[str], notes: str
 ) -> dict[str, Any]:
-    """Survey what depends on the drives: mounts, and what else uses them.
+    """Survey the mounts and other users of the drives.
 
-    directory: the server's data directory.  places: all that an ack depends on.  notes:
-    the folder of the notes (remount.py).  busy: what uses the drives otherwise than by
-    a mount.  twins: drives that have one serial.  exposed: why another account could
-    put something else where one is mounted, or among the notes.
+    directory: the server's data directory.  places: the directories that an ack depends
+    on.  notes: the folder of the notes (remount.py).
+    Return busy: the users of the drives other than mounts; twins: drives with the same
+    serial; exposed: why another account could exchange a mount point or a note.
     Raise OSError if the directory does not exist.
     """
-    there = list_parts(serials)
-    by_device = {part.device: part for part in there}
-    by_name = {part.name: part for part in there}
+    parts = list_parts(serials)
+    by_device = {part.device: part for part in parts}
+    by_name = {part.name: part for part in parts}
     twins = [
         f"{one.name} and {other.name} have the serial {one.serial}"
-        for one, other in itertools.combinations(there, 2)
+        for one, other in itertools.combinations(parts, 2)
         if one.place == other.place
     ]
     mounts = [
@@ -168,8 +168,8 @@ def survey(
         for each in read_mounts()
         if each.device in by_device
     ]
-    busy = [f"{p.name} is a part of {', '.join(p.holders)}" for p in there if p.holders]
-    # A lazy unmount would take what is mounted below along (umount2(2), MNT_DETACH).
+    busy = [f"{p.name} is a part of {', '.join(p.holders)}" for p in parts if p.holders]
+    # A lazy unmount also detaches the mounts below (umount2(2), MNT_DETACH).
     busy += [
         f"{other.point} is mounted below {each['point']}"
         for each in mounts
@@ -188,58 +188,66 @@ def survey(
         name = os.path.basename(os.path.realpath(unescape(line.split()[0])))
         if name in by_name:
             busy.append(f"{name} is swapped to")
-    real = os.path.realpath(directory)
-    status = os.stat(real)
+    real_directory = os.path.realpath(directory)
+    status = os.stat(real_directory)
     return {
         "root": os.geteuid() == 0,
         "drives": find_drives(serials),
         "twins": twins,
         "mounts": mounts,
         "busy": busy,
-        "directory": real,
-        "places": [real, *map(os.path.realpath, filter(os.path.isabs, places))],
+        "directory": real_directory,
+        "places": [
+            real_directory,
+            *map(os.path.realpath, filter(os.path.isabs, places)),
+        ],
         "account": status.st_uid,
         "folder": [status.st_dev, status.st_ino],
-        "on_them": find_device_at(real) in by_device,
+        "on_them": find_device_at(real_directory) in by_device,
         **_survey_paths(mounts, notes, by_device),
     }
 
 
 def find_multi_device_parts(names: Container[str]) -> list[str]:
-    """Return those devices that carry a filesystem of several devices.
+    """Describe the devices *names* that are parts of a filesystem of several devices.
 
-    Its number names none of them, so it is not among the mounts from them.
+    The device number of its mount is none of theirs, so survey() finds no mount there.
     """
-    found = {}
+    descriptions = {}
     with contextlib.suppress(OSError):  # this kernel has no Btrfs
         for filesystem in os.listdir(BTRFS):
             folder = os.path.join(BTRFS, filesystem, "devices")
             for name in os.listdir(folder) if os.path.isdir(folder) else ():
-                found[name] = f"{name} is a part of btrfs {filesystem}"
+                descriptions[name] = f"{name} is a part of btrfs {filesystem}"
     for each in read_mounts():
         if each.device.startswith("0:") and not each.type.startswith("fuse"):
             for device in BETWEEN.split(each.source):
                 if device.startswith("/dev/"):
                     name = os.path.basename(find_block_folder(device))
-                    found.setdefault(
+                    descriptions.setdefault(
                         name, f"{name} is a part of {each.type} on {each.point}"
                     )
-    return [text for name, text in found.items() if name in names]
+    return [text for name, text in descriptions.items() if name in names]
 
 
 def _survey_paths(
     mounts: Sequence[dict[str, Any]], notes: str, devices: Container[str]
 ) -> dict[str, Any]:
     """Survey the paths that root uses around the cut."""
-    links, real = resolve_links(notes)
-    note = os.path.join(real, "drives-*.json") if os.path.lexists(real) else real
-    used = [*(each["point"] for each in mounts), *links, note]
-    on_them = any(
-        find_device_at(each) in devices for each in (real, *map(os.path.dirname, links))
+    links, real_folder = resolve_links(notes)
+    note = (
+        os.path.join(real_folder, "drives-*.json")
+        if os.path.lexists(real_folder)
+        else real_folder
+    )
+    used_paths = [*(each["point"] for each in mounts), *links, note]
+    is_on_drives = any(
+        find_device_at(each) in devices
+        for each in (real_folder, *map(os.path.dirname, links))
     )
     return {
-        "exposed": [why for path in used if (why := explain_exposure(path))],
-        "notes_on_them": notes if on_them else "",
+        "exposed": [why for path in used_paths if (why := explain_exposure(path))],
+        "notes_on_them": notes if is_on_drives else "",
     }
 
 
@@ -263,26 +271,26 @@ def describe_mount(part: Part, mount: Mounted) -> dict[str, Any]:
 def is_held(kind: str, name: str) -> bool:
     """Return True if the kernel holds a filesystem of that device in memory.
 
-    Also one that is mounted nowhere any more, but is used by an open file.
+    It may be mounted nowhere any more, and still be used by an open file.
     """
     return kind in HELD and os.path.isdir(os.path.join(HELD_IN, HELD[kind], name))
 
 
 def find_device_of_mount(mount: dict[str, Any]) -> str:
-    """Return the device that now holds what was mounted, "" without any.
+    """Return the device that now has the filesystem of *mount*, "" if there is none.
 
-    Raise Refusal if several might.
+    Raise Refusal if several devices may have it.
     """
     place = (mount["serial"], mount["nsid"], mount["number"])
-    found = [
+    paths = [
         path
         for part in list_parts([mount["serial"]])
         if part.place == place and os.path.exists(path := "/dev/" + part.name)
     ]
-    if len(found) > 1:
-        text = "{} have the serial {}".format(" and ".join(found), mount["serial"])
+    if len(paths) > 1:
+        text = "{} have the serial {}".format(" and ".join(paths), mount["serial"])
         raise Refusal("device", text)
-    for path in found:
+    for path in paths:
         if not stat.S_ISBLK(os.stat(path).st_mode):
             raise Refusal("device", path + " is not a block device")
-    return found[0] if found else ""
+    return paths[0] if paths else ""

@@ -1,7 +1,7 @@
 """Finds the filesystems and block devices below a server's directories.
 
-What cannot be read is "" or None, and `unreadable` has the reason; only a data
-directory that is absent raises.
+A fact that cannot be read is "" or None, and `unreadable` has the reason; only an
+absent data directory raises an error.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ MD = {
     "backlog": "bitmap/backlog",
 }
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-# Files that a server writes in place as long as its data lives, and never replaces.
+# Files that a server writes in place and never replaces.
 LASTING = ("", "global/pg_control", "ibdata1")
-# Files that no server writes once its data were made: of PostgreSQL, MySQL, MariaDB.
+# Files that no server writes once its data is made: of PostgreSQL, MySQL, MariaDB.
 UNTOUCHED = ("PG_VERSION", "base/1/PG_VERSION", "auto.cnf", "mysql/db.opt")
 
 
@@ -70,7 +70,7 @@ class Volume:
         self.unreadable: dict[str, str] = {}
 
     def all(self) -> dict[str, Any]:
-        """Return everything, as plain values."""
+        """Return all facts of the volume as plain values."""
         layers = self.layers()
         facts = {
             "places": self.places,
@@ -106,16 +106,18 @@ class Volume:
     def uuid(self) -> str:
         """Return the filesystem's UUID: the device's own, else udev's.
 
-        udev may have left a link of a device that has another filesystem by now, as
-        loop devices have; only root can read the device (blkid(8), -p).  Whoever mounts
-        a FUSE filesystem names its source, as a link in /dev/shm, so that is held.
+        A link of udev may be stale, as those of loop devices are, so the device counts
+        more; only root can read it (blkid(8), -p).  The user of a FUSE filesystem
+        chooses its source, which may be a link in /dev/shm, so the device is held open.
         """
         key, source = "filesystem_uuid", self.mount["source"]
         if not source.startswith("/dev/"):
             self.unreadable[key] = f"{source} is not a block device"
             return ""
         text = ""
-        if not os.path.exists(source):  # as /dev/root, and the several of bcachefs
+        if not os.path.exists(
+            source
+        ):  # as /dev/root, or the list of devices of bcachefs
             first = next(iter(self.sources()), "")
             source = "/dev/" + os.path.basename(first) if first else source
         with pin_block_device(source) as device:
@@ -135,9 +137,9 @@ class Volume:
     def layers(self) -> list[dict[str, Any]]:
         """Return the block devices under the filesystem, the topmost first.
 
-        below names the devices that each is made of: dm and md keep them in
-        slaves/, a partition lies in its disk's folder (sysfs-block).  Btrfs, and a
-        filesystem whose journal is apart, lie on several devices, none below another.
+        below: the names of the devices that a device is made of: dm and md list them in
+        slaves/, a partition's folder is in its disk's (sysfs-block).  Btrfs, and a
+        filesystem with a separate journal, are on several devices, none below another.
         """
         found: list[dict[str, Any]] = []
         queue = [*self.sources(), *self.apart().values()]
@@ -165,23 +167,23 @@ class Volume:
         return found
 
     def sources(self) -> list[str]:
-        """Return the sysfs folders of the devices that it is made of, [] if unknown."""
+        """Return the sysfs folders of the filesystem's devices, [] if unknown."""
         found, why = find_device_folders(self.mount, self.number, self.path)
         if why:
             self.unreadable["layers"] = why
         return found
 
     def apart(self) -> dict[str, str]:
-        """Return the sysfs folders of devices that take no files of ours, by role."""
+        """Return the sysfs folders of the separate devices, as a journal's, by role."""
         first = next(iter(self.sources()), "")
-        named, why = find_separate_devices(self.mount, os.path.basename(first))
-        found = {role: find_block_folder(device) for role, device in named.items()}
-        for role, folder in found.items():
+        devices, why = find_separate_devices(self.mount, os.path.basename(first))
+        folders = {role: find_block_folder(device) for role, device in devices.items()}
+        for role, folder in folders.items():
             if not folder:
-                why = f"{role}: no block device {named[role]}"
+                why = f"{role}: no block device {devices[role]}"
         if why:
             self.unreadable[JOURNAL] = why
-        return {role: folder for role, folder in found.items() if folder}
+        return {role: folder for role, folder in folders.items() if folder}
 
     def tool(self, fact: str, name: str, *arguments: str) -> str:
         """Return the output of a program, "" with a reason if it does not run."""
@@ -195,9 +197,9 @@ class Volume:
 def collect_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
     """Return the facts of the host and of the volumes of *places*.
 
-    places: name and path of each, and the names of files in it that count, as shell
-    patterns; the data directory first, which must be there.  Places on one filesystem
-    share a volume.  unseen: why others cannot be looked at.
+    places: of each its name, its path, and the names of the files in it that count, as
+    shell patterns; the data directory comes first, and must exist.  Places on one
+    filesystem share a volume.  Return as unseen why a place cannot be looked at.
     """
     volumes = [Volume(places[0][1])]
     unseen: dict[str, str] = {}
@@ -206,13 +208,13 @@ def collect_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
             unseen[name] = "the server does not report its path"
             continue
         try:
-            real = assign_place(volumes, name, path)
+            real_path = assign_place(volumes, name, path)
         except OSError as error:
             unseen[name] = describe_error(error, path)
             continue
-        assign_outlying_files(volumes, unseen, name, Files(real, files))
+        assign_outlying_files(volumes, unseen, name, Files(real_path, files))
     unreadable: dict[str, str] = {}
-    found = {
+    facts = {
         **read_host_names(),
         "clock_us": clock_us(),
         "uptime_s": read_uptime_s(unreadable),
@@ -226,9 +228,9 @@ def collect_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
         **compare_with_server_view(places),
     }
     for name in ("hostname", "machine_id", "boot_id"):
-        if not found[name]:
+        if not facts[name]:
             unreadable[name] = "not reported by the host"
-    return {**found, "unreadable": unreadable}
+    return {**facts, "unreadable": unreadable}
 
 
 def assign_place(volumes: list[Volume], name: str, path: str) -> str:
@@ -243,7 +245,7 @@ def assign_place(volumes: list[Volume], name: str, path: str) -> str:
 def assign_outlying_files(
     volumes: list[Volume], unseen: dict[str, str], name: str, files: Files
 ) -> None:
-    """Put files of a place that lie on other filesystems on the volumes of those."""
+    """Assign a place's files on other filesystems to the volumes of these."""
     if files.unseen:
         unseen[f"{name} files"] = files.unseen
     for number, path in enumerate(files.away, start=1):
@@ -255,32 +257,32 @@ def assign_outlying_files(
 
 
 def read_births(data: str, unreadable: dict[str, str]) -> dict[str, str]:
-    """Return inode and birth of the data directory and of what lasts in it.
+    """Return inode and birth time of the data directory and of its LASTING files.
 
-    A copy that is put in its place has others.
+    A copy that is put in its place has another inode and birth time.
     """
-    found = {}
+    births = {}
     for name, status in read_statuses(data, LASTING, "made", unreadable):
         birth = read_birth_time(os.path.join(data, name))
-        found[name or "."] = f"inode {status.st_ino}{birth}"
-    return found
+        births[name or "."] = f"inode {status.st_ino}{birth}"
+    return births
 
 
 def read_change_times(data: str, unreadable: dict[str, str]) -> dict[str, int]:
     """Return the ctime of files that no server writes, by name; ns since 1970.
 
-    A copy that is written over them leaves inode and birth, and gives back the mtime.
+    A copy that is written over them keeps inode and birth, and restores the mtime.
     """
-    seen = read_statuses(data, UNTOUCHED, "changed", unreadable)
-    return {name: status.st_ctime_ns for name, status in seen}
+    statuses = read_statuses(data, UNTOUCHED, "changed", unreadable)
+    return {name: status.st_ctime_ns for name, status in statuses}
 
 
 def read_statuses(
     data: str, names: Sequence[str], fact: str, unreadable: dict[str, str]
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield name and status of those of the files *names* in *data* that are there.
+    """Yield name and status of the files *names* in *data* that exist.
 
-    fact: what is wanted of them, by which *unreadable* names what cannot be read.
+    fact: the fact that needs them, under which *unreadable* notes an unreadable file.
     """
     for name in names:
         try:
@@ -301,7 +303,7 @@ def read_uptime_s(unreadable: dict[str, str]) -> float | None:
 
 
 def find_linked_uuid(device: str) -> str:
-    """Return the UUID by which udev has a link to *device*, "" if there is none."""
+    """Return the UUID of udev's link to *device*, "" if there is none."""
     with contextlib.suppress(OSError):  # no udev here
         for name in os.listdir(BY_UUID):
             path = os.path.join(BY_UUID, name)
@@ -315,16 +317,16 @@ def read_birth_time(path: str) -> str:
 
     Python's os.stat() does not report it; statx(2) does, in C libraries that have it.
     """
-    found = ctypes.create_string_buffer(256)
+    buffer = ctypes.create_string_buffer(256)
     try:
         statx = ctypes.CDLL(None).statx
     except (AttributeError, OSError):
         return ""
     at_fdcwd, want_birth, birth_at = -100, 0x800, 80
-    if statx(at_fdcwd, os.fsencode(path), 0, want_birth, found):
+    if statx(at_fdcwd, os.fsencode(path), 0, want_birth, buffer):
         return ""
-    (mask,) = struct.unpack_from("I", found)
-    seconds, nanoseconds = struct.unpack_from("qI", found, birth_at)
+    (mask,) = struct.unpack_from("I", buffer)
+    seconds, nanoseconds = struct.unpack_from("qI", buffer, birth_at)
     return f" of {seconds}.{nanoseconds:09}" if mask & want_birth else ""
 
 
@@ -364,9 +366,9 @@ def read_mounts_and_caches(
 ) -> dict[str, dict[str, Any]]:
     """Return the options of mounts, and the write_cache of block devices, as of now.
 
-    And where *places* lie, which are those of collect_facts().  Mounts and caches
-    are read from the kernel's own files.  A folder is listed again only after it
-    changed; a drive that answers nothing can delay that.
+    Also return the filesystems of *places*, see collect_facts().  Mounts and caches are
+    read from the kernel's own files.  A folder is listed again only after a change; a
+    drive that does not answer can delay that.
     """
     options = {mount["point"]: mount["options"] for mount in list_mounts()}
     folders = {name: os.path.realpath(os.path.join(BLOCK, name)) for name in devices}
@@ -389,8 +391,8 @@ def find_filesystem_of_place(
 ) -> list[tuple[str, str, str]] | None:
     """Return path (links followed), filesystem and its device of a place.
 
-    The same of each folder on another device that files of it lie in follows, as far as
-    they can be seen.  [] if the place is not there, None if it cannot be seen.
+    The folders on other devices that hold files of the place follow, if they can be
+    seen.  [] if the place does not exist, None if it cannot be seen.
     """
     try:
         volumes = [Volume(path)]
@@ -408,7 +410,7 @@ def find_backing_filesystem(file: str) -> str:
 
 
 def read_md_array(folder: str) -> dict[str, str]:
-    """Read the facts of an MD array, {} if it is none."""
+    """Read the facts of an MD array, {} if the device is not one."""
     facts = {
         name: read_first_line(os.path.join(folder, file)) for name, file in MD.items()
     }

@@ -1,8 +1,8 @@
-"""Finds the processes of a database server on this host, and ends one of them.
+"""Finds the processes of a database server on this host, and kills a process.
 
-Packages and users name a server's program as they like, so it is known by its usual
-names, or by what it holds.  All of that is read in /proc, and none of it from the
-drive, which may have no power.
+Packages and users name a server's program as they like, so a server is recognised by
+its usual names, or by the files that it holds open.  All of this is read from /proc,
+and nothing from the drive, which may have no power.
 """
 
 from __future__ import annotations
@@ -17,46 +17,46 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dbcheck.agent.wire import read_first_line, read_lines
 
-# Their numbers on all machines but Alpha and MIPS (linux/asm-generic/unistd.h); Python
-# has both calls since 3.9.
+# Numbers of system calls on all machines but Alpha and MIPS
+# (linux/asm-generic/unistd.h); Python has both calls only since 3.9.
 PIDFD_SEND_SIGNAL, PIDFD_OPEN = 424, 434
 NUMBERED_OTHERWISE = ("alpha", "mips")
 PROCESSES = "/proc"
-# Names of their programs: Red Hat's services run the link postmaster, EDB's server has
-# a name of its own, NixOS wraps programs, and several versions share a folder.  No
-# exporter, nor the script that starts a server, has one of them.
+# Names of servers' programs: Red Hat's services run the link postmaster, EDB's server
+# has its own name, NixOS wraps programs, and several versions share a folder.  No
+# exporter and no script that starts a server has such a name.
 SERVER = re.compile(
     r"\.?(?:edb-)?(?:postgres|postmaster|mysqld|mariadbd)"
     r"(?:-debug|-wrapped|-?[0-9][0-9.]*)?"
 )
-# The script that starts it again whenever it ends otherwise than by a shutdown.
+# The script that starts a server again unless it was shut down.
 GUARD = re.compile(r"(?:mysqld|mariadbd)[_-]safe")
-GUARDS_MAX = 8  # it may start the server by a shell of its own
-DELETED = " (deleted)"  # proc(5), exe: a package was upgraded since
-# Files of the data that InnoDB and Aria keep open to write, below the directory.
+GUARDS_MAX = 8  # levels: the script may start the server through another shell
+DELETED = " (deleted)"  # proc(5), exe: shown after a package was upgraded
+# Files below the data directory that InnoDB and Aria keep open to write.
 HELD = re.compile(
     r"ibdata[0-9]+|ib_logfile[0-9]+|#innodb_redo/#ib_redo[0-9]+|undo_?[0-9]+"
     r"|mysql\.ibd|aria_log_control|aria_log\.[0-9]+"
 )
-# PostgreSQL's first process keeps none open.  It locks the directory by a segment of
-# System V's memory (sysv_shmem.c, PGSharedMemoryCreate), which its children share.
+# PostgreSQL's first process keeps no file open.  It locks the directory by a segment of
+# System V memory (sysv_shmem.c, PGSharedMemoryCreate), which its children share.
 SEGMENT = "/SYSV"  # proc(5), maps
 STATE, PARENT = 0, 1  # proc(5), stat, counted from the field after the name
 ENDED = ("Z", "X", "")
 
 
 def kill_if_meant(pid: int, is_meant: Callable[[int], bool]) -> None:
-    """Send SIGKILL to a process if *is_meant* says that it is the one that is meant.
+    """Send SIGKILL to the process *pid* if *is_meant* returns True for it.
 
-    A process that ends meanwhile may leave its number to another one.  So it is looked
-    at once it is held (pidfd_open(2)); Linux before 5.3 holds none, and there the
-    moment between the look and the signal stays.  Raise OSError.
+    A process that ends meanwhile may leave its id to another process.  So *is_meant* is
+    called once a pidfd holds the process (pidfd_open(2)).  Linux before 5.3 has no
+    pidfds, so there the id may change hands before the signal.  Raise OSError.
     """
     try:
         handle = make_system_call(PIDFD_OPEN, pid, 0)
     except ProcessLookupError:
         return
-    except OSError:  # not known, or forbidden in a container
+    except OSError:  # the call is unknown, or forbidden in a container
         handle = -1
     try:
         if not is_meant(pid):
@@ -75,30 +75,30 @@ def make_system_call(number: int, *arguments: int | None) -> int:
     """Make a system call and return its result; raise OSError if it fails."""
     if os.uname().machine.startswith(NUMBERED_OTHERWISE):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    found: int = ctypes.CDLL(None, use_errno=True).syscall(number, *arguments)
-    if found < 0:
+    result: int = ctypes.CDLL(None, use_errno=True).syscall(number, *arguments)
+    if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-    return found
+    return result
 
 
 def find_server_processes(directory: str) -> Iterator[str]:
     """Yield the folder in /proc of each process of the server of *directory*.
 
-    PostgreSQL, MySQL and MariaDB all change to their data directory (proc(5), cwd),
-    which only their own account and root may see.  Any account may give a process their
-    name, and change to a directory that it may search; so the process must belong to
-    the directory's owner.  That of one which changed its account is root's (proc(5)).
-    That in a container may work in another folder of the same path.
+    PostgreSQL, MySQL and MariaDB all work in their data directory (proc(5), cwd), which
+    only their own account and root may see.  Any account may start a process of that
+    name in a directory that it may search, so the process must belong to the
+    directory's owner, or to root, as a process that changed its account does (proc(5)).
+    A server in a container may work in another directory of the same path.
     """
-    wanted = os.path.realpath(directory)
+    real_directory = os.path.realpath(directory)
     try:
-        own = os.stat(wanted)
+        directory_status = os.stat(real_directory)
     except OSError:
         return
-    for folder in find_account_processes(wanted, own.st_uid):
+    for folder in find_account_processes(real_directory, directory_status.st_uid):
         try:
-            works_there = os.path.samestat(os.stat(folder + "/cwd"), own)
+            works_there = os.path.samestat(os.stat(folder + "/cwd"), directory_status)
         except OSError:  # it ended
             continue
         if works_there:
@@ -108,9 +108,9 @@ def find_server_processes(directory: str) -> Iterator[str]:
 def find_account_processes(directory: str, account: int) -> Iterator[str]:
     """Find a server's processes, for a directory that may be on a dead drive.
 
-    In the order of their ids: the process that started the others is mostly the first.
-    directory: with links followed; that of a process has the same path, and may be
-    another one, see works_elsewhere().  account: of its owner.
+    They come in the order of their ids, so mostly the process that started the others
+    is the first.  directory: with links followed; a process may work in another
+    directory of this path, see works_elsewhere().  account: the directory's owner.
     """
     for name in sorted(filter(str.isdigit, os.listdir(PROCESSES)), key=int):
         folder = os.path.join(PROCESSES, name)
@@ -119,7 +119,7 @@ def find_account_processes(directory: str, account: int) -> Iterator[str]:
 
 
 def is_account_process(process: str, directory: str, account: int) -> bool:
-    """Return True if the process with that folder in /proc is of that account."""
+    """Return True if a process, by its folder in /proc, is of the account's server."""
     if not works_in(process, directory, account):
         return False
     program = read_program_path(process)
@@ -128,7 +128,7 @@ def is_account_process(process: str, directory: str, account: int) -> bool:
         return True
     if holds_data(process, directory):
         return True
-    # PostgreSQL's logger lets go of what it was started with.
+    # PostgreSQL's logger detaches from the memory segment, so its parent is looked at.
     parent = os.path.join(PROCESSES, read_parent(process))
     return (
         works_in(parent, directory, account)
@@ -151,7 +151,7 @@ def works_in(process: str, directory: str, account: int) -> bool:
 def read_program_path(process: str) -> str:
     """Return the path of a process's program, "" if it is not shown (proc(5), exe).
 
-    Other than its name (comm), it stays as it is if the process renames itself.
+    Unlike its name (comm), the path stays if the process renames itself.
     """
     try:
         path = os.readlink(process + "/exe")
@@ -161,20 +161,20 @@ def read_program_path(process: str) -> str:
 
 
 def read_parent(process: str) -> str:
-    """Return the id of the process that started it, "" if it ended."""
+    """Return the id of a process's parent, "" if the process ended."""
     return read_stat_fields(process)[PARENT]
 
 
 def read_stat_fields(process: str) -> list[str]:
-    """Return the first fields after its name in proc(5), stat; "" if it ended."""
+    """Return the fields after the name in proc(5), stat, and "" for missing ones."""
     return [*read_first_line(process + "/stat").rpartition(")")[2].split(), "", ""]
 
 
 def holds_data(process: str, directory: str) -> bool:
-    """Return True if a process keeps open what only a server does.
+    """Return True if a process has a segment or files open as only a server has.
 
-    What copies or restores a server's files opens some of them as well, and PostgreSQL
-    is not told from that by them.
+    A program that copies or restores a server's files opens them as well, so files that
+    are open only to be read, and files of PostgreSQL, do not count.
     """
     if any(" " + SEGMENT in line for line in read_lines(process + "/maps")):
         return True
@@ -188,8 +188,10 @@ def holds_data(process: str, directory: str) -> bool:
             path = os.readlink(f"{process}/fd/{number}")
         except OSError:
             continue
-        inside = path[len(top) :] if path.startswith(top) else ""
-        if HELD.fullmatch(inside) and is_writable(f"{process}/fdinfo/{number}"):
+        path_in_directory = path[len(top) :] if path.startswith(top) else ""
+        if HELD.fullmatch(path_in_directory) and is_writable(
+            f"{process}/fdinfo/{number}"
+        ):
             return True
     return False
 
@@ -205,24 +207,24 @@ def is_writable(fdinfo: str) -> bool:
 def works_elsewhere(process: str, directory: str, known: Sequence[int]) -> bool:
     """Return True if one of the account's processes surely works in another directory.
 
-    known: st_dev and st_ino of the server's.  Its drive may have come back under
-    another number, so it is also the one that is there now.  On a dead filesystem
-    nothing is sure.
+    known: st_dev and st_ino of the server's directory before the cut.  Its drive may
+    have come back under another number, so the directory that *directory* is now counts
+    as well.  On a dead filesystem nothing is sure.
     """
     try:
-        found = os.stat(process + "/cwd")
+        status = os.stat(process + "/cwd")
     except OSError:
         return False
-    if [found.st_dev, found.st_ino] == list(known):
+    if [status.st_dev, status.st_ino] == list(known):
         return False
     try:
-        return not os.path.samestat(found, os.stat(directory))
+        return not os.path.samestat(status, os.stat(directory))
     except OSError:
         return True
 
 
 def find_guards(pid: int, account: int) -> Iterator[int]:
-    """Yield the processes above that of a server that would start it again."""
+    """Yield the parents of a server's process that would start the server again."""
     process = str(pid)
     for _ in range(GUARDS_MAX):
         process = read_parent(os.path.join(PROCESSES, process))
@@ -232,9 +234,9 @@ def find_guards(pid: int, account: int) -> Iterator[int]:
 
 
 def is_guard(pid: str, account: int) -> bool:
-    """Return True if it is mysqld_safe, run by that account or by root.
+    """Return True if a process is mysqld_safe, run by *account* or by root.
 
-    A shell that was given the script has another name, and the script as an argument.
+    A shell that runs the script has another name, and the script as its first argument.
     """
     process = os.path.join(PROCESSES, pid)
     try:

@@ -209,7 +209,7 @@ def test_a_state_that_could_not_be_judged_is_tried_once_more(
     answers: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = [StateJudgement(Verdict(answer), 5, {}) for answer in answers]
-    monkeypatch.setattr(Oracle, "_judged", lambda _self, _state: left.pop(0))
+    monkeypatch.setattr(Oracle, "_judge_once", lambda _self, _state: left.pop(0))
     nothing = cast(Any, None)
     oracle = Oracle(nothing, nothing, nothing, nothing, nothing, nothing)
     assert oracle.judge(CrashState(0, ())).verdict is Verdict(expected)
