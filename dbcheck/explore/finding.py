@@ -29,7 +29,7 @@ class Places:
     """Map from bytes of some drives to the files that they belong to."""
 
     def __init__(self, files: Sequence[FileBlocks] | None) -> None:
-        """files: as a lab lists them; None: their filesystem cannot be mounted."""
+        """files: as a lab lists them; None: the filesystem cannot be mounted."""
         self._no_file = None if files is None else ""
         self._extents: dict[int, list[tuple[int, int, int, str]]] = {}
         for file in files or ():
@@ -78,43 +78,44 @@ class Places:
 
 T = TypeVar("T")
 TRIES_MAX, TRY_S = 120, 300.0  # of one reduction
-Lost = tuple[int, Part]  # the number of a drive, and what it lacks
+Lost = tuple[int, Part]  # the number of a drive, and a part that it lacks
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 
 
 def find_smallest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
     """Return a subset of *parts* that still fails, of which no part can be left out.
 
-    parts: with which it fails, as the caller knows; so they are not tried again.
-    fails: whether a subset fails; it is asked about many.  It may end the search by
-    returning False for all that follow: what was found by then is returned.
+    parts: all together fail, as the caller knows, so they are not tried again.
+    fails: returns whether a subset fails; called for many subsets.  It can end the
+    search by returning False from then on: the smallest failing subset is returned.
     """
-    left, pieces = list(parts), 2
-    while len(left) > 1:
-        size = -(-len(left) // pieces)
-        chunks = [left[at : at + size] for at in range(0, len(left), size)]
+    smallest, pieces = list(parts), 2
+    while len(smallest) > 1:
+        size = -(-len(smallest) // pieces)
+        chunks = [smallest[at : at + size] for at in range(0, len(smallest), size)]
         smaller = next((chunk for chunk in chunks if fails(chunk)), None)
         if smaller is not None:
-            left, pieces = smaller, 2
+            smallest, pieces = smaller, 2
             continue
         rests = (
-            [part for chunk in chunks if chunk is not gone for part in chunk]
-            for gone in (chunks if len(chunks) > 2 else [])
+            [part for chunk in chunks if chunk is not left_out for part in chunk]
+            for left_out in (chunks if len(chunks) > 2 else [])
         )
         smaller = next((rest for rest in rests if fails(rest)), None)
         if smaller is not None:
-            left, pieces = smaller, max(len(chunks) - 1, 2)
+            smallest, pieces = smaller, max(len(chunks) - 1, 2)
         elif size == 1:
             break
         else:
-            pieces = min(len(left), 2 * len(chunks))
-    return left
+            pieces = min(len(smallest), 2 * len(chunks))
+    return smallest
 
 
 def describe_manner(judged: StateJudgement) -> str:
-    """Return in which way a state fails: what went wrong, but for numbers.
+    """Return in which way a state fails: its kinds of loss.
 
-    The first line says which part did not come back, the second one why.
+    If it did not come back, also the reason without its numbers, whose first line says
+    which part did not come back, and whose second line says why.
     """
     words = _NUMBERS.sub("#", " ".join(judged.reason.splitlines()[:2]))
     kinds = sorted(judged.losses)
@@ -122,97 +123,101 @@ def describe_manner(judged: StateJudgement) -> str:
 
 
 def group_by_manner(failed: Iterable[Line], timeline: Timeline) -> list[list[Line]]:
-    """Return the failed states by their manner, that of the most states first.
+    """Return the failed states, grouped by manner; the largest group comes first.
 
-    In each, the one that lacks least comes first.
+    In each group the state that lacks the fewest bytes comes first.
     """
     groups: dict[str, list[Line]] = {}
     for line in failed:
         groups.setdefault(describe_manner(line.judgement), []).append(line)
 
-    def lacking(line: Line) -> int:
+    def count_lost_bytes(line: Line) -> int:
         parts = chain(*timeline.lost(line.state))
         return sum(length for _, _, length in parts)
 
     in_order = sorted(groups.values(), key=len, reverse=True)
-    return [sorted(group, key=lacking) for group in in_order]
+    return [sorted(group, key=count_lost_bytes) for group in in_order]
 
 
 class Reduction:
     """Reduces one state that fails, on one lab.
 
-    tries: how many states were judged for it.
-    stopped: it ended before all was tried, so the state may lack less.
+    tries: how many states were judged for the reduction.
+    stopped: the reduction ended early, so a state that lacks less may fail, too.
     """
 
     def __init__(
         self, oracle: Oracle, timeline: Timeline, ended: Callable[[], bool]
     ) -> None:
-        """ended: whether the labs are to end, and nothing more is to be tried."""
+        """ended: returns whether the labs are to end, which ends the reduction."""
         self._oracle, self._timeline, self._ended = oracle, timeline, ended
         self._until_s = time.monotonic() + TRY_S
-        self._known: dict[object, StateJudgement] = {}
+        self._judgements: dict[object, StateJudgement] = {}
         self.tries, self.stopped = 0, False
 
     def judged(self, state: CrashState) -> StateJudgement:
         """Judge *state*, once."""
-        if state.drives not in self._known:
+        if state.drives not in self._judgements:
             self.tries += 1
-            self._known[state.drives] = self._oracle.judge(state)
-        return self._known[state.drives]
+            self._judgements[state.drives] = self._oracle.judge(state)
+        return self._judgements[state.drives]
 
-    def reduce(self, state: CrashState, manner_of_it: str) -> CrashState:
+    def reduce(self, state: CrashState, manner: str) -> CrashState:
         """Return a state that lacks as little as possible and fails in that manner.
 
-        A state that lacks less may be one of a later cut, by which more had been
-        written.  Then all of that is put on the drives as well, if it fails so too;
-        else what had come by the later moment is reduced in turn.
+        A state that lacks less may be of a later cut, by which more had been written.
+        If the state of that cut that has all later writes fails in that manner, it is
+        returned; else the smaller state is reduced in turn.
         """
 
         def fails(tried: CrashState) -> bool:
-            late = time.monotonic() > self._until_s
-            if self._ended() or late or self.tries >= TRIES_MAX:
+            is_late = time.monotonic() > self._until_s
+            if self._ended() or is_late or self.tries >= TRIES_MAX:
                 self.stopped = True
                 return False
-            judged = self.judged(tried)
+            judgement = self.judged(tried)
             return (
-                judged.verdict is Verdict.FAIL
-                and describe_manner(judged) == manner_of_it
+                judgement.verdict is Verdict.FAIL
+                and describe_manner(judgement) == manner
             )
 
         while True:
-            lost = self._smallest(state, fails)
-            smaller = self._without(state.moment, lost)
+            lost = self._find_smallest_loss(state, fails)
+            smaller = self._make_state_without(state.moment, lost)
             if smaller.moment == state.moment:
                 return smaller
-            at_last = self._without(self._timeline.find_last_moment(lost), lost)
+            at_last = self._make_state_without(
+                self._timeline.find_last_moment(lost), lost
+            )
             if fails(at_last):
                 return at_last
             state = smaller
 
-    def _smallest(
+    def _find_smallest_loss(
         self, state: CrashState, fails: Callable[[CrashState], bool]
     ) -> list[Lost]:
-        """Return the least of what *state* lacks with which a cut at its moment fails.
+        """Return the fewest parts that *state* lacks with which its moment still fails.
 
-        First nothing is to be lacking, then fewer whole writes, then parts of those
-        that are left.
+        First the state that lacks nothing is tried, then fewer whole writes, then fewer
+        parts of these writes.
         """
 
-        def fail(groups: Sequence[Sequence[Lost]]) -> bool:
-            return fails(self._without(state.moment, chain(*groups)))
+        def fails_without(groups: Sequence[Sequence[Lost]]) -> bool:
+            return fails(self._make_state_without(state.moment, chain(*groups)))
 
-        if fail([]):
+        if fails_without([]):
             return []
         by_write: dict[tuple[int, int], list[Lost]] = {}
         for drive, parts in enumerate(self._timeline.lost(state)):
             for part in parts:
                 by_write.setdefault((drive, part[0]), []).append((drive, part))
-        writes = find_smallest(list(by_write.values()), fail)
-        pieces = find_smallest([[each] for group in writes for each in group], fail)
+        writes = find_smallest(list(by_write.values()), fails_without)
+        pieces = find_smallest(
+            [[each] for group in writes for each in group], fails_without
+        )
         return [each for group in pieces for each in group]
 
-    def _without(self, moment: int, lost: Iterable[Lost]) -> CrashState:
+    def _make_state_without(self, moment: int, lost: Iterable[Lost]) -> CrashState:
         by_drive: list[list[Part]] = [[] for _ in self._timeline.recordings]
         for drive, part in lost:
             by_drive[drive].append(part)

@@ -1,8 +1,8 @@
 """The worker's side of load/far.py: runs sessions on a Dask worker.
 
-The sessions run in a process beside the worker, as they do beside a client that loads
-from its own machine (load/process.py).  That process ends when the worker does, and its
-lease ends it when the client cannot be heard any more.
+The sessions run in a process beside the worker, as they run beside a client that loads
+from its own machine (load/process.py).  That process ends with the worker, or when its
+lease runs out because nothing comes from the client any more.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class Order(Enum):
 class News:
     """The state of a group at clock_us, on the monotonic clock of its machine.
 
-    known:     this is where it was begun; another worker in its place knows nothing.
+    known:     the group was begun here; False on a worker that started in its place.
     connected: every session was connected.
-    refusal:   why they could not be.  result: None until all has ended.
+    refusal:   why a session could not be connected.
+    result:    None until all sessions have ended.
     """
 
     clock_us: int
@@ -72,7 +73,7 @@ def pack_job(job: Job) -> bytes:
 
 
 def unpack_job(content: bytes, engine: Engine) -> Job:
-    """Return the job with the engine of this machine."""
+    """Return the job, with *engine*, which is this machine's."""
     return _replace_engine(pickle.loads(content), engine)
 
 
@@ -83,7 +84,7 @@ def _replace_engine(job: Job, engine: Engine) -> Job:
 async def reach(open_engine: OpenEngine, witness: Witness) -> Reached | DbcheckError:
     """Return the server and witness that this machine reaches, or the error.
 
-    An error is returned, not raised: Dask logs the arguments of what raises.
+    An error is returned, not raised, as Dask logs the arguments of a failed call.
     """
     return await asyncio.to_thread(_reach, open_engine, witness)
 
@@ -100,7 +101,7 @@ def _reach(open_engine: OpenEngine, witness: Witness) -> Reached | DbcheckError:
 class FarHost:
     """A group of sessions; an actor of Dask, whose methods the client calls.
 
-    Nothing here waits for the sessions, but for kill(): a thread does.
+    Only kill() waits for the sessions; otherwise a thread does.
     """
 
     def __init__(self) -> None:
@@ -109,10 +110,10 @@ class FarHost:
         self._refusal: DbcheckError | None = None
         self._result: GroupResult | None = None
         self._begun = self._ending = False
-        self._over = threading.Event()
+        self._ended = threading.Event()
 
     def begin(self, job: bytes, open_engine: OpenEngine) -> None:
-        """Start the process and connect the sessions, meanwhile."""
+        """Start the process and connect the sessions, in a thread."""
         if not self._begun:
             self._begun = True
             threading.Thread(
@@ -120,9 +121,10 @@ class FarHost:
             ).start()
 
     def exchange(self, heard_us: int, orders: Sequence[Order]) -> News:
-        """Take *orders*; return the news.  heard_us: clock_us of the newest that came.
+        """Take *orders*; return the news.
 
-        The lease is renewed with that; before any came there is nothing to renew.
+        heard_us: clock_us of the newest news that the client has, with which the lease
+        is renewed; 0 if it has none yet.
         """
         if not self._begun:
             return News(now_us())
@@ -132,7 +134,7 @@ class FarHost:
         for order in orders:
             self._ending = self._ending or order is Order.END
             if group is not None:
-                _obey(group, order)
+                _carry_out(group, order)
         return News(
             now_us(),
             known=True,
@@ -149,7 +151,7 @@ class FarHost:
         self._ending = True
         if self._group is not None:
             self._group.kill()
-        self._over.wait()
+        self._ended.wait()
         return True
 
     def _run(self, content: bytes, open_engine: OpenEngine) -> None:
@@ -162,7 +164,7 @@ class FarHost:
                 failure=LoadError(f"{error!r}", id=ErrorId.LOAD_WORKER_NOT_FIT)
             )
         finally:
-            self._over.set()
+            self._ended.set()
 
     def _run_job(self, content: bytes, open_engine: OpenEngine) -> GroupResult:
         """Run the sessions; return their result."""
@@ -182,7 +184,7 @@ class FarHost:
         return group.end(0)
 
 
-def _obey(group: ProcessGroup, order: Order) -> None:
+def _carry_out(group: ProcessGroup, order: Order) -> None:
     if order is Order.START:
         group.start(now_us())
     elif order is Order.END:

@@ -19,8 +19,8 @@ _PER_OCTAVE = 16  # each bucket is 4.4% wider than the one before
 _BUCKETS = 32 * _PER_OCTAVE  # from 1 us to over an hour
 Counts = NDArray[np.int64]
 MESSAGES_MAX = 8
-# Enough for a witness that has to confirm what is left, and for a server that is asked
-# for its facts, each in its own time.
+# Enough for a witness to confirm the last acks, and for a server to answer the question
+# for its facts.
 END_S = 120.0
 
 
@@ -52,16 +52,16 @@ def add_counts(parts: Iterable[Sequence[int]]) -> Counts:
 def percentiles_ms(counts: Counts) -> Mapping[str, float]:
     """Return p50, p99 and max of the counts of add_counts(), in milliseconds.
 
-    {} of no durations.
+    {} if there are no durations.
     """
     total = int(counts.sum())
     if not total:
         return {}
-    reached = np.cumsum(counts)
-    wanted = {"p50": 0.50 * total, "p99": 0.99 * total, "max": total}
+    cumulated = np.cumsum(counts)
+    ranks = {"p50": 0.50 * total, "p99": 0.99 * total, "max": total}
     return {
-        name: 2 ** ((int(np.searchsorted(reached, rank)) + 1) / _PER_OCTAVE) / 1000
-        for name, rank in wanted.items()
+        name: 2 ** ((int(np.searchsorted(cumulated, rank)) + 1) / _PER_OCTAVE) / 1000
+        for name, rank in ranks.items()
     }
 
 
@@ -72,13 +72,13 @@ class Snapshot:
     clock_us:       that moment, on the client's monotonic clock.
     running:        sessions that have not ended.
     waiting:        operations whose reply has not come.
-    newest_sent_us: when the last of those was sent, 0 if there is none.
-    acked:          acks received; unconfirmed: of these, not yet by the witness.
-    behind_s:       how long the oldest of those has waited for it.
-    last_ack_us:    when the last of them came, 0 if there is none.
+    newest_sent_us: when the last of these operations was sent, 0 if there is none.
+    acked:          acks received; unconfirmed: acks that the witness has not confirmed.
+    behind_s:       how long the oldest unconfirmed ack has waited for the witness.
+    last_ack_us:    when the last ack came, 0 if there is none.
     latencies:      see Latencies.counts().
     failed:         the group has ended the load: see GroupResult.
-    task:          the number of the task that is under way, 0 if none is.
+    task:           the number of the task that is under way, 0 if none is.
     warned:         commits that were answered with a warning: see GroupResult.
     """
 
@@ -99,8 +99,8 @@ class Snapshot:
 class Break(NamedTuple):
     """A session that broke and could not be replaced, or must not be.
 
-    in_flight: it waited for a reply; in lockstep, under a rate or while the sessions
-               are held also for its turn, if an ack is young.
+    in_flight: the session waited for a reply; in lockstep, under a rate or while the
+               sessions are held, also if it waited for its turn and an ack is young.
     farewell:  the server's message to it, "" if there was none.
     """
 
@@ -115,17 +115,18 @@ class GroupResult:
     """The results of a group's sessions, complete once they have ended.
 
     sent, acked: session number -> how many.
-    breaks:      in the order in which they were found to be final.
+    breaks:      in the order in which they became final.
     replaced:    the sessions that broke and that others replaced.
-    watched:     the sessions' own settings while they committed, None if none of them
+    watched:     the sessions' own settings while they committed, None if no session
                  showed any.
-    refused:     the numbers of the sessions that ended since the server refused an
+    refused:     the numbers of the sessions that ended because the server refused an
                  operation; refusals: its messages, each once.
     warned:      commits that the server answered with a warning; warnings: its
                  messages, each once.  They do not count as acks: see
                  errors.CommitWarned.
-    witness_error: ended the load; failure: so did this, a defect or a lost process.
-    observed:    when the last ack was read, and when nothing was.
+    witness_error: the error of the witness that ended the load; failure: a defect or a
+                 lost process that ended it.
+    observed:    when the last ack was read, and the times when none was read.
     watermark, window, close_error: of the log, if the group has one of its own.
     """
 
@@ -146,7 +147,7 @@ class GroupResult:
     close_error: WitnessError | None = None
 
     def unanswered(self, session: int) -> int:
-        """Return the number of the session's operation without an ack, 0 if none is."""
+        """Return the number of the session's unanswered operation, 0 if none is."""
         sent = self.sent.get(session, 0)
         return sent if sent > self.acked.get(session, 0) else 0
 
@@ -158,7 +159,7 @@ def add_once(messages: list[str], message: str) -> None:
 
 
 def merge(results: Iterable[GroupResult]) -> GroupResult:
-    """Return the results of several groups as that of one without a log."""
+    """Return the results of several groups as that of one group without a log."""
     whole = GroupResult()
     for result in results:
         whole.sent |= result.sent
@@ -185,7 +186,7 @@ class SessionGroup(Protocol):
         """Open every session; raise EngineError, with none left open, if one fails."""
 
     def start(self, began_us: int) -> None:
-        """Let them commit, in a thread or process of their own."""
+        """Let the sessions commit, in a thread or process of their own."""
 
     def hold(self, *, held: bool) -> None:
         """Pause the sessions, or resume them; replies are still taken."""
@@ -200,6 +201,6 @@ class SessionGroup(Protocol):
         """End every session, thread and process; return the result; idempotent.
 
         A process whose result does not come within *wait_s* seconds is lost: failure
-        is then a LoadError.  An interrupt ends the wait and is raised; all has ended
-        then, too.
+        is then a LoadError.  An interrupt ends the wait and is raised; also then all
+        sessions have ended.
         """

@@ -18,33 +18,33 @@ _SHOWN_MAX = 5
 def require_host(
     name: str, expected: Expected, seen: Identity | None, server: Mapping[str, str]
 ) -> str:
-    """Return the host's identity, for people; raise UsageError if it is another.
+    """Return the host's identity, for people; raise UsageError if it is another host.
 
     name:   in the inventory; without any *expected* value it must be the host's name.
-    seen:   what the host reports over SSH, None if it was not asked.
+    seen:   the identity that the host reports over SSH, None if it was not asked.
     server: the server's identity (ServerFacts), which may hold the host's name.
     Nothing overrides this: a cut of the wrong host cannot be taken back.
     """
     hostname = seen.hostname if seen else server.get("hostname", "")
-    found = {
+    actual = {
         "hostname": hostname,
         "serial": seen.serial if seen else "",
         "machine_id": seen.machine_id if seen else "",
     }
-    wanted = {
-        key: value for key in found if (value := str(getattr(expected, key)))
+    expected_values = {
+        key: value for key in actual if (value := str(getattr(expected, key)))
     } or _expect_name(name)
-    for key, value in wanted.items():
-        if not found[key]:
+    for key, value in expected_values.items():
+        if not actual[key]:
             raise UsageError(
                 f"host {name}: cannot read its {key}; {value} is expected",
                 id=ErrorId.HOST_NOT_IDENTIFIED,
                 hint="Let dbcheck ask it over SSH (as root for the serial), or "
                 "identify it by dbcheck_expect_hostname, _serial or _machine_id.",
             )
-        if not _is_same_value(key, value, found[key]):
+        if not _is_same_value(key, value, actual[key]):
             raise UsageError(
-                f"host {name}: its {key} is {found[key]}, not {value}",
+                f"host {name}: its {key} is {actual[key]}, not {value}",
                 id=ErrorId.HOST_IS_ANOTHER,
                 hint="This is a different host, or the inventory is wrong: see "
                 f"dbcheck_expect_{key}.",
@@ -59,16 +59,16 @@ def require_host(
             id=ErrorId.SERVER_ON_OTHER_HOST,
             hint="Make ansible_host and dbcheck_target refer to the same host.",
         )
-    return ", ".join(f"{key} {found[key]}" for key in wanted)
+    return ", ".join(f"{key} {actual[key]}" for key in expected_values)
 
 
 def require_address(
     name: str, seen: Identity | None, addresses: frozenset[str], *, i_know: bool
 ) -> None:
-    """Raise UsageError if a host of the target is another one than the host seen.
+    """Raise UsageError if a host of the target is not the host that was *seen*.
 
-    addresses: those of a host that the driver may connect to; empty if there is nothing
-    to compare.
+    addresses: the addresses of a host that the driver may connect to; empty if there is
+    nothing to compare.
     """
     if seen is None or i_know or not addresses or not seen.addresses:
         return
@@ -83,7 +83,7 @@ def require_address(
 
 
 def require_other_machine(name: str, seen: Identity | None) -> None:
-    """Raise UsageError if the host is the client's own: it could not restore it."""
+    """Raise UsageError if the host is this machine, which could not restore itself."""
     if seen and seen.boot_id and seen.boot_id == read_boot_id():
         raise UsageError(
             f"{name} is the machine that dbcheck runs on",
@@ -93,20 +93,20 @@ def require_other_machine(name: str, seen: Identity | None) -> None:
 
 
 def require_no_other_users(name: str, found: OtherUsers, *, i_know: bool) -> None:
-    """Raise UsageError if the cut would hit others than dbcheck, or might."""
+    """Raise UsageError if the cut would, or might, hit other users than dbcheck."""
     if i_know:
         return
-    others = []
+    descriptions = []
     if found.databases:
         names = ", ".join(found.databases[:_SHOWN_MAX])
-        more = len(found.databases) - _SHOWN_MAX
-        names += f" and {more} more" if more > 0 else ""
-        others.append(f"has other data ({names})")
+        unnamed_count = len(found.databases) - _SHOWN_MAX
+        names += f" and {unnamed_count} more" if unnamed_count > 0 else ""
+        descriptions.append(f"has other data ({names})")
     if found.connections:
-        others.append(f"has {found.connections} connections of other clients")
-    if others:
+        descriptions.append(f"has {found.connections} connections of other clients")
+    if descriptions:
         raise UsageError(
-            f"{name}: the server {' and '.join(others)}",
+            f"{name}: the server {' and '.join(descriptions)}",
             id=ErrorId.SERVER_HAS_OTHER_USERS,
             hint=f"If it is acceptable that all of these lose power, add {I_KNOW}.",
         )
@@ -121,7 +121,7 @@ def require_no_other_users(name: str, found: OtherUsers, *, i_know: bool) -> Non
 
 
 def _expect_name(name: str) -> dict[str, str]:
-    """Expect the inventory's name; one that is an address identifies no host."""
+    """Expect the inventory's name as hostname; an IP address identifies no host."""
     try:
         ip_address(name)
     except ValueError:
@@ -135,14 +135,14 @@ def _expect_name(name: str) -> dict[str, str]:
     )
 
 
-def _is_same_value(key: str, wanted: str, found: str) -> bool:
+def _is_same_value(key: str, expected: str, actual: str) -> bool:
     if key == "hostname":
-        return _is_same_name(wanted, found)
-    return wanted.casefold() == found.casefold()
+        return _is_same_name(expected, actual)
+    return expected.casefold() == actual.casefold()
 
 
 def _is_same_name(one: str, other: str) -> bool:
-    """Compare names of hosts; one without a domain is compared by its first part."""
+    """Compare names of hosts, by their first parts unless both have a domain."""
     one, other = one.casefold().rstrip("."), other.casefold().rstrip(".")
     if "." in one and "." in other:
         return one == other

@@ -13,18 +13,18 @@ from dbcheck.power.kinds.command import format_command
 from dbcheck.power.kinds.config import SwitchConfig
 
 SCOPE = "dbcheck_power_scope"
-CLASSES = (CutClass.AC, CutClass.DC_RAIL)  # that take the power from a drive itself
-_APART = ("logdev=", "rtdev=")  # options of XFS (xfs(5)) that name devices
-_CLASSES = " or ".join(f"'{one.value}'" for one in CLASSES)
+CLASSES = (CutClass.AC, CutClass.DC_RAIL)  # cuts that take a drive's own power
+_DEVICE_OPTIONS = ("logdev=", "rtdev=")  # options of XFS (xfs(5)) that name devices
+_CLASS_NAMES = " or ".join(f"'{each.value}'" for each in CLASSES)
 
 
 @dataclass(frozen=True, slots=True)
 class DriveScope:
     """The drives that lose their power, and how their server is ended and started.
 
-    drives: their serials.
-    kill:   commands run on the host, before what is left of the server is killed.
-    start:  the command that starts it.
+    drives: the serials of the drives.
+    kill:   commands run on the host, before the server's processes are killed.
+    start:  the command that starts the server.
     """
 
     drives: tuple[str, ...]
@@ -49,9 +49,9 @@ def make_unit_scope(
     kill: tuple[str, ...] = (),
     start: tuple[str, ...] = (),
 ) -> DriveScope:
-    """Return the scope of a server that is a systemd unit, but for commands given.
+    """Return the scope of a server that is a systemd unit; *kill*, *start* override.
 
-    systemd would start a server that was killed again (Restart=), so it is stopped.
+    systemd would start a killed server again (Restart=), so the unit is stopped.
     """
     kills: tuple[tuple[str, ...], ...] = (kill,) if kill else ()
     if unit and not kill:
@@ -67,7 +67,7 @@ def make_unit_scope(
 def require_power_cut(config: SwitchConfig) -> None:
     """Raise UsageError unless the switch can cut the power of drives alone.
 
-    A link that is disabled, and a reset, leave a drive its power: its cache stays.
+    A disabled link or a reset leaves a drive its power, and so its cache.
     """
     if config.kind is SwitchKind.LAB:
         return
@@ -84,7 +84,7 @@ def require_power_cut(config: SwitchConfig) -> None:
             "or to reset a drive cuts no power",
             id=ErrorId.POWER_CLASS_MISSING,
             hint=f"If it cuts the supply of the drives, set dbcheck_power_class to "
-            f"{_CLASSES}.",
+            f"{_CLASS_NAMES}.",
         )
     if cut_class not in CLASSES:
         raise UsageError(
@@ -92,7 +92,7 @@ def require_power_cut(config: SwitchConfig) -> None:
             "drives alone",
             id=ErrorId.POWER_CLASS_NOT_OF_DRIVES,
             hint="Use a switch of their supply (a relay, a module between drive and "
-            f"slot, the outlet of a drive shelf), whose class is {_CLASSES}.",
+            f"slot, the outlet of a drive shelf), whose class is {_CLASS_NAMES}.",
         )
     if not config.shows_state:
         raise UsageError(
@@ -110,9 +110,9 @@ def require_power_cut(config: SwitchConfig) -> None:
 
 
 def require_fit(scope: DriveScope, seen: Survey) -> None:
-    """Raise PowerError unless the host can take the server off these drives, and back.
+    """Raise PowerError unless the server can be taken off these drives and put back.
 
-    Each filesystem that is forced off must hold one of the server's directories.
+    Each filesystem on the drives must hold one of the server's directories.
     """
     if not seen.root:
         raise PowerError(
@@ -162,7 +162,7 @@ def require_fit(scope: DriveScope, seen: Survey) -> None:
 
 
 def _require_private(seen: Survey) -> None:
-    """Raise PowerError if another account could lead root elsewhere around the cut."""
+    """Raise PowerError if another account could exchange a path that root uses."""
     if seen.exposed:
         raise PowerError(
             "; ".join(seen.exposed),
@@ -184,7 +184,7 @@ def _require_mounts(seen: Survey) -> None:
                 id=ErrorId.DRIVE_USED_OTHERWISE,
                 hint="Unmount it: only whole filesystems are put back.",
             )
-        apart = [o for o in mount.options.split(",") if o.startswith(_APART)]
+        apart = [o for o in mount.options.split(",") if o.startswith(_DEVICE_OPTIONS)]
         if apart:
             raise PowerError(
                 f"{mount.point} has a part of its own on another device ({apart[0]})",
@@ -202,11 +202,11 @@ def _require_mounts(seen: Survey) -> None:
         if mount.point == "/" or not any(
             _is_below(mount.point, place) for place in places
         ):
-            what = "the host itself runs from it"
+            objection = "the host itself runs from it"
             if mount.point != "/":
-                what = "it holds none of the server's directories"
+                objection = "it holds none of the server's directories"
             raise PowerError(
-                f"{mount.point} is on the drive {mount.name} as well, and {what}",
+                f"{mount.point} is on the drive {mount.name} as well, and {objection}",
                 id=ErrorId.DRIVE_USED_OTHERWISE,
                 hint="It would lose its power, too: unmount it, move it to another "
                 "drive, or cut the host instead.",

@@ -1,7 +1,7 @@
 """Runs users' programs that switch, promote or restart, and waits for a switch.
 
-Programs run without a shell; their time is limited, and they end with their processes.
-A wait lasts until the switch has switched, or for enough time without power.
+Programs run without a shell; their time is limited, and all processes that they start
+end with them.  A wait lasts until the switch has switched, or for the time off.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GRACE_S = 5
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of a program, and the text on its two streams."""
+    """The exit code of a program, and its text on standard output and error."""
 
     code: int
     output: str
@@ -37,7 +37,7 @@ class Finished:
 
     @property
     def output_tail(self) -> str:
-        """The end of what it printed, for an error's text."""
+        """The end of the program's output, for an error's text."""
         printed = f"{self.output.strip()} {self.errors.strip()}".strip()
         return printed[-TAIL_MAX:] or "none"
 
@@ -53,10 +53,10 @@ def run_program(
 ) -> Finished:
     """Run *command* with *text* on its standard input; return once it has ended.
 
-    what: names it in errors; hidden: what must not be seen in its output; keep: see
-    processes.environment.  All that it started ends with it.  If this process dies,
-    timeout(1) ends them a little later.  Raise PowerError if it cannot be run, or
-    takes longer than *timeout_s*.
+    what: names the program in errors.  hidden: secrets that its output must not show.
+    keep: see processes.make_environment().  All processes that it started end with it;
+    if this process dies, timeout(1) ends them a little later.  Raise PowerError if it
+    cannot be run, or takes longer than *timeout_s*.
     """
     wrapper = ("timeout", "-s", "KILL", f"{timeout_s + _GRACE_S:g}")
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -67,7 +67,7 @@ def run_program(
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
-                start_new_session=True,  # which timeout(1) does not leave
+                start_new_session=True,  # timeout(1) stays in this session
             )
         except OSError as error:
             raise PowerError(
@@ -162,18 +162,18 @@ class RestartProgram:
 
 
 POLL_S = 0.5
-_LOOK_S = 0.1  # how long an interrupt may have to wait
+_INTERRUPT_CHECK_S = 0.1
 
 
 class OffTimer:
     """The time without power that a cut must last.
 
-    Capacitors of supplies and drives hold a charge for seconds, and a cache that
+    Capacitors of supplies and drives hold a charge for seconds, so a cache whose power
     is back before they are empty was never without power.
     """
 
     def __init__(self, off_s: float) -> None:
-        """Measure nothing yet; *off_s*: seconds, at least."""
+        """Measure nothing yet; *off_s*: the least time without power, in seconds."""
         self.off_s = off_s
         self._off_since_s: float | None = None
 
@@ -184,21 +184,21 @@ class OffTimer:
     def wait(self, read: Callable[[], PowerState]) -> float | None:
         """Wait until the time is over; return how long the power was off, in seconds.
 
-        read: returns the power's state.  Where no cut was noted, as in another process
-        than the one that cut, the time begins when that is first seen off; without
-        that there is nothing to wait for.  None if the power may have been on.
-        An interrupt that comes meanwhile, held back by the caller, ends the time.
+        read: returns the power's state.  If begin() was not called, as in a process
+        that made no cut, the time begins now if the power is off; else no wait.
+        Return None if the power may have been on.
+        An interrupt that comes meanwhile, held back by the caller, ends the wait.
         """
-        before = interrupt.count_interrupts()
+        interrupts_before = interrupt.count_interrupts()
         since_s, self._off_since_s = self._off_since_s, None
         if since_s is None and _read_state_if_possible(read) is PowerState.OFF:
             since_s = time.monotonic()
         if since_s is None:
             return None
         while (off_s := time.monotonic() - since_s) < self.off_s:
-            if interrupt.count_interrupts() > before:
+            if interrupt.count_interrupts() > interrupts_before:
                 break
-            time.sleep(min(_LOOK_S, self.off_s - off_s))
+            time.sleep(min(_INTERRUPT_CHECK_S, self.off_s - off_s))
         return (
             off_s
             if _read_state_if_possible(read) in (PowerState.OFF, PowerState.UNKNOWN)
@@ -209,7 +209,7 @@ class OffTimer:
 def _read_state_if_possible(read: Callable[[], PowerState]) -> PowerState | None:
     """Return read(), None if it fails: a failure must not stop the restore.
 
-    A switch that cannot read it returns UNKNOWN.
+    A switch that cannot read its state returns UNKNOWN.
     """
     with contextlib.suppress(PowerError):
         return read()

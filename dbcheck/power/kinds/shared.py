@@ -16,7 +16,7 @@ from dbcheck.config.validated import one_of
 from dbcheck.model.cut import DECLARABLE, CutClass
 from dbcheck.power.kinds.config import Fields, SwitchConfig
 
-# What each switches, from the manual pages of fence-agents 4.12.  Agents of
+# Agents by what they switch, from the manual pages of fence-agents 4.12.  Agents of
 # frameworks in front of something else (powerman, ironic, skalar) are not listed.
 _OUTLETS = (
     *("apc", "apc_snmp", "cdu", "cyberpower_ssh", "eaton_snmp", "eaton_ssh", "emerson"),
@@ -35,7 +35,7 @@ _HYPERVISORS = (
     *("vmware", "vmware_rest", "vmware_soap", "vmware_vcloud", "xenapi", "xvm", "zvm"),
     "zvmip",
 )
-_AGENTS = {
+_CLASS_OF_AGENT = {
     f"fence_{name}": cut_class
     for cut_class, names in (
         (CutClass.AC, _OUTLETS),
@@ -52,15 +52,16 @@ def find_cut_class_of_agent(agent: str, declared: CutClass | None) -> CutClass:
     Raise UsageError if *declared* is another class than the agent is known to have.
     """
     name = Path(agent).name
-    return require_declared_class(name, _AGENTS.get(name), declared)
+    return require_declared_class(name, _CLASS_OF_AGENT.get(name), declared)
 
 
 def require_declared_class(
     what: str, known: CutClass | None, declared: CutClass | None
 ) -> CutClass:
-    """Return the class of a switch; raise UsageError if what is declared is not true.
+    """Return the class of a switch; raise UsageError if the declared class is wrong.
 
-    what: names the switch.  known, declared: None if it is not.
+    what: names the switch.  known, declared: None if the class is not known, or not
+    declared.
     """
     if known and declared and known is not declared:
         raise UsageError(
@@ -75,7 +76,7 @@ def require_declared_class(
 POWER = "dbcheck_power"
 CLASS, OPTIONS = f"{POWER}_class", f"{POWER}_options"
 PASSWORD, PLUG = f"{POWER}_password", f"{POWER}_plug"
-OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
+OTHERS: Mapping[str, Any] = {  # variables without a field -> the type of their values
     CLASS: Annotated[
         str,
         one_of(DECLARABLE),
@@ -95,8 +96,12 @@ OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
     ],
 }
 _PREFIX = f"{POWER}_"
-_KEYS = {"name": "lab"}  # the field of a config -> its variable, where they differ
-_GIVEN = frozenset({"declared", "options", "secrets"})  # not variables by these names
+_VARIABLE_OF_FIELD = {
+    "name": "lab"
+}  # field of a config -> its variable, if the names differ
+_OTHER_FIELDS = frozenset(
+    {"declared", "options", "secrets"}
+)  # fields that have no variable of their name
 
 OffSeconds = Annotated[
     float,
@@ -113,17 +118,19 @@ P = TypeVar("P", bound=SwitchConfig)
 
 def list_variables(kind: type[SwitchConfig]) -> dict[str, str]:
     """Return each variable that is a field of a config, with the field's name."""
-    names = [field.name for field in fields_of(kind) if field.name not in _GIVEN]
-    return {f"{_PREFIX}{_KEYS.get(name, name)}": name for name in names}
+    names = [field.name for field in fields_of(kind) if field.name not in _OTHER_FIELDS]
+    return {f"{_PREFIX}{_VARIABLE_OF_FIELD.get(name, name)}": name for name in names}
 
 
 def read_config(kind: type[P], fields: Fields, **given: Mapping[str, Any]) -> P:
     """Return the config that *fields* hold; raise UsageError naming the key.
 
-    given: what is not in list_variables(), but for the class that is declared.
+    given: values of the fields that are not in list_variables(), except `declared`.
     """
     keys = {
-        name: key for name, key in _KEYS.items() if name in kind.__dataclass_fields__
+        name: key
+        for name, key in _VARIABLE_OF_FIELD.items()
+        if name in kind.__dataclass_fields__
     }
     return fields.read(
         kind,
@@ -136,13 +143,13 @@ def read_config(kind: type[P], fields: Fields, **given: Mapping[str, Any]) -> P:
 def withhold_secrets(fields: Fields) -> None:
     """Withhold the secrets' variables from all child processes but a switch's.
 
-    That is a side effect of reading them, and wanted whatever the kind: a program of
-    an exec switch may log in with such a secret, too.
+    Reading them has that effect.  It is wanted for every kind of switch, as a program
+    of an exec switch may log in with such a secret, too.
     """
     fields.options(OPTIONS)
     fields.secret(PASSWORD)
 
 
 def _read_declared_class(fields: Fields) -> CutClass | None:
-    found = fields.value(CLASS, OTHERS[CLASS], None)
-    return CutClass(found) if found else None
+    declared = fields.value(CLASS, OTHERS[CLASS], None)
+    return CutClass(declared) if declared else None
