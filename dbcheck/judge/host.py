@@ -15,8 +15,8 @@ from dbcheck.model.host import Drive, HostAfter, HostBefore, TargetFacts
 
 _PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
 _UNSEEN = Status.NOT_OBSERVABLE
-# A kernel that started more than RAN_ON_S before its host was last heard did not go
-# down.  If it started later than that, the two clocks may only disagree.
+# A kernel whose start lies so long before its host was last heard did not go down.  If
+# it lies nearer, the two clocks may only disagree.
 RAN_ON_S = 60.0
 READ_HERE = "cut again, and reconcile on this client before it is restarted"
 
@@ -24,50 +24,42 @@ READ_HERE = "cut again, and reconcile on this client before it is restarted"
 def judge_readings_after_cut(case: Case) -> Item | None:
     """Judge whether all that the host reported before the load was read again after it.
 
-    A report that is missing after the cut might have contradicted a PASS.  None if the
-    host was not asked before the load.
+    What was gathered before and is not there afterwards might have contradicted a PASS.
+    None if nothing was gathered.
     """
     before, after = case.before, case.host
     if before is None:
         return None
-    item_id = ItemId.HOST_ASKED_AGAIN
+    name = ItemId.HOST_ASKED_AGAIN
     in_lab = case.manifest.lab_cut is not None  # whose kernel never shuts down
     if after is None:
         reason = (
             f"host {before.facts.hostname} was checked before the load but not after"
         )
         reason += " it, so its boot_id and canaries prove nothing; add --target-host"
-        return Item(item_id, _UNSEEN, reason, True)
-    unread = [
-        subject
-        for subject, is_read in (
+        return Item(name, _UNSEEN, reason, True)
+    lacking = [
+        what
+        for what, there in (
             ("boot_id and storage", after.facts is not None),
             ("canaries", _are_all_canaries_read(before, after)),
             ("server's log", after.log is not None or not before.log_path),
             ("the host's records of a shutdown", in_lab or after.shut_down is not None),
         )
-        if not is_read
+        if not there
     ]
-    if not unread:
-        return Item(
-            item_id, _PRESENT, "all that it reported before was read again", True
-        )
-    reasons = [
-        remains.missing for remains in _list_remains(after) if remains is not None
-    ]
-    why = after.failure or next(filter(None, reasons), "")
-    reason = f"not read after the cut: {', '.join(unread)}"
-    return Item(item_id, _UNSEEN, f"{reason}: {why}" if why else reason, True)
+    if not lacking:
+        return Item(name, _PRESENT, "all that it reported before was read again", True)
+    missing = [one.missing for one in _list_remains(after) if one is not None]
+    why = after.failure or next(filter(None, missing), "")
+    reason = f"not read after the cut: {', '.join(lacking)}"
+    return Item(name, _UNSEEN, f"{reason}: {why}" if why else reason, True)
 
 
 def _are_all_canaries_read(before: HostBefore, after: HostAfter) -> bool:
     """Return True if all canaries that were started could be read."""
-    readable = [
-        remains
-        for remains in _list_remains(after)
-        if remains is not None and not remains.missing
-    ]
-    return len(readable) == len(before.canary_folders)
+    found = [one for one in _list_remains(after) if one is not None and not one.missing]
+    return len(found) == len(before.canary_folders)
 
 
 def _list_remains(after: HostAfter) -> tuple[Remains | None, ...]:
@@ -75,10 +67,7 @@ def _list_remains(after: HostAfter) -> tuple[Remains | None, ...]:
 
 
 def judge_same_storage(case: Case) -> Item | None:
-    """Judge whether the host and its storage are the same as before the load.
-
-    None if the host was not asked both before the load and after the cut.
-    """
+    """Judge whether the host, and what each place lies on, are those from before."""
     before, after = case.before, case.host
     if before is None or after is None or after.facts is None:
         return None
@@ -92,36 +81,32 @@ def judge_same_storage(case: Case) -> Item | None:
         _find_unidentified_drives(after.facts),
     )
     shared = [key for key in then if key in now]
-    for subject, place in shared:
-        was, is_now = then[subject, place], now[subject, place]
-        if subject == "drives" and _may_be_same(place, was, is_now, *unknown):
+    for what, place in shared:
+        was, is_now = then[what, place], now[what, place]
+        if what == "drives" and _may_be_same(place, was, is_now, *unknown):
             continue
         if was != is_now:
-            reason = f"{subject}{_format_of_place(place)} was {was} and is {is_now}"
+            reason = f"{what}{_format_of_place(place)} was {was} and is {is_now}"
             return Item(name, _CONTRADICTED, reason, True)
-    places = [place for volume in before.facts.volumes for place in volume.places]
-    if blind := [place for place in places if place in after.facts.unseen]:
-        reason = f"{blind[0]} cannot be inspected again: {after.facts.unseen[blind[0]]}"
+    seen = [place for volume in before.facts.volumes for place in volume.places]
+    if lost := [place for place in seen if place in after.facts.unseen]:
+        reason = f"{lost[0]} cannot be inspected again: {after.facts.unseen[lost[0]]}"
         return Item(name, _UNSEEN, reason, True)
-    same = [subject for subject, place in shared if not place]
+    same = [what for what, place in shared if not place]
     for volume in before.facts.volumes:
-        first_place = next(iter(volume.places))
-        suffix = _format_of_place(first_place) if before.facts.volumes[1:] else ""
-        same += [
-            f"{subject}{suffix}"
-            for subject, place in shared
-            if place == first_place and subject != "path"
-        ]
+        first = next(iter(volume.places))
+        of = _format_of_place(first) if before.facts.volumes[1:] else ""
+        same += [f"{w}{of}" for w, place in shared if place == first and w != "path"]
     if not same:
         return Item(name, _UNSEEN, "the host reports nothing of it", False)
     reason = f"same {', '.join(same)}"
-    unidentified = sorted(
-        {drive for each in unknown for drives in each.values() for drive in drives}
+    nameless = sorted(
+        {name for each in unknown for some in each.values() for name in some}
     )
-    if unidentified and case.manifest.lab_cut is None:
+    if nameless and case.manifest.lab_cut is None:
         reason += (
-            f"; {', '.join(unidentified)} shows neither a serial nor a WWID, so whether"
-            " it is the same drive is not known"
+            f"; {', '.join(nameless)} shows neither a serial nor a WWID, so whether it"
+            " is the same drive is not known"
         )
     return Item(name, _PRESENT, reason, True)
 
@@ -131,13 +116,13 @@ def _format_of_place(place: str) -> str:
 
 
 def _list_storage_identities(facts: TargetFacts) -> dict[tuple[str, str], str]:
-    """List the identities of the host and its storage: (subject, place) -> identity.
+    """List the identities of hosts and drives: (what, place) -> its value.
 
-    The place is "" for the identity of the host itself.
+    The place is "" for what is the host's.
     """
     known = {("machine id", ""): facts.machine_id}
     for volume in facts.volumes:
-        # With multipath a drive is listed once for each of its working paths.
+        # With multipath a drive is listed once for each of its paths that is up.
         drives = sorted({d.serial or d.wwid for d in volume.drives} - {""})
         for place, path in volume.places.items():
             known["path", place] = path
@@ -147,7 +132,7 @@ def _list_storage_identities(facts: TargetFacts) -> dict[tuple[str, str], str]:
 
 
 def _find_unidentified_drives(facts: TargetFacts) -> dict[str, set[str]]:
-    """Return place -> names of its drives that have neither a serial nor a WWID."""
+    """Return the names of the drives below each place that nothing identifies."""
     return {
         place: {d.name for d in volume.drives if not (d.serial or d.wwid)}
         for volume in facts.volumes
@@ -162,10 +147,7 @@ def _may_be_same(
     unknown_then: Mapping[str, set[str]],
     unknown_now: Mapping[str, set[str]],
 ) -> bool:
-    """Return True if the drives of a place may be the same as before.
-
-    A drive that nothing identifies may be any drive.
-    """
+    """Return True if the drives of a place may be the same: an unknown one may."""
     then, now = set(was.split(", ")), set(is_now.split(", "))
     return len(then - now) <= len(unknown_now[place]) and len(now - then) <= len(
         unknown_then[place]
@@ -175,12 +157,11 @@ def _may_be_same(
 def judge_not_restored(case: Case) -> Item:
     """Judge whether the data are those that the load was written to, and no copy.
 
-    Only missing canaries show that a whole filesystem was put back to a state before
-    the load.  The canaries are also gone if a drive lost all that was ever written to
-    it.  A copy that is written over the files changes the ctime of files that no server
-    writes, but so does a change of their owner.  A row of this run shows that the files
-    are no copy from before it.  Either change makes the ctime later; an earlier ctime
-    shows a drive that lost writes.
+    Only the canaries show that a whole filesystem was put back to before the load: they
+    are then gone.  They are also gone if a drive lost all that was ever written to it.
+    A copy that is written over the files shows in what no server writes, but so does a
+    change of their owner: a row of this run shows that they are no copy from before it.
+    Either makes the ctime later; an earlier one is that of a drive that lost writes.
     """
     name, before, after = ItemId.NOT_RESTORED, case.before, case.host
     if case.manifest.lab_cut is LabCut.DRIVE:
@@ -190,23 +171,22 @@ def judge_not_restored(case: Case) -> Item:
         return Item(name, _UNSEEN, reason, False)
     then, now = before.facts.made, after.facts.made
     shared = sorted(then.keys() & now.keys())
-    for file in shared:
-        if then[file] != now[file]:
-            where = "the data directory" if file == "." else file
+    for what in shared:
+        if then[what] != now[what]:
+            where = "the data directory" if what == "." else what
             reason = f"{where} was replaced by a copy"
-            return Item(name, _CONTRADICTED, f"{reason} ({now[file]})", False)
+            return Item(name, _CONTRADICTED, f"{reason} ({now[what]})", False)
     if not shared:
         return Item(name, _UNSEEN, "no file of the data could be identified", False)
     was, is_now = before.facts.changed, after.facts.changed
-    touched = [file for file in sorted(was.keys() & is_now) if was[file] < is_now[file]]
+    touched = [what for what in sorted(was.keys() & is_now) if was[what] < is_now[what]]
     if touched and case.none_there:
-        changed_at = datetime.fromtimestamp(is_now[touched[0]] // 10**9, UTC)
+        at = datetime.fromtimestamp(is_now[touched[0]] // 10**9, UTC)
         reason = (
             f"{touched[0]}, which no server writes, was changed since the preflight"
-            f" (at {changed_at:%Y-%m-%d %H:%M:%S} UTC): an older copy was written over"
-            " the data, or its owner was set anew, as by chown at the start or"
-            " Kubernetes fsGroup: stop that (fsGroupChangePolicy: OnRootMismatch) and"
-            " cut again"
+            f" (at {at:%Y-%m-%d %H:%M:%S} UTC): an older copy was written over the"
+            " data, or its owner was set anew, as by chown at the start or Kubernetes"
+            " fsGroup: stop that (fsGroupChangePolicy: OnRootMismatch) and cut again"
         )
         return Item(name, Status.ABSENT, reason, False)
     if after.remains is None or after.remains.missing:
@@ -222,10 +202,9 @@ def judge_not_restored(case: Case) -> Item:
 def judge_unsafe_shutdowns(case: Case) -> Item | None:
     """Judge the drives' own counts of shutdowns without warning, None if none counts.
 
-    Every drive below a place is compared.  Drives are identified by their serials, as
-    their names may change with each boot.  If the drives alone were cut, a PASS
-    requires this item unless the drives' cache was seen to be lost: a drive that its
-    kernel shut down first has flushed its cache.
+    Every drive below a place is compared; a drive is known by its serial, for its name
+    may change with each boot.  Where the drives alone were cut, a PASS needs more: a
+    drive that its kernel shut down first flushed its cache, unless that was seen lost.
     """
     before, after = case.before, case.host
     if before is None or after is None or after.facts is None:
@@ -233,12 +212,12 @@ def judge_unsafe_shutdowns(case: Case) -> Item | None:
     counted, silent = count_rises_since(before.facts, after.facts, "unsafe_shutdowns")
     if not counted:
         return None
-    rises = [f"{name} {number}" for name, number in counted.items()]
-    one_did_not_count = min(counted.values()) <= 0
-    reason = f"counted since: {', '.join(rises)}"
+    more = [f"{name} {number}" for name, number in counted.items()]
+    absent = min(counted.values()) <= 0
+    reason = f"counted since: {', '.join(more)}"
     if silent:
         reason += f"; {', '.join(silent)} cannot be read"
-    status = Status.ABSENT if one_did_not_count else _PRESENT
+    status = Status.ABSENT if absent else _PRESENT
     required = case.drive_only and case.shown_depth is not Depth.DRIVE
     return Item(ItemId.UNSAFE_SHUTDOWNS, status, reason, required)
 
@@ -246,9 +225,9 @@ def judge_unsafe_shutdowns(case: Case) -> Item | None:
 def count_rises_since(
     before: TargetFacts, after: TargetFacts, counter: str
 ) -> tuple[dict[str, int], list[str]]:
-    """Return drive -> rise of its counter, and the drives whose counter is unreadable.
+    """Return by how much a counter of each drive rose, and drives that show none.
 
-    Drives have the names from before the cut.  counter: a field of model.host.Drive.
+    By the names that they had before.  counter: a field of model.host.Drive.
     """
     then, now = _list_drives_by_identity(before), _list_drives_by_identity(after)
     counted: dict[str, int] = {}
@@ -264,7 +243,7 @@ def count_rises_since(
 
 
 def _list_drives_by_identity(facts: TargetFacts) -> dict[str, Drive]:
-    """Return every drive below a place, by its serial, its WWID or its name."""
+    """Return every drive below a place, by what is its own."""
     return {
         drive.serial or drive.wwid or drive.name: drive
         for volume in facts.volumes
@@ -275,8 +254,8 @@ def _list_drives_by_identity(facts: TargetFacts) -> dict[str, Drive]:
 def judge_host_went_down(case: Case) -> Item | None:
     """Judge whether the host itself lost its power, and not the server alone.
 
-    None in a lab that kills the server alone, and where the drives alone were cut
-    (judge/driveonly.py).
+    None in a lab that kills the server alone and claims no more, and where
+    the drives alone were cut (judge/driveonly.py).
     """
     if case.manifest.lab_cut is LabCut.PROCESS or case.drive_only:
         return None
@@ -289,7 +268,7 @@ def judge_host_went_down(case: Case) -> Item | None:
 def judge_fall_of_host(
     case: Case, end: Ended, depth: DepthFinding | None
 ) -> tuple[Status, str]:
-    """Judge whether the host went down, by the server's *end* and the cut's *depth*."""
+    """Judge whether a host whose server ended so, at such a depth, went down."""
     measured = depth.depth if depth else None
     reason = depth.reasons[0] if depth and measured else ""
     if measured is Depth.PROCESS:
@@ -313,14 +292,14 @@ def judge_fall_of_host(
     # After a reset the host comes back at once.
     reset = case.cut_class is CutClass.RESET
     if booted == "new" and not silent and measured is None and not reset:
-        how_sessions_ended = (
+        how = (
             "nothing recorded how its connections ended"
             if silent is None
             else "its connections were closed, as a reboot closes them"
         )
         return _UNSEEN, (
-            f"it has another boot_id, but {how_sessions_ended}, and the depth of the"
-            " cut was not measured; cut again"
+            f"it has another boot_id, but {how}, and the depth of the cut was not "
+            "measured; cut again"
         )
     if booted == "new":
         return _PRESENT, "it has another boot_id"
@@ -332,8 +311,7 @@ def judge_fall_of_host(
 def _have_sessions_fallen_silent(case: Case) -> bool | None:
     """Return True if the sessions fell silent, None if nothing recorded their end.
 
-    Sessions fall silent when their peer loses its power, and also when the network
-    between them fails.
+    They do so when their peer has no power, and also when the network between fails.
     """
     if case.load is None or case.tested_name != case.manifest.writer_name:
         return None
@@ -343,8 +321,7 @@ def _have_sessions_fallen_silent(case: Case) -> bool | None:
 def measure_last_heard_to_kernel_start(case: Case) -> Elapsed | None:
     """Measure the time from the host's last sign of life to its kernel's start.
 
-    The power was off for no longer than that.  None if the kernel is not known to have
-    started anew.
+    None if it did not start anew, as far as is known.  The power was off for no longer.
     """
     load, after = case.load, case.host
     if load is None or after is None or after.facts is None:
@@ -381,7 +358,7 @@ def _find_evidence_against_power_loss(
 
 
 def _judge_from_client(end: Ended, *, silent: bool | None) -> tuple[Status, str]:
-    """Judge the host by its connections, the switch and the server's recovery."""
+    """Judge by what the connections, the switch and the server's recovery showed."""
     if silent is None:
         return _UNSEEN, "nothing recorded how its connections ended"
     if not silent:

@@ -102,8 +102,8 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     cluster.judge_promised_settings,
 )
 
-# Items that depend on what a host that lost its power shows of itself.
-_ITEMS_ABOUT_HOST = frozenset(
+# What a host that lost its power shows of itself.
+_OF_THE_HOST = frozenset(
     {
         ItemId.HOST_DOWN,
         ItemId.SERVER_LOG,
@@ -118,24 +118,22 @@ _ITEMS_ABOUT_HOST = frozenset(
 
 
 def list_evidence(case: Case) -> tuple[Item, ...]:
-    """Return each item of evidence that applies to *case*.
+    """Return each item that applies to *case*.
 
-    If the node that was read kept its power, its rows depend on nothing that the old
-    writer's host shows, so a PASS requires no item about that host.
+    Where the node that was read kept its power, its rows depend on nothing that the
+    host of the old writer shows: that one is off.
     """
-    items = tuple(
-        item for judge_item in EVIDENCE if (item := judge_item(case)) is not None
-    )
+    items = tuple(item for each in EVIDENCE if (item := each(case)) is not None)
     if not case.spared:
         return items
     return tuple(
-        replace(item, required=False) if item.id in _ITEMS_ABOUT_HOST else item
+        replace(item, required=False) if item.id in _OF_THE_HOST else item
         for item in items
     )
 
 
 def judge(case: Case) -> Judgement:
-    """Return the verdict on *case*, with its reasons and its evidence."""
+    """Return the verdict on *case*, with what it rests on."""
     items = list_evidence(case)
     if case.damage:
         reason = case.damage
@@ -146,9 +144,9 @@ def judge(case: Case) -> Judgement:
     else:
         judgement = _judge_ordinary_cycle(case, items)
     if case.manifest.control:
-        durable = explain_durable_commits(case.manifest, case.load)
+        strong = explain_durable_commits(case.manifest, case.load)
         clients = count_losses_by_clients(case.found, case.after.decisions)
-        judgement = judge_control(judgement, case.found, durable, clients)
+        judgement = judge_control(judgement, case.found, strong, clients)
     judgement = judge_index(judgement, case.found, case.after.index)
     judgement = judge_conditions(judgement, case.found, case.after.conditions)
     judgement = judge_after_second_reading(judgement, case.found, case.after.again)
@@ -162,7 +160,7 @@ def judge(case: Case) -> Judgement:
 
 
 def has_other_data(case: Case) -> bool:
-    """Return True if other data were read than those that took the load."""
+    """Return True if other data answered than those that took the load."""
     items = [judge_same_server(case), judge_not_refilled(case)]
     items += [judge_not_restored(case), judge_same_tables(case)]
     return (
@@ -179,7 +177,7 @@ def _judge_ordinary_cycle(case: Case, items: Sequence[Item]) -> Judgement:
         return Judgement(Verdict.INCONCLUSIVE, (after.unanswered,), tuple(items))
     if after.failure and (doubt := explain_blameless_node(items, after.failure)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    # The depth of the old writer's cut has no effect on the rows of another node.
+    # How deep the old writer's cut went is of no consequence to other rows.
     cut = None if case.spared else case.cut_class
     depth = None if case.spared else case.shown_depth
     if after.failure and find_item_of_other_data(items) is None:

@@ -44,8 +44,8 @@ _Values = dict[str, bool | int | float | str]
 
 
 @dataclass(frozen=True, slots=True)
-class _MatrixFile:
-    """The keys of a matrix file."""
+class _File:
+    """The keys of a file."""
 
     description: str = ""
     reference: str = ""
@@ -57,10 +57,10 @@ class _MatrixFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _RowKeys:
-    """The keys of a row that do not describe a lab, see Row.
+class _Keys:
+    """The keys of a row that do not describe a lab; relaxed: on a target only.
 
-    relaxed: on a target only.
+    cuts, until_loss, rule: see Row.
     """
 
     name: str = ""
@@ -78,15 +78,15 @@ class Row:
     """One configuration of a matrix.
 
     lab:       the lab to build, None on a target.
-    cluster:   what makes the row a cluster of such labs, None for a single lab.
-    workload:  the load that runs in the row.
-    settings:  settings, name -> value: on a target those of the load's sessions.
-    relaxed:   on a target: run the row as a control, acked too early.
+    cluster:   what makes it a cluster of such labs, None of a single one.
+    workload:  what it runs.
+    settings:  on a target: of the load's sessions, name -> value.
+    relaxed:   on a target: run it as a control, acked too early.
     reference: a published result, for comparison; "" if there is none.
     expect:    the verdict expected, None if PASS and FAIL are both fine.
-    price:     price of what the row runs on, in any currency; None if not given.
-    cuts:      how many cuts to make; until_loss: the first cut that loses is the last.
-    rule:      rule of the audit that the row shows to be right; "" if it is about none.
+    price:     of what it runs on, in any currency; None if not given.
+    cuts:      how many to make; until_loss: the first that loses is the last.
+    rule:      of the audit, which this shows to be right; "" if it is about none.
     """
 
     name: str
@@ -129,37 +129,37 @@ def read_matrix(
     """Return the matrix in the file *preset*, each row in all ways that *vary* names.
 
     preset: a file that ends in .toml, or a name in matrices/; None: one row, which
-    vary alone describes.  vary: options KEY=VALUE,VALUE,...  engine, workload and
-    sessions: for rows that name none; the last two win over the file's.  cuts: for
-    every row; None: as the row says, or else the file.  Raise UsageError, naming the
-    row and the key, if something is wrong.
+    vary alone describes.  vary: KEY=VALUE,VALUE,... each.  engine, workload and
+    sessions: of rows that name none; the last two win over the file's.  cuts: of every
+    row, None: as the row says, or else the file.  Raise UsageError, naming the row and
+    the key, if something is wrong.
     """
-    source, text = (
+    where, text = (
         files.read_described_file("matrix", preset) if preset else ("--vary", "")
     )
-    values = files.parse_toml(text, source)
-    file = convert_fields(values, _MatrixFile, source)
-    row_tables: Sequence[Values] = file.rows if preset else [{}]
-    if not row_tables:
+    values = files.parse_toml(text, where)
+    file = convert_fields(values, _File, where)
+    given: Sequence[Values] = file.rows if preset else [{}]
+    if not given:
         raise UsageError(
-            f"{source} has no rows",
+            f"{where} has no rows",
             id=ErrorId.MATRIX_WITHOUT_ROWS,
             hint="Give at least one [[rows]].",
         )
     common: dict[str, Any] = {"engine": engine} if engine else {}
-    common[_WORKLOAD_KEY] = workload or file.workload
+    common[_WORKLOAD] = workload or file.workload
     sessions = file.sessions if sessions is None else sessions
     rows = [
         _parse_row(
-            _merge_parts(f"{source}, {name}", common, file.defaults, row, varied),
+            _merge_parts(f"{where}, {name}", common, file.defaults, row, varied),
             name=name,
-            where=f"{source}, {name}",
+            where=f"{where}, {name}",
             target=target,
             seed=seed,
             sessions=sessions,
             cuts=(cuts, file.cuts),
         )
-        for number, row in enumerate(row_tables, 1)
+        for number, row in enumerate(given, 1)
         for varied in _parse_variations(vary)
         for name in [_name_row(row, varied, number)]
     ]
@@ -194,15 +194,15 @@ def _parse_variations(vary: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def _merge_parts(where: str, *parts: Values) -> dict[str, Any]:
-    """Merge *parts*; a later part wins, and settings are merged one by one."""
+    """Return all of *parts*; a later one wins, and settings are merged one by one."""
     merged: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for part in parts:
         table = part.get("settings", {})
         settings |= convert_value(table, _Values, where, "settings", strict=True)
         for key, value in part.items():
-            if key.startswith(_SETTING_PREFIX):
-                settings[key.removeprefix(_SETTING_PREFIX)] = value
+            if key.startswith(_SETTING):
+                settings[key.removeprefix(_SETTING)] = value
             else:
                 merged[key] = value
     return {**merged, "settings": settings}
@@ -210,9 +210,7 @@ def _merge_parts(where: str, *parts: Values) -> dict[str, Any]:
 
 def _name_row(row: Values, varied: Values, number: int) -> str:
     parts = [str(row["name"])] if "name" in row else []
-    parts += [
-        f"{key.removeprefix(_SETTING_PREFIX)}={value}" for key, value in varied.items()
-    ]
+    parts += [f"{key.removeprefix(_SETTING)}={value}" for key, value in varied.items()]
     return ", ".join(parts) or f"row {number}"
 
 
@@ -246,29 +244,28 @@ def _parse_row(
         reference=keys.reference,
         expect=Verdict(keys.expect) if keys.expect else None,
         price=keys.price,
-        cuts=given or keys.cuts or default,
+        cuts=decided or keys.cuts or usual,
         until_loss=keys.until_loss,
         rule=keys.rule,
     )
 
 
 def _parse_cluster(values: Values, lab: LabSpec, where: str) -> ClusterSpec | None:
-    given = _select_keys(values, _CLUSTER_KEYS)
+    given = _select_keys(values, _CLUSTER)
     if not given:
         return None
-    keys = _swap_keys_and_fields(_CLUSTER_KEYS)
+    keys = _renamed(_CLUSTER)
     spec = convert_fields(given, ClusterSpec, where, keys=keys, strict=False)
     require_possible(lab, spec)
     return spec
 
 
 def _parse_workload(values: Values, where: str, sessions: int | None) -> Workload:
-    """Return the workload of a row, with the row's own changes.
+    """Return the workload of a row, with what it has of its own.
 
-    sessions: number of sessions if the row gives none; None: as the workload's file
-    says.
+    sessions: if the row does not say how many; None: as the workload's file says.
     """
-    name = convert_value(values[_WORKLOAD_KEY], str, where, _WORKLOAD_KEY, strict=True)
+    name = convert_value(values[_WORKLOAD], str, where, _WORKLOAD, strict=True)
     common = workload_file.load(name).with_sessions(sessions)
     return workload_file.change_workload(common, _select_keys(values, LOAD_KEYS), where)
 
@@ -282,46 +279,37 @@ def _parse_lab(
             id=ErrorId.KEY_MISSING,
             hint="Give --engine, or a --preset.",
         )
-    drive = _select_keys(values, _DRIVE_KEYS)
-    for entry in list_settings(DriveSpec).values():
-        if entry.key in drive and entry.setting.scale > 1:
+    drive = _select_keys(values, _DRIVE)
+    for each in list_settings(DriveSpec).values():
+        if each.key in drive and each.setting.scale > 1:
             number = convert_value(
-                drive[entry.key], _Count, where, entry.key, strict=False
+                drive[each.key], _Count, where, each.key, strict=False
             )
-            drive[entry.key] = entry.scaled(number)
+            drive[each.key] = each.scaled(number)
     given = {"seed": seed, "size_bytes": DriveSpec().size_bytes}
     spec = convert_fields(
-        drive,
-        DriveSpec,
-        where,
-        given=given,
-        keys=_swap_keys_and_fields(_DRIVE_KEYS),
-        strict=False,
+        drive, DriveSpec, where, given=given, keys=_renamed(_DRIVE), strict=False
     )
-    lab = _select_keys(values, _LAB_KEYS)
+    lab = _select_keys(values, _LAB)
     automatic = lab.get("cut", "auto") == "auto"
     if automatic:
         lab["cut"] = "drive"
-    spec_of_lab = convert_fields(
+    made = convert_fields(
         lab,
         LabSpec,
         where,
         given={"settings": settings, "drive": spec},
-        keys=_swap_keys_and_fields(_LAB_KEYS),
+        keys=_renamed(_LAB),
         strict=False,
     )
-    return (
-        replace(spec_of_lab, cut=choose_lab_cut(spec_of_lab.engine))
-        if automatic
-        else spec_of_lab
-    )
+    return replace(made, cut=choose_lab_cut(made.engine)) if automatic else made
 
 
 def _select_keys(values: Values, keys: Collection[str]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key in keys}
 
 
-def _swap_keys_and_fields(fields: Mapping[str, str]) -> dict[str, str]:
+def _renamed(fields: Mapping[str, str]) -> dict[str, str]:
     return {field: key for key, field in fields.items()}
 
 

@@ -188,22 +188,19 @@ def survey(
         name = os.path.basename(os.path.realpath(unescape(line.split()[0])))
         if name in by_name:
             busy.append(f"{name} is swapped to")
-    real_directory = os.path.realpath(directory)
-    status = os.stat(real_directory)
+    real_path = os.path.realpath(directory)
+    status = os.stat(real_path)
     return {
         "root": os.geteuid() == 0,
         "drives": find_drives(serials),
         "twins": twins,
         "mounts": mounts,
         "busy": busy,
-        "directory": real_directory,
-        "places": [
-            real_directory,
-            *map(os.path.realpath, filter(os.path.isabs, places)),
-        ],
+        "directory": real_path,
+        "places": [real_path, *map(os.path.realpath, filter(os.path.isabs, places))],
         "account": status.st_uid,
         "folder": [status.st_dev, status.st_ino],
-        "on_them": find_device_at(real_directory) in by_device,
+        "on_them": find_device_at(real_path) in by_device,
         **_survey_paths(mounts, notes, by_device),
     }
 

@@ -1,7 +1,8 @@
 """A real filesystem on a loop device, which is the file of a virtual drive.
 
-The device clears itself (LO_FLAGS_AUTOCLEAR) once no process has it open and no
-filesystem is mounted from it.  So nothing is left of it, whichever process is killed.
+The device clears itself (LO_FLAGS_AUTOCLEAR) when no process has it open any more: not
+this process, not a filesystem that is mounted from it.  So nothing is left of it,
+whoever is killed, and whenever.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LOOP_GET_STATUS64 = 0x4C05
 _FLAGS_AUTOCLEAR, _FLAGS_DIRECT_IO = 4, 16
 _INFO = struct.Struct("<QQQQQIIII64s64s32sQQ")
 _CONFIG_HEAD = struct.Struct("<II")  # descriptor, block size; then info, 64 spare
-_ATTACH_TRIES = 20
+_TRIES = 20
 _POLL_S = 0.005
 
 
@@ -44,13 +45,13 @@ class LoopDevice:
     """
 
     def __init__(self, path: str, descriptor: int, backing: tuple[int, int]) -> None:
-        """Use attach() instead.  backing: st_dev and st_ino of the attached file."""
+        """Use attach() instead.  backing: st_dev and st_ino of what is attached."""
         self.path = path
         self._descriptor = descriptor
         self._backing = backing
 
     def attached(self) -> bool:
-        """Ask the kernel whether the device is still attached to this drive's file."""
+        """Ask the kernel whether the device still has this drive behind it."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY)
         except OSError:
@@ -61,19 +62,19 @@ class LoopDevice:
             return False
         finally:
             os.close(descriptor)
-        # Another process may have attached the device as soon as it was free.
+        # Somebody else may have got the device the moment that it was free.
         return _INFO.unpack(raw)[:2] == self._backing
 
     @property
     def serial(self) -> str:
-        """Serial of the drive, which is the same on whatever device it is attached to.
+        """Serial of the drive behind it, whatever device that is attached to.
 
-        agent/host/drives.py finds the drive by it.
+        As agent/host/drives.py knows it.
         """
         return "loop:{}:{}".format(*self._backing)
 
     def let_go(self) -> None:
-        """Close the device, which stays attached while its filesystem is mounted."""
+        """Leave the device to the filesystem on it: it is free once that is gone."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -108,12 +109,12 @@ class LoopDevice:
 def attach(backing: int, write_cache: str = WRITE_BACK) -> LoopDevice:
     """Attach the open file *backing* to a free loop device, with direct I/O.
 
-    write_cache: what the kernel assumes of the drive's cache: with WRITE_BACK it sends
-    flushes, with WRITE_THROUGH none.  It is set in any case, since a loop device keeps
-    the setting of its last user.  Raise LabError.
+    write_cache: what the kernel believes of the drive: WRITE_BACK makes it send
+    flushes, WRITE_THROUGH makes it send none.  It is always checked, since a loop
+    device keeps what its last user set.  Raise LabError.
     """
     facts = os.fstat(backing)
-    path, descriptor = _attach_to_free_device(backing)
+    path, descriptor = _configure(backing)
     device = LoopDevice(path, descriptor, (facts.st_dev, facts.st_ino))
     try:
         _set_write_cache(path, write_cache)
@@ -123,14 +124,14 @@ def attach(backing: int, write_cache: str = WRITE_BACK) -> LoopDevice:
     return device
 
 
-def _attach_to_free_device(backing: int) -> tuple[str, int]:
-    """Attach *backing* to a free device; return the device's path and descriptor."""
+def _configure(backing: int) -> tuple[str, int]:
+    """Return the path of a device that has *backing* behind it, and a descriptor."""
     flags = _FLAGS_AUTOCLEAR | _FLAGS_DIRECT_IO
     info = _INFO.pack(0, 0, 0, 0, 0, 0, 0, 0, flags, b"dbcheck", b"", b"", 0, 0)
     config = _CONFIG_HEAD.pack(backing, 0) + info + bytes(64)
     path = "/dev/loop-control"
     try:
-        for _ in range(_ATTACH_TRIES):
+        for _ in range(_TRIES):
             path = "/dev/loop-control"
             control = os.open(path, os.O_RDWR)
             try:
@@ -147,7 +148,7 @@ def _attach_to_free_device(backing: int) -> tuple[str, int]:
             hint="The lab needs root, CAP_SYS_ADMIN and loop devices in /dev.",
         ) from error
     raise LabError(
-        f"other processes took each of {_ATTACH_TRIES} free loop devices first",
+        f"other processes took each of {_TRIES} free loop devices first",
         id=ErrorId.LOOP_DEVICE_MISSING,
         hint="Try again when fewer labs start at once.",
     )
@@ -158,8 +159,8 @@ def _try_configure(path: str, config: bytes) -> int | None:
     writable = os.open(path, os.O_RDWR)
     try:
         fcntl.ioctl(writable, _LOOP_CONFIGURE, config)
-        # Kept open for reading only: some kernels refuse to mount a device that a
-        # process has open for writing (CONFIG_BLK_DEV_WRITE_MOUNTED).
+        # Kept open for reading only: some kernels refuse to mount what a process has
+        # open for writing (CONFIG_BLK_DEV_WRITE_MOUNTED).
         return os.open(path, os.O_RDONLY)
     except OSError as error:
         if error.errno != errno.EBUSY:
@@ -176,26 +177,26 @@ def _set_write_cache(path: str, write_cache: str) -> None:
         if setting.read_text().strip() == write_cache:
             return
         setting.write_text(write_cache)
-        value = setting.read_text().strip()
+        found = setting.read_text().strip()
     except OSError as error:
         raise LabError(
             f"cannot set {setting}: {error.strerror}",
             id=ErrorId.WRITE_CACHE_NOT_SET,
             hint=SEE_DMESG,
         ) from error
-    if value != write_cache:
+    if found != write_cache:
         raise LabError(
-            f"{setting} is {value!r} although {write_cache!r} was written",
+            f"{setting} is {found!r} although {write_cache!r} was written",
             id=ErrorId.WRITE_CACHE_NOT_SET,
             hint=SEE_DMESG,
         )
 
 
-# Options of mkfs: it neither discards nor leaves work for later, so the drive is quiet
-# after it.  A mount after a cut reads the log of XFS in small pieces, six for each
-# record.  With stripe units, as on arrays, a full log has 2,000 records instead of
+# Neither discards nor leaves work for later: after mkfs the drive is quiet.
+# A mount after a cut reads the log of XFS in small pieces, six for each record.  In
+# stripe units, as mkfs.xfs makes it on arrays, a full log has 2,000 records and not
 # 60,000, which would take many seconds.
-_MKFS_OPTIONS = {
+_MKFS = {
     "xfs": ("-q", "-f", "-K", "-l", "su=32k"),
     "ext4": ("-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
 }
@@ -206,15 +207,15 @@ _NOT_MOUNTED = 32  # mount(8): the kernel refused; other statuses are mount's ow
 
 def mkfs(device: str, filesystem: str) -> None:
     """Make a *filesystem* of spec.FILESYSTEMS; raise LabError."""
-    programs.run(f"mkfs.{filesystem}", *_MKFS_OPTIONS[filesystem], device)
+    programs.run(f"mkfs.{filesystem}", *_MKFS[filesystem], device)
 
 
 def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> None:
     """Mount *device*, after recovery of its journal, with *options* as mount -o.
 
-    Raise Unrecoverable, with the kernel's log messages, if the kernel refuses the
-    filesystem on the device, or an option; another LabError if mount(8) failed before
-    it asked the kernel, memory was short, or it did not end.
+    Raise Unrecoverable, with what the kernel logged meanwhile, if the kernel refuses
+    what is on the device, or an option; another LabError if it was not asked, lacked
+    memory or did not end.
     """
     arguments = ["-t", filesystem, *(["-o", options] if options else [])]
     with _open_kernel_log() as log:
@@ -270,7 +271,7 @@ def _is_about_other_device(device: str, line: str) -> bool:
 
 @contextlib.contextmanager
 def freeze_filesystem(mountpoint: Path) -> Iterator[None]:
-    """Keep the filesystem from writing, after it has written all its changes.
+    """Keep the filesystem from writing, with all that it had to write written.
 
     Raise LabError if the kernel refuses (linux/fs.h, FIFREEZE).
     """
@@ -294,10 +295,10 @@ def freeze_filesystem(mountpoint: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_kernel_log() -> Iterator[Iterator[str]]:
-    """Yield the lines of the kernel's log from now on; none if it is unreadable."""
+    """Yield the kernel's log from now on, by lines; nothing if unreadable."""
     try:
         descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:  # a container may lack the device
+    except OSError:  # not in every container
         yield iter(())
         return
     try:

@@ -23,9 +23,9 @@ def as_html(subject: Subject) -> str:
     """Return the report as the text of an HTML file."""
     subject = quote_all_texts(subject)
     if isinstance(subject, RunSubject):
-        return _render_page("run", run_values(subject))
+        return _page("run", run_values(subject))
     if isinstance(subject, CampaignsResult):
-        return _render_page("campaign", campaign_values(subject))
+        return _page("campaign", campaign_values(subject))
     if isinstance(subject, MatrixResult):
         return _page("matrix", make_matrix_values(subject))
     return _page("compare", _compare_values(subject))
@@ -45,13 +45,13 @@ def _compare_values(result: ComparedResult) -> dict[str, Any]:
     }
 
 
-def _render_page(name: str, values: dict[str, Any]) -> str:
-    template = _load_templates().get_template(f"{name}.html")
+def _page(name: str, values: dict[str, Any]) -> str:
+    template = _templates().get_template(f"{name}.html")
     return template.render(values, version=dbcheck.__version__)
 
 
 @cache
-def _load_templates() -> Environment:
+def _templates() -> Environment:
     return Environment(
         loader=PackageLoader("dbcheck.report.html"),
         autoescape=True,
