@@ -85,7 +85,7 @@ def test_what_this_machine_lacks_is_no_failure_of_the_server(
 ) -> None:
     machine.cut()
     with monkeypatch.context() as patch:
-        patch.setattr(block, "_ATTACH_TRIES", 0)
+        patch.setattr(block, "_TRIES", 0)
         with refused(ErrorId.LOOP_DEVICE_MISSING, LabError, naming="free loop devices"):
             machine.restore()
     assert is_off(machine)
