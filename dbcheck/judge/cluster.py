@@ -46,8 +46,8 @@ def describe_what_was_survived(case: Case) -> Survived | None:
     promise = case.manifest.promise
     if promise is None:
         return None
-    failure = promise.describe(case.manifest.stagger_s)
-    failure = failure.replace("power cut", _name_cuts_of_nodes(case, promise))
+    cut = _name_cuts_of_nodes(case, promise)
+    failure = promise.describe(case.manifest.stagger_s, cut)
     return Survived(failure, case.after.reader_name if case.promoted else "")
 
 

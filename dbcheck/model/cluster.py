@@ -46,13 +46,13 @@ class Promise(enum.Enum):
         """True if every node loses its power."""
         return self in (Promise.ALL, Promise.ALL_WRITER_GONE)
 
-    def describe(self, stagger_s: float) -> str:
+    def describe(self, stagger_s: float, cut: str = "power cut") -> str:
         """Return the event that the commits must survive, to come after "survived".
 
-        stagger_s: see model.records.Manifest.
+        stagger_s: see model.records.Manifest.  cut: the name of what ends a node.
         """
         order = f", one after the other within {stagger_s:g} s" if stagger_s else ""
-        return _DESCRIPTIONS[self] + order
+        return _DESCRIPTIONS[self].format(cut=cut) + order
 
     def cut(self, names: Iterable[str], writer: str) -> tuple[str, ...]:
         """Return the nodes among *names* that lose their power."""
@@ -94,10 +94,10 @@ def draw_stagger(
 
 
 _DESCRIPTIONS = {
-    Promise.WRITER: "a power cut of the writer",
+    Promise.WRITER: "a {cut} of the writer",
     Promise.WRITER_GONE: "the loss of the writer",
-    Promise.ALL: "a power cut of all nodes",
-    Promise.ALL_WRITER_GONE: "the loss of the writer in a power cut of all nodes",
+    Promise.ALL: "a {cut} of all nodes",
+    Promise.ALL_WRITER_GONE: "the loss of the writer in a {cut} of all nodes",
 }
 
 
