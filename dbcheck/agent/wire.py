@@ -255,8 +255,8 @@ def read_boot_time_us() -> int | None:
     """Return the kernel's start by its clock now, None if that is not known.
 
     In microseconds since the epoch.  Only a set clock changes the value.  It is the
-    same in every container, unlike the boot id (systemd-nspawn, LXC) and /proc/uptime
-    (lxcfs), of which a container may have its own.
+    same in every container.  A container may have its own boot id (systemd-nspawn, LXC)
+    and its own /proc/uptime (lxcfs).
     """
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return None

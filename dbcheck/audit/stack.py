@@ -62,7 +62,7 @@ _NO_KNOWN_COMMAND = "see the manual of what provides this device"
 
 
 def make_unseen_fact(why: str = "") -> Fact:
-    """Return the fact of a host that could not be asked; why: "" if nobody asked it."""
+    """Return the fact that a host was not read; why: the error, "" if not asked."""
     remedy = "" if why else _HINT_TO_NAME_HOST
     return Fact(None, "the target's host", why or _NOT_ASKED, remedy)
 

@@ -70,9 +70,9 @@ def find_change_by_others(path: Path) -> Change | None:
 
 
 def who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
-    """Return who else than its owner may write *path*, and the command that stops it.
+    """Return the other users who may write *path*, and the command that stops them.
 
-    None if nobody may.  The users that find_change_by_others() trusts do not count.
+    None if only its owner and the users whom find_change_by_others() trusts may.
 
     found: the status of *path*.
     """

@@ -189,9 +189,9 @@ def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
 
     time_s: the time for killed processes to release their files, and again for the
     kernel to release the detached mounts.  A later mount at such a point is left alone.
-    Return off: for each mount whether it is no longer held; lazy: whether it was
-    detached while in use; holders: the processes that still use one; refused: why a
-    mount was left alone, by its path.
+    Return "off": for each mount, True if the kernel has released it; "lazy": True if it
+    was detached while in use; "holders": the processes that still use one; "refused":
+    the reason for each mount that was left alone, by path.
     """
     dead = [mount["id"] for mount in mounts]
     lazy_ids = set()
@@ -224,7 +224,7 @@ def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
 
 
 def refusal_reason(why: OSError | Refusal, place: str) -> str:
-    """Return why nothing was done at the path *place*."""
+    """Return the reason for leaving the mount at the path *place* alone."""
     return str(why) if isinstance(why, Refusal) else describe_error(why, place)
 
 

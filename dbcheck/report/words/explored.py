@@ -33,9 +33,11 @@ def summary(result: ExploreResult) -> str:
     if result.failed:
         kept = f"{number(result.failed)} lost acknowledged commits or did not come back"
     elif judged := result.states - result.inconclusive:
-        who = ("the others", "the other") if result.inconclusive else ("all", "it")
-        kept = f"{who[judged == 1]} kept all commits that were acknowledged before"
-        kept += " the cut"
+        one, several = (
+            ("the other", "the others") if result.inconclusive else ("it", "all")
+        )
+        who = one if judged == 1 else several
+        kept = f"{who} kept all commits that were acknowledged before the cut"
     else:
         kept = "none was judged"
     parts = [f"{text}: {kept}"]
