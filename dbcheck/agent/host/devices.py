@@ -149,7 +149,7 @@ def find_folders_by_source(kind: str, source: str) -> tuple[list[str], str]:
 
 
 def find_btrfs_folders(source: str, paths: tuple[str, ...]) -> tuple[list[str], str]:
-    """Find the sysfs folders of a Btrfs; paths: folders on it, any that opens will do."""
+    """Find the sysfs folders of a Btrfs; paths: folders on it, any may be used."""
     about = f"btrfs on {source}"
     filesystem, count = "", 0
     for path in paths:
