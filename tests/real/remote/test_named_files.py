@@ -218,7 +218,7 @@ def open_to_others(path: Path) -> str:
 
 def shown_to_others(path: Path) -> str:
     path.chmod(0o644)
-    return "to hold the password and has the mode 644"
+    return "must be private, as it holds the password, but has the mode 644"
 
 
 def fifo(path: Path) -> str:
