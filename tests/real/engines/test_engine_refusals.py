@@ -719,7 +719,9 @@ def test_a_damaged_page_is_an_error_not_an_end(own_server: DatabaseServer) -> No
         stream.seek(start + 200)
         stream.write(b"\xa5" * 2000)
     own_server.start()
-    with refused(ErrorId.TABLE_LOST, EngineError, naming="failed at survivors_ledger"):
+    # MySQL's server ends at such a page
+    found = "CONNECTION_LOST" if own_server.name == "mysql" else "TABLE_LOST"
+    with refused(ErrorId[found], EngineError, naming="failed at survivors_ledger"):
         list(batches(engine))
 
 
