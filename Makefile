@@ -12,7 +12,7 @@ PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup pages mysql servers demo test wide check types style unit fix reference docs docs-links constraints soak fuzz bench clean
+.PHONY: setup pages mysql servers demo test wide check types style unit fix reference man dist docs docs-links constraints soak fuzz bench clean
 
 setup: .venv/.ready
 
@@ -61,14 +61,18 @@ reference: setup
 	$(BIN)/python -m tools.docs.switches
 	$(BIN)/python -m tools.docs.schema
 	$(BIN)/python -m tools.docs.reference
+
+# A manual page for each command, in man/man1: man -M man dbcheck
+man: setup
 	$(BIN)/python -m tools.docs.manpages
 
-# The documentation as a site, in build/docs/html; a link that leads nowhere ends it. The
-# manual pages: MANPATH=build/docs/man: man dbcheck
+# What is released: the source and the wheel, in dist, both with the manual pages.
+dist: man
+	$(BIN)/python -m build
+
+# The documentation as a site, in build/docs/html; a link that leads nowhere ends it.
 docs: .venv/.docs
 	$(BIN)/sphinx-build -c tools/docs --fail-on-warning --keep-going --nitpicky --quiet -b html docs build/docs/html
-	mkdir -p build/docs/man/man1
-	cp docs/man/*.1 build/docs/man/man1
 	@echo build/docs/html/index.html
 
 # Asks for each link to another site whether it is still there.
@@ -113,4 +117,4 @@ bench: setup
 	$(BIN)/python -m tools.bench $(BENCH)
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist man *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

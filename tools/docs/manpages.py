@@ -1,9 +1,10 @@
-"""Writes docs/man, a manual page for each command: `python -m tools.docs.manpages`."""
+"""Writes man/man1, a manual page for each command: `python -m tools.docs.manpages`."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -18,13 +19,16 @@ from dbcheck.cli.flags.groups import Group
 from dbcheck.cli.root import VERBS
 from tests.kit.commandtree import contexts, inner_commands, options_of
 
-FOLDER = Path(__file__).parents[2] / "docs" / "man"
+FOLDER = Path(__file__).parents[2] / "man" / "man1"  # which setup.cfg names
 _WRITTEN = re.compile(r"(?P<names>-\S+(?:, -\S+)*)(?: (?P<value>.+))?")
 
 
-def pages() -> dict[str, str]:
-    """Return each page by the name of its file."""
-    return {f"{name_of(context)}.1": page(context) for context in contexts()}
+def write(folder: Path) -> None:
+    """Write the page of each command, and remove all else from *folder*."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for context in contexts():
+        (folder / f"{name_of(context)}.1").write_text(page(context), "utf-8")
 
 
 def name_of(context: click.Context) -> str:
@@ -151,8 +155,4 @@ def _see_also(context: click.Context) -> str:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for file in FOLDER.glob("*.1"):
-        file.unlink()
-    for name, text in pages().items():
-        (FOLDER / name).write_text(text, "utf-8")
+    write(FOLDER)

@@ -15,6 +15,7 @@ import pytest
 
 import dbcheck
 from tests.runs import make
+from tools.docs import manpages
 
 ROOT = Path(dbcheck.__file__).resolve().parent.parent
 STORED_RUN = Path(make.__file__).parent / "mysql-pass"
@@ -67,7 +68,9 @@ def test_the_install_commands_of_readme_work(source: Path, tmp_path: Path) -> No
 
 @pytest.mark.wide
 def test_the_wheel_holds_all_it_needs(source: Path, tmp_path: Path) -> None:
-    run(sys.executable, "-m", "build", "--wheel", "-o", tmp_path, source, cwd=tmp_path)
+    """It is built from the source that is released beside it, as by make dist."""
+    manpages.write(source / manpages.FOLDER.relative_to(ROOT))
+    run(sys.executable, "-m", "build", "-o", tmp_path, source, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     shutil.rmtree(source)
 
