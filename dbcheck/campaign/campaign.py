@@ -18,7 +18,13 @@ from itertools import takewhile
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, TargetChanged, UsageError, WitnessError
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
-from dbcheck.campaign.totals import find_last_number, is_finished, tally_cycles
+from dbcheck.campaign.totals import (
+    describe_cycles,
+    find_last_number,
+    has_losses,
+    is_finished,
+    tally_cycles,
+)
 from dbcheck.cycle.cycle import (
     extract_control_facts,
     reconcile_run,
@@ -97,7 +103,7 @@ def _wait_for_lock(witness: Witness, listener: Listener, wait_s: float) -> Witne
 
 
 def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
-    """Bring the campaign in *folder* to its end on *rig*; return what it shows.
+    """Bring the campaign in *folder* to its end on *rig*; return what its cuts show.
 
     Continues where an earlier client ended, whatever it was doing: a run that it left
     is settled first, with the power restored.  Ends at the first loss unless the plan
@@ -130,7 +136,7 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
         _run_next_cycle(
             rig, folder, plan, is_first=find_last_number(cycles) == last_before
         )
-        rig.listener.phase(Phase.CAMPAIGN, tally_cycles(folder.cycles()).sentence)
+        rig.listener.phase(Phase.CAMPAIGN, describe_cycles(folder.cycles()))
     return tally_cycles(folder.cycles())
 
 
@@ -192,7 +198,7 @@ def _run_next_cycle(
             rig.store()
 
         # After a loss the tables are evidence, so they are not dropped.
-        drops = None if tally_cycles(cycles).losses else emptied
+        drops = None if has_losses(cycles) else emptied
         outcome = run_cycle(
             rig, plan.workload, seed, controls, drawn, folder.known(), drops
         )
@@ -315,6 +321,7 @@ def add_outcome(
             seen=seen.rows if seen else None,
             seen_lost=seen.lost if seen else None,
             despite=_list_audit_alarms(outcome),
+            uncut=outcome.result.uncut,
         )
     )
     if outcome.verdict is Verdict.PASS:

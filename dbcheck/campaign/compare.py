@@ -234,7 +234,11 @@ def group_targets(results: Sequence[CampaignResult]) -> tuple[GroupResult, ...]:
         _make_group(one, members, all_found)
         for one, members in zip(all_found, alike.values(), strict=True)
     ]
-    return tuple(sorted(made, key=lambda one: (-one.statistics.losses, one.targets)))
+    return tuple(sorted(made, key=_rank_losses))
+
+
+def _rank_losses(group: GroupResult) -> tuple[bool, int, tuple[str, ...]]:
+    return (not group.losing, -group.statistics.losses, group.targets)
 
 
 def _read_configuration(result: CampaignResult) -> Mapping[str, str]:
@@ -271,6 +275,6 @@ def _make_group(
         server=configuration["server"],
         drives=tuple(dict.fromkeys(filter(None, drives))),
         apart=_find_differences(configuration, others),
-        losing=tuple(m.name for m in members if m.statistics.losses),
+        losing=tuple(m.name for m in members if m.has_losses),
         statistics=Tally.together(m.statistics for m in members).statistics,
     )

@@ -125,6 +125,7 @@ class Cycle:
     error_id: of the error, "" if it came to a verdict, or its client was lost.
     despite:  what is more than a note of the audit before the load, and what is assumed
               of such settings, a text for each.
+    uncut:    the server's power was surely not cut, whatever ended the load.
     """
 
     number: int
@@ -153,6 +154,22 @@ class Cycle:
     cut_s: float | None = None
     lag_s: float | None = None
     despite: tuple[str, ...] = ()
+    uncut: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """True if something was lost in it, with or without a cut; not of a control."""
+        return bool(self.number) and self.verdict is CycleVerdict.FAIL
+
+    @property
+    def lost_without_cut(self) -> bool:
+        """True if it is a FAIL that says nothing about how often cuts lose."""
+        return self.failed and self.uncut
+
+    @property
+    def counts(self) -> bool:
+        """True if its cut is evidence, for the server or against it."""
+        return bool(self.number) and self.verdict.counts and not self.lost_without_cut
 
     def __post_init__(self) -> None:
         """Refuse an unknown class or depth, and a run id that names no folder."""

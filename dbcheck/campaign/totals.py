@@ -21,6 +21,7 @@ from dbcheck.model.verdict import (
     Verdict,
     compute_cuts_needed,
     compute_loss_ppm_max,
+    describe_losses_without_cut,
 )
 from dbcheck.runs import stored
 
@@ -29,12 +30,34 @@ _IDS = frozenset(ErrorId)
 
 
 def tally_cycles(cycles: Sequence[Cycle]) -> Tally:
-    """Count the cycles of a campaign; controls and errors do not count."""
+    """Count the cycles of a campaign; controls and errors do not count.
+
+    Nor does a loss without a power cut: it is a FAIL (has_losses()) and no cut.
+    """
     return Tally.of(
         (verdict, cycle.depth)
         for cycle in cycles
-        if cycle.number and (verdict := cycle.verdict.verdict)
+        if cycle.number
+        and not cycle.lost_without_cut
+        and (verdict := cycle.verdict.verdict)
     )
+
+
+def has_losses(cycles: Sequence[Cycle]) -> bool:
+    """Return True if a cycle that is no control lost something, with or without a cut.
+
+    From then on the tables are evidence.
+    """
+    return any(cycle.failed for cycle in cycles)
+
+
+def describe_cycles(cycles: Sequence[Cycle]) -> str:
+    """Return what the cycles show so far, a loss without a power cut first."""
+    without_cut = sum(cycle.lost_without_cut for cycle in cycles)
+    shown = tally_cycles(cycles).sentence
+    if not without_cut:
+        return shown
+    return f"FAIL: {describe_losses_without_cut(without_cut)}; {shown}"
 
 
 def is_finished(plan: CampaignPlan, cycles: Sequence[Cycle]) -> bool:
@@ -43,7 +66,7 @@ def is_finished(plan: CampaignPlan, cycles: Sequence[Cycle]) -> bool:
     return (
         tally.cuts >= plan.cuts
         or find_last_number(cycles) >= plan.cycles_max
-        or (tally.losses > 0 and not plan.keep_going)
+        or (has_losses(cycles) and not plan.keep_going)
         or any(c.control is not None and c.verdict is CycleVerdict.FAIL for c in cycles)
         or any(cycle.gone for cycle in cycles)
     )
@@ -61,8 +84,9 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
     is_over = is_finished(plan, cycles)
     cuts_left = max(0, plan.cuts - tally.cuts)
     error, error_id = ("", "") if is_over else read_ending(folder)
-    classes = dict.fromkeys(cycle.cut_class for cycle in cycles if cycle.cut_class)
-    verdict = _find_verdict(plan.cuts, cycles)
+    cut = (cycle.cut_class for cycle in cycles if not cycle.uncut)
+    classes = dict.fromkeys(filter(None, cut))
+    verdict = find_verdict(plan.cuts, cycles)
     rates = [c.acks_per_s for c in cycles if c.number and c.acks_per_s]
     rate = median(rates) if rates else None
     return CampaignResult(
@@ -139,18 +163,19 @@ def _make_cycle_result(cycle: Cycle) -> CycleResult:
         drawn=cycle.drawn,
         cut_s=cycle.cut_s,
         despite=cycle.despite,
+        uncut=cycle.uncut,
     )
 
 
 def count_activities(cycles: Sequence[Cycle]) -> dict[str, int]:
     """Count the cuts that count in each activity, as far as known."""
-    counted = (c.activity for c in cycles if c.number and c.verdict.counts)
+    counted = (cycle.activity for cycle in cycles if cycle.counts)
     return dict(Counter(filter(None, counted)))
 
 
 def _count_windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
     """Count, for each kind of task, the cuts during it that count."""
-    counted = [c for c in cycles if c.number and c.verdict.counts and c.window]
+    counted = [cycle for cycle in cycles if cycle.counts and cycle.window]
     cuts = Counter(cycle.window for cycle in counted)
     lost = Counter(c.window for c in counted if c.verdict is CycleVerdict.FAIL)
     return {
@@ -166,7 +191,7 @@ def _count_seen_rows(cycles: Sequence[Cycle]) -> SeenTotal | None:
 
     A cycle that does not count is left out: nothing shows that a cut took its rows.
     """
-    counted = [c for c in cycles if c.number and c.verdict.counts]
+    counted = [cycle for cycle in cycles if cycle.counts]
     with_readers = [cycle for cycle in counted if cycle.seen is not None]
     if not with_readers:
         return None
@@ -188,9 +213,13 @@ def _compute_cuts_remaining(
     )
 
 
-def _find_verdict(planned: int, cycles: Sequence[Cycle]) -> Verdict:
-    tally = tally_cycles(cycles)
+def find_verdict(planned: int, cycles: Sequence[Cycle]) -> Verdict:
+    """Return the verdict on a campaign of *planned* cuts.
+
+    Any loss makes it a FAIL, with or without a power cut, as does a failed control.
+    """
     fail = CycleVerdict.FAIL
-    if tally.losses or any(c.control and c.verdict is fail for c in cycles):
+    if has_losses(cycles) or any(c.control and c.verdict is fail for c in cycles):
         return Verdict.FAIL
-    return Verdict.PASS if tally.cuts >= planned else Verdict.INCONCLUSIVE
+    is_complete = tally_cycles(cycles).cuts >= planned
+    return Verdict.PASS if is_complete else Verdict.INCONCLUSIVE

@@ -43,6 +43,7 @@ class CycleResult:
     error_id: id of the error that ended the cycle, "" if it came to a verdict.
     despite: texts: each finding of the audit before the load that is more than a note,
     and each assumption about settings.
+    uncut: the server's power was surely not cut, whatever ended the load.
     """
 
     number: int
@@ -68,11 +69,22 @@ class CycleResult:
     drawn: str = ""
     cut_s: float | None = None
     despite: tuple[str, ...] = ()
+    uncut: bool = False
+
+    @property
+    def judged(self) -> bool:
+        """True if the cycle is no control, and came to a PASS or a FAIL."""
+        return bool(self.number) and self.verdict.counts
+
+    @property
+    def lost_without_cut(self) -> bool:
+        """True if it is a FAIL that says nothing about how often cuts lose."""
+        return self.judged and self.uncut and self.verdict is CycleVerdict.FAIL
 
     @property
     def counts(self) -> bool:
-        """True if the cycle is no control, and came to a PASS or a FAIL."""
-        return bool(self.number) and self.verdict.counts
+        """True if its cut is evidence, for the server or against it."""
+        return self.judged and not self.lost_without_cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +121,7 @@ class CampaignResult:
     finished:   no cycle is left to run.
     commits_per_s: the median of the cycles; null without any.
     price:      of what the target runs on, null if none was given.
+    cut_classes: what the cycles cut, without those that cut nothing.
     activities: known activity at a cut that counts -> number of such cuts.
     windows:    task that was under way at a cut that counts -> what those cuts show.
     seen:       null if no cycle had readers.
@@ -143,18 +156,36 @@ class CampaignResult:
 
     @property
     def counted(self) -> tuple[CycleResult, ...]:
-        """The cycles that count: no controls, and none without a PASS or FAIL."""
+        """The cycles whose cuts count: no controls, none without a PASS or FAIL."""
         return tuple(cycle for cycle in self.cycles if cycle.counts)
 
     @property
+    def lost_without_cut(self) -> tuple[CycleResult, ...]:
+        """The cycles that lost something although no power cut of theirs is on record.
+
+        They make the verdict FAIL, and are no cuts.
+        """
+        return tuple(cycle for cycle in self.cycles if cycle.lost_without_cut)
+
+    @property
+    def has_losses(self) -> bool:
+        """True if a cycle that is no control lost something, with or without a cut."""
+        return bool(self.statistics.losses or self.lost_without_cut)
+
+    @property
+    def _judged(self) -> tuple[CycleResult, ...]:
+        """The cycles with a PASS or FAIL, also those that lost without a cut."""
+        return tuple(cycle for cycle in self.cycles if cycle.judged)
+
+    @property
     def rows_lost(self) -> tuple[int, int] | None:
-        """The number of lost rows of cycles that count, and of earlier ones in each.
+        """The number of lost rows of judged cycles, and of earlier ones in each.
 
         None if no rows were compared, or if they were not compared in a failed cycle,
         because the server or the table did not come back.
         """
-        failed = [cycle for cycle in self.counted if cycle.verdict is CycleVerdict.FAIL]
-        compared = [cycle for cycle in self.counted if cycle.lost is not None]
+        failed = [cycle for cycle in self._judged if cycle.verdict is CycleVerdict.FAIL]
+        compared = [cycle for cycle in self._judged if cycle.lost is not None]
         if not compared or any(cycle.lost is None for cycle in failed):
             return None
         return (
@@ -166,10 +197,10 @@ class CampaignResult:
     def confirmed(self) -> int | None:
         """The number of commits that the witness holds, None if it is not known.
 
-        Commits of cycles that do not count are no evidence, and are left out.
+        Commits of cycles without a PASS or FAIL are no evidence, and are left out.
         """
         counts = [
-            cycle.confirmed for cycle in self.counted if cycle.confirmed is not None
+            cycle.confirmed for cycle in self._judged if cycle.confirmed is not None
         ]
         return sum(counts) if counts else None
 
@@ -180,7 +211,7 @@ class GroupResult:
 
     drives:  their models, firmware and write caches, for each place of the server.
     apart:   what sets this group apart from the others: name -> value.
-    losing:  the targets of this group that lost something.
+    losing:  the targets of this group that lost something, with or without a cut.
     statistics: as if all targets were one.  That is right only as far as the alike
              parts of their configuration decide what is lost.
     """

@@ -333,6 +333,15 @@ def describe_unseen_losses(cuts: int) -> str:
     )
 
 
+def describe_losses_without_cut(cycles: int) -> str:
+    """Return the clause on cycles that lost something without a power cut on record."""
+    cuts = "a cut" if cycles == 1 else "cuts"
+    return (
+        f"{format_count(cycles, 'cycle')} lost something without a power cut on record,"
+        f" not counted as {cuts}"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Two configurations, A and B, cut for cut."""

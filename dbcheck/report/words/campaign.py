@@ -9,6 +9,7 @@ from dbcheck.model.cut import CutClass, describe_cuts
 from dbcheck.model.verdict import (
     CONFIDENCE,
     CycleVerdict,
+    describe_losses_without_cut,
     describe_unseen_losses,
     format_count,
     format_percent_up,
@@ -63,7 +64,8 @@ def cycle_cells(cycle: CycleResult) -> Iterator[str]:
     rate = cycle.acks_per_s
     yield str(cycle.number) if cycle.number else "control"
     yield cycle.run or "-"
-    yield ", ".join(filter(None, (_activity(cycle), cycle.window))) or "-"
+    when = ", ".join(filter(None, (_activity(cycle), cycle.window))) or "-"
+    yield "no power cut" if cycle.uncut else when
     yield cycle.depth or "not measured"
     yield number(cycle.confirmed)
     if cycle.lost is None:
@@ -91,10 +93,12 @@ def _activity(cycle: CycleResult) -> str:
 def lines(result: CampaignResult) -> Iterator[str]:
     """Yield what the cuts of a target show, the bound first.
 
-    A control that failed comes before it: it decides, and no bound counts it.
+    A control that failed comes before it, as does a loss without a power cut: each
+    decides, and no bound counts it.
     """
     proven = result.statistics
     yield from _failed_controls(result.cycles)
+    yield from _losses_without_cut(result)
     yield proven.sentence
     if proven.cuts and not proven.losses:
         yield describe_unseen_losses(proven.cuts)
@@ -117,7 +121,7 @@ def lines(result: CampaignResult) -> Iterator[str]:
             f"rows seen by readers: {seen.rows:,}; missing after the cut, and never"
             f" acknowledged: {seen.lost:,}, in {seen.lossy} of {seen.cuts} cuts"
         )
-    missed = [cycle for cycle in result.cycles if cycle.missed]
+    missed = [cycle for cycle in result.cycles if cycle.missed and not cycle.uncut]
     if missed:
         what = "cuts that may have missed their planned moment"
         yield f"{what}: {len(missed)}, the first: {missed[0].missed}"
@@ -140,15 +144,35 @@ def _failed_controls(cycles: Sequence[CycleResult]) -> Iterator[str]:
             yield f"FAIL in a control: {reason(cycle)}"
 
 
+def _losses_without_cut(result: CampaignResult) -> Iterator[str]:
+    """Yield why each cycle failed that lost something without a power cut."""
+    failed = result.lost_without_cut
+    for cycle in failed[:SHOWN_MAX]:
+        yield f"FAIL in cycle {cycle.number}, without a power cut: {reason(cycle)}"
+    if failed:
+        yield _explain_losses_without_cut(len(failed))
+
+
+def _explain_losses_without_cut(cycles: int) -> str:
+    return (
+        f"{describe_losses_without_cut(cycles)}. A loss is a proof all the same,"
+        " whatever stopped the server: find out what did"
+    )
+
+
 def _describe_what_was_cut(result: CampaignResult) -> str:
     """Return the kinds of the cuts that count, with what each leaves open."""
     return describe_cuts((cycle.cut_class, cycle.depth) for cycle in result.counted)
 
 
 def _not_passed(cycles: Sequence[CycleResult]) -> Iterator[str]:
-    """Yield why cycles did not pass, those that failed first, and how many more."""
+    """Yield why cycles did not pass, those that failed first, and how many more.
+
+    A loss without a power cut is told before, see lines().
+    """
     passed = CycleVerdict.PASS
-    others = [one for one in cycles if one.number and one.verdict is not passed]
+    told = (one for one in cycles if one.number and not one.lost_without_cut)
+    others = [one for one in told if one.verdict is not passed]
     others.sort(key=lambda one: one.verdict is not CycleVerdict.FAIL)
     for cycle in others[:SHOWN_MAX]:
         where = f"in cycle {cycle.number} ({_activity(cycle) or '-'})"
@@ -164,7 +188,9 @@ def groups(results: CampaignsResult) -> Iterator[str]:
             f"{name}: {value or '-'}" for name, value in group.apart.items()
         )
         what = apart or "; ".join((group.server, *group.drives))
-        losing = f" (lost on {_named(group.losing)})" if group.losing else ""
+        without_cut = "" if group.statistics.losses else ", without a power cut"
+        lost_on = f" (lost on {_named(group.losing)}{without_cut})"
+        losing = lost_on if group.losing else ""
         yield f"{_named(group.targets)} ({what}): {group.statistics.sentence}{losing}"
 
 
@@ -178,6 +204,8 @@ def _named(targets: Sequence[str]) -> str:
 def limits(result: CampaignResult) -> Iterator[str]:
     """Yield what the verdict does not cover."""
     proven = result.statistics
+    if failed := result.lost_without_cut:
+        yield sentence(_explain_losses_without_cut(len(failed)))
     if proven.cuts and not proven.losses:
         yield sentence(describe_unseen_losses(proven.cuts))
     if classes := _describe_what_was_cut(result):

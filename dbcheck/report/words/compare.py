@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dbcheck.judge.results import ComparedResult, SideResult
-from dbcheck.model.verdict import format_percent_down, format_percent_up
+from dbcheck.model.verdict import Verdict, format_percent_down, format_percent_up
 from dbcheck.report.words.run import number, sentence
 
 COLUMNS = ("", "A", "B")
@@ -65,6 +65,12 @@ def _figure(value: float | None) -> str:
 def findings(result: ComparedResult) -> Iterator[str]:
     """Yield what the comparison shows, how the losses differ first."""
     yield sentence(result.comparison.sentence)
+    for name, side in (("A", result.a), ("B", result.b)):
+        if side.verdict is Verdict.FAIL and not side.statistics.losses:
+            yield (
+                f"{name} is a FAIL although no cut of it that counts lost anything:"
+                " see its own report for what was lost."
+            )
     depths = [_depths(side) for side in (result.a, result.b)]
     if depths[0] != depths[1]:
         yield (

@@ -98,3 +98,19 @@ def test_a_long_group_is_named_by_its_first_targets(tmp_path: Path) -> None:
     result_of_all = CampaignsResult("/c", tuple(shown), group_targets(shown))
     (line,) = words.groups(result_of_all)
     assert "db07 and 4 more (" in line
+
+
+def test_a_group_that_lost_without_a_power_cut_comes_before_those_that_lost_nothing(
+    tmp_path: Path,
+) -> None:
+    sound = campaign_of(tmp_path / "db1", [PASS] * 3)
+    campaign_of(tmp_path / "db2", [PASS, FAIL], {"fsync": "off"})
+    folder = CampaignFolder.open(tmp_path / "db2")
+    folder.add(replace(folder.cycles()[1], uncut=True))
+    shown = [sound, make_result(folder)]
+    losing, other = group_targets(shown)
+    assert (losing.targets, losing.losing) == (("db2",), ("db2",))
+    assert (losing.statistics.losses, losing.statistics.cuts) == (0, 1)
+    assert (other.targets, other.losing) == (("db1",), ())
+    first, *_ = words.groups(CampaignsResult("/c", tuple(shown), (losing, other)))
+    assert first.endswith("(lost on db2, without a power cut)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,12 +12,14 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
-from dbcheck.campaign.totals import make_result
+from dbcheck.campaign.totals import describe_cycles, is_finished, make_result
 from dbcheck.judge.results import CampaignResult, CampaignsResult, SeenTotal
 from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict, Verdict
 from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.html.page import as_html
-from dbcheck.report.words.campaign import limits, lines
+from dbcheck.report.junit import format_junit
+from dbcheck.report.words.campaign import cycle_cells, limits, lines
+from dbcheck.runs import stored
 from tests.kit.reports import printed
 from tests.kit.samples import PLAN
 
@@ -200,3 +203,82 @@ def test_a_finding_of_the_audit_does_not_deny_the_losses_of_other_cuts(
 ) -> None:
     shown = campaign_of(tmp_path, [{"despite": ("off",)}, {"verdict": FAIL}])
     assert "a cut lost nothing, but the audit before it found off" in lines(shown)
+
+
+CUT = {"cut_class": "AC", "depth": "DRIVE", "confirmed": 100, "lost": 0}
+STOPPED = {
+    **{"verdict": FAIL, "uncut": True, "cut_class": "reset", "depth": "OS"},
+    **{"window": "drop", "seen": 9, "seen_lost": 4, "missed": "it came too late"},
+    **{"confirmed": 50, "lost": 3, "earlier_lost": 2},
+}
+
+
+def test_a_loss_without_a_power_cut_is_a_fail_and_counts_as_no_cut(
+    tmp_path: Path,
+) -> None:
+    plan = replace(PLAN, cuts=2)
+    shown = campaign_of(tmp_path, [dict(CUT), dict(CUT), dict(STOPPED)], plan)
+    proven = shown.statistics
+    assert shown.verdict is Verdict.FAIL
+    assert (proven.losses, proven.cuts, proven.depths) == (0, 2, {"DRIVE": 2})
+    assert proven.loss_ppm_max == 776_394  # 1 - sqrt(0.05): two cuts without a loss
+    assert (shown.activities, shown.windows) == ({"steady": 2}, {})
+    assert shown.seen is None
+    assert shown.cut_classes == ("AC",)
+    assert [cycle.number for cycle in shown.counted] == [1, 2]
+    assert (shown.rows_lost, shown.confirmed) == ((3, 2), 250)
+    assert shown.cuts_still_needed is None
+
+
+def test_a_loss_without_a_power_cut_is_told_first_in_every_report(
+    tmp_path: Path,
+) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", replace(PLAN, cuts=1))
+    folder.add(cycle(1, dict(CUT)))
+    folder.add(replace(cycle(2, dict(STOPPED)), reason="3 of 50 are lost"))
+    shown = make_result(folder)
+    first, counts, bound, *rest = lines(shown)
+    assert first == "FAIL in cycle 2, without a power cut: 3 of 50 are lost"
+    assert counts.startswith(
+        "1 cycle lost something without a power cut on record, not counted as a cut."
+    )
+    assert bound.startswith("no loss in 1 cut at DRIVE depth")
+    assert "what was cut: AC" in rest
+    assert not any("3 of 50" in line or "planned moment" in line for line in rest)
+    whole = CampaignsResult("/c", (shown,))
+    for text in (report_of(shown), as_html(whole), format_junit(whole)):
+        assert "without a power cut: 3 of 50 are lost" in " ".join(text.split())
+    assert 'failures="1"' in format_junit(whole)
+    assert [*cycle_cells(shown.cycles[1])][2:6] == [
+        "no power cut",
+        "OS",
+        "50",
+        "3 + 2 earlier",
+    ]
+    so_far = describe_cycles(folder.cycles())
+    assert so_far.startswith("FAIL: 1 cycle lost something without a power cut")
+    assert "no loss in 1 cut" in so_far
+
+
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_a_loss_without_a_power_cut_ends_a_campaign_as_any_loss(
+    keep_going: bool, tmp_path: Path
+) -> None:
+    plan = replace(PLAN, keep_going=keep_going)
+    made = [cycle(1, dict(STOPPED))]
+    assert is_finished(plan, made) is not keep_going
+    shown = campaign_of(tmp_path, [dict(STOPPED)], plan)
+    assert (shown.verdict, shown.statistics.cuts) == (Verdict.FAIL, 0)
+    assert shown.statistics.loss_ppm_max == 10**6
+
+
+def test_a_stored_cycle_of_before_is_read_and_counts_as_it_did(tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    folder.add(cycle(1, {"verdict": FAIL}))
+    path = tmp_path / "campaign" / "cycles" / "0001.json"
+    values = json.loads(path.read_text())
+    for name in ("uncut", "format", "sha256"):
+        del values[name]
+    path.write_bytes(stored.to_bytes(values))
+    shown = make_result(folder)
+    assert (shown.statistics.losses, shown.statistics.cuts) == (1, 1)

@@ -91,6 +91,17 @@ def test_cuts_of_different_depths_are_not_compared_in_silence(tmp_path: Path) ->
     assert "same depth" not in " ".join(of_compare.findings(same))
 
 
+def test_a_comparison_says_that_a_side_failed_without_a_lossy_cut(
+    tmp_path: Path,
+) -> None:
+    a, b = (stored_copy(PASSED, tmp_path / name) for name in ("a", "b"))
+    found = compare_folders(a, b, FrameLogReader())
+    said = "A is a FAIL although no cut of it that counts lost anything"
+    assert said not in " ".join(of_compare.findings(found))
+    failed = replace(found, a=replace(found.a, verdict=Verdict.FAIL))
+    assert said in " ".join(of_compare.findings(failed))
+
+
 def campaign_of(*cycles: tuple[CycleVerdict, int | None]) -> CampaignResult:
     """Return a campaign with such cycles: verdict and lost rows."""
     whole = poisoned_campaign("")
