@@ -19,7 +19,7 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, FleetError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import is_finished, tally_cycles
+from dbcheck.campaign.totals import find_verdict, is_finished, tally_cycles
 from dbcheck.fleet.messages import (
     ALIVE_S,
     Begin,
@@ -44,10 +44,10 @@ from dbcheck.fleet.workers import (
 )
 from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
-from dbcheck.model.verdict import Tally
+from dbcheck.model.verdict import Tally, Verdict
 from dbcheck.power import consent
 from dbcheck.power.switched_host import recall_reached
-from dbcheck.report.fleet import RigStatus, State
+from dbcheck.report.fleet import RigStatus, State, describe_end
 from dbcheck.runs import client_key
 from dbcheck.runs.folder import RunFolder
 
@@ -59,6 +59,7 @@ class FleetRig:
     needs:   the resources that its task takes, see list_resources().
     shown:   the files of the results that the view has shown.
     planned: how many cuts are planned.
+    verdict: what the cycles of the campaign show so far.
     down:    the queue to the task; None until a task has begun.
     future:  of the task; None until the job is placed on a worker.
     heard_s: when the task was last heard of, on the monotonic clock.
@@ -74,6 +75,7 @@ class FleetRig:
     planned: int
     shown: set[str]
     counted: Tally
+    verdict: Verdict
     down: Queue | None = None
     state: State = State.WAITING
     future: Future[None] | None = None
@@ -103,6 +105,7 @@ class FleetRig:
         """Yield a line for each cycle that has ended since the last call."""
         cycles = self.folder.cycles()
         self.counted = tally_cycles(cycles)
+        self.verdict = find_verdict(self.planned, cycles)
         for cycle in cycles:
             name = self.folder.file_of(cycle)
             if name not in self.shown:
@@ -124,6 +127,7 @@ class FleetRig:
             rate=at.rate,
             silent_s=since if running else None,
             error=self.error,
+            failed=self.verdict is Verdict.FAIL,
         )
 
 
@@ -144,6 +148,7 @@ def make_rig(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> Fle
         planned=plan.cuts,
         shown={folder.file_of(cycle) for cycle in cycles},
         counted=tally_cycles(cycles),
+        verdict=find_verdict(plan.cuts, cycles),
         state=State.ENDED if is_over else State.WAITING,
     )
 
@@ -344,7 +349,7 @@ class Coordinator:
     def _end(self, rig: FleetRig, state: State, error: str, error_id: str = "") -> None:
         rig.state, rig.error, rig.error_id = state, error, error_id
         self._permit_requests.pop(rig.job.attempt, None)
-        self._view.line(rig.entry.name, error or "ended")
+        self._view.line(rig.entry.name, error or describe_end(rig.describe_status()))
 
     def _grant_permits(self) -> None:
         """Grant the requested permits to be without power, as far as --cutting allows.

@@ -30,6 +30,8 @@ class RigStatus:
     """One campaign of a fleet at one moment.
 
     cuts, losses: that count so far, of *planned* cuts.
+    failed:  its verdict is FAIL, by a cut that lost, or by a loss without a power cut,
+             or in a control, which no cut counts.
     doing:   what the campaign is at.
     rate:    acks a second, None if no load runs.
     silent_s: since the worker was last heard of; None if no worker has it.
@@ -45,6 +47,12 @@ class RigStatus:
     rate: float | None = None
     silent_s: float | None = None
     error: str = ""
+    failed: bool = False
+
+    @property
+    def is_bad(self) -> bool:
+        """True if something was lost, whether or not a cut counts it."""
+        return self.failed or self.losses > 0
 
 
 _SILENT_S = 15.0  # after which the table says since when
@@ -96,7 +104,7 @@ def draw_fleet(rigs: Sequence[RigStatus], rows: int) -> RenderableType:
 
 
 def _rank_urgency(rig: RigStatus) -> tuple[bool, bool, int]:
-    return (not rig.losses, not rig.error, _ORDER.index(rig.state))
+    return (not rig.is_bad, not rig.error, _ORDER.index(rig.state))
 
 
 def _draw_cells(rig: RigStatus) -> tuple[Text, ...]:
@@ -105,8 +113,16 @@ def _draw_cells(rig: RigStatus) -> tuple[Text, ...]:
         Text(f"{rig.cuts} of {rig.planned}"),
         Text(str(rig.losses), BAD if rig.losses else MINOR),
         Text("-" if rig.rate is None else f"{rig.rate:,.0f}"),
-        _draw_status(rig),
+        _draw_now(rig),
     )
+
+
+def _draw_now(rig: RigStatus) -> Text:
+    """Draw the status of a target, after a FAIL that its column of cuts hides."""
+    status = _draw_status(rig)
+    if rig.failed and not rig.losses:
+        return Text.assemble(("FAIL, but not by a counted cut", BAD), "; ", status)
+    return status
 
 
 def _draw_status(rig: RigStatus) -> Text:
@@ -118,8 +134,22 @@ def _draw_status(rig: RigStatus) -> Text:
     if rig.state is State.RUNNING:
         return Text(rig.doing or "begins")
     if rig.state is State.ENDED:
-        return Text("ended", BAD if rig.losses else GOOD)
+        return _draw_end(rig)
     return Text("waits for a worker", MINOR)
+
+
+def describe_end(rig: RigStatus) -> str:
+    """Return the end of a campaign in words: whether as many cuts count as planned."""
+    if rig.is_bad or rig.cuts >= rig.planned:
+        return "ended"
+    if rig.cuts:
+        return f"ended: too few cuts count, {rig.cuts} of {rig.planned}"
+    return "ended: no cut counts, so nothing is shown"
+
+
+def _draw_end(rig: RigStatus) -> Text:
+    enough = GOOD if rig.cuts >= rig.planned else DOUBTFUL
+    return Text(describe_end(rig), BAD if rig.is_bad else enough)
 
 
 def _format_sums(rigs: Sequence[RigStatus], hidden: int) -> str:
@@ -129,6 +159,9 @@ def _format_sums(rigs: Sequence[RigStatus], hidden: int) -> str:
     counting = f"{format_count(cuts, 'cut')} {'counts' if cuts == 1 else 'count'}"
     targets = format_count(len(rigs), "target")
     text = f"{targets}: {counts}; {counting}, {losses:,} lost"
+    if hidden_fails := sum(rig.failed and not rig.losses for rig in rigs):
+        failed = format_count(hidden_fails, "target")
+        text += f"; {failed} failed, but not by a counted cut"
     return f"{text} ({hidden} not shown)" if hidden > 0 else text
 
 

@@ -13,13 +13,15 @@ from dbcheck.report.fleet import (
     PlainFleet,
     RigStatus,
     State,
+    _draw_now,
     draw_fleet,
     make_fleet_view,
 )
+from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD
 
 RUNNING = RigStatus("db1", State.RUNNING, 3, 0, 20, "load: 5 acked", 1234.5, 0.5)
 LOST = RigStatus("db2", State.LOST, 1, 0, 20, error="its worker ended")
-LOSSY = RigStatus("db3", State.ENDED, 4, 1, 20)
+LOSSY = RigStatus("db3", State.ENDED, 4, 1, 20, failed=True)
 WAITING = RigStatus("db4", State.WAITING, 0, 0, 20)
 SILENT = RigStatus("db5", State.RUNNING, 2, 0, 20, "cut", None, 31.0)
 
@@ -29,6 +31,53 @@ def shown(rigs: list[RigStatus], rows: int = 9, width: int = 80) -> list[str]:
     with console.capture() as caught:
         console.print(draw_fleet(rigs, rows))
     return caught.get().splitlines()
+
+
+ENDED = RigStatus("db6", State.ENDED, 20, 0, 20)
+
+
+@pytest.mark.parametrize(
+    ("rig", "words", "style"),
+    [
+        pytest.param(ENDED, "ended", GOOD, id="all cuts"),
+        pytest.param(LOSSY, "ended", BAD, id="a cut that lost"),
+        pytest.param(
+            replace(ENDED, cuts=0),
+            "ended: no cut counts, so nothing is shown",
+            DOUBTFUL,
+            id="no cut",
+        ),
+        pytest.param(
+            replace(ENDED, cuts=3),
+            "ended: too few cuts count, 3 of 20",
+            DOUBTFUL,
+            id="too few cuts",
+        ),
+    ],
+)
+def test_only_a_campaign_with_all_of_its_cuts_ends_in_green(
+    rig: RigStatus, words: str, style: str
+) -> None:
+    now = _draw_now(rig)
+    assert (now.plain, now.style) == (words, style)
+
+
+@pytest.mark.parametrize(
+    ("rig", "after"),
+    [
+        (replace(ENDED, cuts=0, failed=True), "ended"),
+        (replace(RUNNING, failed=True), "load: 5 acked"),
+        (replace(LOST, failed=True), "its worker ended"),
+    ],
+)
+def test_a_fail_that_no_cut_counts_is_shown_and_comes_first(
+    rig: RigStatus, after: str
+) -> None:
+    """Such as a loss in a stop without a power cut, or in a control."""
+    _, first, *_, sums = shown([LOST, RUNNING, rig], width=160)
+    assert f"FAIL, but not by a counted cut; {after}" in first
+    assert sums.endswith("0 lost; 1 target failed, but not by a counted cut")
+    assert _draw_now(rig).spans[0].style == BAD
 
 
 def test_each_target_has_a_line() -> None:
