@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dbcheck.judge.results import ComparedResult, SideResult
-from dbcheck.model.verdict import Verdict, format_percent_down, format_percent_up
+from dbcheck.model.verdict import (
+    Statistics,
+    Verdict,
+    format_percent_down,
+    format_percent_up,
+)
 from dbcheck.report.words.run import number, sentence
 
 COLUMNS = ("", "A", "B")
@@ -23,7 +28,7 @@ def rows(result: ComparedResult) -> Iterator[tuple[str, str, str]]:
         ("cuts that count", lambda side: number(side.statistics.cuts)),
         ("of them lossy", lambda side: number(side.statistics.losses)),
         ("cuts that may lose", _bounds),
-        ("depth of the cuts", _depths),
+        ("depth of the cuts", lambda side: _depths(side.statistics)),
         ("confirmed commits", lambda side: number(side.confirmed)),
         ("rows lost", lambda side: number(side.lost)),
         ("commits/s", _rate),
@@ -42,11 +47,9 @@ def _bounds(side: SideResult) -> str:
     return f"{least} to {format_percent_up(found.loss_ppm_max)}"
 
 
-def _depths(side: SideResult) -> str:
-    found = side.statistics.depths
-    if not found:
-        return "-"
-    return ", ".join(sorted(depth or "not measured" for depth in found))
+def _depths(found: Statistics) -> str:
+    depths = (depth or "not measured" for depth in found.depths)
+    return ", ".join(sorted(depths)) or "-"
 
 
 def _rate(side: SideResult) -> str:
@@ -71,18 +74,12 @@ def findings(result: ComparedResult) -> Iterator[str]:
                 f"{name} is a FAIL although no cut of it that counts lost anything:"
                 " see its own report for what was lost."
             )
-    depths = [_depths(side) for side in (result.a, result.b)]
-    if depths[0] != depths[1]:
-        yield (
-            f"The cuts did not reach the same depth (A: {depths[0]}; B: {depths[1]})."
-            " A deeper cut can lose more, so their losses cannot be compared."
-        )
+    sides = (("A", result.a.statistics), ("B", result.b.statistics))
+    yield from compare_depths(sides)
     for one in result.differences:
         if one.name in _OF_THE_CUT:
-            yield (
-                f"The cuts differ in {one.name} (A: {one.a or _NOT_KNOWN}; B:"
-                f" {one.b or _NOT_KNOWN}), so their losses cannot be compared."
-            )
+            values = (("A", one.a or _NOT_KNOWN), ("B", one.b or _NOT_KNOWN))
+            yield warn_of_other_cuts(one.name, values)
     if result.rate_ratio is not None:
         yield (
             f"B commits {result.rate_ratio:.2f} times as many per second as A (medians"
@@ -95,6 +92,36 @@ def findings(result: ComparedResult) -> Iterator[str]:
             "With so few cuts a real difference is easily missed: two PASSes do not"
             " show that A and B are equally safe."
         )
+
+
+def compare_depths(sides: Sequence[tuple[str, Statistics]]) -> Iterator[str]:
+    """Yield a warning if the cuts of two sides did not reach the same depth.
+
+    sides: the name of each side, and what its cuts show.  One without a cut that counts
+    is not compared.
+    """
+    depths = [(name, _depths(shown)) for name, shown in sides]
+    have_cuts = all(shown.cuts for _, shown in sides)
+    if have_cuts and len({depth for _, depth in depths}) > 1:
+        yield (
+            f"The cuts did not reach the same depth ({_list_values(depths)}). A deeper"
+            " cut can lose more, so their losses cannot be compared."
+        )
+
+
+def warn_of_other_cuts(what: str, values: Sequence[tuple[str, str]]) -> str:
+    """Return the warning that the cuts of two sides differ in *what*.
+
+    values: the name of each side, and its value.
+    """
+    return (
+        f"The cuts differ in {what} ({_list_values(values)}), so their losses cannot be"
+        " compared."
+    )
+
+
+def _list_values(values: Sequence[tuple[str, str]]) -> str:
+    return "; ".join(f"{name}: {value}" for name, value in values)
 
 
 _FEW = 20

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import MatrixResult, RowResult
-from dbcheck.model.cut import describe_cuts
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.cut import PowerScope, describe_cuts
+from dbcheck.model.verdict import Verdict, describe_losses_without_cut
+from dbcheck.report.words.compare import compare_depths, warn_of_other_cuts
 from dbcheck.report.words.run import depth_of, headline, lab_scope, sentence, with_id
 
 PRICE = "price: for each durable commit per second."
@@ -49,8 +51,12 @@ def _figure(value: float | None, form: str) -> str:
 def proofs(result: MatrixResult) -> Iterator[str]:
     """Yield the bound of each row without a loss, rows with an equal one together.
 
-    Last comes the comparison of two rows.
+    Losses without a power cut, which no bound counts, come before.  Last comes the
+    comparison of two rows.
     """
+    for row in result.rows:
+        if without_cut := sum(cycle.lost_without_cut for cycle in row.cycles):
+            yield f"FAIL of {row.name}: {describe_losses_without_cut(without_cut)}."
     proven: dict[str, list[str]] = {}
     for row in result.rows:
         if row.statistics.cuts and not row.statistics.losses:
@@ -60,6 +66,32 @@ def proofs(result: MatrixResult) -> Iterator[str]:
     if (compared := result.comparison) and compared.difference_ppm:
         first, second = result.rows
         yield f"{first.name} against {second.name}: {compared.sentence}."
+    if result.comparison:
+        yield from _warn_of_other_cuts(result.rows)
+
+
+def _warn_of_other_cuts(rows: Sequence[RowResult]) -> Iterator[str]:
+    """Yield why the losses of two rows cannot be compared, if their cuts differ."""
+    yield from compare_depths([(row.name, row.statistics) for row in rows])
+    kinds = [(row.name, _kinds_of_cuts(row)) for row in rows]
+    found = {kind for _, kind in kinds}
+    if all(found) and len(found) > 1:
+        yield warn_of_other_cuts("what was cut", kinds)
+
+
+def _kinds_of_cuts(row: RowResult) -> str:
+    """Return what the cuts that count took the power from, "" without any."""
+    counted = (
+        cycle
+        for cycle in row.cycles
+        if cycle.verdict is not Verdict.INCONCLUSIVE and not cycle.lost_without_cut
+    )
+    return ", ".join(sorted(set(map(_kind_of_cut, counted))))
+
+
+def _kind_of_cut(cycle: RunResult) -> str:
+    is_drive_alone = cycle.power_scope is PowerScope.DRIVE
+    return f"{cycle.cut_class.value}{', the drives alone' * is_drive_alone}"
 
 
 def faults(result: MatrixResult) -> Iterator[str]:
@@ -84,8 +116,9 @@ def doubts(result: MatrixResult) -> Iterator[str]:
 def scopes(result: MatrixResult) -> Iterator[str]:
     """Yield the kinds and depths of the cuts, and the limits of their proof."""
     cycles = [cycle for row in result.rows for cycle in row.cycles]
+    was_cut = (cycle for cycle in cycles if not cycle.lost_without_cut)
     if classes := describe_cuts(
-        (cycle.cut_class.value, depth_of(cycle)) for cycle in cycles
+        (cycle.cut_class.value, depth_of(cycle)) for cycle in was_cut
     ):
         yield sentence(f"what was cut: {classes}")
     labs = (cycle.lab for cycle in cycles if cycle.lab)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from dbcheck.judge.results import DemoRow
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.html.matrixpage import make_matrix_values
 from dbcheck.report.junit import format_junit
+from dbcheck.report.markdown import format_markdown
 from dbcheck.report.matrix import draw_cycles, draw_demo, draw_matrix
 from dbcheck.report.rows import Line, compare_lines, make_matrix_result
 from dbcheck.report.words import matrix as words
@@ -23,6 +25,7 @@ def cycle(
     rate: float = 1000.0,
     control: bool = False,
     lost: int | None = 0,
+    **other: Any,
 ) -> RunResult:
     return run_result(
         {
@@ -35,6 +38,7 @@ def cycle(
             "depth": {"depth": "DRIVE"},
             "lab": {"cut": "drive", "drive": {"kept_writes": "none"}},
             "cut_class": "lab drive",
+            **other,
         }
     )
 
@@ -134,6 +138,80 @@ def test_two_lines_are_compared() -> None:
     text = printed(draw_matrix(make_matrix_result([SAFE, LOSSY])))
     assert "safe against lossy: losses in 0 of 3 cuts against 1 of 2" in text
     assert compare_lines([SAFE, LOSSY, BROKEN]) is None
+
+
+def comparison_of(*cycles: RunResult) -> list[str]:
+    """Return what a matrix says of two rows, "a" and "b", of a cycle each."""
+    rows = zip("ab", cycles, strict=True)
+    lines = [Line(name, "", None, None, [one], "") for name, one in rows]
+    result = make_matrix_result(lines)
+    found = [text for text in words.proofs(result) if "be compared" in text]
+    for report in (printed(draw_matrix(result)), format_markdown(result)):
+        assert ("be compared" in " ".join(report.split())) is bool(found)
+    assert [*make_matrix_values(result)["proofs"]] == [*words.proofs(result)]
+    return found
+
+
+OS, PROCESS = {"depth": "OS"}, {"depth": "PROCESS"}
+AC = {"cut_class": "AC"}
+
+
+@pytest.mark.parametrize(
+    "verdicts", [("PASS", "PASS"), ("PASS", "FAIL"), ("FAIL", "PASS")]
+)
+@pytest.mark.parametrize(
+    ("depth", "named"), [(OS, "OS"), (PROCESS, "PROCESS"), (None, "not measured")]
+)
+def test_rows_whose_cuts_reached_different_depths_are_not_compared_in_silence(
+    depth: dict[str, str] | None, named: str, verdicts: tuple[str, str]
+) -> None:
+    first, second = verdicts
+    assert comparison_of(cycle(first, depth=depth), cycle(second)) == [
+        f"The cuts did not reach the same depth (a: {named}; b: DRIVE). A deeper cut"
+        " can lose more, so their losses cannot be compared."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cut", "other", "named"),
+    [
+        ({"cut_class": "process"}, {}, "a: process; b: lab drive"),
+        (AC, {**AC, "power_scope": "drive"}, "a: AC; b: AC, the drives alone"),
+    ],
+)
+def test_rows_with_other_kinds_of_cuts_are_not_compared_in_silence(
+    cut: dict[str, Any], other: dict[str, Any], named: str
+) -> None:
+    assert comparison_of(cycle(**cut), cycle(**other)) == [
+        f"The cuts differ in what was cut ({named}), so their losses cannot be"
+        " compared."
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        cycle(),
+        cycle("INCONCLUSIVE", depth=OS, cut_class="AC"),
+        cycle("FAIL", uncut=True, depth=OS, cut_class="AC"),
+    ],
+)
+def test_rows_with_equal_cuts_or_none_that_counts_are_not_warned_of(
+    other: RunResult,
+) -> None:
+    assert comparison_of(cycle(), other) == []
+
+
+def test_a_loss_without_a_power_cut_is_told_beside_the_bounds() -> None:
+    uncut = cycle("FAIL", lost=9, uncut=True, cut_class="AC")
+    result = make_matrix_result([Line("a", "", None, None, [cycle(), uncut], "")])
+    first, bound = words.proofs(result)
+    assert first == (
+        "FAIL of a: 1 cycle lost something without a power cut on record, not counted"
+        " as a cut."
+    )
+    assert bound.startswith("a: no loss in 1 cut at DRIVE depth")
+    assert "AC" not in " ".join(words.scopes(result))
 
 
 UNREAD = cycle("INCONCLUSIVE", lost=None)
