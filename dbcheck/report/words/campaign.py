@@ -155,8 +155,8 @@ def _losses_without_cut(result: CampaignResult) -> Iterator[str]:
 
 def _explain_losses_without_cut(cycles: int) -> str:
     return (
-        f"{describe_losses_without_cut(cycles)}. A loss is a proof all the same,"
-        " whatever stopped the server: find out what did"
+        f"{describe_losses_without_cut(cycles)}. Commits must survive"
+        " whatever stops the server: find out what did"
     )
 
 
