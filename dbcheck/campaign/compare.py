@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
@@ -32,6 +33,29 @@ from dbcheck.runs.stored import lock_folder_to_judge
 _OF_EACH_LAB = ("seed",)
 
 
+class Role(enum.IntEnum):
+    """Role of a configured value in a comparison.
+
+    OF_THE_CUT: cuts that differ in it cannot be compared by their losses.
+    """
+
+    OTHER = 0
+    SERVER = 1
+    DRIVES = 2
+    OF_THE_CUT = 3
+
+
+class Key(NamedTuple):
+    """Name of a configured value, as reports show it, and its role."""
+
+    name: str
+    role: Role = Role.OTHER
+
+
+_SERVER = Key("server", Role.SERVER)
+Configuration = Mapping[Key, str]
+
+
 def compare_folders(a: Path, b: Path, reader: LogReader) -> ComparedResult:
     """Compare two folders; raise UsageError if one holds neither.
 
@@ -44,11 +68,13 @@ def compare_folders(a: Path, b: Path, reader: LogReader) -> ComparedResult:
             hint="Give two folders.",
         )
     (first, before), (second, after) = (_read_side(path, reader) for path in (a, b))
-    names = sorted({*before, *after})
+    keys = sorted({*before, *after})
     differences = tuple(
-        DifferenceResult(name, before.get(name), after.get(name))
-        for name in names
-        if before.get(name) != after.get(name)
+        DifferenceResult(
+            key.name, before.get(key), after.get(key), key.role is Role.OF_THE_CUT
+        )
+        for key in keys
+        if before.get(key) != after.get(key)
     )
     rates = first.commits_per_s, second.commits_per_s
     return ComparedResult(
@@ -59,7 +85,7 @@ def compare_folders(a: Path, b: Path, reader: LogReader) -> ComparedResult:
             _make_tally(first.statistics), _make_tally(second.statistics)
         ).result,
         differences,
-        len(names) - len(differences),
+        len(keys) - len(differences),
     )
 
 
@@ -69,7 +95,7 @@ def _make_tally(statistics: Statistics) -> Tally:
     )
 
 
-def _read_side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]:
+def _read_side(path: Path, reader: LogReader) -> tuple[SideResult, Configuration]:
     """Return the result in a folder, and the configuration of its subject."""
     if (path / "manifest.json").is_file():
         return _read_run(RunFolder.open(path), reader)
@@ -84,9 +110,7 @@ def _read_side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, 
     )
 
 
-def _read_run(
-    run: RunFolder, reader: LogReader
-) -> tuple[SideResult, Mapping[str, str]]:
+def _read_run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Configuration]:
     with lock_folder_to_judge(run.path):
         records = run.read()
         has_no_rows = run.lacks_survivors(records.after)
@@ -118,7 +142,7 @@ def _read_run(
     return side, list_configuration(records.manifest)
 
 
-def _read_campaign(folder: CampaignFolder) -> tuple[SideResult, Mapping[str, str]]:
+def _read_campaign(folder: CampaignFolder) -> tuple[SideResult, Configuration]:
     result = make_result(folder)
     counted = [c for c in folder.cycles() if c.number and c.verdict.counts and c.run]
     runs = [
@@ -174,46 +198,50 @@ def _summarize_loads(loads: Sequence[LoadRecord]) -> _Figures:
     )
 
 
-def list_configuration(manifest: Manifest) -> dict[str, str]:
-    """Return name -> value of the settings of a run's server, storage and load."""
+def list_configuration(manifest: Manifest) -> dict[Key, str]:
+    """Return the values of the settings of a run's server, storage and load."""
     writer = manifest.writer
-    configuration = {"server": f"{writer.facts.product} {writer.facts.version}"}
-    configuration |= writer.facts.settings
+    configuration = {_SERVER: f"{writer.facts.product} {writer.facts.version}"}
+    configuration |= {Key(name): v for name, v in writer.facts.settings.items()}
     configuration |= {
-        "power": writer.power.value,
-        "class of the cut": writer.cut_class.value,
+        Key("power"): writer.power.value,
+        Key("class of the cut", Role.OF_THE_CUT): writer.cut_class.value,
     }
     if writer.scope is PowerScope.DRIVE:
-        configuration["what loses its power"] = "the drives alone"
+        key = Key("what loses its power", Role.OF_THE_CUT)
+        configuration[key] = "the drives alone"
     for volume in writer.host.facts.volumes if writer.host else ():
         configuration |= _list_storage(volume)
     workload = manifest.workload
-    configuration["workload"] = workload.name
+    configuration[Key("workload")] = workload.name
     for name, setting in list_settings(Workload).items():
-        configuration[setting.title] = setting.shown(getattr(workload, name))
+        configuration[Key(setting.title)] = setting.shown(getattr(workload, name))
     return configuration | dict(_list_lab_settings(manifest.lab))
 
 
-def _list_storage(volume: Volume) -> dict[str, str]:
+def _list_storage(volume: Volume) -> dict[Key, str]:
     places = ", ".join(sorted(volume.places))
     drives = (
         " ".join(filter(None, (d.model, d.firmware, f"({d.write_cache})")))
         for d in volume.drives
     )
     return {
-        f"filesystem of {places}": f"{volume.filesystem} {volume.mount_options}",
-        f"drives of {places}": ", ".join(drives),
+        Key(f"filesystem of {places}"): f"{volume.filesystem} {volume.mount_options}",
+        Key(f"drives of {places}", Role.DRIVES): ", ".join(drives),
     }
 
 
 def _list_lab_settings(
-    spec: Mapping[str, Any], prefix: str = "lab"
-) -> Iterator[tuple[str, str]]:
+    spec: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[Key, str]]:
+    """Yield the fields of a lab's spec; prefix: the path of fields to it."""
     for name, value in spec.items():
+        path = f"{prefix}{name}"
         if isinstance(value, Mapping):
-            yield from _list_lab_settings(value, f"{prefix} {name}")
+            yield from _list_lab_settings(value, f"{path} ")
         elif name not in _OF_EACH_LAB:
-            yield f"{prefix} {name}", str(value)
+            role = Role.OF_THE_CUT if path == "cut" else Role.OTHER
+            yield Key(f"lab {path}", role), str(value)
 
 
 def group_targets(results: Sequence[CampaignResult]) -> tuple[GroupResult, ...]:
@@ -223,7 +251,7 @@ def group_targets(results: Sequence[CampaignResult]) -> tuple[GroupResult, ...]:
     cuts and load of the targets of a group are the same.  A target without a stored run
     is in no group.  () if fewer than two targets have one.
     """
-    alike: dict[tuple[tuple[str, str], ...], list[CampaignResult]] = {}
+    alike: dict[tuple[tuple[Key, str], ...], list[CampaignResult]] = {}
     for each in results:
         if found := _read_configuration(each):
             alike.setdefault(tuple(sorted(found.items())), []).append(each)
@@ -241,7 +269,7 @@ def _rank_losses(group: GroupResult) -> tuple[bool, int, tuple[str, ...]]:
     return (not group.losing, -group.statistics.losses, group.targets)
 
 
-def _read_configuration(result: CampaignResult) -> Mapping[str, str]:
+def _read_configuration(result: CampaignResult) -> Configuration:
     """Return a target's configuration in its newest stored run, {} without one."""
     folder = CampaignFolder.open(Path(result.folder))
     run_ids = [cycle.run for cycle in result.cycles if cycle.run]
@@ -252,27 +280,25 @@ def _read_configuration(result: CampaignResult) -> Mapping[str, str]:
 
 
 def _find_differences(
-    configuration: Mapping[str, str], others: Sequence[Mapping[str, str]]
+    configuration: Configuration, others: Sequence[Configuration]
 ) -> dict[str, str]:
     """Return the settings of *configuration* that have another value in *others*."""
     return {
-        name: value
-        for name, value in sorted(configuration.items())
-        if any(name in other and other[name] != value for other in others)
+        key.name: value
+        for key, value in sorted(configuration.items())
+        if any(key in other and other[key] != value for other in others)
     }
 
 
 def _make_group(
-    configuration: Mapping[str, str],
+    configuration: Configuration,
     members: Sequence[CampaignResult],
-    others: Sequence[Mapping[str, str]],
+    others: Sequence[Configuration],
 ) -> GroupResult:
-    drives = (
-        text for name, text in configuration.items() if name.startswith("drives of")
-    )
+    drives = (text for key, text in configuration.items() if key.role is Role.DRIVES)
     return GroupResult(
         targets=tuple(member.name for member in members),
-        server=configuration["server"],
+        server=configuration[_SERVER],
         drives=tuple(dict.fromkeys(filter(None, drives))),
         apart=_find_differences(configuration, others),
         losing=tuple(m.name for m in members if m.has_losses),

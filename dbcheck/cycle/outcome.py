@@ -197,6 +197,7 @@ def _build_result(outcome: Outcome) -> RunResult:
         final=not outcome.after.unanswered,
         target=node.target,
         server=f"{node.facts.product} {node.facts.version}",
+        family=manifest.family,
         workload=manifest.workload.name,
         sessions=manifest.workload.sessions,
         seed=manifest.seed,

@@ -202,7 +202,8 @@ class RunResult:
     stored:     whether the judgement could be written to *folder*.
     reasons:    sentences, the most important first.
     final:      false if the run is to be reconciled again once the server is back.
-    server:     product and version.
+    server:     product and version, for a person.
+    family:     see model.family; "" in a result that was stored without it.
     class_assumed: nothing declared what was cut.
     witness_alone_why: why the verdict rests on the witness alone.
     load:       what the client saw of it, null if it was lost before it stored that.
@@ -280,6 +281,7 @@ class RunResult:
     power_scope: PowerScope = PowerScope.HOST
     cluster: ClusterResult | None = None
     uncut: bool = False
+    family: str = ""
 
     @property
     def lost_without_cut(self) -> bool:

@@ -340,11 +340,15 @@ class SideResult:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceResult:
-    """One difference of two configurations; a, b: its values, null if not known."""
+    """One difference of two configurations; a, b: its values, null if not known.
+
+    of_the_cut: cuts that differ in it cannot be compared by their losses.
+    """
 
     name: str
     a: str | None
     b: str | None
+    of_the_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

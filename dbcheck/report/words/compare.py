@@ -15,7 +15,6 @@ from dbcheck.report.words.run import number, sentence
 
 COLUMNS = ("", "A", "B")
 _NOT_KNOWN = "not known"
-_OF_THE_CUT = ("class of the cut", "what loses its power", "lab cut")
 
 
 def rows(result: ComparedResult) -> Iterator[tuple[str, str, str]]:
@@ -77,7 +76,7 @@ def findings(result: ComparedResult) -> Iterator[str]:
     sides = (("A", result.a.statistics), ("B", result.b.statistics))
     yield from compare_depths(sides)
     for one in result.differences:
-        if one.name in _OF_THE_CUT:
+        if one.of_the_cut:
             values = (("A", one.a or _NOT_KNOWN), ("B", one.b or _NOT_KNOWN))
             yield warn_of_other_cuts(one.name, values)
     if result.rate_ratio is not None:

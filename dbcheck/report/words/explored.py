@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dbcheck.judge.results import ExploreResult, Finding, LostBlock, StateJudgement
 from dbcheck.model.verdict import Verdict, format_count
 from dbcheck.report.words.run import NOT_A_DRIVE, number
-from dbcheck.rows.loss import LossKind
+from dbcheck.rows.loss import MISSING, LossKind
 
 SCOPE = (
     "Scope: a power loss of the lab's virtual drive and all that is above it."
@@ -108,7 +108,7 @@ def nothing_lacking(judged: StateJudgement) -> str:
     if judged.verdict is not Verdict.FAIL:
         return ""
     held = "The drives hold all that was written by then"
-    if all(kind.startswith("missing") for kind in judged.losses):
+    if all(LossKind(kind) in MISSING for kind in judged.losses):
         return f"{held}: the server had acknowledged what it had not written."
     return f"{held}, and the server did not recover from that."
 

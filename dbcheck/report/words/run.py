@@ -17,6 +17,7 @@ from dbcheck.judge.result import (
 from dbcheck.model.audited import list_alarms
 from dbcheck.model.cut import CutClass, Gone, LabCut, PowerScope
 from dbcheck.model.depth import Depth
+from dbcheck.model.family import FAMILIES
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import PromotedBy
 from dbcheck.model.verdict import Tally, Verdict, format_count, one_cut
@@ -185,15 +186,10 @@ def _seen(result: RunResult) -> Iterator[Section]:
     known = [age for age in ages if age is not None]
     when = f", {_ages(max(known), min(known))} before the cut" if known else ""
     more = "" if seen.lost <= RANGES_SHOWN else ", ..."
-    is_innodb = not result.server.startswith("PostgreSQL")
-    means = _SEEN.format(_WITHOUT_A_BINARY_LOG if is_innodb else "")
-    yield Section(
-        "Seen by a reader, then lost",
-        (
-            f"{seen.lost:,} of {seen.rows:,} rows{when}; ids {ids}{more}",
-            means,
-        ),
-    )
+    family = FAMILIES.get(result.family)
+    means = _SEEN.format(_WITHOUT_A_BINARY_LOG if family and family.has_innodb else "")
+    lost = f"{seen.lost:,} of {seen.rows:,} rows{when}; ids {ids}{more}"
+    yield Section("Seen by a reader, then lost", (lost, means))
 
 
 def _audit(result: RunResult) -> Iterator[Section]:

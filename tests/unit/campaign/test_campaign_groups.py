@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dbcheck.campaign.compare import group_targets
+from dbcheck.campaign.compare import Role, group_targets, list_configuration
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.campaign.totals import make_result
 from dbcheck.judge.results import CampaignResult, CampaignsResult
+from dbcheck.model.cut import PowerScope
 from dbcheck.model.host import Drive
 from dbcheck.model.verdict import CycleVerdict
 from dbcheck.report.words import campaign as words
@@ -114,3 +115,12 @@ def test_a_group_that_lost_without_a_power_cut_comes_before_those_that_lost_noth
     assert (other.targets, other.losing) == (("db1",), ())
     first, *_ = words.groups(CampaignsResult("/c", tuple(shown), (losing, other)))
     assert first.endswith("(lost on db2, without a power cut)")
+
+
+def test_what_the_cut_was_is_told_from_what_was_cut() -> None:
+    lab = {"cut": "drive", "drive": {"cut": "x"}}
+    made = having(manifest(), scope=PowerScope.DRIVE, lab=lab)
+    roles = {key.name: key.role for key in list_configuration(made)}
+    of_the_cut = [name for name, role in roles.items() if role is Role.OF_THE_CUT]
+    assert of_the_cut == ["class of the cut", "what loses its power", "lab cut"]
+    assert roles["lab drive cut"] is roles["power"] is Role.OTHER

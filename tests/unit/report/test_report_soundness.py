@@ -16,6 +16,7 @@ from dbcheck.campaign.compare import compare_folders
 from dbcheck.cli.report import read_result
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.results import CampaignResult, CampaignsResult, DifferenceResult
+from dbcheck.model.family import FAMILIES, MYSQL, POSTGRESQL
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.formats import format_report
 from dbcheck.report.junit import format_junit
@@ -71,7 +72,8 @@ def test_a_run_without_a_final_verdict_is_not_compared(tmp_path: Path) -> None:
     }
     found = replace(after, nodes=nodes, survivors={}, unanswered="it did not answer")
     waiting.write_after(found)
-    assert not judge_run(waiting, FrameLogReader()).result.final
+    judged = judge_run(waiting, FrameLogReader()).result
+    assert (judged.final, judged.family) == (False, POSTGRESQL.name)
     with refused(ErrorId.NO_FINAL_VERDICT, UsageError) as caught:
         compare_folders(waiting.path, passed, FrameLogReader())
     command = shlex.join(["dbcheck", "reconcile", str(waiting.path)])
@@ -82,9 +84,15 @@ def test_cuts_of_different_depths_are_not_compared_in_silence(tmp_path: Path) ->
     passed, process = (stored_copy(name, tmp_path) for name in (PASSED, PROCESS))
     found = compare_folders(process, passed, FrameLogReader())
     assert "A: PROCESS; B: OS" in " ".join(of_compare.findings(found))
-    other = (DifferenceResult("class of the cut", "AC", "reset"),)
+    parted = [each.name for each in found.differences if each.of_the_cut]
+    assert parted == ["class of the cut", "lab cut"]
+    other = (
+        DifferenceResult("what failed", "AC", "reset", of_the_cut=True),
+        DifferenceResult("class of the cut", "AC", "reset"),
+    )
     text = " ".join(of_compare.findings(replace(found, differences=other)))
-    assert "differ in class of the cut (A: AC; B: reset)" in text
+    assert "differ in what failed (A: AC; B: reset)" in text
+    assert "class of the cut" not in text
     same = compare_folders(
         passed, stored_copy(PASSED, tmp_path / "b"), FrameLogReader()
     )
@@ -195,10 +203,13 @@ def test_a_lost_client_leaves_no_cut_to_speak_of() -> None:
     assert "no power cut is on record" in scope(run_result(unclear))
 
 
+@pytest.mark.parametrize("family", [*FAMILIES, ""])
 @pytest.mark.parametrize("server", ["PostgreSQL 15.1", "MariaDB 11.4"])
-def test_innodb_is_no_reason_for_what_another_server_does(server: str) -> None:
+def test_innodb_is_no_reason_for_what_another_server_does(
+    server: str, family: str
+) -> None:
     seen = {"rows": 9, "lost": 1, "first": [], "left_out": 1}
-    shown = sections(run_result({"server": server, "seen": seen}))
+    shown = sections(run_result({"server": server, "family": family, "seen": seen}))
     text = " ".join(line for section in shown for line in section.lines)
     assert "shows rows before they are durable" in text
-    assert ("InnoDB" in text) is server.startswith("MariaDB")
+    assert ("InnoDB" in text) is (family == MYSQL.name)
