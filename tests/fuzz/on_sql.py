@@ -19,6 +19,7 @@ from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.ports.connection import Session
 from dbcheck.rows.acks import Row
 from dbcheck.rows.plans.plan import INSERT
+from dbcheck.server_log import Product
 from tests.fuzz.target import Target
 from tests.kit.hostile import EOF, OK
 from tests.kit.memory import scratch
@@ -145,7 +146,7 @@ def mysql_conversations() -> Iterator[bytes]:
     login = [greeting(b"mysql_native_password"), packet(2, OK)]
     # names, autocommit, clock and settings, with pings and what the driver looks up
     login += [ok] * 6 + [text_result(["STRICT_ALL_TABLES"]), ok]
-    settings = list(SESSION["MySQL"].values())
+    settings = list(SESSION[Product.MYSQL].values())
     answers = [ok, text_result(settings), ok, text_result(["u", 1, 5])]
     answers += [prepared(6), packet(1, b"\0\1\7\2\0\0\0")]  # one row, its id 7
     yield TURN.join(login + answers)

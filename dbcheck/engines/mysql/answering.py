@@ -9,28 +9,29 @@ from dbcheck.base.errors import EngineError
 from dbcheck.engines.link import Link
 from dbcheck.engines.peer import Answering
 from dbcheck.model.server import DATA_NAME
+from dbcheck.server_log import Product
 
 # What must be the same after a restart: variables, and the name of MariaDB's data.
 _BOTH = ("hostname", "datadir", "port", "version")
 VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "MySQL": ("server_uuid", *_BOTH),
-    "MariaDB": ("server_id", *_BOTH),
+    Product.MYSQL: ("server_uuid", *_BOTH),
+    Product.MARIADB: ("server_id", *_BOTH),
 }
 _STATUS: Mapping[str, tuple[str, ...]] = {
-    "MySQL": ("replica_status", "replica_status_8_0_21"),
-    "MariaDB": ("replica_status_mariadb",),
+    Product.MYSQL: ("replica_status", "replica_status_8_0_21"),
+    Product.MARIADB: ("replica_status_mariadb",),
 }
 _OF_A_GROUP = {"group_replication_applier", "group_replication_recovery"}
 
 
-def identify_server(link: Link, product: str) -> Answering:
+def identify_server(link: Link, product: Product) -> Answering:
     """Ask the server behind *link*; raise EngineError if it does not answer.
 
     MariaDB's data can be identified only by a connection in dbcheck's database.
     """
     *values, started_s = link.row(f"answering_{product.lower()}")
     identity = dict(zip(VARIABLES[product], map(str, values), strict=True))
-    if product == "MariaDB":
+    if product is Product.MARIADB:
         with contextlib.suppress(EngineError):
             for (name,) in link.rows("identity"):
                 identity[DATA_NAME] = name
@@ -39,7 +40,7 @@ def identify_server(link: Link, product: str) -> Answering:
     )
 
 
-def is_replica(link: Link, product: str) -> bool:
+def is_replica(link: Link, product: Product) -> bool:
     """Return True if the server follows another; False if the account may not see it.
 
     What it has may then come from there.  The channels by which the members of a group

@@ -31,9 +31,10 @@ from dbcheck.engines.mysql.check import read_product
 from dbcheck.engines.mysql.grants import find_missing_privileges, quote_account
 from dbcheck.engines.mysql.link import MysqlLink, error_code
 from dbcheck.engines.tables import MARK
+from dbcheck.server_log import Product
 
 TABLE = "canary"
-_ENGINES = {"MariaDB": "Aria", "MySQL": "MyISAM"}
+_ENGINES = {Product.MARIADB: "Aria", Product.MYSQL: "MyISAM"}
 _LOCK = ("LOCK TABLES",)
 # Settings of MySQL under which there is none.  With a primary key the row is still
 # there after a crash (seen on MySQL 9.7), so the table cannot be given one.
@@ -147,7 +148,7 @@ def _require_canary_possible(link: MysqlLink, database: str) -> None:
             hint=f"Run: grant lock tables on `{database}`.*"
             f" to {quote_account(account)};",
         )
-    if read_product(link) == "MySQL":
+    if read_product(link) is Product.MYSQL:
         _require_myisam(dict(link.rows("variables")), account)
 
 

@@ -24,6 +24,7 @@ from dbcheck.engines.tables import parse_foreign_objects, require_ours, require_
 from dbcheck.model.server import Refill
 from dbcheck.rows.operation import Verb
 from dbcheck.rows.table import Definition, TableSpec
+from dbcheck.server_log import Product
 
 OFF = frozenset({"OFF", "0", ""})
 _OF_A_REPLICA = (
@@ -198,8 +199,8 @@ _LEFT_ITS_GROUP = (
 )
 
 
-def parse_product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
-    """Return the product's name and its version as numbers.
+def parse_product(version: str, comment: str) -> tuple[Product, tuple[int, ...]]:
+    """Return the product and its version as numbers.
 
     Raise EngineError if it is another product, or too old.
     """
@@ -212,9 +213,9 @@ def parse_product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
             id=ErrorId.SERVER_NOT_SUPPORTED,
             hint=NAME_ANOTHER,
         )
-    name = "MariaDB" if "mariadb" in version.lower() else "MySQL"
+    name = Product.MARIADB if "mariadb" in version.lower() else Product.MYSQL
     numbers = tuple(int(part) for part in digits.groups())
-    least = MARIADB_MIN if name == "MariaDB" else MYSQL_MIN
+    least = MARIADB_MIN if name is Product.MARIADB else MYSQL_MIN
     if numbers < least:
         raise EngineError(
             f"{name} {digits[0]} is not supported",
@@ -241,8 +242,8 @@ def require_known(variables: Mapping[str, str]) -> None:
                 )
 
 
-def read_product(link: MysqlLink) -> str:
-    """Return "MySQL" or "MariaDB", whichever answers.
+def read_product(link: MysqlLink) -> Product:
+    """Return the product that answers.
 
     Raise EngineError as parse_product() does.
     """
@@ -351,18 +352,18 @@ def require_standalone(link: MysqlLink) -> None:
 
 
 def _require_no_replica(
-    link: MysqlLink, name: str, numbers: tuple[int, ...], account: str
+    link: MysqlLink, name: Product, numbers: tuple[int, ...], account: str
 ) -> None:
     """Raise EngineError for a replica: its rows come from elsewhere."""
     statement = "replica_status"
-    if name == "MariaDB":
+    if name is Product.MARIADB:
         statement = "replica_status_mariadb"
     elif numbers < _SHOW_REPLICA_MIN:
         statement = "replica_status_8_0_21"
     try:
         found = link.rows(statement)
     except EngineError as error:
-        privilege = "slave monitor" if name == "MariaDB" else "replication client"
+        privilege = "slave monitor" if name is Product.MARIADB else "replication client"
         raise EngineError(
             f"cannot check whether the server is a replica: {error}",
             id=ErrorId.PRIVILEGE_MISSING,

@@ -24,6 +24,7 @@ from dbcheck.engines.mysql.grants import find_missing_privileges, quote_account
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.places import StorageEngine
 from dbcheck.engines.tables import MARK
+from dbcheck.server_log import Product
 
 BINLOG = "sync_binlog"
 TABLE = "relaxed"
@@ -151,8 +152,14 @@ def _require_privilege(link: MysqlLink, setting: str) -> None:
     """Raise EngineError unless the account may change that setting of the server."""
     version, comment, account = link.row("server")
     name, release = parse_product(version, comment)
-    names = ["SUPER"] if name == "MariaDB" else ["SYSTEM_VARIABLES_ADMIN", "SUPER"]
-    if name == "MariaDB" and setting == BINLOG and release[0] >= _FIRST_OWN_PRIVILEGE:
+    names = (
+        ["SUPER"] if name is Product.MARIADB else ["SYSTEM_VARIABLES_ADMIN", "SUPER"]
+    )
+    if (
+        name is Product.MARIADB
+        and setting == BINLOG
+        and release[0] >= _FIRST_OWN_PRIVILEGE
+    ):
         names = ["BINLOG ADMIN"]
     everywhere = [row[0] for row in link.rows("grants") if " ON *.* " in row[0]]
     if len(find_missing_privileges(everywhere, "*", "*", names)) < len(names):

@@ -79,6 +79,7 @@ from dbcheck.rows.prepared import Decisions
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TABLES, Definition, TableFacts, TableSpec
 from dbcheck.rows.tasks import TaskKind
+from dbcheck.server_log import Product
 
 LOG_LINES_MAX = 1000  # one less than logged.sql asks for
 DATABASE = "dbcheck"
@@ -251,7 +252,7 @@ class MysqlEngine(Replicating):
     def mark_data(self) -> str:
         """Write a new mark into the data directory of MariaDB; "" on MySQL."""
         with self._open(None) as link:
-            if read_product(link) != "MariaDB":  # auto.cnf names the data
+            if read_product(link) is not Product.MARIADB:  # auto.cnf names the data
                 return ""
             if not link.rows("database", {"database": self._database}):
                 link.create_database(self._database)

@@ -44,6 +44,7 @@ from dbcheck.model.watched import (
     make_facts_of_tables,
 )
 from dbcheck.rows.table import Definition, TableSpec
+from dbcheck.server_log import Product
 
 # All that decides whether, and how fast, a commit is on the drive: what the audit's
 # rules judge comes first.
@@ -154,7 +155,11 @@ def find_non_durable_engines(link: MysqlLink) -> tuple[ScopedSettings, ...]:
 
 
 def identity(
-    product: str, variables: Mapping[str, str], connect: Open, *, managed: bool = False
+    product: Product,
+    variables: Mapping[str, str],
+    connect: Open,
+    *,
+    managed: bool = False,
 ) -> dict[str, str]:
     """Return the identifiers that must be the same after a restart.
 
@@ -165,7 +170,7 @@ def identity(
     """
     names = _MANAGED if managed else VARIABLES[product]
     found = {key: variables[key] for key in names if key in variables}
-    if product == "MariaDB" or managed:
+    if product is Product.MARIADB or managed:
         with contextlib.suppress(EngineError), connect() as link:
             for (name,) in link.rows("identity"):
                 found[DATA_NAME] = name
@@ -173,14 +178,14 @@ def identity(
 
 
 def name_data(
-    link: MysqlLink, product: str, database: str, *, managed: bool = False
+    link: MysqlLink, product: Product, database: str, *, managed: bool = False
 ) -> None:
     """Give the data a name that they keep, unless they have one.
 
     link: in *database*.  managed: see identity().  Raise EngineError if a table there
     is in the way.
     """
-    if product != "MariaDB" and not managed:
+    if product is not Product.MARIADB and not managed:
         return
     link.rows("create_identity")
     _require_ours(link, database, TABLE)

@@ -71,6 +71,7 @@ from dbcheck.engines.peer import require_same
 from dbcheck.model.server import ServerFacts
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TableSpec
+from dbcheck.server_log import Product
 
 FAMILY = "mysql"
 
@@ -175,7 +176,7 @@ class MysqlLink(Link):
             raise _table_or_engine_error(error, text, *_connect_advice(error)) from None
         self._session = self.connection.connection_id or 0
         named = (self.connection.server_info or "").lower()
-        self.product = "MariaDB" if "mariadb" in named else "MySQL"
+        self.product = Product.MARIADB if "mariadb" in named else Product.MYSQL
         try:
             self._fix_session(connect_s)
         except BaseException as error:

@@ -27,6 +27,7 @@ from dbcheck.model.places import (
     number_places,
 )
 from dbcheck.model.server import LogPosition
+from dbcheck.server_log import Product
 
 OPTION = "storage_engine"  # of a URL
 _OFF = frozenset({"off", "0", "false", ""})
@@ -69,7 +70,7 @@ class StorageEngine:
     durable: frozenset[int]
     durability: str
     set_flush_log: str
-    identities: Mapping[str, str]
+    identities: Mapping[Product, str]
     positions: tuple[tuple[str, str], ...]
     purges: str
     no_rewrite: str = ""
@@ -90,7 +91,10 @@ ENGINES: Mapping[str, StorageEngine] = {
         durable=frozenset({1, 3}),  # 3 is MariaDB's: as 1, and more
         durability="durability",
         set_flush_log="set_flush_log",
-        identities={"MySQL": "table_identity", "MariaDB": "table_identity_mariadb"},
+        identities={
+            Product.MYSQL: "table_identity",
+            Product.MARIADB: "table_identity_mariadb",
+        },
         positions=(
             ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),  # MySQL
             ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),  # MariaDB
@@ -104,7 +108,9 @@ ENGINES: Mapping[str, StorageEngine] = {
         durable=frozenset({1}),
         durability="durability_rocksdb",
         set_flush_log="set_flush_log_rocksdb",
-        identities=dict.fromkeys(("MySQL", "MariaDB"), "table_identity_rocksdb"),
+        identities=dict.fromkeys(
+            (Product.MYSQL, Product.MARIADB), "table_identity_rocksdb"
+        ),
         positions=(),
         purges="MyRocks compacts by itself",
         no_rewrite="MyRocks copies the rows, as many as it answers (MariaDB 10.11)",

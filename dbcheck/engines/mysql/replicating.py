@@ -24,6 +24,7 @@ from dbcheck.model.server import Refill, ServerFacts
 from dbcheck.ports.connection import Followers
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import TableSpec
+from dbcheck.server_log import Product
 
 CONNECT_S = 10.0
 READY_S = 2.0  # for each of the few answers that connecting takes
@@ -62,7 +63,7 @@ def kind_of(link: MysqlLink) -> ClusterProtocol:
         return group_replication
     if not galera.is_node(variables):
         return replication
-    if read_product(link) != "MariaDB":
+    if read_product(link) is not Product.MARIADB:
         raise EngineError(
             "of Galera clusters dbcheck tests those of MariaDB alone, and not Percona"
             " XtraDB Cluster or MySQL-wsrep",

@@ -17,6 +17,7 @@ from dbcheck.model.replication import (
     count_gtids,
     find_newest_gtids,
 )
+from dbcheck.server_log import Product
 
 _STREAMING, _SYNC, _ASYNC = "streaming", "sync", "async"
 UNREGISTERED = "a replica that is not registered"
@@ -35,10 +36,12 @@ class Followers(MysqlWatch):
     def __init__(self, link: MysqlLink) -> None:
         """Take over *link*."""
         super().__init__(link)
-        self._product = read_product(link).lower()
+        self._product = read_product(link)
 
     def read(self) -> Sequence[Follower]:
-        found, status_rows = self._texts(f"followers_{self._product}", "semi_sync")
+        found, status_rows = self._texts(
+            f"followers_{self._product.lower()}", "semi_sync"
+        )
         status = {str(name).lower(): str(value) for name, value in status_rows}
         on = any(v == "ON" for name, v in status.items() if name.endswith("_status"))
         clients = sum(int(v) for n, v in status.items() if n.endswith("_clients"))
@@ -59,7 +62,7 @@ class Followers(MysqlWatch):
         MySQL adds Replica_UUID.
         """
         texts = [value or "" for value in row]
-        if self._product == "mysql":
+        if self._product is Product.MYSQL:
             *most, port, _, name = texts
         else:
             *most, port, _ = texts
@@ -76,7 +79,7 @@ def membership(link: MysqlLink) -> Membership | None:
     """Return this server's name in the source's list, and the source."""
     product = read_product(link)
     own, _ = link.row(f"executed_{product.lower()}")
-    if product == "MySQL":
+    if product is Product.MYSQL:
         found = link.rows("received_mysql")
         source = found[0][0] if found else ""
     else:
@@ -90,7 +93,7 @@ def membership(link: MysqlLink) -> Membership | None:
 
 def received(link: MysqlLink) -> Received:
     """Return the positions that this replica has received and applied."""
-    if read_product(link) == "MySQL":
+    if read_product(link) is Product.MYSQL:
         found = link.rows("received_mysql")
         if not found or not found[0][0]:
             return Received(None, None)
@@ -140,7 +143,7 @@ def takes_writes(link: MysqlLink) -> bool:
     """Return True if this server follows no other and is not read-only."""
     if dict(link.rows("variables")).get("read_only", "OFF") not in ("OFF", "0"):
         return False
-    if read_product(link) == "MySQL":
+    if read_product(link) is Product.MYSQL:
         found = link.rows("received_mysql")
         return not found or not found[0][0]
     return not _read_status(link)
@@ -151,7 +154,9 @@ def descent(link: MysqlLink) -> Descent:
     product = read_product(link)
     own, executed = link.row(f"executed_{product.lower()}")
     applied = (
-        count_gtids(executed) if product == "MySQL" else find_newest_gtids(executed)
+        count_gtids(executed)
+        if product is Product.MYSQL
+        else find_newest_gtids(executed)
     )
     applied.pop(str(own), None)
     return Descent(applied)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from dbcheck.server_log import Product
+
 Value = int | str
 
 _NO_LIMIT = 2**64 - 1
@@ -44,13 +46,13 @@ _BOTH: Mapping[str, Value] = {
     "character_set_results": "utf8mb4",
 }
 
-SESSION: Mapping[str, Mapping[str, Value]] = {
-    "MySQL": {
+SESSION: Mapping[Product, Mapping[str, Value]] = {
+    Product.MYSQL: {
         **_BOTH,
         "transaction_isolation": "REPEATABLE-READ",
         "max_execution_time": 0,
     },
-    "MariaDB": {
+    Product.MARIADB: {
         **_BOTH,
         "tx_isolation": "REPEATABLE-READ",
         "max_statement_time": 0,

@@ -63,6 +63,7 @@ from dbcheck.rows.operation import StatementSpec, list_verbs_by_table
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import Definition, TableFacts, TableSpec
 from dbcheck.rows.tasks import TaskKind
+from dbcheck.server_log import Product
 
 _SCHEMA = "dbcheck."
 CONNECT_S = 10.0
@@ -136,7 +137,7 @@ class PostgresqlEngine(Engine):
                 "the account lacks the role pg_read_all_settings"
             )
         return ServerFacts(
-            product="PostgreSQL",
+            product=Product.POSTGRESQL,
             version=version.split()[0],
             identity=identity,
             started_us=started_us,
