@@ -227,7 +227,10 @@ class WitnessError(DbcheckError):
 
 
 class LogDamaged(WitnessError):
-    """A witness log is damaged before its tail, so its run proves nothing."""
+    """A witness log is damaged before its tail, so its run proves nothing.
+
+    The message says that it is the witness's log that is damaged, and how.
+    """
 
 
 class LoadError(DbcheckError):

@@ -125,7 +125,8 @@ class StoredLogs:
                 before = log_of[acks["session"]]
                 if ((before >= 0) & (before != number)).any():
                     raise LogDamaged(
-                        f"{path} holds acks of another log's session",
+                        f"the witness log is damaged: {path} holds acks of another"
+                        " log's session",
                         id=ErrorId.WITNESS_LOG_DAMAGED,
                     )
                 log_of[acks["session"]] = number
@@ -167,7 +168,8 @@ class StoredLogs:
         found = find_anchor(events, noted_us)
         if found is None:
             raise LogDamaged(
-                f"{self._run.acks_path(0)} lacks what dates the acks of the other logs",
+                f"the witness log is damaged: {self._run.acks_path(0)} lacks what dates"
+                " the acks of the other logs",
                 id=ErrorId.WITNESS_LOG_DAMAGED,
             )
         return found

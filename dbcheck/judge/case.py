@@ -183,7 +183,8 @@ class Case:
     load:    None if the client was lost before it could store one.
     restore: None if the power is not known to be back.
     logs:    what each log of the witness holds; () if they are not known.
-    damage:  why the witness's log proves nothing, "" if it is whole.
+    damage:  what is wrong with the witness's log, so that it proves nothing; a sentence
+             without its full stop, "" if the log is whole.
     clock_set: why times of different machines cannot be compared, "" if they can.
     found:   the fate of the acks and rows; None if no rows are compared.
     cut_asked: what was stored just before the cut was asked for, None if nothing was.

@@ -136,11 +136,10 @@ def judge(case: Case) -> Judgement:
     """Return the verdict on *case*, with what it rests on."""
     items = list_evidence(case)
     if case.damage:
-        reason = case.damage
-        if "damaged" not in reason:
-            reason = f"the witness log is damaged: {reason}"
         advice = "Check the witness's disk, or use another witness; then run it again"
-        judgement = Judgement(Verdict.INCONCLUSIVE, (f"{reason}. {advice}",), items)
+        judgement = Judgement(
+            Verdict.INCONCLUSIVE, (f"{case.damage}. {advice}",), items
+        )
     else:
         judgement = _judge_ordinary_cycle(case, items)
     if case.manifest.control:

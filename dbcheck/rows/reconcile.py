@@ -204,8 +204,8 @@ def count_acks(stream: AckStream) -> Ints:
         if wrong.size:
             at = int(wrong[0])
             raise LogDamaged(
-                f"the log has ack {seq[at]} of session {session[at]}"
-                f" where ack {expected[at]} must stand",
+                f"the witness log is damaged: it has ack {seq[at]} of session"
+                f" {session[at]} where ack {expected[at]} must stand",
                 id=ErrorId.WITNESS_LOG_DAMAGED,
             )
         np.maximum.at(last_seq, session, seq)
@@ -220,8 +220,8 @@ def require_claimed(counted: Ints, claim: Claim | None) -> None:
         received = claim.acked.get(int(session), 0)
         if counted[session] > received:
             raise LogDamaged(
-                f"the log has {counted[session]} acks of session {session}, and the"
-                f" client received {received}",
+                f"the witness log is damaged: it has {counted[session]} acks of session"
+                f" {session}, and the client received {received}",
                 id=ErrorId.WITNESS_LOG_DAMAGED,
             )
 
@@ -508,7 +508,8 @@ def _require_in_window(
         lacking_acks[session] = max(lacking, lacking_acks.get(session, 0))
     if (acks := sum(lacking_acks.values())) > window_acks:
         raise LogDamaged(
-            f"intact rows were found that were sent after {acks} acks that the log"
-            f" lacks, and never more than {window_acks} were unconfirmed",
+            "the witness log is damaged: intact rows were found that were sent after"
+            f" {acks} acks that it lacks, and never more than {window_acks} were"
+            " unconfirmed",
             id=ErrorId.WITNESS_LOG_DAMAGED,
         )

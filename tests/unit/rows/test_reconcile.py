@@ -14,6 +14,7 @@ from tests.kit.cycles import ack, acks_of, array_of, reconciled, record
 from tests.kit.refusals import refused
 
 ALL = [record(1, 1), record(1, 2), record(1, 3), record(2, 1), record(2, 2)]
+DAMAGED = "the witness log is damaged: "
 COUNTS = {1: 3, 2: 2}
 
 
@@ -153,7 +154,9 @@ def test_another_id_is_seen_beside_a_missing_row() -> None:
 
 
 def test_more_acks_than_the_client_received_are_no_evidence() -> None:
-    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="received 2"):
+    with refused(
+        ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming=(DAMAGED, "received 2")
+    ):
         reconciled(COUNTS, ALL, claim=Claim({1: 3, 2: 2}, {1: 2, 2: 2}))
 
 
@@ -188,7 +191,7 @@ def test_without_the_client_the_window_bounds_what_may_be_there() -> None:
     near = [record(1, 3 + n) for n in range(1, 12)]
     assert reconciled(COUNTS, ALL + near, window_acks=10).counts == {}
     both = [record(1, 3 + 6), record(2, 2 + 7)]  # 5 and 6 acks that nobody logged
-    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="after 11"):
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming=(DAMAGED, "after 11")):
         reconciled(COUNTS, ALL + both, window_acks=10)
     assert reconciled(COUNTS, ALL + both, window_acks=11).counts == {}
 
@@ -333,7 +336,9 @@ def test_no_acks_and_no_rows_is_nothing() -> None:
     ],
 )
 def test_a_log_with_gaps_is_damaged(acks: list[Ack]) -> None:
-    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="session 1"):
+    with refused(
+        ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming=(DAMAGED, "session 1")
+    ):
         count_acks(lambda: array_of(acks))
 
 

@@ -113,7 +113,9 @@ def test_a_session_in_two_logs_is_damage(tmp_path: Path, after: int) -> None:
     """Whether its acks were replayed, or go on where those of the other log end."""
     logs = stored(tmp_path, logs_of([], acks_of(1, 3), acks_of(1, 3, after)))
     with refused(
-        ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="another log's session"
+        ErrorId.WITNESS_LOG_DAMAGED,
+        LogDamaged,
+        naming=("the witness log is damaged: ", "another log's session"),
     ):
         list(logs.acks())
 
@@ -206,6 +208,8 @@ def test_a_run_whose_client_noted_nothing_is_damaged(tmp_path: Path) -> None:
         run.write_acks(number, [one.data()])
     logs = StoredLogs(run, FrameLogReader(), made, None)
     with refused(
-        ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="lacks what dates the acks"
+        ErrorId.WITNESS_LOG_DAMAGED,
+        LogDamaged,
+        naming=("the witness log is damaged: ", "lacks what dates"),
     ):
         logs.facts()
