@@ -23,6 +23,7 @@ from dbcheck.ports.witness import LogReader
 from dbcheck.rows.acks import SESSION_MAX, AckArray
 from dbcheck.rows.survivors import Records
 from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.stored import JUDGE_FROM_WITNESS
 
 
 class RowStore(Protocol):
@@ -73,8 +74,7 @@ class StoredLogs:
                 f"{run.path}: load.json lists {len(self._confirmed)} witness logs,"
                 f" manifest.json {manifest.ack_logs}",
                 id=ErrorId.RECORD_DAMAGED,
-                hint="Judge the run from the witness: reconcile --witness URL "
-                "--run ID --target URL.",
+                hint=JUDGE_FROM_WITNESS,
             )
 
     def facts(self) -> list[LogFacts]:

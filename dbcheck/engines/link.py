@@ -153,6 +153,11 @@ SCAN_S = 3600.0  # a scan of a whole table; a batch of its rows
 ANSWER_BYTES = 16 << 20
 BATCH_BYTES_MAX = 64 << 20
 
+# The remedy for an answer that no server of the engine gives.
+NOT_THE_SERVER = (
+    "Check that the URL leads to the database server itself, and not to another"
+    " service."
+)
 # What a driver raises over bytes or columns that no server sends; it checks few.
 UNREADABLE = (
     ArithmeticError,
@@ -264,8 +269,7 @@ def unreadable_answer_error(target: str, why: str) -> EngineError:
     return EngineError(
         f"cannot read the answer of {target}: {why}",
         id=ErrorId.ANSWER_NOT_UNDERSTOOD,
-        hint="Check that the URL leads to the database server itself, and not to"
-        " another service.",
+        hint=NOT_THE_SERVER,
     )
 
 

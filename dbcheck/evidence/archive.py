@@ -35,7 +35,11 @@ _GZIP_SUFFIX = ".gz"
 _COMPRESSED_FROM_BYTES = 1 << 16  # bytes
 _BLOCK = tarfile.BLOCKSIZE
 _END_OF_ARCHIVE = bytes(2 * _BLOCK)
-_GET_ANOTHER = "Do not trust it; ask who made it for another copy."
+GET_ANOTHER = "Do not trust it; ask who made it for another copy."
+_OTHER_FOLDER = (
+    "Set TMPDIR to a folder with more room, whose filesystem tells upper from lower"
+    " case."
+)
 _CHUNK_BYTES = 1 << 20
 _INDEX_BYTES_MAX = 1 << 24
 _FILES_MAX = 100_000
@@ -244,7 +248,7 @@ class Archive:
             raise BundleRefused(
                 f"{self.path} goes on after its end",
                 id=ErrorId.BUNDLE_DAMAGED,
-                hint=_GET_ANOTHER,
+                hint=GET_ANOTHER,
             )
         return index, reader.digest.hexdigest()
 
@@ -269,7 +273,7 @@ class _Reader:
         return BundleRefused(
             f"{self._path} is damaged or was changed: {what}",
             id=ErrorId.BUNDLE_DAMAGED,
-            hint=_GET_ANOTHER,
+            hint=GET_ANOTHER,
         )
 
     def length(self, index: Index) -> int:
@@ -325,7 +329,7 @@ class _Reader:
             raise BundleRefused(
                 f"{self._path} names a file that none can be",
                 id=ErrorId.BUNDLE_DAMAGED,
-                hint=_GET_ANOTHER,
+                hint=GET_ANOTHER,
             ) from None
         self.expect(header, f"the header of {member.name}")
         target = folder / member.name
@@ -349,6 +353,7 @@ class _Reader:
             raise BundleRefused(
                 f"{self._path}: {member.name} cannot be unpacked: {error}",
                 id=ErrorId.BUNDLE_NOT_UNPACKED,
+                hint=_OTHER_FOLDER if getattr(error, "errno", None) else GET_ANOTHER,
             ) from None
         source.unlink()
 

@@ -276,6 +276,7 @@ class _Check:
             raise BundleRefused(
                 f"{name} is too large for a record of dbcheck",
                 id=ErrorId.BUNDLE_DAMAGED,
+                hint=archive.GET_ANOTHER,
             )
         for name in list_foreign_files(self._folder, self._index.kind):
             yield f"{name} does not belong in a bundle: no record names it"

@@ -110,9 +110,7 @@ class ClientKey:
         if len(key.secret) != 2 * KEY_BYTES or set(key.secret) - set(
             "0123456789abcdef"
         ):
-            raise RunFormatError(
-                f"{path} is damaged: it holds no key", id=ErrorId.RECORD_DAMAGED
-            )
+            raise stored.damaged_record_error(str(path), "it holds no key")
         return key
 
 
@@ -137,7 +135,7 @@ def recall(run_id: str) -> ClientKey | None:
     try:
         return ClientKey.read(path)
     except RunFormatError as error:
-        if not error.hint or error.id is ErrorId.RECORD_DAMAGED:
+        if error.id in (ErrorId.RECORD_DAMAGED, ErrorId.RECORD_UNREADABLE):
             error.hint = (
                 f"Without {path} the run can be judged, but only on what the witness"
                 " says: remove it if it is damaged."

@@ -95,15 +95,11 @@ def read_manifest(content: bytes, where: str) -> Manifest:
     """Read a stored manifest; raise RunFormatError, naming *where*, if invalid."""
     manifest = stored.from_bytes(content, Manifest, where)
     if manifest.family not in RULES:
-        raise RunFormatError(
-            f"{where} is damaged: no servers are of the family {manifest.family!r}",
-            id=ErrorId.RECORD_DAMAGED,
+        raise stored.damaged_record_error(
+            where, f"no servers are of the family {manifest.family!r}"
         )
     if not can_name_folder(manifest.run_id):
-        raise RunFormatError(
-            f"{where} is damaged: {manifest.run_id!r} is not a run id",
-            id=ErrorId.RECORD_DAMAGED,
-        )
+        raise stored.damaged_record_error(where, f"{manifest.run_id!r} is not a run id")
     return manifest
 
 
@@ -328,14 +324,12 @@ class RunFolder:
         """
         found, known = set(names), set(self.manifest().nodes)
         if strangers := sorted(found - known):
-            raise RunFormatError(
-                f"{where} is damaged: the manifest names no node {strangers[0]!r}",
-                id=ErrorId.RECORD_DAMAGED,
+            raise stored.damaged_record_error(
+                where, f"the manifest names no node {strangers[0]!r}"
             )
         if each and (lacking := sorted(known - found)):
-            raise RunFormatError(
-                f"{where} is damaged: it lacks the node {lacking[0]!r}",
-                id=ErrorId.RECORD_DAMAGED,
+            raise stored.damaged_record_error(
+                where, f"it lacks the node {lacking[0]!r}"
             )
 
     def write_cut_asked(self, asked: CutAsked) -> None:

@@ -47,6 +47,12 @@ from dbcheck.rows.survivors import RECORD, Records
 T = TypeVar("T")
 
 FORMAT = 1  # of the records; a record of another format is refused
+# The remedy for a damaged record.
+JUDGE_FROM_WITNESS = (
+    "If it lies in a run folder, and nothing has written to the server since, move that"
+    " folder away and judge the run from the witness: dbcheck reconcile --witness URL"
+    " --run ID --target URL."
+)
 _RECORD_BYTES_MAX = 1 << 28  # bytes; eight times what a bundle may hold
 
 
@@ -83,12 +89,15 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
         values = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise RunFormatError(
-            f"{where} is not JSON: {error}", id=ErrorId.RECORD_DAMAGED
+            f"{where} is not JSON: {error}",
+            id=ErrorId.RECORD_DAMAGED,
+            hint=JUDGE_FROM_WITNESS,
         ) from None
     if not isinstance(values, dict) or type(values.get("format")) is not int:
         raise RunFormatError(
             f"{where} is not a record of dbcheck: it names no format",
             id=ErrorId.RECORD_DAMAGED,
+            hint=JUDGE_FROM_WITNESS,
         )
     format_number = values.pop("format")
     if format_number != FORMAT:
@@ -101,21 +110,36 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
         raise RunFormatError(
             f"{where} is damaged or was changed: checksum mismatch",
             id=ErrorId.RECORD_DAMAGED,
-            hint="Judge the run from the witness: reconcile --witness URL --run ID "
-            "--target URL.",
+            hint=JUDGE_FROM_WITNESS,
         )
     try:
         return msgspec.convert(values, kind, str_keys=True)
     except (msgspec.ValidationError, UnicodeError) as error:
-        raise RunFormatError(
-            f"{where} is damaged: {error}", id=ErrorId.RECORD_DAMAGED
-        ) from None
+        raise damaged_record_error(where, str(error)) from None
+
+
+def damaged_record_error(where: str, why: str) -> RunFormatError:
+    """Return the error for a record that holds what dbcheck did not write."""
+    return RunFormatError(
+        f"{where} is damaged: {why}",
+        id=ErrorId.RECORD_DAMAGED,
+        hint=JUDGE_FROM_WITNESS,
+    )
+
+
+def advise_on_unreadable_record(error: OSError) -> str:
+    """Return the remedy for a record that cannot be read, "" if none is known."""
+    if isinstance(error, PermissionError):
+        return "Work as the user who made the run."
+    return ""
 
 
 def unreadable_record_error(path: Path, error: OSError) -> RunFormatError:
     """Return the error for a record that cannot be read."""
     return RunFormatError(
-        f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
+        f"{path} cannot be read: {error.strerror}",
+        id=ErrorId.RECORD_UNREADABLE,
+        hint=advise_on_unreadable_record(error),
     )
 
 
@@ -360,8 +384,7 @@ def read_rows(path: Path, stored_rows: StoredRows) -> Iterator[Records]:
         raise RunFormatError(
             f"{path} is damaged: its checksum differs from what was stored",
             id=ErrorId.STORED_ROWS_DAMAGED,
-            hint="Read the survivors again with the witness's copy of the run: "
-            "dbcheck reconcile --witness URL --run ID --target URL.",
+            hint=JUDGE_FROM_WITNESS,
         )
 
 
@@ -382,6 +405,4 @@ def read_ids(path: Path) -> list[int] | None:
     except OSError as error:
         raise unreadable_record_error(path, error) from None
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise RunFormatError(
-            f"{path} is damaged: {error}", id=ErrorId.RECORD_DAMAGED
-        ) from None
+        raise damaged_record_error(str(path), str(error)) from None

@@ -192,7 +192,9 @@ class Cluster:
                 self._isolate()
             except DbcheckError as error:
                 raise PowerError(
-                    f"{error}; {self.writer_name} stays off", id=error.id
+                    f"{error}; {self.writer_name} stays off",
+                    id=error.id,
+                    hint=error.hint,
                 ) from None
         return self._restore_nodes(self.kept_off)
 

@@ -42,6 +42,7 @@ from dbcheck.rows.acks import (
     pack,
     unpack,
 )
+from dbcheck.runs.stored import advise_on_unreadable_record
 
 FRAME_BYTES_MAX = FRAME.size + BODY_BYTES_MAX
 TAIL_BYTES_MAX = WRITE_BYTES_MAX + FRAME_BYTES_MAX  # bytes of one write
@@ -403,7 +404,9 @@ def _stream_file(path: Path) -> Iterator[bytes]:
                 yield chunk
     except OSError as error:
         raise WitnessError(
-            f"cannot read {path}: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
+            f"cannot read {path}: {error.strerror}",
+            id=ErrorId.RECORD_UNREADABLE,
+            hint=advise_on_unreadable_record(error),
         ) from error
 
 

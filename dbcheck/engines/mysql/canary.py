@@ -90,7 +90,9 @@ def plant(connect: Open, database: str, epoch: int) -> HeldRow:
         raise
     except EngineError as error:
         raise NoCanary(
-            f"no crash canary: {error}", id=ErrorId.CANARY_NOT_POSSIBLE
+            f"no crash canary: {error}",
+            id=ErrorId.CANARY_NOT_POSSIBLE,
+            hint=error.hint,
         ) from error
 
 

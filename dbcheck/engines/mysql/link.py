@@ -27,6 +27,7 @@ from dbcheck.engines.link import (
     ANSWER_BYTES,
     ANSWER_S,
     BATCH_BYTES_MAX,
+    NOT_THE_SERVER,
     SCAN_S,
     Link,
     ProtocolViolation,
@@ -439,7 +440,9 @@ class MysqlLink(Link):
                 raise ConnectionLost(
                     text, self._session, id=ErrorId.CONNECTION_LOST
                 ) from error
-            raise EngineError(text, id=ErrorId.ANSWER_NOT_UNDERSTOOD) from error
+            raise EngineError(
+                text, id=ErrorId.ANSWER_NOT_UNDERSTOOD, hint=NOT_THE_SERVER
+            ) from error
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from dbcheck.engines.link import (
     ANSWER_BYTES,
     ANSWER_S,
     BATCH_BYTES_MAX,
+    NOT_THE_SERVER,
     SCAN_S,
     UNREADABLE,
     Link,
@@ -386,7 +387,9 @@ class PostgresqlLink(Link):
             raise EngineError(text, id=ErrorId.STATEMENT_FAILED) from error
         except (ProtocolViolation, UnicodeError) as error:
             text = f"{self._target} failed at {statement}: {error}"
-            raise EngineError(text, id=ErrorId.ANSWER_NOT_UNDERSTOOD) from error
+            raise EngineError(
+                text, id=ErrorId.ANSWER_NOT_UNDERSTOOD, hint=NOT_THE_SERVER
+            ) from error
 
 
 def error_code(error: EngineError) -> str | None:

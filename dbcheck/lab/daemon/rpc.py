@@ -99,7 +99,11 @@ def answer_message(message: bytes, callee: Callee) -> tuple[bytes, bool]:
 
 def describe_fault(error: Exception) -> LabError:
     """Describe a defect of the daemon to a client."""
-    return LabError(f"the lab's daemon failed: {error!r}", id=ErrorId.LAB_DAEMON_FAILED)
+    return LabError(
+        f"the lab's daemon failed: {error!r}",
+        id=ErrorId.LAB_DAEMON_FAILED,
+        hint="Start a new lab; dbcheck lab down ends this one.",
+    )
 
 
 class RequestServer:

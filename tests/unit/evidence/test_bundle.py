@@ -171,6 +171,21 @@ def test_a_file_that_unpacks_to_another_size_is_refused(
     assert is_refused(with_a_large_file(sealed, tmp_path, raw), tmp_path)
 
 
+@pytest.mark.parametrize("in_the_way", [False, True])
+def test_what_helps_against_a_file_that_is_not_unpacked(
+    in_the_way: bool, sealed: Path, tmp_path: Path
+) -> None:
+    file, folder = tmp_path / "changed.tar", tmp_path / "unpacked"
+    file.write_bytes(with_a_large_file(sealed, tmp_path, 1))
+    folder.mkdir()
+    if in_the_way:
+        (folder / "big").touch()
+    with refused(ErrorId.BUNDLE_NOT_UNPACKED, BundleRefused) as caught:
+        extracted(file, folder)
+    assert ("TMPDIR" in caught.value.hint) is in_the_way
+    assert ("ask who made it" in caught.value.hint) is not in_the_way
+
+
 def with_a_large_file(sealed: Path, tmp_path: Path, raw: int) -> bytes:
     """Return a bundle with a file more, which is to unpack to *raw* bytes."""
     folder = tmp_path / "files"

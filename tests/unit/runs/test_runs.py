@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -385,8 +386,19 @@ def test_one_rotten_bit_is_told(tmp_path: Path) -> None:
             ledger_of(run)
     manifest = run.path / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"epoch": 2', '"epoch": 3'))
-    with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="checksum mismatch"):
+    with refused(
+        ErrorId.RECORD_DAMAGED, RunFormatError, naming="checksum mismatch"
+    ) as caught:
         RunFolder.open(run.path).manifest()
+    assert "move that folder away" in caught.value.hint  # else --run is refused
+
+
+def test_the_remedy_for_an_unreadable_record_depends_on_why(tmp_path: Path) -> None:
+    for error, remedy in (
+        (PermissionError(errno.EACCES, "no"), "Work as the user who made the run."),
+        (FileNotFoundError(errno.ENOENT, "no"), ""),
+    ):
+        assert stored.unreadable_record_error(tmp_path, error).hint == remedy
 
 
 def test_one_dbcheck_at_a_time(tmp_path: Path) -> None:

@@ -383,7 +383,8 @@ def test_the_others_cannot_follow_a_writer_that_is_brought_back(
 
 def test_a_writer_that_cannot_be_isolated_stays_off(nodes: dict[str, Server]) -> None:
     def fail() -> None:
-        raise LabError("a link of the lab is gone", id=ErrorId.LAB_DAEMON_FAILED)
+        gone, advice = "a link of the lab is gone", "Start a new lab."
+        raise LabError(gone, id=ErrorId.LAB_DAEMON_FAILED, hint=advice)
 
     site = site_of(nodes, isolate=fail)
     site.cut()
@@ -391,8 +392,9 @@ def test_a_writer_that_cannot_be_isolated_stays_off(nodes: dict[str, Server]) ->
         ErrorId.LAB_DAEMON_FAILED,
         PowerError,
         naming="a link of the lab is gone; a stays off",
-    ):
+    ) as caught:
         site.bring_back()
+    assert caught.value.hint == "Start a new lab."
     assert nodes["a"].power is PowerState.OFF
 
 
