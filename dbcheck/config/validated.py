@@ -164,9 +164,20 @@ def _advise(value: object, hint: Any) -> str:
     if isinstance(value, str) and (question := suggest_nearest(value, choices)):
         texts.append(question)
     items = value if isinstance(value, list) else [value]
-    if any(isinstance(item, bool) for item in items) and "string" in texts[0]:
+    if any(isinstance(item, bool) for item in items) and _takes_any_string(wanted):
         texts.append(_TRUTH)
     return " ".join(texts)
+
+
+def _takes_any_string(wanted: inspect.Type) -> bool:
+    """Return True if a value of that type, or an item of it, may be any string."""
+    inner = _unwrap_type(wanted)
+    if isinstance(inner, inspect.VarTupleType | inspect.ListType):
+        return _takes_any_string(inner.item_type)
+    if isinstance(inner, inspect.TupleType):
+        return any(map(_takes_any_string, inner.item_types))
+    is_text = isinstance(inner, inspect.StrType | inspect.CustomType)
+    return is_text and not _list_choices(wanted)
 
 
 def allowed(hint: Any) -> str:

@@ -25,7 +25,7 @@ class Colour(Enum):
 class Thing:
     name: str
     colour: Colour
-    kind: Literal["small", "large"] = "small"
+    kind: Literal["small", "large", "string"] = "small"
     count: Annotated[int, Meta(ge=1, le=10_000_000)] = 1
     share: Annotated[float, Meta(gt=0, le=1)] | None = None
     least: Annotated[float, Meta(ge=0)] = 0
@@ -68,7 +68,11 @@ def test_what_is_right_is_converted() -> None:
         ({"words": ["a", False]}, "words is ['a', False]", "In YAML on, off"),
         ({"words": []}, "words is []", "a list that is not empty, of which each"),
         ({"colour": "blue"}, "colour is 'blue'", "one of red, green."),
-        ({"kind": "lage"}, "kind is 'lage'", "one of large, small. Is it large?"),
+        (
+            {"kind": "lage"},
+            "kind is 'lage'",
+            "one of large, small, string. Is it large?",
+        ),
         ({"count": 0}, "count is 0", "a whole number from 1 to 10000000."),
         ({"count": "3"}, "count is '3'", "a whole number from 1 to"),
         ({"count": True}, "count is True", "a whole number"),
@@ -97,6 +101,13 @@ def test_what_is_wrong_is_named_with_what_it_may_be(
         thing(change)
     assert str(caught.value) == f"f.toml: {message}"
     assert hint in caught.value.hint
+
+
+def test_a_choice_named_string_is_no_place_for_any_string() -> None:
+    with refused(ErrorId.VALUE_INVALID, UsageError) as caught:
+        thing({"kind": True})
+    assert "one of large, small, string." in caught.value.hint
+    assert "YAML" not in caught.value.hint
 
 
 def test_what_is_missing_is_named() -> None:
