@@ -32,7 +32,12 @@ def record_load(
 
     rig: it asks no host, so that nothing but the server writes to the drives.
     """
-    started = run_preflight(rig, workload, seed, emptied=lambda _known: None)
+    started = run_preflight(
+        rig,
+        workload,
+        seed,
+        emptied=lambda _known: None,  # nothing to store: the lab ends too
+    )
     outcome = finish_cycle(rig, started)
     if outcome.load is None:
         raise LabError(
@@ -75,21 +80,23 @@ class Labs:
             thread.join()
 
     def results(self, jobs: Iterable[Callable[[Oracle], R]]) -> Iterator[R]:
-        """Yield the result of each job as it comes; take the next job only then.
+        """Run *jobs*, and yield the result of each as it comes.
 
+        At most two jobs for each lab are under way; once as many are, the next is
+        taken from *jobs* only when a result was yielded.
         Raise what a job, or the building of a lab, raised.
         """
-        coming, running = iter(jobs), 0
+        coming, under_way = iter(jobs), 0
         for job in coming:
             self._jobs.put(job)
-            running += 1
-            if running == 2 * self._count:  # none of them waits for us
-                yield self._next()
-                running -= 1
-        for _ in range(running):
-            yield self._next()
+            under_way += 1
+            if under_way == 2 * self._count:  # so no lab waits for the caller
+                yield self._wait_for_result()
+                under_way -= 1
+        for _ in range(under_way):
+            yield self._wait_for_result()
 
-    def _next(self) -> Any:
+    def _wait_for_result(self) -> Any:
         while True:
             with contextlib.suppress(queue.Empty):
                 result = self._results.get(timeout=_POLL_S)

@@ -26,7 +26,7 @@ class PlainPostgresql(PostgresqlServer):
 
     def _launch(self) -> None:
         DatabaseServer._launch(self)
-        self._first = Process.of(self._process.pid) if self._process else None
+        self._postmaster = Process.of(self._process.pid) if self._process else None
 
 
 @dataclass(frozen=True, slots=True)

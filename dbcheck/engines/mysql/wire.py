@@ -7,7 +7,8 @@ sent one behind the other all run, whatever becomes of the first; that could com
 half a transaction.
 
 A few small queries can be sent in the same way: parse_text_rows() reads their rows.
-One before a transaction is read by parse_row_and_answers().
+A query before a transaction, and the answers to both, are read by
+parse_row_and_answers().
 
 The layout is that of "MySQL Source Code Documentation", Client/Server Protocol 4.1
 (COM_QUERY, COM_STMT_EXECUTE, OK_Packet, ERR_Packet), which MariaDB shares
@@ -34,13 +35,14 @@ _TYPES = {Kind.BIGINT: 0x08, Kind.INTEGER: 0x03, Kind.SMALLINT: 0x02, Kind.BYTES
 _CODES = {Kind.BIGINT: "q", Kind.INTEGER: "i", Kind.SMALLINT: "h"}
 _STATUS_BYTES = 4  # two of the status, two of the number of warnings
 
-_SHORT = b"\0\0"  # the rest of the length of a body below 256 bytes
+_SHORT = b"\0\0"  # upper two bytes of the length of a body below 256 bytes
 HEADER_BYTES = 4  # length of the body in three bytes, sequence number in one
 _BODY_BYTES_MAX = 1 << 16  # far above any answer to a change of one row
-_LENGTH_MAX = 0xFFFFFF  # of a packet; a longer body continues in the next one
+_LENGTH_MAX = 0xFFFFFF  # of a packet; a longer body continues in the next packet
 _OK, _EOF, _ERR, _NULL = 0x00, 0xFE, 0xFF, 0xFB
 _EOF_BYTES = 5  # of the body of an EOF_Packet; a row that begins with 0xFE is longer
-_SIZES = {0xFC: 2, 0xFD: 3, 0xFE: 8}  # of a number behind this byte
+# First byte of a length-encoded number: how many bytes of the number follow it.
+_NUMBER_BYTES = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 _IN_TRANSACTION = 0x0001  # SERVER_STATUS_IN_TRANS
 _MORE_RESULTS = 0x0008  # SERVER_MORE_RESULTS_EXISTS
 
@@ -52,7 +54,9 @@ class Ended(ProtocolViolation):
 class Ok(msgspec.Struct, frozen=True, gc=False):
     """The server's success reply to one statement.
 
-    rows: changed.  row_id: auto-increment id.  is_open: a transaction still is.
+    rows:    how many rows the statement changed.
+    row_id:  the auto-increment id of the new row.
+    is_open: a transaction is open after the statement.
     """
 
     rows: int
@@ -88,24 +92,28 @@ class Execution:
         self._head = execution_head(
             statement_id, parameters, has_attributes=has_attributes
         )
-        # The integers before the first value of bytes; then each of those, and the
-        # integers behind it, which are packed at once.
+        # Values are packed in runs: the integers before the first column of bytes by
+        # one struct call; then, for each column of bytes, its value and the integers
+        # up to the next such column.
         places = [
             at
             for at, parameter in enumerate(parameters)
             if parameter.kind is Kind.BYTES
         ]
         ends = [*places, len(parameters)]
-        self._first, self._count = _packer(parameters[: ends[0]]), ends[0]
-        self._rest = [
-            (at, end, _packer(parameters[at + 1 : end]))
+        self._pack_first, self._first_count = (
+            _make_packer(parameters[: ends[0]]),
+            ends[0],
+        )
+        self._runs = [
+            (at, end, _make_packer(parameters[at + 1 : end]))
             for at, end in zip(places, ends[1:], strict=True)
         ]
 
     def packet(self, values: Sequence[Value]) -> bytes:
         """Return the packet that executes the statement with *values*."""
-        body = self._head + self._first(*values[: self._count])
-        for at, end, pack in self._rest:
+        body = self._head + self._pack_first(*values[: self._first_count])
+        for at, end, pack in self._runs:
             content: Any = values[at]
             parts = (
                 body,
@@ -120,16 +128,16 @@ class Execution:
 def execution_head(
     statement_id: int, parameters: Sequence[Column], *, has_attributes: bool
 ) -> bytes:
-    """Return the bytes before the values; see Execution."""
+    """Return the bytes before the values; the parameters are those of Execution."""
     head = _HEAD.pack(_COM_STMT_EXECUTE, statement_id, 0, 1)
     if not parameters:
         return head
     name = b"\0" if has_attributes else b""
     kinds = (_TYPES[column.kind] for column in parameters)
     types = b"".join(bytes((kind, 0)) + name for kind in kinds)
-    counted = encode_length(len(parameters)) if has_attributes else b""
-    nulls = bytes((len(parameters) + 7) // 8)  # nothing is NULL: a bit for each
-    return head + counted + nulls + b"\1" + types
+    count = encode_length(len(parameters)) if has_attributes else b""
+    null_bits = bytes((len(parameters) + 7) // 8)  # no value is NULL
+    return head + count + null_bits + b"\1" + types
 
 
 def first_packet(body: bytes) -> bytes:
@@ -137,20 +145,20 @@ def first_packet(body: bytes) -> bytes:
     return len(body).to_bytes(HEADER_BYTES, "little") + body
 
 
-def _packer(integers: Sequence[Column]) -> Callable[..., bytes]:
+def _make_packer(integers: Sequence[Column]) -> Callable[..., bytes]:
     return struct.Struct("<" + "".join(_CODES[column.kind] for column in integers)).pack
 
 
 def query_packets(text: bytes, *, has_attributes: bool) -> bytes:
     """Return the packets that send *text*, which may hold several statements."""
     body = bytes((_COM_QUERY,)) + (b"\0\1" if has_attributes else b"") + text
-    if len(body) < _LENGTH_MAX:  # the usual one, quick
+    if len(body) < _LENGTH_MAX:  # quick, for the usual text
         return first_packet(body)
-    packets: list[bytes] = []
+    pieces: list[bytes] = []
     for number, at in enumerate(range(0, len(body) + 1, _LENGTH_MAX)):
         part = body[at : at + _LENGTH_MAX]
-        packets += (len(part).to_bytes(3, "little"), bytes((number & 0xFF,)), part)
-    return b"".join(packets)
+        pieces += (len(part).to_bytes(3, "little"), bytes((number & 0xFF,)), part)
+    return b"".join(pieces)
 
 
 class Template:
@@ -165,7 +173,7 @@ class Template:
         first, *others = text.replace(b"%", b"%%").split(b"?")
         pieces = (b"".join(pair) for pair in zip(marks, others, strict=True))
         self._format = b"".join((first, *pieces))
-        self._bytes = [
+        self._bytes_places = [
             at
             for at, parameter in enumerate(parameters)
             if parameter.kind is Kind.BYTES
@@ -174,7 +182,7 @@ class Template:
     def filled(self, values: Sequence[Value]) -> bytes:
         """Return the statement with *values*; bytes are written in hexadecimal."""
         texts: list[Any] = list(values)
-        for at in self._bytes:
+        for at in self._bytes_places:
             texts[at] = texts[at].hex().encode()
         return self._format % tuple(texts)
 
@@ -185,17 +193,18 @@ def parse_answers(
     """Return the answers to *count* statements, None if they are not all there yet.
 
     before: packets of the same answer that came before *data*.
-    The refusal of one statement is the last answer.  Raise ProtocolViolation if *data*
-    holds anything else, or anything after them.
+    If the server refused a statement, that Refusal is returned alone: no answer
+    follows it.  Raise ProtocolViolation if *data* holds anything else, or anything
+    after the answers.
     """
     if count == 1 and data[1:3] == _SHORT and len(data) == HEADER_BYTES + data[0]:
-        # the usual one, quick
+        # quick, for the usual answer
         reply = _parse_answer(data, 0, len(data), before + 1, is_last=True)
         return reply if isinstance(reply, Refusal) else [reply]
-    found: list[Ok] = []
-    at, have = 0, len(data)
+    successes: list[Ok] = []
+    at, size = 0, len(data)
     for number in range(before + 1, before + count + 1):
-        if have < at + HEADER_BYTES:
+        if size < at + HEADER_BYTES:
             return None
         length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
         if length > _BODY_BYTES_MAX:
@@ -203,18 +212,18 @@ def parse_answers(
                 f"the server announced a reply of {length} bytes, too long for its kind"
             )
         end = at + HEADER_BYTES + length
-        if have < end:
+        if size < end:
             return None
         reply = _parse_answer(data, at, end, number, is_last=number == before + count)
         at = end
         if isinstance(reply, Refusal):
             break
-        found.append(reply)
-    if have > at:
+        successes.append(reply)
+    if size > at:
         raise ProtocolViolation(
             "the server sent more replies than statements were sent"
         )
-    return reply if isinstance(reply, Refusal) else found
+    return reply if isinstance(reply, Refusal) else successes
 
 
 TextRow = tuple[str | None, ...]
@@ -227,22 +236,22 @@ def parse_row_and_answers(
     """Return the row of a query, and the answers to the *count* statements behind it.
 
     None if they are not all there yet.  Raise ProtocolViolation as parse_answers()
-    does, and if the query has not one row of so many columns.
+    does, and if the query has not one row of *columns* values.
     """
     bodies, _ = _split_packets(data)
     ends = [n for n, body in enumerate(bodies) if _is_eof(body)][:2]
-    if len(ends) < 2:  # of the columns, and of the rows
+    if len(ends) < 2:  # one EOF ends the columns, one the rows
         refusals = [body for body in bodies if body[0] == _ERR]
-        return _find_refusal(refusals[0]) if refusals else None
+        return _parse_query_refusal(refusals[0]) if refusals else None
     packets = ends[1] + 1
     size = sum(HEADER_BYTES + len(body) for body in bodies[:packets])
-    found = parse_text_rows(data[:size], 1)
-    behind = parse_answers(data[size:], count, packets)
-    if behind is None or isinstance(behind, Refusal):
-        return behind
-    if not isinstance(found, list) or [len(row) for row in found[0]] != [columns]:
+    results = parse_text_rows(data[:size], 1)
+    answers = parse_answers(data[size:], count, packets)
+    if answers is None or isinstance(answers, Refusal):
+        return answers
+    if not isinstance(results, list) or [len(row) for row in results[0]] != [columns]:
         raise ProtocolViolation("unexpected reply to a query")
-    return found[0][0], behind
+    return results[0][0], answers
 
 
 def parse_text_rows(data: bytes, count: int) -> list[Texts] | Refusal | None:
@@ -251,28 +260,31 @@ def parse_text_rows(data: bytes, count: int) -> list[Texts] | Refusal | None:
     Each value is the text that the server wrote, None for NULL ("Text Resultset").
     Raise ProtocolViolation if *data* holds anything else, or anything after them.
     """
-    bodies, whole = _split_packets(data)
-    found: list[Texts] = []
+    bodies, ends_whole = _split_packets(data)
+    results: list[Texts] = []
     place = 0
-    while len(found) < count:
+    while len(results) < count:
         ends = [n for n in range(place, len(bodies)) if _is_eof(bodies[n])][:2]
         if place < len(bodies) and bodies[place][:1] == bytes((_ERR,)):
-            return _find_refusal(bodies[place])
-        if len(ends) < 2:  # of the columns, and of the rows
+            return _parse_query_refusal(bodies[place])
+        if len(ends) < 2:  # one EOF ends the columns, one the rows
             return None
-        first, last = ends
-        if first - place != bodies[place][0] + 1:
+        columns_end, rows_end = ends
+        if columns_end - place != bodies[place][0] + 1:
             raise ProtocolViolation("unexpected reply to a query")
-        found.append(
-            [_parse_row(body, bodies[place][0]) for body in bodies[first + 1 : last]]
+        results.append(
+            [
+                _parse_row(body, bodies[place][0])
+                for body in bodies[columns_end + 1 : rows_end]
+            ]
         )
-        place = last + 1
-    if place < len(bodies) or not whole:
+        place = rows_end + 1
+    if place < len(bodies) or not ends_whole:
         raise ProtocolViolation("the server sent more than the rows of the queries")
-    return found
+    return results
 
 
-def _find_refusal(body: bytes) -> Refusal:
+def _parse_query_refusal(body: bytes) -> Refusal:
     try:
         return _parse_refusal(body[1:])
     except struct.error:
@@ -280,7 +292,7 @@ def _find_refusal(body: bytes) -> Refusal:
 
 
 def _split_packets(data: bytes) -> tuple[list[bytes], bool]:
-    """Return the bodies of the packets that are whole, and whether there is no rest."""
+    """Return the bodies of the whole packets, and whether no part of one follows."""
     bodies, at = [], 0
     while at + HEADER_BYTES <= len(data):
         size = int.from_bytes(data[at : at + 3], "little")
@@ -320,7 +332,10 @@ def _parse_row(body: bytes, count: int) -> tuple[str | None, ...]:
 def _parse_answer(
     data: bytes, at: int, end: int, number: int, *, is_last: bool
 ) -> Ok | Refusal:
-    """Return the answer that data[at:end] is; number: of its statement, from 1 on."""
+    """Return the answer that data[at:end] is.
+
+    number: the sequence number that its packet must have.
+    """
     try:
         kind = data[at + HEADER_BYTES] if at + HEADER_BYTES < end else None
         if kind == _OK and data[at + 3] == number:
@@ -366,7 +381,7 @@ def _parse_length(data: bytes, place: int) -> tuple[int, int]:
     first = data[place]
     if first < 0xFB:
         return first, place + 1
-    size = _SIZES.get(first)
+    size = _NUMBER_BYTES.get(first)
     end = place + 1 + (size or 0)
     if size is None or end > len(data):
         raise IndexError

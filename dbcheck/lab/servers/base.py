@@ -1,7 +1,7 @@
 """A real database server of the lab's own: created, started, killed, frozen.
 
 It listens on 127.0.0.1 alone, runs as an unprivileged account, and dies with the
-thread that started it.  Some of its settings the lab alone decides.
+thread that started it.  The lab alone decides some of its settings.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ log = logging.getLogger(__name__)
 USER = "dbcheck"
 POLL_S = 0.005
 LOG_LINES = 30  # last lines of the log that the error of a failed start has
-GONE_S = 10.0  # a killed server needs milliseconds unless it waits for a drive
+GONE_S = 10.0  # a killed server ends within milliseconds unless it waits for a drive
 INITIALISE_S = 120.0
 _PASSWORD_BYTES_MAX = 1000
 LOG_BYTES_MAX = 32 << 20  # last bytes of the log that are read
 
 # Exit statuses of a process that somebody asked or forced to end.
 _SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-ASKED = {0} | {-number for number in _SIGNALS}
+ASKED_TO_END = {0} | {-number for number in _SIGNALS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class DatabaseServer(abc.ABC):
     accounts: ClassVar[tuple[str, ...]]  # accounts that its packages make
     needs_entry: ClassVar[bool]  # its account must be in /etc/passwd
     needs: tuple[str, ...]  # programs of programs.PACKAGES, the server itself first
-    own: ClassVar[frozenset[str]]  # settings that the lab alone decides
+    decided_by_lab: ClassVar[frozenset[str]]  # settings that users may not give
     restarts: ClassVar[bool] = False  # may leave its port while it runs, and retake it
     tls: IdentityFiles | None = None  # only a node of a cluster has them
 
@@ -177,7 +177,7 @@ class DatabaseServer(abc.ABC):
 
         An engine also raises it for a value with which its data cannot be created.
         """
-        require_undecided(settings, cls.own, f"the {cls.name} server")
+        require_undecided(settings, cls.decided_by_lab, f"the {cls.name} server")
 
     @classmethod
     def port_in(cls, settings: Mapping[str, str]) -> int:
@@ -385,12 +385,13 @@ class DatabaseServer(abc.ABC):
     def was_ended_from_outside(self) -> bool:
         """Return True if something else ended it: a signal, a shutdown, a shortage.
 
-        No server ends itself by a signal of ASKED: the kernel does if memory is short,
-        or somebody shuts it down.  A server that gives up does not exit with 0.
+        No server ends itself by a signal of ASKED_TO_END: the kernel sends one if
+        memory is short, or somebody shuts the server down.  A server that gives up does
+        not exit with 0.
         """
         if self._process is None or self._process.poll() is None:
             return False
-        was_asked = self._process.returncode in ASKED
+        was_asked = self._process.returncode in ASKED_TO_END
         return was_asked or programs.is_resource_shortage(self._log_end())
 
     def pids(self) -> list[int]:

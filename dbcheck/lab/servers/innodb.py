@@ -19,7 +19,7 @@ _SOCKET_PATH_MAX = 107  # sun_path of unix(7), less its final zero
 
 # Settings that decide where a new data folder's files lie, and of what form they are:
 # a server does not start on files that were made under other values.
-_SHAPE = frozenset(
+_SETTINGS_OF_FILES = frozenset(
     {
         "innodb_page_size",
         "innodb_checksum_algorithm",
@@ -36,7 +36,7 @@ _SHAPE = frozenset(
 class InnodbServer(DatabaseServer, abc.ABC):
     """A server of the MySQL family; its account dbcheck has every privilege.
 
-    durable:     its settings, durable and small.
+    durable:     its settings: commits are durable, and files and memory small.
     no_binlog:   the option that switches the binary log off.  Without the setting
                  log_bin, whose values are ON and OFF here, it is as the product's
                  default: on in MySQL, off in MariaDB.
@@ -45,7 +45,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
     stop_signal = signal.SIGTERM
     accounts = ("mysql",)
     needs_entry = False
-    own: ClassVar[frozenset[str]] = frozenset(
+    decided_by_lab: ClassVar[frozenset[str]] = frozenset(
         {"datadir", "bind_address", "port", "socket", "pid_file", "tmpdir"}
     )
     durable: ClassVar[Mapping[str, str]]
@@ -57,14 +57,14 @@ class InnodbServer(DatabaseServer, abc.ABC):
 
     @property
     def socket(self) -> Path:
-        """Its unix socket."""
+        """The path of its unix socket."""
         return self.server_run / "socket"
 
     def follow(self, source: Source) -> None:
-        """Make data of its own, with the source's password; see DatabaseServer.
+        """Make new data in place of a copy, with the source's password.
 
-        The binary log of a new source is empty, so both begin the same.  The replica
-        begins to follow once it runs (lab/clusters/replication.py).
+        The binary log of a new source is empty, so both servers begin with the same
+        data.  The replica begins to follow once it runs (lab/clusters/replication.py).
         """
         self._prepare(source.password)
         self._create(source.password)
@@ -81,7 +81,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
             **self.durable,
             **self.settings,
             **self._tls_settings(),
-            **self._log_place(),
+            **self._log_folder_setting(),
             "datadir": str(self.data),
             "bind_address": "127.0.0.1",
             "port": str(self.port),
@@ -104,16 +104,16 @@ class InnodbServer(DatabaseServer, abc.ABC):
             "ssl_key": str(self.tls.key),
         }
 
-    def _shape(self) -> dict[str, str]:
+    def _settings_of_files(self) -> dict[str, str]:
         """Return the settings that the files must be made with, too."""
-        shape = {
+        settings = {
             name: value
             for name, value in self.settings.items()
-            if name.replace("-", "_") in _SHAPE
+            if name.replace("-", "_") in _SETTINGS_OF_FILES
         }
-        return {**shape, **self._log_place()}
+        return {**settings, **self._log_folder_setting()}
 
-    def _log_place(self) -> dict[str, str]:
+    def _log_folder_setting(self) -> dict[str, str]:
         """Return the setting of the redo log's folder, {} if it is with the data."""
         if self.log_data is None:
             return {}
@@ -127,14 +127,15 @@ class InnodbServer(DatabaseServer, abc.ABC):
     def _temporary_folder(self) -> Path:
         """Return a folder for temporary tables that no other server looks into.
 
-        In a shared one, every server that starts removes those of all the others.
+        In a shared folder, every server that starts would remove the temporary tables
+        of all the others.
         """
         folder = self.run / "tmp"
         server_account.make_folder(folder, self._account)
         return folder
 
     def _takes_queries(self, pid: int) -> bool:
-        """Wait for the greeting, which comes once recovery is over."""
+        """Look for the greeting, which the server sends once its recovery is over."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1.0) as probe:
                 probe.settimeout(1.0)
@@ -145,7 +146,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
 
 
 def format_options(settings: Mapping[str, str]) -> list[str]:
-    """Return *settings* as options of a command line; "" stands for a bare one."""
+    """Return *settings* as options of a command line, bare where the value is ""."""
     return [
         f"--{name}={value}" if value else f"--{name}"
         for name, value in settings.items()

@@ -11,10 +11,10 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import Unrecoverable
 from dbcheck.lab import programs, server_account
 from dbcheck.lab.certificates import Identity
-from dbcheck.lab.servers.base import ASKED, LOG_BYTES_MAX, last_lines
+from dbcheck.lab.servers.base import ASKED_TO_END, LOG_BYTES_MAX, last_lines
 from dbcheck.lab.servers.innodb import InnodbServer, format_options
 
-# What mariadb-install-db writes needs no care: a cut in it starts it again.
+# What mariadb-install-db writes need not be durable: if it is cut short, it runs again.
 _CREATE_SETTINGS = {
     "innodb_flush_log_at_trx_commit": "0",
     "innodb_doublewrite": "0",
@@ -52,7 +52,7 @@ class MariadbServer(InnodbServer):
         accounts_file = self._accounts_file(password, _ACCOUNTS)
         settings = {
             **_CREATE_SETTINGS,
-            **self._shape(),
+            **self._settings_of_files(),
             "datadir": str(self.data),
             "tmpdir": str(self._temporary_folder()),
         }
@@ -67,7 +67,7 @@ class MariadbServer(InnodbServer):
     def _install(self, accounts_file: Path, settings: list[str]) -> None:
         """Make the data folder, and the accounts that a file of statements makes."""
         script = self._program("mariadb-install-db")
-        # 10.5's would hand this option on to the server, which does not know it.
+        # The script of 10.5 would hand --extra-file on to the server, which fails then.
         takes_file = b"--extra-file=" in script.read_bytes()
         self._run(
             [
@@ -93,7 +93,11 @@ class MyrocksServer(MariadbServer):
 
     name = "myrocks"
     needs = (*MariadbServer.needs, programs.ROCKSDB)
-    own = MariadbServer.own | {"plugin_dir", "plugin_load_add", "rocksdb"}
+    decided_by_lab = MariadbServer.decided_by_lab | {
+        "plugin_dir",
+        "plugin_load_add",
+        "rocksdb",
+    }
     durable = {**MariadbServer.durable, "rocksdb_flush_log_at_trx_commit": "1"}
 
     @property
@@ -113,21 +117,22 @@ class MyrocksServer(MariadbServer):
             *super()._arguments(),
             f"--plugin-dir={plugin.parent}",
             f"--plugin-load-add={plugin.name}",
-            # Without its data the server must not start, and be taken for a sound one.
+            # If the plugin cannot open its data, the server must not start without it:
+            # it would be taken for a sound server.
             "--rocksdb=FORCE",
             *([f"--rocksdb-wal-dir={self.log_data}"] if self.log_data else []),
         ]
 
-    def _log_place(self) -> dict[str, str]:
+    def _log_folder_setting(self) -> dict[str, str]:
         """Return {}: a log drive holds MyRocks' log, and InnoDB's is with the data."""
         return {}
 
 
-_OPTIONS = "wsrep_provider_options"
-_NEW = "--wsrep_new_cluster"
-# With VERIFY_CA both ends of a copy must show a certificate of that authority (MariaDB
-# 10.11, wsrep_sst_rsync; stunnel(8), verifyChain).
-_COPYING = """\
+_PROVIDER_OPTIONS = "wsrep_provider_options"
+_NEW_CLUSTER = "--wsrep_new_cluster"
+# With VERIFY_CA both ends of a copy must show a certificate of the authority `tca`
+# (MariaDB 10.11, wsrep_sst_rsync; stunnel(8), verifyChain).
+_TRANSFER_SETTINGS = """\
 [sst]
 tca={tls.authority}
 tcert={tls.certificate}
@@ -140,12 +145,13 @@ _POSITION = re.compile(r"WSREP: Recovered position: (\S+)")
 class GaleraServer(MariadbServer):
     """A MariaDB server with Galera's library; its settings name the other nodes.
 
-    The setting wsrep_new_cluster counts for its first start alone.
+    The setting wsrep_new_cluster is given to its first start alone.
 
     After a crash it starts as MariaDB's service does (galera_recovery of its Debian
-    package): a first run recovers InnoDB and prints up to where the node has the
-    cluster's history, which the second run is given.  Without it three nodes of MariaDB
-    10.11 that were all killed formed a cluster without comparing their data.
+    package): a first run recovers InnoDB and prints the position up to which the node
+    has the cluster's history; the second run is given that position.  Without it three
+    nodes of MariaDB 10.11 that were all killed formed a cluster without comparing their
+    data.
     """
 
     name = "galera"
@@ -156,7 +162,7 @@ class GaleraServer(MariadbServer):
         *programs.TRANSFER,
         *("my_print_defaults", "ss"),
     )
-    own: ClassVar[frozenset[str]] = MariadbServer.own | {
+    decided_by_lab: ClassVar[frozenset[str]] = MariadbServer.decided_by_lab | {
         *("wsrep_on", "wsrep_provider", "wsrep_start_position", "wsrep_recover"),
         *("wsrep_sst_method", "binlog_format", "innodb_autoinc_lock_mode"),
     }
@@ -168,8 +174,8 @@ class GaleraServer(MariadbServer):
         "binlog_format": "ROW",
         "innodb_autoinc_lock_mode": "2",
     }
-    _begun = False
-    _position = ""
+    _begun = False  # whether it was started before
+    _position = ""  # in the cluster's history; "" before the first crash
 
     @classmethod
     def find(cls, name: str) -> Path | None:
@@ -180,13 +186,16 @@ class GaleraServer(MariadbServer):
 
     def _arguments(self) -> list[str]:
         provider = self._program(programs.GALERA)
-        given = [
-            each for each in super()._arguments() if each != _NEW or not self._begun
+        arguments = [
+            argument
+            for argument in super()._arguments()
+            if argument != _NEW_CLUSTER or not self._begun
         ]
-        at = [f"--wsrep-start-position={self._position}"] if self._position else []
+        start = [f"--wsrep-start-position={self._position}"] if self._position else []
         if self.tls is not None:
-            given[0] = f"--defaults-file={self._transfer_settings_file}"
-        return [*given, f"--wsrep-provider={provider}", *at]
+            # in place of --no-defaults, which stands first
+            arguments[0] = f"--defaults-file={self._transfer_settings_file}"
+        return [*arguments, f"--wsrep-provider={provider}", *start]
 
     @property
     def _transfer_settings_file(self) -> Path:
@@ -194,66 +203,78 @@ class GaleraServer(MariadbServer):
         return self.run.with_name("tls") / "copy.cnf"
 
     def set_identity(self, identity: Identity) -> None:
-        """Have copies of its data go over TLS to other nodes alone, too."""
+        """Store the certificates, for copies of its data between the nodes as well."""
         super().set_identity(identity)
-        assert self.tls is not None  # since then
+        assert self.tls is not None  # super() set it
         server_account.make_file(
-            self._transfer_settings_file, self._account, _COPYING.format(tls=self.tls)
+            self._transfer_settings_file,
+            self._account,
+            _TRANSFER_SETTINGS.format(tls=self.tls),
         )
 
     def _tls_settings(self) -> dict[str, str]:
-        """Return them; those of Galera are for its messages and missed transactions."""
-        own = super()._tls_settings()
-        if not own:
+        """Return the TLS settings of the server, and Galera's own.
+
+        Galera's encrypt the group's messages and the transactions that a node missed.
+        """
+        tls = super()._tls_settings()
+        if not tls:
             return {}
         options = {
             "socket.ssl": "YES",
-            "socket.ssl_ca": own["ssl_ca"],
-            "socket.ssl_cert": own["ssl_cert"],
-            "socket.ssl_key": own["ssl_key"],
+            "socket.ssl_ca": tls["ssl_ca"],
+            "socket.ssl_cert": tls["ssl_cert"],
+            "socket.ssl_key": tls["ssl_key"],
         }
-        given = self.settings.get(_OPTIONS, "")
-        parts = [given, *(f"{name}={value}" for name, value in options.items())]
-        return {**own, _OPTIONS: ";".join(filter(None, parts))}
+        users_options = self.settings.get(_PROVIDER_OPTIONS, "")
+        parts = [users_options, *(f"{name}={value}" for name, value in options.items())]
+        return {**tls, _PROVIDER_OPTIONS: ";".join(filter(None, parts))}
 
     def _environment(self) -> dict[str, str]:
-        own = super()._environment()
+        variables = super()._environment()
         folders = {str(self._program(name).parent) for name in programs.TRANSFER}
-        return {**own, "PATH": os.pathsep.join([*sorted(folders), own["PATH"]])}
+        return {
+            **variables,
+            "PATH": os.pathsep.join([*sorted(folders), variables["PATH"]]),
+        }
 
     def _launch(self) -> None:
         if self._begun:
-            self._position = self._recovered()
+            self._position = self._recover_position()
         super()._launch()
         self._begun = True
 
-    def _recovered(self) -> str:
-        """Read the node's last position in the cluster's history from its data.
+    def _recover_position(self) -> str:
+        """Have the server recover its data; return the position that it prints.
 
-        Raise Unrecoverable if the server cannot read them, and LabError if this machine
-        kept it from that.
+        Raise Unrecoverable if the server cannot recover its data, and LabError if
+        something else on this machine ended it or kept it from that.
         """
         log = self._write_secret("recovery.log", "")
         self._position = ""
         command = [str(self._program(self.needs[0])), *self._arguments()]
-        # Nobody else may have its port meanwhile, so it has none either.
-        only = ("--wsrep-recover", "--skip-networking", f"--log-error={log}")
-        failed = ""
+        # The lab holds the port until _launch(), so this run could not listen there.
+        options = ("--wsrep-recover", "--skip-networking", f"--log-error={log}")
+        failure = ""
         try:
-            self._run([*command, *only])
+            self._run([*command, *options])
         except programs.Failed as error:
-            failed = str(error)
-            if error.status in ASKED or programs.is_resource_shortage(self._said(log)):
+            failure = str(error)
+            # Somebody ended it, or the machine was short of something: that says
+            # nothing of its data.
+            if error.status in ASKED_TO_END or programs.is_resource_shortage(
+                self._read_recovery_log(log)
+            ):
                 raise
-        text = self._said(log)
-        found = _POSITION.findall(text)
-        if failed or not found:
+        text = self._read_recovery_log(log)
+        positions = _POSITION.findall(text)
+        if failure or not positions:
             raise Unrecoverable(
                 f"the {self.name} server did not recover its data:"
-                f" {failed or 'it shows no position'}\n{last_lines(text)}",
+                f" {failure or 'it shows no position'}\n{last_lines(text)}",
                 id=ErrorId.LAB_SERVER_NOT_STARTED,
             )
-        return str(found[-1])
+        return str(positions[-1])
 
-    def _said(self, log: Path) -> str:
+    def _read_recovery_log(self, log: Path) -> str:
         return server_account.read_as_text(log, self._account, LOG_BYTES_MAX)

@@ -19,9 +19,9 @@ from dbcheck.lab.servers.postgresql import PostgresqlServer, format_segment_size
 
 _HOST = "127.0.0.1"
 _PYTHON = Path("/usr/bin/python3")  # Debian's, which its packages of Patroni are for
-# Patroni documentation, Dynamic Configuration Settings.  The first three are the least
-# that it allows: by default a standby takes over after 30 s.
-_OF_CLUSTER: Mapping[str, object] = {
+# Patroni documentation, Dynamic Configuration Settings.  The first three have the least
+# values that Patroni allows: by default a standby takes over after 30 s.
+_CLUSTER_SETTINGS: Mapping[str, object] = {
     "ttl": 20,
     "loop_wait": 1,
     "retry_timeout": 3,
@@ -30,18 +30,19 @@ _OF_CLUSTER: Mapping[str, object] = {
     "synchronous_mode_strict": False,
     "synchronous_node_count": 1,
 }
-_WORDS = {"on": True, "true": True, "off": False, "false": False}
+_BOOLEANS = {"on": True, "true": True, "off": False, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
 class PatroniMember:
     """Configuration of a member of a cluster that Patroni manages.
 
-    name:       by which the cluster lists it.
-    etcd_port:  of the etcd that they share, on 127.0.0.1.
-    advertised_port: where the others reach it on 127.0.0.1; 0: at its own port.
-    password:   of the account dbcheck, which is the same on all of them.
-    after_cut:  False: once it was cut, PostgreSQL starts without Patroni.
+    name:       the name by which the cluster lists the member.
+    etcd_port:  the port of the members' shared etcd on 127.0.0.1.
+    advertised_port: the port on 127.0.0.1 at which the other members reach this one;
+                0: the server's own port.
+    password:   of the account dbcheck, which is the same on all members.
+    after_cut:  whether PostgreSQL starts below Patroni after a cut, too.
     """
 
     name: str
@@ -52,9 +53,9 @@ class PatroniMember:
 
 
 class PatroniServer(PostgresqlServer):
-    """A PostgreSQL server below Patroni, which makes its data: see join().
+    """A PostgreSQL server below Patroni, which makes its data once join() was called.
 
-    Patroni's own settings are among the settings; synchronous_standby_names is not, as
+    The settings may hold those of Patroni itself, but not synchronous_standby_names:
     Patroni decides it.
     """
 
@@ -66,12 +67,12 @@ class PatroniServer(PostgresqlServer):
         *("pg_basebackup", "pg_controldata", "pg_ctl", "pg_isready", "pg_rewind"),
         *programs.PATRONI,
     )
-    own: ClassVar[frozenset[str]] = PostgresqlServer.own | {
+    decided_by_lab: ClassVar[frozenset[str]] = PostgresqlServer.decided_by_lab | {
         *("cluster_name", "hot_standby", "primary_conninfo", "wal_log_hints"),
     }
     _member: PatroniMember | None = None
     _api: HeldPort | None = None
-    _begun = _without_patroni = False
+    _begun = _without_patroni = False  # _begun: it was started before
 
     @classmethod
     def check_settings(cls, settings: Mapping[str, str]) -> None:
@@ -83,11 +84,11 @@ class PatroniServer(PostgresqlServer):
                     id=ErrorId.LAB_DECIDES_SETTING,
                     hint="Use --setting synchronous_mode=off to have no commit wait.",
                 )
-            if standard in _OF_CLUSTER and not _is_same_value(
-                _OF_CLUSTER[standard], value
+            if standard in _CLUSTER_SETTINGS and not _is_same_type(
+                _CLUSTER_SETTINGS[standard], value
             ):
                 wanted = "on or off"
-                if not isinstance(_OF_CLUSTER[standard], bool):
+                if not isinstance(_CLUSTER_SETTINGS[standard], bool):
                     wanted = "a whole number"
                 raise UsageError(
                     f"--setting {name}={value} is not what Patroni takes",
@@ -98,19 +99,20 @@ class PatroniServer(PostgresqlServer):
 
     @classmethod
     def missing(cls) -> list[str]:
-        """Say so, too, if PostgreSQL cannot show the certificate that members check.
+        """Return what to install, a PostgreSQL with TLS included.
 
-        Patroni knows no other way to keep its password from who is not the leader.
+        Only by the leader's certificate does Patroni make sure that it sends its
+        password to no other server.
         """
-        lacking = super().missing()
-        if lacking or cls.has_tls():
-            return lacking
+        programs_missing = super().missing()
+        if programs_missing or cls.has_tls():
+            return programs_missing
         postgres = cls._program("postgres")
         return [f"{postgres} was built without TLS (install Debian's postgresql)"]
 
     @classmethod
     def find(cls, name: str) -> Path | None:
-        """Return one of the programs: Patroni's and etcd's, or PostgreSQL's."""
+        """Return a program of Patroni, etcd or PostgreSQL."""
         if name in programs.PATRONI:
             return programs.find_patroni(name)
         return super().find(name)
@@ -124,15 +126,15 @@ class PatroniServer(PostgresqlServer):
         self._member, self._api = member, HeldPort()
 
     def rejoin(self, source: Source) -> None:
-        """Leave it to Patroni, which rewinds a server that it cannot use as it is."""
+        """Let Patroni start the server; it rewinds data that cannot be used as is."""
         assert self._member is not None  # after join()
         self._member = replace(self._member, after_cut=True)
 
     def _launch(self) -> None:
         assert self._member is not None  # after join()
         self._without_patroni = self._begun and not self._member.after_cut
-        of = PostgresqlServer if self._without_patroni else PatroniServer
-        self.stop_signal = of.stop_signal
+        kind = PostgresqlServer if self._without_patroni else PatroniServer
+        self.stop_signal = kind.stop_signal
         super()._launch()
         self._begun = True
 
@@ -140,23 +142,27 @@ class PatroniServer(PostgresqlServer):
         if self._without_patroni:
             return super()._command()
         text = json.dumps(self._configuration())
-        file = self._write_secret("patroni.json", text)  # which is YAML, too
+        file = self._write_secret("patroni.json", text)  # JSON is YAML, too
         patroni = self._program("patroni")
         python = [str(_PYTHON)] if _is_fetched(patroni) else []
         return [*python, str(patroni), str(file)], None
 
     def _parameters(self) -> dict[str, str]:
-        ours = super()._parameters()
-        return {k: v for k, v in ours.items() if standard_name(k) not in _OF_CLUSTER}
+        parameters = super()._parameters()
+        return {
+            name: value
+            for name, value in parameters.items()
+            if standard_name(name) not in _CLUSTER_SETTINGS
+        }
 
     def _environment(self) -> dict[str, str]:
-        own, patroni = super()._environment(), self._program("patroni")
+        variables, patroni = super()._environment(), self._program("patroni")
         if not _is_fetched(patroni):
-            return own
+            return variables
         libraries = patroni.parents[1] / "lib"
         folders = {path.parent for path in libraries.glob("*/lib*.so.*")}
         return {
-            **own,
+            **variables,
             "PYTHONPATH": str(libraries / "python3/dist-packages"),
             "LD_LIBRARY_PATH": os.pathsep.join(map(str, sorted(folders))),
         }
@@ -177,15 +183,21 @@ class PatroniServer(PostgresqlServer):
         account = {"username": USER, "password": self._member.password}
         login = {**account, **self._verification_options()}
         parameters = self._parameters()
-        del parameters["listen_addresses"]  # follows from where it is to listen
-        of_cluster = _make_cluster_settings(self.settings)
-        of_cluster["postgresql"] = {"use_pg_rewind": True, "parameters": parameters}
+        del parameters["listen_addresses"]  # Patroni derives it from "listen" below
+        cluster_settings = _make_cluster_settings(self.settings)
+        cluster_settings["postgresql"] = {
+            "use_pg_rewind": True,
+            "parameters": parameters,
+        }
         log = [{"waldir": str(self.log_data)}] if self.log_data else []
         return {
             "scope": "dbcheck",
             "name": self._member.name,
-            **self._talk(self._member.etcd_port, account),
-            "bootstrap": {"dcs": of_cluster, "initdb": [*self._initdb(), *log]},
+            **self._talking_settings(self._member.etcd_port, account),
+            "bootstrap": {
+                "dcs": cluster_settings,
+                "initdb": [*self._initdb_options(), *log],
+            },
             "postgresql": {
                 "listen": address,
                 "connect_address": advertised,
@@ -202,10 +214,13 @@ class PatroniServer(PostgresqlServer):
             },
         }
 
-    def _talk(self, etcd_port: int, account: dict[str, str]) -> dict[str, Any]:
-        """Return the settings for etcd and other members; all show certificates.
+    def _talking_settings(
+        self, etcd_port: int, account: dict[str, str]
+    ) -> dict[str, Any]:
+        """Return how Patroni talks to etcd and the other members: by certificates.
 
-        account: what it sends them, so nobody else may answer in their place.
+        account: Patroni sends it to the other members, so nobody else may answer in
+                 their place.
         """
         assert self._api is not None  # after join()
         assert self.tls is not None  # after set_identity()
@@ -228,7 +243,7 @@ class PatroniServer(PostgresqlServer):
             },
         }
 
-    def _initdb(self) -> list[object]:
+    def _initdb_options(self) -> list[object]:
         sizes = [flag.split("=")[1] for flag in format_segment_size(self.settings)]
         return [
             {"encoding": "UTF8"},
@@ -239,24 +254,24 @@ class PatroniServer(PostgresqlServer):
 
 
 def is_synchronous(settings: Mapping[str, str]) -> bool:
-    """Return True if Patroni has commits wait for a standby, given these settings."""
+    """Return True if Patroni has commits wait for a standby under *settings*."""
     return bool(_make_cluster_settings(settings)["synchronous_mode"])
 
 
 def _make_cluster_settings(settings: Mapping[str, str]) -> dict[str, object]:
     """Return the settings of Patroni, which all nodes of a cluster share."""
-    given = {
+    chosen = {
         standard_name(name): _parse_value(value) for name, value in settings.items()
     }
-    return {name: given.get(name, value) for name, value in _OF_CLUSTER.items()}
+    return {name: chosen.get(name, value) for name, value in _CLUSTER_SETTINGS.items()}
 
 
-def _is_same_value(ours: object, value: str) -> bool:
-    return value.lower() in _WORDS if isinstance(ours, bool) else value.isdigit()
+def _is_same_type(default: object, value: str) -> bool:
+    return value.lower() in _BOOLEANS if isinstance(default, bool) else value.isdigit()
 
 
 def _parse_value(value: str) -> object:
-    return int(value) if value.isdigit() else _WORDS.get(value.lower(), value)
+    return int(value) if value.isdigit() else _BOOLEANS.get(value.lower(), value)
 
 
 def _is_fetched(patroni: Path) -> bool:

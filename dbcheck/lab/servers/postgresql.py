@@ -15,9 +15,10 @@ from dbcheck.lab import programs, server_account
 from dbcheck.lab.process import Process, remove_segments
 from dbcheck.lab.servers.base import USER, DatabaseServer, Source, standard_name
 
-# Small, and with nothing outside of the data folder but one SysV segment.  What makes
-# commits durable is the server's own default (PostgreSQL 17 manual, 19.5), which a
-# reload can change here as on any server: one of the command line it could not.
+# The server stays small, and has nothing outside of its data folder but one SysV
+# segment.  The settings that make commits durable are left at the server's own defaults
+# (PostgreSQL 17 manual, 19.5): a reload can change them here as on any server, which it
+# could not do for a setting of the command line.
 _SETTINGS = {
     "shared_buffers": "64MB",
     "max_wal_size": "256MB",
@@ -29,24 +30,24 @@ _SETTINGS = {
     "logging_collector": "off",
 }
 
-# Its recovery syncs each file first, so that what is in the page cache is on the drive;
-# where the filesystem was just mounted for it, syncing them all at once is as good.
-_SYNCFS_SINCE = 14  # recovery_init_sync_method
+# Recovery first syncs each file, so that what is in the page cache is on the drive.
+# Where the filesystem was just mounted, syncing it as a whole is as good, and quicker.
+_SYNCFS_SINCE = 14  # major version that has recovery_init_sync_method
 
-# A setting by its name, but one that only initdb can set.
+# It has the name of a setting, but only initdb can set it.
 _SEGMENT_SIZE = "wal_segment_size"
 _SEGMENT_SIZES = ("1MB", "2MB", "4MB", "8MB", "16MB", "32MB", "64MB")
 
 # postmaster.pid, by line (src/include/utils/pidfile.h)
 _LINE_PID = 0
 _LINE_STATUS = 7
-_SMALL_BYTES = 4000  # more than such a file has
+_SMALL_BYTES = 4000  # more than PG_VERSION or postmaster.pid has
 
 
 class PostgresqlServer(DatabaseServer):
     """A PostgreSQL server; its account dbcheck is a superuser.
 
-    A standby counts as taking queries once it takes read-only ones.
+    A standby counts as taking queries once it takes read-only queries.
     """
 
     name = "postgresql"
@@ -54,18 +55,22 @@ class PostgresqlServer(DatabaseServer):
     accounts = ("postgres",)
     needs_entry = True  # initdb and postgres look up their user's name
     needs: tuple[str, ...] = ("postgres", "initdb")
-    own = frozenset({"port", "data_directory", "listen_addresses"})
-    _first: Process | None = None  # makes the SysV segment, after a crash a new one
+    decided_by_lab = frozenset({"port", "data_directory", "listen_addresses"})
+    # The postmaster: it makes the SysV segment, and after a crash a new segment.
+    _postmaster: Process | None = None
 
     @classmethod
     def has_tls(cls) -> bool:
         """Return True if its program was built with TLS; raise LabError.
 
-        Without, it shows no ciphers (src/backend/utils/misc/guc_tables.c, ssl_ciphers).
+        Without TLS its default of ssl_ciphers is "none"
+        (src/backend/utils/misc/guc_tables.c).
         """
         described = programs.read_output(cls._program("postgres"), "--describe-config")
-        found = (line.split("\t") for line in described.splitlines())
-        return any(line[0] == "ssl_ciphers" and line[4] != "none" for line in found)
+        settings = (line.split("\t") for line in described.splitlines())
+        return any(
+            setting[0] == "ssl_ciphers" and setting[4] != "none" for setting in settings
+        )
 
     @classmethod
     def check_settings(cls, settings: Mapping[str, str]) -> None:
@@ -90,12 +95,12 @@ class PostgresqlServer(DatabaseServer):
 
     def _parameters(self) -> dict[str, str]:
         """Return its settings, without those that initdb alone can set."""
-        given = {
+        chosen = {
             name: value
             for name, value in self.settings.items()
             if standard_name(name) != _SEGMENT_SIZE
         }
-        return {**_SETTINGS, **given, **self._tls_settings()}
+        return {**_SETTINGS, **chosen, **self._tls_settings()}
 
     def _tls_settings(self) -> dict[str, str]:
         """Return the TLS settings for standbys; {} outside a cluster or without TLS."""
@@ -109,17 +114,21 @@ class PostgresqlServer(DatabaseServer):
 
     def _arguments(self) -> list[str]:
         settings = {**self._parameters(), "port": str(self.port)}
-        if self.adopted and self._major() >= _SYNCFS_SINCE:
+        if self.adopted and self._data_version() >= _SYNCFS_SINCE:
             settings = {"recovery_init_sync_method": "syncfs", **settings}
         options = [f"{name}={value}" for name, value in settings.items()]
-        return ["-D", str(self.data), *(part for o in options for part in ("-c", o))]
+        return [
+            "-D",
+            str(self.data),
+            *(argument for option in options for argument in ("-c", option)),
+        ]
 
-    def _major(self) -> int:
-        """Return the major version that the data folder is of, 0 if it is not known."""
+    def _data_version(self) -> int:
+        """Return the major version of the data folder, 0 if it cannot be read."""
         file = self.data / "PG_VERSION"
         try:
             return int(server_account.read(file, self._account, _SMALL_BYTES))
-        except (OSError, ValueError):  # damaged, which is the server's to say
+        except (OSError, ValueError):  # it is damaged: the server will report that
             return 0
 
     def _create(self, password: str) -> None:
@@ -147,9 +156,9 @@ class PostgresqlServer(DatabaseServer):
         )
 
     def follow(self, source: Source) -> None:
-        """Copy the data by pg_basebackup; see DatabaseServer.
+        """Copy the data by pg_basebackup.
 
-        Its slot shows whose connection is which, whatever address they come from.
+        By its slot a standby's connection is known, whatever address it comes from.
         """
         self._prepare(source.password)
         self._run(
@@ -167,7 +176,7 @@ class PostgresqlServer(DatabaseServer):
         )
 
     def rejoin(self, source: Source) -> None:
-        """Rewind it to where *source* left its timeline; see DatabaseServer."""
+        """Rewind the data, by pg_rewind, to where the timeline of *source* began."""
         self._run(
             [
                 str(self._program("pg_rewind")),
@@ -177,44 +186,47 @@ class PostgresqlServer(DatabaseServer):
                 "--no-sync",
             ]
         )
-        self.settings["primary_slot_name"] = ""  # that of its own is on the old writer
+        # The slot that it used before is on the old writer.
+        self.settings["primary_slot_name"] = ""
 
     def _conninfo(self, source: Source) -> str:
         """Return libpq's options for *source*; they name a file with the password."""
         line = f"127.0.0.1:*:*:{USER}:{source.password}\n"
-        login = self._write_secret("source.pgpass", line)
-        where = {
+        password_file = self._write_secret("source.pgpass", line)
+        options = {
             "host": "127.0.0.1",
             "port": str(source.port),
             "user": USER,
-            "passfile": str(login),
+            "passfile": str(password_file),
             "application_name": source.member,
             **self._verification_options(),
         }
-        return " ".join(f"{name}={value}" for name, value in where.items())
+        return " ".join(f"{name}={value}" for name, value in options.items())
 
     def _verification_options(self) -> dict[str, str]:
         """Return libpq's options that verify the source before a password is sent.
 
-        By its certificate; without TLS by SCRAM, in which that server, too, proves that
-        it knows the password (RFC 5802, 9; PostgreSQL 16 manual, 34.1.2, require_auth).
+        They verify its certificate.  Without TLS they require SCRAM, in which the
+        source, too, proves that it knows the password (RFC 5802, 9; PostgreSQL 16
+        manual, 34.1.2, require_auth).
         """
         if self.tls is not None and self.has_tls():
             return {"sslmode": "verify-ca", "sslrootcert": str(self.tls.authority)}
         return {"require_auth": "scram-sha-256"}
 
     def _takes_queries(self, pid: int) -> bool:
-        """Read the status where pg_ctl reads it."""
+        """Read the status from postmaster.pid, as pg_ctl does."""
         lines = self._pid_file_lines()
         if len(lines) <= _LINE_STATUS or lines[_LINE_PID] != str(pid):
             return False
         return lines[_LINE_STATUS].strip() in ("ready", "standby")
 
     def _launch(self) -> None:
-        """Start the process, past the lock file of a server that was cut off.
+        """Start the process; before that, remove the lock file that a cut left.
 
-        PostgreSQL compares only the pid in it, which may belong to another process
-        of the same account by now.  A cut may have left the file empty, too.
+        PostgreSQL compares only the pid in the file, which may belong to another
+        process of the same account by now.  The file may also be empty after a cut.
+        Raise LabError if the process with that pid works in the data folder.
         """
         lines = self._pid_file_lines()
         if lines and lines[_LINE_PID].isdecimal():
@@ -228,14 +240,14 @@ class PostgresqlServer(DatabaseServer):
                     )
         server_account.remove_stale(self.data / "postmaster.pid")
         super()._launch()
-        self._first = Process.of(self._process.pid) if self._process else None
+        self._postmaster = Process.of(self._process.pid) if self._process else None
 
     def _ended(self) -> None:
         """Remove the SysV segment, which a killed server leaves behind."""
         super()._ended()
-        if self._first is not None:
-            remove_segments([self._first])
-            self._first = None
+        if self._postmaster is not None:
+            remove_segments([self._postmaster])
+            self._postmaster = None
 
     def _pid_file_lines(self) -> list[str]:
         file = self.data / "postmaster.pid"
@@ -245,9 +257,9 @@ class PostgresqlServer(DatabaseServer):
 
 
 def format_segment_size(settings: Mapping[str, str]) -> list[str]:
-    """Return initdb's flag for the size of a WAL segment, none for its default.
+    """Return initdb's flag for the size of a WAL segment, [] for initdb's default.
 
-    Raise UsageError if the size is not one that initdb takes and the lab has room for.
+    Raise UsageError if the size is not one of _SEGMENT_SIZES.
     """
     sizes = [
         size for name, size in settings.items() if standard_name(name) == _SEGMENT_SIZE

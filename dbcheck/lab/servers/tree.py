@@ -1,9 +1,9 @@
-"""The processes of one server: found, frozen and killed by pid file descriptor.
+"""Finds the processes of one server, freezes them, and kills them.
 
-A server is known by what it runs and where: its program file and its working
-folder, which is its data folder.  Parentage would not do: PostgreSQL's children
-have sessions of their own, and lose their parent when it is killed.  Where another
-program starts the server, whatever works in the folder belongs to it.
+A process is a server's if it executes the server's program file and its working folder
+is the server's data folder.  Parentage does not show it: PostgreSQL's children have
+sessions of their own, and lose their parent when it is killed.  Where another program
+starts the server, every process that works in the folder belongs to it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from dbcheck.base.errors import LabError
 
 
 class ServerTree:
-    """A server process that we started, and all that it forked.
+    """A server process that the lab started, and all that it forked.
 
-    process: the first process, as started by us; it is reaped here.
-    program: the file that it executes, None for any; folder: its data folder.
+    process: the first process, which the lab started; it is reaped here.
+    program: the file that the processes execute, None for any.
+    folder:  the server's data folder.
     """
 
     def __init__(
@@ -37,12 +38,12 @@ class ServerTree:
         self._dying: dict[int, int] = {}  # pid -> pid file descriptor
 
     def pids(self) -> list[int]:
-        """Return the processes that live now, the first one first."""
-        found = [pid for pid in _list_processes() if self._is_ours(pid)]
+        """Return the processes that live now, the first process first."""
+        living = [pid for pid in _list_processes() if self._is_of_server(pid)]
         first = self._process.pid
-        if self._process.poll() is None and first not in found:
-            found.append(first)  # not yet executing the program
-        return sorted(found, key=lambda pid: (pid != first, pid))
+        if self._process.poll() is None and first not in living:
+            living.append(first)  # it does not execute the program yet
+        return sorted(living, key=lambda pid: (pid != first, pid))
 
     def freeze(self) -> None:
         """Stop every process where it is; connections stay open and get no answer."""
@@ -61,11 +62,11 @@ class ServerTree:
         """Send SIGKILL to every process, and return without waiting for their end.
 
         A process that sleeps in a request to a dead drive ends only once that
-        request is answered, so the waiting is wait_gone()'s.
+        request is answered: wait_gone() waits for the ends.
         """
         first = self._process.pid
         if self._process.poll() is None:
-            _send_signal(first, signal.SIGSTOP)  # it can fork no more
+            _send_signal(first, signal.SIGSTOP)  # a stopped process cannot fork
         while fresh := [pid for pid in self.pids() if pid not in self._dying]:
             for pid in fresh:
                 with contextlib.suppress(ProcessLookupError):
@@ -93,11 +94,11 @@ class ServerTree:
             os.close(self._dying.pop(pid))
         self._process.wait()
 
-    def _is_ours(self, pid: int) -> bool:
-        """Return True if *pid*, no zombie, is the server's.
+    def _is_of_server(self, pid: int) -> bool:
+        """Return True if *pid* is a process of the server, and no zombie.
 
-        It works in the folder, and executes the program or is of its session, as the
-        scripts are by which a node of Galera copies its data.
+        It works in the folder, and executes the program or is in the session of the
+        first process, as the scripts are by which a node of Galera copies its data.
         """
         try:
             if os.readlink(f"/proc/{pid}/cwd") != self._folder:
@@ -106,12 +107,12 @@ class ServerTree:
             return executed == self._program or (
                 not self._program or os.getsid(pid) == self._process.pid
             )
-        except OSError:  # gone, or another account's
+        except OSError:  # it has ended, or is another account's
             return False
 
 
 def _list_processes() -> Iterator[int]:
-    """Yield every process id; raise LabError if /proc numbers them otherwise."""
+    """Yield every process id; raise LabError if /proc is another pid namespace's."""
     if os.readlink("/proc/self") != str(os.getpid()):
         raise LabError(
             "/proc shows the processes of another pid namespace",
@@ -122,6 +123,6 @@ def _list_processes() -> Iterator[int]:
 
 
 def _send_signal(pid: int, number: signal.Signals) -> None:
-    """Send a signal; a process that is gone already is what was wanted."""
+    """Send a signal, unless the process has ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

@@ -96,7 +96,7 @@ def test_a_server_that_could_not_be_started_keeps_its_port(
 
 @pytest.mark.parametrize(
     ("kind", "looks"),
-    [(PostgresqlServer, "_pid_file_lines"), (GaleraServer, "_recovered")],
+    [(PostgresqlServer, "_pid_file_lines"), (GaleraServer, "_recover_position")],
 )
 def test_recorded_data_are_the_accounts_before_its_server_looks_at_them(
     kind: type[DatabaseServer],
