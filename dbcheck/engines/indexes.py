@@ -10,18 +10,22 @@ from dbcheck.rows.acks import Ints
 from dbcheck.rows.survivors import RECORD, Records
 
 LOOKUPS_MAX = 100_000
-_MODULI = (1048573, 65521)  # of count_any.sql; their product times a batch fits
-_SESSION_FACTOR = 40009  # of count_key_any.sql; above any part
-_SHOWN = 3
+# The moduli of count_any.sql; their product, summed over a batch, fits into 64 bits.
+_MODULI = (1048573, 65521)
+_SESSION_FACTOR = 40009  # as in count_key_any.sql; above any part
+_SHOWN_IDS = 3
 
 
 class RowsRead:
     """The rows that were read from the table.
 
-    count: how many.
-    digest, key_digest: of their ids, and of what the further index holds, as in
-           count_any.sql and count_key_any.sql.  % has the sign of its first operand in
-           PostgreSQL (manual 17, 9.3), MySQL and MariaDB, as fmod has.
+    count:      how many rows there are.
+    digest:     digest of their ids, as count_any.sql computes it.
+    key_digest: digest of the columns in the index of keys, as count_key_any.sql
+                computes it; 0 without such an index.
+
+    The result of % has the sign of its first operand in PostgreSQL (manual 17, 9.3),
+    MySQL and MariaDB, as that of fmod has.
     """
 
     def __init__(self, *, has_key_index: bool) -> None:
@@ -38,10 +42,10 @@ class RowsRead:
         if self._has_key_index:
             places = records["session"].astype(np.int64) * _SESSION_FACTOR
             self.key_digest += _digest(records["epoch"], places + records["part"])
-        own = records[(self._next - self.count) :: self._stride]
-        self._parts.append(own.copy())
-        self._kept += len(own)
-        self._next += len(own) * self._stride
+        kept = records[(self._next - self.count) :: self._stride]
+        self._parts.append(kept.copy())
+        self._kept += len(kept)
+        self._next += len(kept) * self._stride
         self.count += len(records)
         while self._kept > LOOKUPS_MAX:
             thinner = self.sample[::2]
@@ -51,16 +55,16 @@ class RowsRead:
 
     @property
     def sample(self) -> Records:
-        """Every n-th of them, LOOKUPS_MAX at most."""
+        """Every n-th row, at most LOOKUPS_MAX rows."""
         return np.concatenate([np.empty(0, RECORD), *self._parts])
 
 
 def _digest(first: Ints, second: Ints) -> int:
-    one, other = (
+    first_rests, second_rests = (
         np.fmod(values, modulus)
         for values, modulus in zip((first, second), _MODULI, strict=True)
     )
-    return int((one * other).sum())
+    return int((first_rests * second_rests).sum())
 
 
 def require_agreement(
@@ -74,11 +78,12 @@ def require_agreement(
 ) -> None:
     """Raise IndexDamaged if the index has other rows than the table.
 
-    table:   its name.
-    index:   how messages name it and its table.
-    counted: how many rows it has.  read: how many the table has.
-    lost:    ids of the rows that it does not find, as far as they were looked up.
-    same:    the digest of what it holds is that of the table.
+    table:   the table's name.
+    index:   how messages name the index and its table.
+    counted: how many rows the index has.
+    read:    how many rows the table has.
+    lost:    ids of the rows that the index does not find, among those looked up.
+    same:    the digest of the index's contents is that of the table's.
     """
     if counted != read:
         raise IndexDamaged(
@@ -89,7 +94,7 @@ def require_agreement(
             id=ErrorId.INDEX_DAMAGED,
         )
     if lost:
-        shown = ", ".join(map(str, lost[:_SHOWN]))
+        shown = ", ".join(map(str, lost[:_SHOWN_IDS]))
         raise IndexDamaged(
             f"{index} does not find {len(lost):,} rows that the table has, among them"
             f" the ids {shown}",

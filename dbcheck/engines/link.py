@@ -21,18 +21,18 @@ from dbcheck.model.server import ServerFacts
 from dbcheck.ports.connection import KeyRead
 from dbcheck.rows.table import TableSpec
 
-_LOOK_S = 0.05  # between two looks at how much came
-_AGAIN_S = 1.0  # between two attempts to sever what continues
+_COUNT_EVERY_S = 0.05  # between two counts of the received bytes
+_SEVER_AGAIN_S = 1.0  # between two attempts to sever a connection
 # tcpi_bytes_received in struct tcp_info of Linux (include/uapi/linux/tcp.h), whose
 # fields keep their places.
-_RECEIVED = struct.Struct("=128xQ")
+_BYTES_RECEIVED = struct.Struct("=128xQ")
 T = TypeVar("T")
 
 
 class Overrun:
-    """Reason for which a limit cut the server off, if it did.
+    """Which limit cut the server off, if one did.
 
-    is_late: it took too long.  is_flood: it sent too much.
+    is_late: the server took too long.  is_flood: it sent too much.
     """
 
     is_late = is_flood = False
@@ -47,20 +47,24 @@ def deadline(
 ) -> Iterator[Overrun]:
     """Call *sever*, from another thread, if the body goes beyond a limit.
 
-    seconds: how long it may take.  The drivers know no timeout of their own for an
-    answer; a power cut sends nothing, so without this a reader would wait for ever.
-    most: how many bytes may come meanwhile, if *count* returns how many came so far, as
-    count_received_bytes() does.  libpq holds an answer whole, whatever its size.
+    seconds: how long the body may take.  The drivers have no timeout for an answer, and
+             a server without power sends nothing: without a limit a reader would wait
+             for ever.
+    count:   returns how many bytes came so far, as count_received_bytes() does; None:
+             any number may come.
+    most:    how many bytes may come meanwhile.  libpq keeps a whole answer in memory,
+             whatever its size.
 
-    Yield which limit was exceeded; it is set before *sever* is called, again and again
-    while the body continues: what it breaks may not be there yet.
+    Yield an Overrun that says which limit was exceeded; it is set before *sever* is
+    called.  *sever* is called again and again while the body continues, as the
+    connection that it breaks may not be there yet.
     """
     overrun, done = Overrun(), threading.Event()
     before = count() if count else 0
 
     def watch() -> None:
         end_s = time.monotonic() + seconds
-        while not done.wait(_wait_s(end_s, often=count is not None)):
+        while not done.wait(_pause_s(end_s, is_counting=count is not None)):
             overrun.is_flood = count() - before > most if count else False
             overrun.is_late = time.monotonic() >= end_s
             if overrun.is_flood or overrun.is_late:
@@ -68,7 +72,7 @@ def deadline(
         else:
             return
         sever()
-        while not done.wait(_AGAIN_S):
+        while not done.wait(_SEVER_AGAIN_S):
             sever()
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -88,15 +92,18 @@ def count_received_bytes(wire: socket.socket | None) -> int:
     if wire is None or sys.platform != "linux":
         return 0
     try:
-        found = wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
-        return int(_RECEIVED.unpack(found)[0])
-    except (OSError, struct.error):  # no TCP, or a kernel of before 4.1
+        info = wire.getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED.size
+        )
+        return int(_BYTES_RECEIVED.unpack(info)[0])
+    except (OSError, struct.error):  # no TCP, or a kernel before 4.1
         return 0
 
 
-def _wait_s(end_s: float, *, often: bool) -> float:
+def _pause_s(end_s: float, *, is_counting: bool) -> float:
+    """Return how long to wait until the limits are looked at again."""
     left_s = max(0.0, end_s - time.monotonic())
-    return min(left_s, _LOOK_S) if often else left_s
+    return min(left_s, _COUNT_EVERY_S) if is_counting else left_s
 
 
 class StillRunning(TimeoutError):
@@ -110,14 +117,14 @@ class StillRunning(TimeoutError):
 def run_interruptible(
     call: Callable[[], T], sever: Callable[[], None], limit_s: float | None = None
 ) -> T:
-    """Run *call* in a thread; return its result; *sever* if an interrupt comes.
+    """Run *call* in a thread; return its result; call *sever* if an interrupt comes.
 
     Raise StillRunning after limit_s, unless that is None.
 
-    A signal's handler runs in the main thread between two steps of Python, so not while
-    libpq waits there for an answer.  So *call* runs in a thread of its own; once it is
-    severed, it is not waited for.  No signal interrupts another thread, so there it is
-    called as it is unless it has a limit.
+    The handler of a signal runs in the main thread between two steps of Python, so not
+    while libpq waits there for an answer.  So *call* runs in a thread of its own, and
+    after *sever* its end is not waited for.  Signals interrupt the main thread alone:
+    in another thread, without a limit, *call* is called directly.
     """
     if limit_s is None and threading.current_thread() is not threading.main_thread():
         return call()
@@ -145,12 +152,12 @@ def run_interruptible(
     return outcome.result()
 
 
-ANSWER_S = 30.0  # a catalogue query on a server that works
-LOCK_S = 2  # that a reader waits for a lock, each time
-SCAN_S = 3600.0  # a scan of a whole table; a batch of its rows
-# Most bytes of an answer.  Of a batch of rows: far above the largest row, 1 MiB, so
-# that one that was changed, and is longer now, is judged.
-ANSWER_BYTES = 16 << 20
+ANSWER_S = 30.0  # limit for a catalogue query
+LOCK_S = 2  # so long a reader waits for a lock, each time
+SCAN_S = 3600.0  # limit for the scan of a whole table, and for a batch of its rows
+ANSWER_BYTES = 16 << 20  # most bytes of an answer
+# Most bytes of a batch of rows: far above the largest row, 1 MiB, so that also a row
+# that was changed, and is longer now, is read and judged.
 BATCH_BYTES_MAX = 64 << 20
 
 # The remedy for an answer that no server of the engine gives.
@@ -158,7 +165,8 @@ NOT_THE_SERVER = (
     "Check that the URL leads to the database server itself, and not to another"
     " service."
 )
-# What a driver raises over bytes or columns that no server sends; it checks few.
+# What a driver raises over bytes or columns that no server sends, few of which it
+# checks for.
 UNREADABLE = (
     ArithmeticError,
     AssertionError,
@@ -185,8 +193,9 @@ def format_message(error: BaseException, secret: str) -> str:
 def require_all(table: str, read: int, counted: int) -> None:
     """Raise EngineError unless as many rows were *read* as the server *counted*.
 
-    Both in one snapshot.  What does not arrive was not shown to be missing: something
-    on the way, or a limit of the session, left it out.
+    The rows must be read and counted in one snapshot.  A row that did not arrive is
+    not shown to be lost: something on the way, or a limit of the session, may have left
+    it out.
     """
     if read != counted:
         raise EngineError(
@@ -224,7 +233,7 @@ def require_within(
 
 
 def no_answer_error(target: str, statement: str, answer_s: float) -> EngineError:
-    """Return the error for a server that was cut off, as it did not answer in time."""
+    """Return the error for a server that did not answer in time, and was cut off."""
     return EngineError(
         f"{target} did not answer {statement} within {answer_s:g} s",
         id=ErrorId.SERVER_NOT_ANSWERING,
@@ -235,7 +244,7 @@ def no_answer_error(target: str, statement: str, answer_s: float) -> EngineError
 def locked_table_error(error: EngineError, holders: str) -> RowsWithheld:
     """Return the error for a table that another session has locked.
 
-    holders: who they are, "" if the server does not show it.
+    holders: the sessions that may hold the lock; "" if the server does not show them.
     """
     shown = f" ({holders})" if holders else ""
     return RowsWithheld(
@@ -246,7 +255,7 @@ def locked_table_error(error: EngineError, holders: str) -> RowsWithheld:
 
 
 def not_permitted_error(error: EngineError) -> RowsWithheld:
-    """Return the error for a table that the account may not read, or not all of it."""
+    """Return the error for a table of which the account may not read every row."""
     return RowsWithheld(
         f"the account may not read every row: {error}",
         id=ErrorId.ROWS_NOT_PERMITTED,
@@ -265,7 +274,7 @@ def wrong_setting_error(name: str, found: object, wanted: object) -> EngineError
 
 
 def unreadable_answer_error(target: str, why: str) -> EngineError:
-    """Return the error for an answer that the driver, or its reader, cannot decode."""
+    """Return the error for an answer that the driver, or dbcheck, cannot decode."""
     return EngineError(
         f"cannot read the answer of {target}: {why}",
         id=ErrorId.ANSWER_NOT_UNDERSTOOD,
@@ -276,7 +285,7 @@ def unreadable_answer_error(target: str, why: str) -> EngineError:
 class Link(ABC):
     """A connection in autocommit mode; a context manager that closes it.
 
-    If its body fails to decode an answer, that becomes an EngineError.
+    If the body of its `with` cannot decode an answer, it raises EngineError.
     """
 
     _target: str  # how error messages name the server
@@ -307,26 +316,26 @@ class Link(ABC):
         *,
         answer_s: float = ANSWER_S,
     ) -> list[tuple[Any, ...]]:
-        """Run sql/FAMILY/STATEMENT.sql and return its rows, if it has any.
+        """Run sql/FAMILY/STATEMENT.sql and return its rows, [] if it has none.
 
-        Raise EngineError if the server refuses it or is silent for answer_s.
+        Raise EngineError if the server refuses it, or does not answer within answer_s.
         """
 
     def row(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[Any, ...]:
         """Return the one row of a statement that always has one."""
-        (found,) = self.rows(statement, parameters)
-        return found
+        (only_row,) = self.rows(statement, parameters)
+        return only_row
 
     @abstractmethod
     def require(self, server: ServerFacts) -> None:
-        """Raise OtherServer unless it is that process of that *server* that answers."""
+        """Raise OtherServer unless the process that answers is that of *server*."""
 
     def require_or_close(self, server: ServerFacts | None) -> Self:
-        """Return this link; close it and raise OtherServer if another one answers.
+        """Return this link; close it and raise OtherServer if another server answers.
 
-        server: None for any.
+        server: the server that must answer; None: any may.
         """
         if server is not None:
             try:
@@ -337,9 +346,10 @@ class Link(ABC):
         return self
 
     def abandon(self, error: BaseException) -> None:
-        """Close the connection over *error*; raise EngineError as the link itself does.
+        """Close the connection over *error*; raise EngineError for a driver's error.
 
-        No context manager: an interrupt as that is entered would leave it open.
+        This is no context manager: an interrupt while it is entered would leave the
+        connection open.
         """
         self.close()
         if isinstance(error, UNREADABLE):
@@ -355,7 +365,10 @@ class Link(ABC):
 
 
 class Watch:
-    """Takes over a link; another thread can end a question by sever()."""
+    """Asks the server again and again over one link; sever() ends a pending question.
+
+    sever() may be called from another thread.
+    """
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -375,7 +388,7 @@ class Watch:
             raise
 
     def sever(self) -> None:
-        """End a question of another thread, which then raises; never raises."""
+        """End a question of another thread, which then raises; never raises itself."""
         self._link.sever()
 
     def close(self) -> None:
@@ -384,14 +397,14 @@ class Watch:
 
 
 class Newest(Watch):
-    """See ports.engine.NewestRows."""
+    """Reads the newest rows of a table; implements ports.engine.NewestRows."""
 
     def __init__(self, link: Link, table: TableSpec, epoch: int) -> None:
-        """Take over *link*."""
+        """Take over *link*; read the rows of *epoch* in *table*."""
         super().__init__(link)
         self._epoch = epoch
         self._statement = f"newest_{table.name}"
 
     def read(self, after_id: int) -> Sequence[KeyRead]:
-        found = self._rows(self._statement, {"after": after_id, "epoch": self._epoch})
-        return [KeyRead(*map(int, values)) for values in reversed(found)]
+        rows = self._rows(self._statement, {"after": after_id, "epoch": self._epoch})
+        return [KeyRead(*map(int, values)) for values in reversed(rows)]

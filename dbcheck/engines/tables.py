@@ -19,7 +19,7 @@ def require_ours(
 ) -> None:
     """Raise EngineError if an existing *table* is not one that dbcheck created.
 
-    comment: the table's; columns: (name, type) as found.
+    comment: the comment of the table.  columns: the name and the type of each column.
     """
     names = tuple(name for name, _ in columns)
     types = dict(columns)
@@ -44,10 +44,11 @@ def require_ours(
 
 
 def require_plain(table: str, foreign: Sequence[Sequence[Any]]) -> None:
-    """Raise EngineError if *table* has more than dbcheck gave it.
+    """Raise EngineError if *table* has objects that dbcheck did not give it.
 
-    foreign: what foreign.sql found.  A trigger that changes a payload makes every row
-    look corrupt, and a policy that hides rows makes them look lost.
+    foreign: the rows of foreign.sql, one for each such object.  A trigger that changes
+    a payload makes every row look corrupt, and a policy that hides rows makes them look
+    lost.
     """
     if foreign:
         raise EngineError(
@@ -59,7 +60,7 @@ def require_plain(table: str, foreign: Sequence[Sequence[Any]]) -> None:
 
 
 def parse_foreign_objects(foreign: Sequence[Sequence[Any]]) -> str:
-    """Convert a row of foreign.sql to the fields of Definition."""
+    """Convert the rows of foreign.sql to the text of a Definition."""
     return ", ".join(sorted(what for (what,) in foreign)) or PLAIN
 
 

@@ -11,17 +11,18 @@ from dbcheck.engines.peer import Answering
 from dbcheck.model.server import DATA_NAME
 from dbcheck.server_log import Product
 
-# What must be the same after a restart: variables, and the name of MariaDB's data.
-_BOTH = ("hostname", "datadir", "port", "version")
+# The variables that must be the same after a restart; of MariaDB the name that dbcheck
+# gave the data is compared as well (identify_server()).
+_VARIABLES_OF_BOTH = ("hostname", "datadir", "port", "version")
 VARIABLES: Mapping[str, tuple[str, ...]] = {
-    Product.MYSQL: ("server_uuid", *_BOTH),
-    Product.MARIADB: ("server_id", *_BOTH),
+    Product.MYSQL: ("server_uuid", *_VARIABLES_OF_BOTH),
+    Product.MARIADB: ("server_id", *_VARIABLES_OF_BOTH),
 }
-_STATUS: Mapping[str, tuple[str, ...]] = {
+_REPLICA_STATEMENTS: Mapping[str, tuple[str, ...]] = {
     Product.MYSQL: ("replica_status", "replica_status_8_0_21"),
     Product.MARIADB: ("replica_status_mariadb",),
 }
-_OF_A_GROUP = {"group_replication_applier", "group_replication_recovery"}
+_CHANNELS_OF_GROUP = {"group_replication_applier", "group_replication_recovery"}
 
 
 def identify_server(link: Link, product: Product) -> Answering:
@@ -43,14 +44,15 @@ def identify_server(link: Link, product: Product) -> Answering:
 def is_replica(link: Link, product: Product) -> bool:
     """Return True if the server follows another; False if the account may not see it.
 
-    What it has may then come from there.  The channels by which the members of a group
-    give each other what they lack are none of another server (MySQL 9.7 manual,
+    The rows of a replica may come from the other server.  The channels by which the
+    members of a group give each other transactions do not count (MySQL 9.7 manual,
     19.2.2.4 Replication Channel Naming Conventions).
     """
-    for statement in _STATUS[product]:
-        with contextlib.suppress(EngineError):  # unknown to an older server
+    for statement in _REPLICA_STATEMENTS[product]:
+        with contextlib.suppress(EngineError):  # an older server does not know it
             return any(
-                not _OF_A_GROUP & set(map(str, row)) for row in link.rows(statement)
+                not _CHANNELS_OF_GROUP & set(map(str, row))
+                for row in link.rows(statement)
             )
     return False
 
@@ -58,9 +60,10 @@ def is_replica(link: Link, product: Product) -> bool:
 def read_uptime(link: Link) -> tuple[dict[str, str], int, int]:
     """Return the status variables, the second in which they were read, and the clock.
 
-    Uptime is the difference of two whole seconds: that in which its statement began
-    and that in which the server started.  Read within one second, they give the
-    latter exactly, the same for as long as the process lives.
+    Uptime is the difference of two whole seconds: the second in which its statement
+    began, and the second in which the server started.  If Uptime and the clock are read
+    within one second, their difference is exactly the second of the start: it stays the
+    same as long as the process lives.
     """
     while True:
         _, before = link.row("clock")

@@ -7,8 +7,8 @@ sessions first, which unlocks the table and thereby commits the row.  After a cr
   as the lock, was never committed.  A commit is flushed (ma_commit() in ma_commit.c),
   so the row of an orderly end outlives also a power cut right after it.
 - MySQL has no such engine.  The header of a MyISAM table counts the row only once it is
-  unlocked.  MyISAM never flushes: where a server shuts down and its host, before it
-  wrote that header back, loses its power, the row is absent as after a crash.
+  unlocked.  MyISAM never flushes: if a server shuts down, and its host loses its power
+  before it wrote that header back, the row is absent as after a crash.
 
 Seen on MariaDB 10.11 and MySQL 9.7: the row was absent after each SIGKILL and present
 after SIGTERM, SHUTDOWN with innodb_fast_shutdown at 0, 1 and 2, and KILL CONNECTION.
@@ -36,30 +36,33 @@ from dbcheck.server_log import Product
 TABLE = "canary"
 _ENGINES = {Product.MARIADB: "Aria", Product.MYSQL: "MyISAM"}
 _LOCK = ("LOCK TABLES",)
-# Settings of MySQL under which there is none.  With a primary key the row is still
-# there after a crash (seen on MySQL 9.7), so the table cannot be given one.
-_AGAINST = {
+# Settings of MySQL under which no canary is possible.  With a primary key the row is
+# still there after a crash (seen on MySQL 9.7), so the table cannot be given one.
+_PREVENTING_SETTINGS = {
     "myisam_recover_options": "so a repair after a crash would restore its row",
     "sql_require_primary_key": "and its table must not have a primary key",
 }
-_PROBE = 0  # the epoch of a row that shows that the table can be read
+_PROBE_EPOCH = 0  # the epoch of a row that shows that the table can be read
 # Seconds to wait for the table while another session holds it.
 _PLANT_S, _READ_S, _DROP_S = 10, 2, 5
-_LOCKED = 1205  # ER_LOCK_WAIT_TIMEOUT
-_HANDLER = range(120, 200)  # numbers of a storage engine's own errors (my_base.h)
+_LOCK_WAIT_TIMEOUT = 1205  # ER_LOCK_WAIT_TIMEOUT
+_ENGINE_ERRORS = range(120, 200)  # numbers of a storage engine's own errors (my_base.h)
 
 Open = Callable[[], MysqlLink]
 
 
 class HeldRow:
-    """The session that holds the row; see model.depth.HeldCanary."""
+    """The session that holds the row; implements model.depth.HeldCanary."""
 
     def __init__(self, link: MysqlLink) -> None:
         """Take over *link*, which has the table locked and the row inserted."""
         self._link = link
 
     def is_held(self) -> bool:
-        """Return True if the server still has the session: it sends nothing else."""
+        """Return True if the server still has the session.
+
+        The server sends nothing to a session at rest until it ends the session.
+        """
         try:
             ready, _, _ = select.select([self._link.wire(0)], [], [], 0)
         except (EngineError, OSError, ValueError):
@@ -74,10 +77,10 @@ class HeldRow:
 def plant(connect: Open, database: str, epoch: int) -> HeldRow:
     """Leave the row of *epoch* and return the session that holds it.
 
-    connect: opens a connection in *database*, or raises OtherServer.  Raise NoCanary,
-    with the GRANT as hint where one is lacking, if this server or account does not
-    allow for it, or if a trial shows that the server takes the row back also at an
-    orderly end.
+    connect: opens a connection in *database*, or raises OtherServer.
+    Raise NoCanary if this server or account allows no canary, or if a trial shows that
+    the server takes the row back at an orderly end, too.  The hint of a missing
+    privilege is the GRANT.
     """
     try:
         with connect() as link:
@@ -97,9 +100,10 @@ def plant(connect: Open, database: str, epoch: int) -> HeldRow:
 
 
 def is_there(connect: Open, epoch: int) -> bool | None:
-    """Return True if the row is there, None if the table is not, or is not opened.
+    """Return whether the row is there; None if the table is missing, locked or refused.
 
-    A table that cannot be read was not closed in an orderly way: its row is not there.
+    A table that is there and cannot be read was not closed in an orderly way: its row
+    counts as absent.
     """
     with connect() as link:
         link.rows("canary_session", {"wait_s": _READ_S})
@@ -112,7 +116,7 @@ def drop(link: MysqlLink) -> None:
     try:
         link.rows("drop_canary")
     except EngineError as error:
-        if error_code(error) != _LOCKED:
+        if error_code(error) != _LOCK_WAIT_TIMEOUT:
             raise
         raise EngineError(
             f"another session has the table {TABLE} locked: another run is active,"
@@ -126,15 +130,15 @@ def drop(link: MysqlLink) -> None:
 def _read_row(link: MysqlLink, epoch: int) -> bool | None:
     try:
         return bool(link.rows("canary", {"epoch": epoch}))
-    except TableRefused:  # not a fault of the ledger, which is read next
+    except TableRefused:  # it says nothing of the ledger, which is read next
         return None
     except TableLost as error:
         return None if error.missing else False
     except EngineError as error:
         number = error_code(error)
-        if number == _LOCKED:
+        if number == _LOCK_WAIT_TIMEOUT:
             return None
-        if number in _HANDLER:
+        if number in _ENGINE_ERRORS:
             return False
         raise
 
@@ -156,7 +160,7 @@ def _require_canary_possible(link: MysqlLink, database: str) -> None:
 
 def _require_myisam(variables: Mapping[str, str], account: str) -> None:
     """Raise NoCanary if a crash would not take back a row of MyISAM."""
-    for name, why in _AGAINST.items():
+    for name, why in _PREVENTING_SETTINGS.items():
         value = variables.get(name, "OFF")
         if value not in ("OFF", ""):
             raise NoCanary(
@@ -170,7 +174,7 @@ def _require_myisam(variables: Mapping[str, str], account: str) -> None:
 
 
 def _create(link: MysqlLink, database: str) -> None:
-    """Create the table if it is not there; replace it if a cut has damaged it."""
+    """Create the table if it is missing; replace it if a cut has damaged it."""
     name = read_product(link)
     found = link.rows("table", {"database": database, "name": TABLE})
     if found and found[0] != ("BASE TABLE", _ENGINES[name], MARK):
@@ -181,18 +185,18 @@ def _create(link: MysqlLink, database: str) -> None:
             id=ErrorId.TABLE_OF_OTHERS,
             hint=f"Rename or drop {database}.{TABLE}.",
         )
-    if found and _read_row(link, _PROBE) is True:
+    if found and _read_row(link, _PROBE_EPOCH) is True:
         return
     link.rows("drop_canary")
     link.rows(f"create_canary_{name.lower()}")
-    link.rows("plant_canary", {"epoch": _PROBE})
+    link.rows("plant_canary", {"epoch": _PROBE_EPOCH})
 
 
 def _test_orderly_end(connect: Open, link: MysqlLink, epoch: int) -> None:
-    """End a session as a shutdown does, and see that its row stays."""
-    held = _hold_row(connect, -epoch)
+    """End a session as a shutdown does; raise NoCanary if its row does not stay."""
+    holder = _hold_row(connect, -epoch)
     try:
-        (thread,) = held.row("canary_thread")
+        (thread,) = holder.row("canary_thread")
         link.rows("end_canary", {"thread": thread})
         if not link.rows("canary", {"epoch": -epoch}):
             raise NoCanary(
@@ -200,8 +204,8 @@ def _test_orderly_end(connect: Open, link: MysqlLink, epoch: int) -> None:
                 id=ErrorId.CANARY_NOT_POSSIBLE,
             )
     finally:
-        held.sever()
-        held.close()
+        holder.sever()
+        holder.close()
 
 
 def _hold_row(connect: Open, epoch: int) -> MysqlLink:

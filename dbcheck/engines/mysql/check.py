@@ -1,8 +1,8 @@
 """Refuses MySQL and MariaDB servers and tables that dbcheck cannot test.
 
-A member of a group, a node of a Galera cluster and a replica fetch from their peers
-what they lack, whatever set them going: a setting says nothing of what an operator, a
-sidecar or a script starts once the server is up.
+A member of a group, a node of a Galera cluster and a replica fetch the transactions
+that they lack from their peers.  Settings alone do not exclude that: an operator, a
+sidecar or a script may start replication once the server is up.
 """
 
 from __future__ import annotations
@@ -27,38 +27,41 @@ from dbcheck.rows.table import Definition, TableSpec
 from dbcheck.server_log import Product
 
 OFF = frozenset({"OFF", "0", ""})
-_OF_A_REPLICA = (
+_ADVICE_FOR_REPLICA = (
     "End replication (STOP REPLICA, RESET REPLICA ALL) and cut again, and start none"
     " before dbcheck has read its rows"
 )
-_OF_A_CLUSTER = (
+_ADVICE_FOR_GALERA = (
     "Cut again with wsrep_on = OFF in its configuration file, and have it join only"
     " once dbcheck has read its rows; or test the whole cluster (dbcheck_topology:"
     " galera)"
 )
-_OF_A_CLONE = "Cut again, and clone nothing onto it before dbcheck has read its rows"
-_TO_SEE_CLONES = (
+_ADVICE_FOR_CLONE = (
+    "Cut again, and clone nothing onto it before dbcheck has read its rows"
+)
+_ADVICE_TO_SEE_CLONES = (
     "Before the next cut, set performance_schema = ON, and grant dbcheck's account"
     " SELECT on performance_schema.clone_status"
 )
-_OF_THE_PLUGIN = "clone_buffer_size"  # a variable that only the clone plugin has
-_WITHOUT_GROUP = (
+_VARIABLE_OF_CLONE_PLUGIN = "clone_buffer_size"  # no server has it without the plugin
+_ADVICE_FOR_MEMBER = (
     "Cut again with group_replication_start_on_boot = OFF, and start it in its group"
     " only once dbcheck has read its rows; or test the whole group (dbcheck_topology:"
     " group-replication)"
 )
-# What a counter above 0 shows, and what to do.  Com_... also counts statements that
-# failed.  The first, of MySQL 8.1 and later, counts no failure, but each START
-# GROUP_REPLICATION sets it to 0 again, one that fails as well: 0 clears nobody.
-_STARTED = {
+# A counter of the server, what its value above 0 shows, and what to do.  Com_... also
+# counts statements that failed.  The first counter, of MySQL 8.1 and later, counts no
+# failure, but each START GROUP_REPLICATION, also one that fails, sets it to 0 again: 0
+# does not show that the server was no member.
+_START_COUNTERS = {
     "gr_total_messages_sent_count": (
         "was a member of a replication group after its last start",
-        _WITHOUT_GROUP,
+        _ADVICE_FOR_MEMBER,
     ),
     "com_group_replication_start": (
         "was told after its last start to join its replication group (which may have"
         " failed)",
-        _WITHOUT_GROUP,
+        _ADVICE_FOR_MEMBER,
     ),
     **dict.fromkeys(
         (
@@ -68,30 +71,30 @@ _STARTED = {
         (
             "was told after its last start to replicate from another server (which may"
             " have failed)",
-            _OF_A_REPLICA,
+            _ADVICE_FOR_REPLICA,
         ),
     ),
 }
 
 
 def find_refill(link: MysqlLink, since_us: int) -> Refill | None:
-    """Find data that other servers may have given it, None if nothing shows any.
+    """Return how other servers may have given this one data, None if nothing shows it.
 
-    since_us: as Engine.refill() has it.  Raise EngineError.
+    since_us: look for clones since this moment.  Raise EngineError.
     """
     if is_replica(link, link.product):
         how = "follows another server as its replica"
-        return Refill(how, _OF_A_REPLICA, replaces=True)
+        return Refill(how, _ADVICE_FOR_REPLICA, replaces=True)
     variables = lower_names(link.rows("variables"))
     status = lower_names(link.rows("refill"))
     if node := describe_galera(variables, status):
-        return Refill(node, _OF_A_CLUSTER, replaces=True)
+        return Refill(node, _ADVICE_FOR_GALERA, replaces=True)
     cloned = _describe_clone(link, since_us, variables)
     if cloned is not None and not cloned.unknown:
         return cloned
     if joined := describe_group(link, variables):
-        return Refill(joined, _WITHOUT_GROUP)
-    for counter, (how, advice) in _STARTED.items():
+        return Refill(joined, _ADVICE_FOR_MEMBER)
+    for counter, (how, advice) in _START_COUNTERS.items():
         if status.get(counter, "0") not in OFF:
             return Refill(how, advice)
     return cloned
@@ -109,24 +112,24 @@ def _describe_clone(
     hidden = variables.get("performance_schema", "ON") in OFF
     why = "performance_schema is OFF" if hidden else ""
     try:
-        for (begun,) in link.rows("cloned", {"since_us": since_us}):
-            how = f"was cloned from another server, from {begun} on"
-            return Refill(how, _OF_A_CLONE, replaces=True)
+        for (begin,) in link.rows("cloned", {"since_us": since_us}):
+            how = f"was cloned from another server, from {begin} on"
+            return Refill(how, _ADVICE_FOR_CLONE, replaces=True)
     except (ConnectionLost, OtherServer):
-        raise  # it may show them to the next connection
+        raise  # the next connection may see the table
     except EngineError as error:
         why = str(error)
-    if not why or _OF_THE_PLUGIN not in variables:
+    if not why or _VARIABLE_OF_CLONE_PLUGIN not in variables:
         return None
     how = f"may have been cloned from another one: dbcheck cannot see that ({why})"
-    return Refill(how, _TO_SEE_CLONES, unknown=True)
+    return Refill(how, _ADVICE_TO_SEE_CLONES, unknown=True)
 
 
 def describe_galera(variables: Mapping[str, str], status: Mapping[str, str]) -> str:
     """Return that the server is in a Galera cluster, as in Refill.how; "" if it is not.
 
-    variables, status: lower_names().  wsrep_on = OFF keeps its own commits from the
-    others, and theirs go on to reach it.
+    variables, status: as lower_names() returns them.  With wsrep_on = OFF the other
+    nodes get no commits of this one, but theirs still reach it.
     """
     if galera.is_node(variables):
         return "is a node of a Galera cluster (wsrep_on is ON)"
@@ -138,21 +141,22 @@ def describe_galera(variables: Mapping[str, str], status: Mapping[str, str]) -> 
 def describe_group(link: MysqlLink, variables: Mapping[str, str]) -> str:
     """Return that the server is in a replication group, or joins it at startup.
 
-    As in Refill.how; "" if neither is seen.  variables: lower_names(); they alone count
-    for an account without SELECT on performance_schema.replication_group_members, and
-    with performance_schema = OFF.
+    The text is as in Refill.how, "" if neither is seen.
+    variables: as lower_names() returns them.  They alone count for an account without
+               SELECT on performance_schema.replication_group_members, and with
+               performance_schema = OFF.
     """
     with unless_refused():
         for (state,) in link.rows("group_state"):
             return f"is a member of a replication group (its state is {state})"
-    begins = variables.get("group_replication_start_on_boot", "OFF")
-    if group_replication.is_member(variables) and begins not in OFF:
+    start_on_boot = variables.get("group_replication_start_on_boot", "OFF")
+    if group_replication.is_member(variables) and start_on_boot not in OFF:
         return "rejoins its replication group at startup"
     return ""
 
 
 def lower_names(rows: Sequence[Any]) -> dict[str, str]:
-    """Return variables by their names in lower case: servers write some in other."""
+    """Return variables by their names in lower case, which not all servers use."""
     return {name.lower(): value for name, value in rows}
 
 
@@ -160,8 +164,8 @@ MYSQL_MIN = (8, 0, 0)
 MARIADB_MIN = (10, 5, 0)
 _SHOW_REPLICA_MIN = (8, 0, 22)
 
-# Other products speak the protocol; none keeps its rows in InnoDB's files.
-_OTHERS = (
+# Other products that speak the protocol; none keeps its rows in InnoDB's files.
+_OTHER_PRODUCTS = (
     "TiDB",
     "Vitess",
     "SingleStore",
@@ -174,7 +178,7 @@ _OTHERS = (
     "ClickHouse",
 )
 
-# Beginnings of variables that only they have.
+# How the names of variables begin that only one other product has.
 _OTHER_VARIABLES = {
     "tidb_": "TiDB",
     "ob_": "OceanBase",
@@ -182,20 +186,20 @@ _OTHER_VARIABLES = {
     "memsql_": "SingleStore",
 }
 
-_TEXT_BYTES = 16 << 10  # of an operation's statements, without their payloads
-_HEXADECIMAL = 2  # characters for each byte of a payload in a query's text
+_STATEMENT_BYTES = 16 << 10  # of an operation's statements, without their payloads
+_HEX_CHARACTERS = 2  # characters for each byte of a payload in a query's text
 
 _READ_ONLY = ("innodb_read_only", "super_read_only", "read_only")
 _READ_ONLY_SESSION = ("transaction_read_only", "tx_read_only")
-_OF_A_GROUP = (
+_SECONDARY_HINT = (
     "Set dbcheck_writer to the primary (MEMBER_ROLE in"
     " performance_schema.replication_group_members). Leave the setting as it is: a row"
     " that is written to a secondary is on no other member."
 )
-_WRITABLE = "SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF;"
-_LEFT_ITS_GROUP = (
+_MAKE_WRITABLE = "SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF;"
+_LEFT_GROUP_HINT = (
     "It is in no replication group now. Start it in its group again, or, to test it"
-    f" alone, run: {_WRITABLE}"
+    f" alone, run: {_MAKE_WRITABLE}"
 )
 
 
@@ -205,7 +209,9 @@ def parse_product(version: str, comment: str) -> tuple[Product, tuple[int, ...]]
     Raise EngineError if it is another product, or too old.
     """
     whole = f"{version} ({comment})"
-    other = next((name for name in _OTHERS if name.lower() in whole.lower()), None)
+    other = next(
+        (name for name in _OTHER_PRODUCTS if name.lower() in whole.lower()), None
+    )
     digits = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     if other is not None or digits is None:
         raise EngineError(
@@ -226,10 +232,11 @@ def parse_product(version: str, comment: str) -> tuple[Product, tuple[int, ...]]
 
 
 def require_known(variables: Mapping[str, str]) -> None:
-    """Raise EngineError if a server that calls itself MySQL shows another's variables.
+    """Raise EngineError if a server that calls itself MySQL has another's variables.
 
-    TiDB's and others' version is a setting of theirs: what they have beside MySQL's
-    variables is not (TiDB documentation, System Variables; server-version).
+    TiDB and other products let a setting decide which version they show, but not which
+    variables they have beside MySQL's (TiDB documentation, System Variables;
+    server-version).
     """
     for name in variables:
         for beginning, other in _OTHER_VARIABLES.items():
@@ -243,7 +250,7 @@ def require_known(variables: Mapping[str, str]) -> None:
 
 
 def read_product(link: MysqlLink) -> Product:
-    """Return the product that answers.
+    """Return the product that the server is.
 
     Raise EngineError as parse_product() does.
     """
@@ -261,7 +268,7 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
         if variables.get(setting, "") not in OFF:
             hint = f"Test a server that accepts writes, or set {setting} = OFF."
             if group_replication.is_member(variables):
-                hint = _LEFT_ITS_GROUP if _is_in_no_group(link) else _OF_A_GROUP
+                hint = _LEFT_GROUP_HINT if _is_in_no_group(link) else _SECONDARY_HINT
             raise EngineError(
                 f"the server is read-only: {setting} is {variables[setting]}",
                 id=ErrorId.SERVER_READ_ONLY,
@@ -286,7 +293,7 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
 
 
 def _is_in_no_group(link: MysqlLink) -> bool:
-    """Return True if the server is certainly in no group: the account may see that."""
+    """Return True if the server is in no group; False if the account cannot see it."""
     try:
         return not link.rows("group_state")
     except EngineError:
@@ -296,10 +303,11 @@ def _is_in_no_group(link: MysqlLink) -> bool:
 def require_packet(variables: Mapping[str, str], payload_bytes: int) -> None:
     """Raise EngineError if the server may refuse the largest operation.
 
-    payload_bytes: of all its rows.  An operation of several statements is one packet,
-    a query whose text holds them all (MySQL 8.4 manual, B.3.2.8).
+    payload_bytes: those of all rows of the operation.  An operation of several
+    statements is one packet: a query whose text holds them all (MySQL 8.4 manual,
+    B.3.2.8).
     """
-    needed = _HEXADECIMAL * payload_bytes + _TEXT_BYTES
+    needed = _HEX_CHARACTERS * payload_bytes + _STATEMENT_BYTES
     limit = int(variables["max_allowed_packet"])
     if needed > limit:
         raise EngineError(
@@ -312,12 +320,12 @@ def require_packet(variables: Mapping[str, str], payload_bytes: int) -> None:
 
 
 def _round_up(size: int) -> int:
-    """Return the next power of two."""
+    """Return the smallest power of two that is at least *size*."""
     return 1 << (size - 1).bit_length()
 
 
 def require_redo_log(link: MysqlLink) -> None:
-    """Raise EngineError if the redo log is disabled: no crash could be survived."""
+    """Raise EngineError if the redo log is disabled: a crash would destroy the data."""
     status = lower_names(link.rows("uptime"))
     if status.get("innodb_redo_log_enabled", "ON") in OFF:
         raise EngineError(
@@ -328,9 +336,10 @@ def require_redo_log(link: MysqlLink) -> None:
 
 
 def require_standalone(link: MysqlLink) -> None:
-    """Raise EngineError for a server that fetches what it lost from its peers.
+    """Raise EngineError for a server that fetches lost transactions from its peers.
 
-    One that is a member now may be started as one again, whatever its settings are.
+    A server that is a member now may be started as a member again, whatever its
+    settings are.
     """
     variables = lower_names(link.rows("variables"))
     if joined := describe_group(link, variables):
@@ -338,7 +347,7 @@ def require_standalone(link: MysqlLink) -> None:
             f"the server {joined}",
             id=ErrorId.SERVER_IN_CLUSTER,
             hint="Test the group (dbcheck_topology: group-replication), or this server"
-            f" alone, outside of it: run STOP GROUP_REPLICATION; {_WRITABLE} Set"
+            f" alone, outside of it: run STOP GROUP_REPLICATION; {_MAKE_WRITABLE} Set"
             " group_replication_start_on_boot = OFF, and start it as a member only once"
             " its rows were read. The other members would hide its losses.",
         )
@@ -354,7 +363,7 @@ def require_standalone(link: MysqlLink) -> None:
 def _require_no_replica(
     link: MysqlLink, name: Product, numbers: tuple[int, ...], account: str
 ) -> None:
-    """Raise EngineError for a replica: its rows come from elsewhere."""
+    """Raise EngineError for a replica: its rows come from another server."""
     statement = "replica_status"
     if name is Product.MARIADB:
         statement = "replica_status_mariadb"
@@ -380,7 +389,10 @@ def _require_no_replica(
 def require_privileges(
     link: MysqlLink, spec: TableSpec, verbs: Sequence[Verb], database: str
 ) -> None:
-    """Raise EngineError, with the GRANT as hint, if the account may not do it all."""
+    """Raise EngineError, with the GRANT as hint, if a needed privilege is missing.
+
+    verbs: the statements of the workload on the table of *spec*.
+    """
     statements = [row[0] for row in link.rows("grants")]
     # In the order of docs/privileges.md.
     needed = ("SELECT", *(verb.name for verb in verbs), "CREATE", "DROP")
@@ -397,7 +409,7 @@ def require_privileges(
 
 
 def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:
-    """Return True if the table is there; raise EngineError if it is not fit."""
+    """Return whether the table exists; raise EngineError if dbcheck cannot use it."""
     name = spec.name
     where = {"database": database, "name": name}
     found = link.rows("table", where)
@@ -424,7 +436,7 @@ def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:
 def foreign_object_parameters(
     link: MysqlLink, spec: TableSpec, database: str
 ) -> dict[str, object]:
-    """Return the parameters of foreign.sql, which table_version.sql takes as well."""
+    """Return the parameters of foreign.sql and table_version.sql."""
     return {
         "database": database,
         "name": spec.name,
@@ -440,7 +452,8 @@ def parse_definition(
 ) -> Definition:
     """Return the definition of a table; Definition() if there is no such table.
 
-    rows: runs a statement of sql/.  where: see foreign_object_parameters().
+    rows:  runs a statement of sql/ and returns its rows.
+    where: as foreign_object_parameters() returns it.
     """
     if not rows("table", where):
         return Definition()

@@ -1,15 +1,15 @@
 """Makes a whole server acknowledge too early, for a control, and restores it.
 
-MySQL and MariaDB have no setting for a session that does so.  SET GLOBAL lasts until
-the server restarts, which every cut leads to.  For a client that dies before the cut,
-the change is recorded in a table in the server's memory, which a restart empties as
-well: a row in it shows the next client that the change is in effect.
+MySQL and MariaDB have no setting by which a single session acknowledges too early.  SET
+GLOBAL lasts until the server restarts, as it does after every cut.  For a client that
+dies before the cut, the change is recorded in a table in the server's memory, which a
+restart empties as well: a row in it shows the next client that the change is in effect.
 
-Without a binary log a commit hangs on its storage engine's log alone.  With one,
-recovery goes by it (MySQL 8.4 manual, 7.4.4 The Binary Log; MariaDB documentation,
-Group Commit for the Binary Log).  Its flush is one of the drive too, and so makes a
-redo log durable that is written with O_DIRECT, as MariaDB's is from 10.11 on: hence
-both are weakened.
+Without a binary log a commit depends on its storage engine's log alone.  With one,
+recovery goes by the binary log (MySQL 8.4 manual, 7.4.4 The Binary Log; MariaDB
+documentation, Group Commit for the Binary Log).  A flush of the binary log flushes the
+drive, too, and so makes a redo log durable that is written with O_DIRECT, as MariaDB's
+is from 10.11 on: hence the settings of both logs are weakened.
 """
 
 from __future__ import annotations
@@ -29,14 +29,20 @@ from dbcheck.server_log import Product
 BINLOG = "sync_binlog"
 TABLE = "relaxed"
 _DURABLE_BINLOG = frozenset({1})
-_IN_THE_SERVER, _IN_THE_SYSTEM = 0, 2  # where a commit's log is when it is acked
-_NEVER = 0  # the binary log is left to the system
-_FIRST_OWN_PRIVILEGE = 11  # MariaDB release from which SUPER has no BINLOG ADMIN in it
+# Values of the setting that flushes a storage engine's log: where the log of a commit
+# is when the commit is acked.
+_LOG_IN_SERVER, _LOG_IN_PAGE_CACHE = 0, 2
+_BINLOG_NEVER_FLUSHED = 0  # the system writes the binary log to the drive at its time
+# MariaDB release from which SUPER no longer includes BINLOG ADMIN.
+_BINLOG_ADMIN_SINCE = 11
 
 
 @dataclass(frozen=True, slots=True)
 class _Durability:
-    """Settings that decide if a commit is durable, by name; server: its server_id."""
+    """The settings that decide if a commit is durable.
+
+    server: the server's server_id.  values: name of a setting -> its value.
+    """
 
     server: int
     values: Mapping[str, int]
@@ -44,7 +50,7 @@ class _Durability:
 
     @property
     def durable(self) -> list[str]:
-        """Values of the settings that make an ack wait for the disk."""
+        """Names of the settings whose values make an ack wait for the drive."""
         safe = {self.storage.flush_log: self.storage.durable, BINLOG: _DURABLE_BINLOG}
         return [name for name, value in self.values.items() if value in safe[name]]
 
@@ -76,8 +82,10 @@ def check_weakening(link: MysqlLink, database: str) -> None:
 def weaken(link: MysqlLink, database: str, *, process: bool) -> str:
     """Let commits be acked before they are durable; return a description of the change.
 
-    link: in *database*.  process: the cut ends the server's process and takes nothing
-    else.  A setting that is weak already stays as it is.
+    link:    in *database*.
+    process: the cut ends the server's process alone, so that the page cache is kept.
+
+    A setting that is weak already stays as it is.
     """
     found = _read_durability(link)
     if not found.durable:
@@ -88,9 +96,9 @@ def weaken(link: MysqlLink, database: str, *, process: bool) -> str:
     link.rows("create_relaxed")
     changes = []
     for name in found.durable:
-        former, changed = found.values[name], _NEVER
+        former, changed = found.values[name], _BINLOG_NEVER_FLUSHED
         if name == link.storage.flush_log:
-            changed = _IN_THE_SERVER if process else _IN_THE_SYSTEM
+            changed = _LOG_IN_SERVER if process else _LOG_IN_PAGE_CACHE
         note = {"setting": name, "former": former, "changed": changed}
         link.rows("remember_relaxed", {"server": found.server, **note})
         _set_global(link, name, changed)
@@ -135,7 +143,7 @@ def restore(link: MysqlLink) -> str | None:
 
 
 def _has_own_change_table(link: MysqlLink, database: str) -> bool:
-    """Return has_change_table(); raise EngineError if that table is not dbcheck's."""
+    """Return has_change_table(); raise EngineError for another's table of its name."""
     if has_change_table(link, database):
         return True
     if link.rows("table", {"database": database, "name": TABLE}):
@@ -149,7 +157,7 @@ def _has_own_change_table(link: MysqlLink, database: str) -> bool:
 
 
 def _require_privilege(link: MysqlLink, setting: str) -> None:
-    """Raise EngineError unless the account may change that setting of the server."""
+    """Raise EngineError unless the account may change *setting* of the server."""
     version, comment, account = link.row("server")
     name, release = parse_product(version, comment)
     names = (
@@ -158,7 +166,7 @@ def _require_privilege(link: MysqlLink, setting: str) -> None:
     if (
         name is Product.MARIADB
         and setting == BINLOG
-        and release[0] >= _FIRST_OWN_PRIVILEGE
+        and release[0] >= _BINLOG_ADMIN_SINCE
     ):
         names = ["BINLOG ADMIN"]
     everywhere = [row[0] for row in link.rows("grants") if " ON *.* " in row[0]]

@@ -1,7 +1,7 @@
-"""A member of a MySQL replication group: its view, and how far it has come.
+"""A member of a MySQL replication group: its view of the group, and its position.
 
-A commit is answered once a majority of the members has it in memory, and each applies
-it by itself afterwards (MySQL 9.7 manual, 20.1.1.2 Group Replication).
+A commit is answered once a majority of the members has it in memory; each member
+applies it by itself afterwards (MySQL 9.7 manual, 20.1.1.2 Group Replication).
 
 A group that lost all its members at once is formed again: one of them bootstraps it,
 and the others join (20.5.2 Restarting a Group).
@@ -31,14 +31,14 @@ from dbcheck.model.replication import (
 _ONLINE, _UNREACHABLE = "ONLINE", "UNREACHABLE"
 _JOINED = (_ONLINE, "RECOVERING")
 _OFF = ("OFF", "0")
-_JOIN_S = 75.0  # MySQL gives up after 60 s, and says why
+_JOIN_S = 75.0  # MySQL gives up after 60 s, with a message that says why
 _ADMIN = "GROUP_REPLICATION_ADMIN"
-_MAY_START = {_ADMIN, "SUPER", "ALL PRIVILEGES"}
-_LOG = (
+_PRIVILEGES_TO_START = {_ADMIN, "SUPER", "ALL PRIVILEGES"}
+_LOG_HINT = (
     "Look into its error log. A server that has transactions which the group lacks is"
     " refused."
 )
-_PRIVILEGES = (
+_PRIVILEGES_HINT = (
     "Grant the account GROUP_REPLICATION_ADMIN and SYSTEM_VARIABLES_ADMIN"
     " (docs/privileges.md), or form the group again by other means"
     " (dbcheck_promoted_by: auto)."
@@ -54,8 +54,8 @@ def is_member(variables: Mapping[str, str]) -> bool:
 class View:
     """A member's view of its group.
 
-    own:    its server_uuid, by which the others list it.
-    states: by the server_uuid of each member; {} while it has not joined.
+    own:    the member's own server_uuid, by which the others list it.
+    states: server_uuid of each member -> its state; {} while this one has not joined.
     """
 
     own: str
@@ -64,13 +64,13 @@ class View:
     @property
     def online(self) -> bool:
         """True if it has joined, and reaches a majority of the members."""
-        lost = sum(state == _UNREACHABLE for state in self.states.values())
-        reaches = 2 * lost < len(self.states)
-        return self.states.get(self.own) == _ONLINE and reaches
+        unreachable = sum(state == _UNREACHABLE for state in self.states.values())
+        reaches_majority = 2 * unreachable < len(self.states)
+        return self.states.get(self.own) == _ONLINE and reaches_majority
 
     @property
     def joined(self) -> bool:
-        """True if it is a member, or copies what it lacks to become one."""
+        """True if it is a member, or fetches what it lacks in order to become one."""
         return self.states.get(self.own) in _JOINED
 
     @property
@@ -80,7 +80,7 @@ class View:
 
 
 class Members(MysqlWatch):
-    """A connection to a member that lists the others; see ports.connection."""
+    """A connection to a member that lists the others (ports.connection.Followers)."""
 
     def __init__(self, link: MysqlLink) -> None:
         """Take over *link*."""
@@ -89,17 +89,17 @@ class Members(MysqlWatch):
 
     def read(self) -> Sequence[Follower]:
         (rows,) = self._texts("group_followers")
-        found = sorted(
+        members = sorted(
             (str(name), str(state), since or "") for name, state, since in rows
         )
-        if not View(self._own, {name: state for name, state, _ in found}).online:
+        if not View(self._own, {name: state for name, state, _ in members}).online:
             return []
         return [
             Follower(
                 *(name, "streaming" if state == _ONLINE else state.lower()),
                 *("quorum", since, name),
             )
-            for name, state, since in found
+            for name, state, since in members
             if name != self._own
         ]
 
@@ -110,7 +110,7 @@ def followers(link: MysqlLink) -> Members:
 
 
 def membership(link: MysqlLink) -> Membership | None:
-    """Return this member's server_uuid and the name of its group."""
+    """Return this member's server_uuid and the name of its group; None if offline."""
     view = read_view(link)
     if not view.online:
         return None
@@ -120,10 +120,10 @@ def membership(link: MysqlLink) -> Membership | None:
 def received(link: MysqlLink) -> Received:
     """Return this member's position, and the members in its view.
 
-    In this order: a member hands on every message of a view before it shows the next
-    one, and counts a message as queued until it is in the relay log (MySQL 8.0,
-    plugin/group_replication/src/gcs_event_handlers.cc and applier.cc,
-    applier_thread_handle()).
+    The view is read first, then the queue, then the relay log: a member hands on every
+    message of a view before it shows the next view, and counts a message as queued
+    until it is in the relay log (MySQL 8.0, plugin/group_replication/src,
+    gcs_event_handlers.cc and applier.cc, applier_thread_handle()).
     """
     view, queue = read_view(link), link.rows("group_queue")
     executed, unapplied = link.row("group_received")
@@ -132,12 +132,12 @@ def received(link: MysqlLink) -> Received:
     position = applied + count_gtids(unapplied).get(group, 0)
     if not view.joined:
         return Received(position, applied)
-    came = position + int(queue[0][0]) if queue else None
-    return Received(came, applied, view.online, view.names)
+    received_position = position + int(queue[0][0]) if queue else None
+    return Received(received_position, applied, view.online, view.names)
 
 
 def promote(link: MysqlLink) -> None:
-    """Raise EngineError: the members elect who takes writes."""
+    """Raise EngineError: the members themselves elect the one that takes writes."""
     raise EngineError(
         "a member of a replication group is not promoted",
         id=ErrorId.PROMOTION_NOT_FOR_GROUP,
@@ -172,17 +172,18 @@ def read_group_name(link: MysqlLink) -> str:
 
 def require_group_privileges(link: MysqlLink) -> None:
     """Raise EngineError if this account may not have the server form a group."""
-    with _add_advice():
+    with _add_hint():
         link.rows("group_joining")
-        link.rows("bootstrap_off")  # as it is
+        link.rows("bootstrap_off")  # a trial: it is OFF already
     statements = [row[0] for row in link.rows("grants")]
-    found = parse_privileges(statements, "*", "*")
-    roles = any(" ON " not in statement for statement in statements)  # perhaps by one
-    if not (found & _MAY_START or roles):
+    privileges = parse_privileges(statements, "*", "*")
+    # A role may give the privilege.
+    has_roles = any(" ON " not in statement for statement in statements)
+    if not (privileges & _PRIVILEGES_TO_START or has_roles):
         raise EngineError(
             f"the account lacks {_ADMIN}",
             id=ErrorId.PRIVILEGE_MISSING,
-            hint=_PRIVILEGES,
+            hint=_PRIVILEGES_HINT,
         )
 
 
@@ -200,14 +201,14 @@ def detached(link: MysqlLink) -> Detached:
         )
     _require_idle(link, view)
     executed, unapplied = link.row("group_received")
-    has = ",".join(filter(None, (executed, unapplied)))
-    return Detached(view.own, read_group_name(link), has)
+    transactions = ",".join(filter(None, (executed, unapplied)))
+    return Detached(view.own, read_group_name(link), transactions)
 
 
 def require_all_of(link: MysqlLink, others: Mapping[str, str]) -> None:
     """Raise EngineError if another server has transactions that this one lacks.
 
-    others: the transactions that they have, by the names of the servers.
+    others: name of each other server -> the transactions that it has.
     """
     for name, theirs in others.items():
         (lacking,) = link.row("group_lacking", {"theirs": theirs})
@@ -223,11 +224,11 @@ def require_all_of(link: MysqlLink, others: Mapping[str, str]) -> None:
 def bootstrap(link: MysqlLink, end_anew: Callable[[], None]) -> None:
     """Have this server form the group, as its only member.
 
-    end_anew: does the same as end_bootstrap(), over a connection of its own.
+    end_anew: does the same as end_bootstrap(), over a new connection.
     Raise EngineError, and StillBootstraps if end_bootstrap() is due.
     """
     _end_attempt(link)
-    with _add_advice():
+    with _add_hint():
         try:
             link.rows("bootstrap_on")
             link.rows("start_group", answer_s=_JOIN_S)
@@ -240,7 +241,7 @@ def bootstrap(link: MysqlLink, end_anew: Callable[[], None]) -> None:
 
 
 def end_bootstrap(link: MysqlLink) -> None:
-    """Have the server join a group whenever it starts its part, and form none."""
+    """Let the server's next START GROUP_REPLICATION join a group, and form none."""
     link.rows("bootstrap_off")
 
 
@@ -255,16 +256,16 @@ def still_bootstraps_error(error: EngineError) -> StillBootstraps:
 
 
 def join(link: MysqlLink) -> None:
-    """Have this server join the group, unless it has; return once it has."""
+    """Have this server join the group, unless it has joined; return once it is in."""
     if read_view(link).joined:
         return
     _end_attempt(link)
-    with _add_advice():
+    with _add_hint():
         link.rows("start_group", answer_s=_JOIN_S)
 
 
 def _end_attempt(link: MysqlLink) -> None:
-    """End what is left of an attempt to join; raise EngineError while one goes on."""
+    """Clear a failed attempt to join; raise EngineError if one succeeded or goes on."""
     view = read_view(link)
     if view.joined:
         raise EngineError(
@@ -273,7 +274,7 @@ def _end_attempt(link: MysqlLink) -> None:
             hint="dbcheck looks again whose that is.",
         )
     _require_idle(link, view)
-    with _add_advice():
+    with _add_hint():
         link.rows("stop_group")
 
 
@@ -289,8 +290,8 @@ def _require_idle(link: MysqlLink, view: View) -> None:
 
 
 @contextlib.contextmanager
-def _add_advice() -> Generator[None]:
-    """Add what to do to the error of a statement that was refused."""
+def _add_hint() -> Generator[None]:
+    """Give the error of a statement that was refused its id and its hint."""
     try:
         yield
     except StillBootstraps:
@@ -300,5 +301,5 @@ def _add_advice() -> Generator[None]:
         raise EngineError(
             str(error),
             id=ErrorId.PRIVILEGE_MISSING if denied else ErrorId.GROUP_NOT_FORMED,
-            hint=_PRIVILEGES if denied else _LOG,
+            hint=_PRIVILEGES_HINT if denied else _LOG_HINT,
         ) from error

@@ -1,4 +1,4 @@
-"""The driver's arguments: from the URL, and from where MySQL's own clients look."""
+"""The driver's arguments: from the URL, and from the files of MySQL's own clients."""
 
 from __future__ import annotations
 
@@ -34,30 +34,35 @@ from dbcheck.engines.url import (
     require_single,
 )
 
-SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
-_KNOWN = DEFAULT_CONFIGURATION.keys() | {SERVER_ACCOUNT, OPTION}
-# What is on or off; SQLAlchemy leaves some as text.
-_SWITCHES = tuple(k for k, v in DEFAULT_CONFIGURATION.items() if isinstance(v, bool))
-_HOST, _PORT = "127.0.0.1", 3306  # if none is given
-_ONE_HOST = "Name one host, and its port apart: mysql://user@host:3306/database."
-# The files that the driver reads for each connection.
-_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
-# The driver's own group, whose options have the driver's names.
+# dbcheck's own argument: the account that runs the server, if that is on this machine
+# (connection.SafeConnection).
+SERVER_ACCOUNT = "server_account"
+_KNOWN_ARGUMENTS = DEFAULT_CONFIGURATION.keys() | {SERVER_ACCOUNT, OPTION}
+# Arguments that are on or off; SQLAlchemy leaves some of them as text.
+_SWITCHES = tuple(
+    name for name, value in DEFAULT_CONFIGURATION.items() if isinstance(value, bool)
+)
+_DEFAULT_HOST, _DEFAULT_PORT = "127.0.0.1", 3306
+_ONE_HOST_HINT = "Name one host, and its port apart: mysql://user@host:3306/database."
+# Arguments that name files which the driver reads for each connection.
+_FILE_ARGUMENTS = ("ssl_ca", "ssl_cert", "ssl_key")
+# The driver's own group in option files; the options in it have the driver's names.
 _DRIVERS_GROUP = "connector_python"
-# The driver's names for options of the clients; the others have the same.
-_NAMES = {
+# Option of the clients -> the driver's name for it, where the two differ.
+_DRIVERS_NAMES = {
     **{"socket": "unix_socket", "passwd": "password"},
-    **{name.replace("_", "-"): name for name in _FILES},
+    **{name.replace("_", "-"): name for name in _FILE_ARGUMENTS},
 }
 _PASSWORDS = ("password", "password1", "password2", "password3")
 
 
 def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
-    """Return the driver's arguments for *url*, its options and option files among them.
+    """Return the driver's arguments for *url*, with its options and option files.
 
-    client: whose clients' rules its option files follow.  Raise UsageError if an
-    option that is on or off is neither, if it names an account that this machine does
-    not have, or an option file that cannot be read, or that another user decides.
+    client: the product whose clients' rules apply to the option files.
+    Raise UsageError for an option that the driver does not know or whose value it
+    cannot take, for an account that this machine does not have, and for an option file
+    that cannot be read, or that another user may change.
     """
     require_single(url, but=("option_files",))
     arguments = _url_arguments(url)
@@ -66,9 +71,9 @@ def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
             "read_default_file", "Write option_files=FILE for it."
         )
     verification: dict[str, Any] = {}
-    if named := arguments.pop("option_files", None):
-        groups = _require_texts(arguments.pop("option_groups", ()))
-        options = _read_option_files(_require_texts(named), groups, client)
+    if files := arguments.pop("option_files", None):
+        groups = _make_tuple(arguments.pop("option_groups", ()))
+        options = _read_option_files(_make_tuple(files), groups, client)
         verification = _verification_arguments(options)
         arguments = {**_convert_options(options), **arguments}
     for name in _SWITCHES:
@@ -87,7 +92,7 @@ def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
                 "Name the account that runs the server here, or its id.",
             )
         arguments[SERVER_ACCOUNT] = uid
-    for name in arguments.keys() - _KNOWN:
+    for name in arguments.keys() - _KNOWN_ARGUMENTS:
         raise _invalid_option_error(
             f"{name!r} is unknown", "Options are those of mysql-connector-python."
         )
@@ -96,7 +101,7 @@ def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
         raise _invalid_option_error(
             "unix_socket begins or ends with a blank", "Remove it: the driver does."
         )
-    arguments["port"] = _parse_place(arguments)[1]
+    arguments["port"] = _parse_host_and_port(arguments)[1]
     if uses_tls(arguments):
         arguments = {**verification, **arguments}
     _require_files(arguments)
@@ -104,29 +109,29 @@ def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
 
 
 def uses_tls(arguments: Mapping[str, Any]) -> bool:
-    """Return True if the driver would use TLS, if the server offers it."""
+    """Return True if the driver uses TLS with a server that offers it."""
     return not (arguments.get("unix_socket") or arguments.get("ssl_disabled"))
 
 
-def _parse_place(arguments: Mapping[str, Any]) -> tuple[str, int]:
+def _parse_host_and_port(arguments: Mapping[str, Any]) -> tuple[str, int]:
     """Return the host and the port; raise UsageError if one is invalid."""
-    host = str(arguments.get("host") or _HOST)
-    require_hosts([host], _ONE_HOST)
+    host = str(arguments.get("host") or _DEFAULT_HOST)
+    require_hosts([host], _ONE_HOST_HINT)
     if "," in host:
-        raise invalid_host_error(_ONE_HOST)
-    given = str(arguments.get("port", _PORT))
+        raise invalid_host_error(_ONE_HOST_HINT)
+    port_text = str(arguments.get("port", _DEFAULT_PORT))
     try:
-        port = int(given)
+        port = int(port_text)
     except ValueError:
         port = 0
     if port not in PORTS:
         hint = "Write the number at which the server listens, like port=3306."
-        raise _invalid_option_error(f"port={given!r}", hint)
+        raise _invalid_option_error(f"port={port_text!r}", hint)
     return host, port
 
 
 def _url_arguments(url: sqlalchemy.engine.URL) -> dict[str, Any]:
-    """Return the driver's arguments that *url* holds itself."""
+    """Return the driver's arguments in *url*, without those of its option files."""
     try:
         return dict(url.get_dialect()().create_connect_args(url)[1])
     except ValueError as error:
@@ -134,8 +139,8 @@ def _url_arguments(url: sqlalchemy.engine.URL) -> dict[str, Any]:
         raise _invalid_option_error(str(error), hint) from None
 
 
-def _require_texts(given: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else given
+def _make_tuple(texts: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (texts,) if isinstance(texts, str) else texts
 
 
 def _read_option_files(
@@ -143,10 +148,11 @@ def _read_option_files(
 ) -> dict[str, Option]:
     """Return the options in files that a URL names, by the driver's names.
 
-    They are read here: the driver reads them in another way, takes a password's quotes
-    for a part of it, and would read them again for each connection.
+    dbcheck reads the files itself: the driver reads them by other rules than the
+    clients, takes a password's quotes for a part of it, and would read the files again
+    for each connection.
     """
-    found: dict[str, Option] = {}
+    options_by_name: dict[str, Option] = {}
     for file in files:
         try:
             options = read_options(
@@ -160,17 +166,17 @@ def _read_option_files(
                 hint="Correct the file, or name another one.",
             ) from None
         for option in options:
-            found |= _rename_for_driver(option, client)
-    return found
+            options_by_name |= _rename_for_driver(option, client)
+    return options_by_name
 
 
 def _rename_for_driver(option: Option, client: Client) -> dict[str, Option]:
-    """Return *option* by the driver's name; nothing if it is for other clients."""
+    """Return *option* by the driver's name; {} if it is for other clients."""
     is_drivers = option.group == _DRIVERS_GROUP
     if not is_drivers and (known := resolve_option(option, client)) is not None:
-        return {_NAMES.get(known.name, known.name): known}
+        return {_DRIVERS_NAMES.get(known.name, known.name): known}
     name = option.name.replace("-", "_").lower()
-    name = _NAMES.get(name, name)
+    name = _DRIVERS_NAMES.get(name, name)
     if name in DEFAULT_CONFIGURATION:
         return {name: option}
     if is_drivers:
@@ -182,25 +188,31 @@ def _rename_for_driver(option: Option, client: Client) -> dict[str, Option]:
 
 
 def _convert_options(options: Mapping[str, Option]) -> dict[str, Any]:
-    """Return the driver's arguments that *options* are; raise UsageError."""
-    found = {
+    """Return *options* as arguments of the driver; raise UsageError for an invalid one.
+
+    A password of MYSQL_PWD comes before that of the files, as in client_options().
+    """
+    arguments = {
         name: _convert_value(name, option)
         for name, option in options.items()
         if name in DEFAULT_CONFIGURATION
     }
     for name in _PASSWORDS:
-        if name in found:
+        if name in arguments:
             place = options[name].place
             require_private(place.path, place.status, "password")
-    if read_variable("MYSQL_PWD") is not None:  # see client_options()
-        found.pop("password", None)
-    return found
+    if read_variable("MYSQL_PWD") is not None:
+        arguments.pop("password", None)
+    return arguments
 
 
 def _convert_value(name: str, option: Option) -> Any:
-    """Return an argument of the driver; no error repeats it, it may be misplaced."""
+    """Return an option's value as an argument of the driver.
+
+    No error repeats the value: it may be a password in the wrong place.
+    """
     value = option.value or ""
-    if name in (*_FILES, "unix_socket"):
+    if name in (*_FILE_ARGUMENTS, "unix_socket"):
         return value
     _require_text(name, option)
     if name in _SWITCHES:
@@ -235,8 +247,8 @@ def _invalid_option_error(what: str, hint: str) -> UsageError:
 
 
 def endpoints(arguments: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Return the host to which the driver connects, "" for a socket file; its port."""
-    host, port = _parse_place(arguments)
+    """Return the host to which the driver connects ("" for a socket file), and port."""
+    host, port = _parse_host_and_port(arguments)
     return [("" if arguments.get("unix_socket") else host, port)]
 
 
@@ -249,35 +261,36 @@ def client_options(
 ) -> dict[str, Any]:
     """Return the options for all clients in ~/.my.cnf as arguments of the driver.
 
-    That is user and password, and with_tls how to verify the server.  MYSQL_PWD comes
-    before the file's password: who sets it means this run.  For the clients themselves
-    it comes after (MariaDB 10.11, MySQL 9.7).
-    has_password: there is another one, so none is looked for.  Raise UsageError, which
-    holds none of it, for a file that *client*'s own programs cannot read, a password
-    that is not UTF-8, or that others may read, and a file that others may write.
+    They are user and password and, if *with_tls*, those that verify the server.
+    MYSQL_PWD comes before the file's password, as it was set for this run.  For the
+    clients themselves it comes after the file's (MariaDB 10.11, MySQL 9.7).
+    has_password: the password is known already, so none is looked for.
+    Raise UsageError, which repeats no password, for a file that the programs of
+    *client* cannot read, or that others may write, and for a password that is not
+    UTF-8, or that others may read.
     """
     options = pick_known_options(
         _read_usual_options(file or _find_usual_file(), client), client
     )
-    wanted = ("user",) if has_password else ("user", "password")
-    own = None if has_password else read_variable("MYSQL_PWD")
-    if own is not None:
+    names = ("user",) if has_password else ("user", "password")
+    password = None if has_password else read_variable("MYSQL_PWD")
+    if password is not None:
         options.pop("password", None)
-    found: dict[str, Any] = {} if own is None else {"password": own}
-    for name in wanted:
+    arguments: dict[str, Any] = {} if password is None else {"password": password}
+    for name in names:
         option = options.get(name)
         if option is None or option.value is None:
             continue
         if name == "password":
             require_private(option.place.path, option.place.status, name)
         _require_text(name, option)
-        found[name] = option.value
+        arguments[name] = option.value
     if with_tls:
         if (authority := options.get("ssl-ca")) is not None and authority.value:
-            found["ssl_ca"] = authority.value
-        found |= _verification_arguments(options)
-    _require_files(found)
-    return found
+            arguments["ssl_ca"] = authority.value
+        arguments |= _verification_arguments(options)
+    _require_files(arguments)
+    return arguments
 
 
 def _find_usual_file() -> Path:
@@ -288,9 +301,9 @@ def _find_usual_file() -> Path:
 
 
 def _read_usual_options(path: Path, client: Client) -> list[Option]:
-    """Return the options for all clients in a file that need not be there.
+    """Return the options for all clients in a file.
 
-    None of a file that is missing, or that this user may not read.
+    Return [] for a file that is missing, or that this user may not read.
     """
     try:
         return read_options(path, client.groups())
@@ -307,39 +320,45 @@ def _read_usual_options(path: Path, client: Client) -> list[Option]:
 
 def _require_files(arguments: Mapping[str, Any]) -> None:
     """Raise UsageError if the driver must not read a file that *arguments* name."""
-    named = {name: str(arguments[name]) for name in _FILES if arguments.get(name)}
-    if why := find_unreadable_file(named):
+    files = {
+        name: str(arguments[name]) for name in _FILE_ARGUMENTS if arguments.get(name)
+    }
+    if why := find_unreadable_file(files):
         raise UsageError(why, id=ErrorId.FILE_NOT_READABLE, hint="Name another file.")
 
 
 def _verification_arguments(options: Mapping[str, Option]) -> dict[str, Any]:
     """Return the driver's TLS arguments that verify as the products' clients do.
 
-    ssl-mode is MySQL's, ssl-verify-server-cert MariaDB's, which means the name as well.
+    ssl-mode is MySQL's option.  ssl-verify-server-cert is MariaDB's, and verifies the
+    server's name as well.
     """
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if (mode := options.get("ssl-mode")) is not None:
         chosen = ssl_mode(mode)
         if chosen in ("VERIFY_CA", "VERIFY_IDENTITY"):
-            found["ssl_verify_cert"] = True
-            found["ssl_verify_identity"] = chosen == "VERIFY_IDENTITY"
+            arguments["ssl_verify_cert"] = True
+            arguments["ssl_verify_identity"] = chosen == "VERIFY_IDENTITY"
     if (verify := options.get("ssl-verify-server-cert")) is not None:
         if is_on(verify):
-            found["ssl_verify_cert"] = found["ssl_verify_identity"] = True
+            arguments["ssl_verify_cert"] = arguments["ssl_verify_identity"] = True
         else:
-            found.setdefault("ssl_verify_cert", False)
-    return found
+            arguments.setdefault("ssl_verify_cert", False)
+    return arguments
 
 
 def _require_text(name: str, option: Option) -> None:
-    """Raise UsageError, which does not repeat it, for a value that is not UTF-8."""
+    """Raise UsageError for a value that is not UTF-8; the error does not repeat it."""
     value = option.value or ""
-    if value.isascii() or not any("\udc80" <= c <= "\udcff" for c in value):
+    if value.isascii() or not any(
+        "\udc80" <= character <= "\udcff" for character in value
+    ):
         return
     place = option.place
     raise UsageError(
         f"the {name} in line {place.line} of {place.path} is not UTF-8",
         id=ErrorId.SECRET_NOT_UTF8,
-        # Without them the clients cut the last byte of a final "à", a blank in latin1.
+        # Without quotes the clients cut the last byte of a final "à", as it is a blank
+        # in latin1.
         hint=f'Store it as UTF-8, in quotes: {name}="VALUE".',
     )

@@ -1,4 +1,4 @@
-"""Replication of MySQL and MariaDB by GTID: who follows, how far, and a promotion."""
+"""Replication of MySQL and MariaDB by GTID: replicas, positions and a promotion."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ UNREGISTERED = "a replica that is not registered"
 
 
 class Followers(MysqlWatch):
-    """A connection to the source that lists its replicas; see ports.connection.
+    """A connection to the source that lists its replicas (ports.connection.Followers).
 
-    A source does not show which of its replicas are semi-synchronous, only how many.
-    It counts how often it stopped waiting (no_times), and the commits that no replica
-    acknowledged (no_tx): where neither changed between two samples, it waited for each
-    commit between them (MySQL 9.7 manual, 7.1.10 Server Status Variables; MariaDB
-    documentation, Semisynchronous Replication Plugin Status Variables).
+    A source does not show which of its replicas are semi-synchronous, only how many
+    are.  It counts how often it stopped waiting (no_times), and the commits that no
+    replica acknowledged (no_tx).  If neither counter changed between two samples, the
+    source waited for each commit between them (MySQL 9.7 manual, 7.1.10 Server Status
+    Variables; MariaDB documentation, Semisynchronous Replication Plugin Status
+    Variables).
     """
 
     def __init__(self, link: MysqlLink) -> None:
@@ -39,35 +40,41 @@ class Followers(MysqlWatch):
         self._product = read_product(link)
 
     def read(self) -> Sequence[Follower]:
-        found, status_rows = self._texts(
+        replicas, status_rows = self._texts(
             f"followers_{self._product.lower()}", "semi_sync"
         )
         status = {str(name).lower(): str(value) for name, value in status_rows}
-        on = any(v == "ON" for name, v in status.items() if name.endswith("_status"))
-        clients = sum(int(v) for n, v in status.items() if n.endswith("_clients"))
-        sync = _SYNC if on and found and clients >= len(found) else _ASYNC
+        is_on = any(
+            value == "ON" for name, value in status.items() if name.endswith("_status")
+        )
+        clients = sum(
+            int(value) for name, value in status.items() if name.endswith("_clients")
+        )
+        sync = _SYNC if is_on and replicas and clients >= len(replicas) else _ASYNC
         since = " ".join(
             f"{name}={value}"
             for name, value in sorted(status.items())
             if name.endswith(("_no_times", "_no_tx"))
         )
-        listed = [self._listed(row, sync, since) for row in found]
-        if on and clients > len(found):  # any of these may have acknowledged
-            listed.append(Follower(UNREGISTERED, _STREAMING, _SYNC, since))
-        return listed
+        followers = [self._make_follower(row, sync, since) for row in replicas]
+        if is_on and clients > len(replicas):  # an unregistered one may acknowledge
+            followers.append(Follower(UNREGISTERED, _STREAMING, _SYNC, since))
+        return followers
 
-    def _listed(self, row: Sequence[str | None], sync: str, since: str) -> Follower:
+    def _make_follower(
+        self, row: Sequence[str | None], sync: str, since: str
+    ) -> Follower:
         """Return the replica of a row: Server_Id, Host, ..., Port, Source_Id.
 
-        MySQL adds Replica_UUID.
+        MySQL adds Replica_UUID, by which a MySQL replica is named.
         """
-        texts = [value or "" for value in row]
+        values = [value or "" for value in row]
         if self._product is Product.MYSQL:
-            *most, port, _, name = texts
+            *first_values, port, _, name = values
         else:
-            *most, port, _ = texts
-            name = texts[0]
-        return Follower(name, _STREAMING, sync, since, f"{most[1]}:{port}")
+            *first_values, port, _ = values
+            name = values[0]
+        return Follower(name, _STREAMING, sync, since, f"{first_values[1]}:{port}")
 
 
 def followers(link: MysqlLink) -> Followers:
@@ -76,12 +83,15 @@ def followers(link: MysqlLink) -> Followers:
 
 
 def membership(link: MysqlLink) -> Membership | None:
-    """Return this server's name in the source's list, and the source."""
+    """Return this server's name in the source's list, and the source's name.
+
+    None if it follows no source.
+    """
     product = read_product(link)
     own, _ = link.row(f"executed_{product.lower()}")
     if product is Product.MYSQL:
-        found = link.rows("received_mysql")
-        source = found[0][0] if found else ""
+        received_rows = link.rows("received_mysql")
+        source = received_rows[0][0] if received_rows else ""
     else:
         source = str(_read_status(link).get("master_server_id", ""))
     if not source:
@@ -94,10 +104,10 @@ def membership(link: MysqlLink) -> Membership | None:
 def received(link: MysqlLink) -> Received:
     """Return the positions that this replica has received and applied."""
     if read_product(link) is Product.MYSQL:
-        found = link.rows("received_mysql")
-        if not found or not found[0][0]:
+        received_rows = link.rows("received_mysql")
+        if not received_rows or not received_rows[0][0]:
             return Received(None, None)
-        source, executed, unapplied, state = map(str, found[0])
+        source, executed, unapplied, state = map(str, received_rows[0])
         applied = count_gtids(executed).get(source, 0)
         position = applied + count_gtids(unapplied).get(source, 0)
         return Received(position, applied, state == "ON")
@@ -106,21 +116,26 @@ def received(link: MysqlLink) -> Received:
     source = str(status["master_server_id"])
     _, states = link.row("executed_mariadb")
     applied = _pick_position(source, find_newest_gtids(states))
-    came = _pick_position(source, find_newest_gtids(str(status["gtid_io_pos"])))
-    connected = status["slave_io_running"] == "Yes"
-    return Received(max(applied, came), applied, connected)
+    fetched = _pick_position(source, find_newest_gtids(str(status["gtid_io_pos"])))
+    is_connected = status["slave_io_running"] == "Yes"
+    return Received(max(applied, fetched), applied, is_connected)
 
 
-def _pick_position(source: str, found: Mapping[str, int]) -> int:
+def _pick_position(source: str, positions: Mapping[str, int]) -> int:
     """Return the position in the log of *source*.
 
-    A replica that has not reached it since its start calls it 0: then that of any.
+    A replica that has not reached its source since its own start gives the source's id
+    as 0: then return the highest position of any server.
     """
-    return found.get(source, 0) if source != "0" else max(found.values(), default=0)
+    return (
+        positions.get(source, 0)
+        if source != "0"
+        else max(positions.values(), default=0)
+    )
 
 
 def promote(link: MysqlLink) -> None:
-    """Have this replica follow no other, and take writes."""
+    """Have this replica follow no other server, and take writes."""
     product = read_product(link).lower()
     try:
         for statement in (
@@ -140,17 +155,17 @@ def promote(link: MysqlLink) -> None:
 
 
 def takes_writes(link: MysqlLink) -> bool:
-    """Return True if this server follows no other and is not read-only."""
+    """Return True if this server follows no other server and is not read-only."""
     if dict(link.rows("variables")).get("read_only", "OFF") not in ("OFF", "0"):
         return False
     if read_product(link) is Product.MYSQL:
-        found = link.rows("received_mysql")
-        return not found or not found[0][0]
+        received_rows = link.rows("received_mysql")
+        return not received_rows or not received_rows[0][0]
     return not _read_status(link)
 
 
 def descent(link: MysqlLink) -> Descent:
-    """Return the positions in each other server's log that were applied here."""
+    """Return up to which position each other server's log was applied here."""
     product = read_product(link)
     own, executed = link.row(f"executed_{product.lower()}")
     applied = (
@@ -164,12 +179,14 @@ def descent(link: MysqlLink) -> Descent:
 
 def _read_status(link: MysqlLink) -> dict[str, Any]:
     """Return the status of a MariaDB replica by its columns, {} if it is none."""
-    found = link.named_rows("replica_status_mariadb")
-    if len(found) > 1:
+    statuses = link.named_rows("replica_status_mariadb")
+    if len(statuses) > 1:
         raise EngineError(
             "the server replicates from several others, so how far it has come cannot"
             " be compared",
             id=ErrorId.NODE_FOLLOWS_SEVERAL,
             hint="Keep one of them: RESET REPLICA 'NAME' ALL.",
         )
-    return {name.lower(): value for name, value in found[0].items()} if found else {}
+    return (
+        {name.lower(): value for name, value in statuses[0].items()} if statuses else {}
+    )

@@ -20,8 +20,11 @@ from dbcheck.rows.survivors import INTACT, RECORD, RowBatch, take_items_at
 
 BATCH_BYTES = 1 << 20
 
-_PACKET = struct.Struct("<IB")  # length in three bytes, sequence number; first byte
-_LENGTH = 0xFFFFFF  # the largest; then the packet continues in the next one
+# Length in three bytes and sequence number in one; first byte of the body.
+_PACKET = struct.Struct("<IB")
+# The largest length, and a mask for it; a row of this length continues in the next
+# packet.
+_LENGTH_MAX = 0xFFFFFF
 _ROW, _END, _ERR = 0x00, 0xFE, 0xFF
 
 _INTEGERS = {
@@ -39,21 +42,22 @@ _STRINGS = {
 }
 _COLUMNS = ("row_id", "epoch", "session", "seq", "part", "payload", "checksum")
 
-# The first byte of a payload's length -> how many bytes of it follow, and as what they
-# can be read, since a checksum stands behind them, and which bits are the length's.
-_LENGTHS = {
+# The first byte of a payload's length -> how many bytes of the length follow it; the
+# type as which they are read, which may read bytes of what stands behind them; the bits
+# that are the length's.
+_LONG_LENGTHS = {
     0xFC: (2, "<u2", 0xFFFF),
     0xFD: (3, "<u4", 0xFFFFFF),
     0xFE: (8, "<i8", -1),
 }
-_NO_LENGTHS = (0xFB, 0xFF)  # NULL, and nothing
+_NO_LENGTHS = (0xFB, 0xFF)  # first bytes that are no length: NULL, and an error
 
 
 class Layout:
     """Offsets of the columns of a row in its packet."""
 
     def __init__(self, types: Sequence[int]) -> None:
-        """Raise ProtocolViolation unless *types* are those of one of our tables."""
+        """Raise ProtocolViolation unless *types* are those of dbcheck's tables."""
         try:
             kinds = [_INTEGERS[kind] for kind in (*types[:5], types[6])]
         except (KeyError, IndexError):
@@ -67,9 +71,10 @@ class Layout:
         self._tail = np.dtype([("checksum", kinds[5])])
 
     def batch_of(self, content: bytes, begins: Sequence[int]) -> RowBatch:
-        """Return the rows in the packets that begin there and fill *content*.
+        """Return the rows in the packets that *content* consists of.
 
-        Raise ProtocolViolation if one of them is not a row.
+        begins: where each packet begins in *content*.
+        Raise ProtocolViolation if a packet is not a row.
         """
         packets = np.frombuffer(content, np.uint8)
         starts = np.array(begins, np.int64) + HEADER_BYTES
@@ -81,12 +86,14 @@ class Layout:
         lengths = heads["length"].astype(np.int64)
         payloads = starts + self._head.itemsize
         wrong = np.isin(lengths, _NO_LENGTHS) | (heads["nulls"] != 0)
-        for first, (more, kind, mask) in _LENGTHS.items():
-            wide = np.flatnonzero(heads["length"] == first)
-            found = take_items_at(packets, payloads[wide], np.dtype([("length", kind)]))
-            lengths[wide] = found["length"] & mask
-            payloads[wide] += more
-        wrong |= lengths < 0  # those 8 bytes were the checksum, and not a length
+        for first, (more, kind, mask) in _LONG_LENGTHS.items():
+            rows = np.flatnonzero(heads["length"] == first)
+            values = take_items_at(
+                packets, payloads[rows], np.dtype([("length", kind)])
+            )
+            lengths[rows] = values["length"] & mask
+            payloads[rows] += more
+        wrong |= lengths < 0  # 8 bytes that are no length, such as the checksum
         checksums = ends - self._tail.itemsize
         if wrong.any() or (payloads + lengths != checksums).any():
             raise ProtocolViolation("a packet is not a row of the table")
@@ -99,7 +106,7 @@ class Layout:
 
 
 class RowReader:
-    """Finds the packets in what is read, and the rows in them.
+    """Reads packets from a connection, and finds the rows in them.
 
     read: fills a buffer, and returns how many bytes it put there, 0 at the end of the
           connection.
@@ -108,12 +115,12 @@ class RowReader:
     def __init__(self, layout: Layout, read: Callable[[memoryview], int]) -> None:
         self._layout, self._read = layout, read
         self._buffer = bytearray(BATCH_BYTES)
-        self._end = 0  # of what was read
+        self._end = 0  # of the bytes in the buffer that were read
 
     def batches(self) -> Iterator[RowBatch]:
         """Yield all rows; raise ProtocolViolation, or the error that the server sends.
 
-        A batch has at most BATCH_BYTES bytes, or one row that has more.
+        A batch has at most BATCH_BYTES bytes, or is one row that has more.
         """
         begins: list[int] = []
         at = 0
@@ -129,57 +136,58 @@ class RowReader:
             elif kind is None:
                 self._buffer += bytes(len(self._buffer))
             elif kind == _ROW:
-                yield self._layout.batch_of(self._joined(), [0])
+                yield self._layout.batch_of(self._take_joined_row(), [0])
             else:
                 self._finish(kind)
                 return
 
     def _walk(self, at: int, begins: list[int]) -> int:
-        """Note where each whole row from *at* on begins; return the end of the last."""
+        """Add to *begins* where each whole row after *at* begins; return their end."""
         buffer, end, unpack = self._buffer, self._end, _PACKET.unpack_from
         while at + _PACKET.size <= end:
             length, kind = unpack(buffer, at)
-            length &= _LENGTH
+            length &= _LENGTH_MAX
             following = at + HEADER_BYTES + length
-            if kind or following > end or length == _LENGTH:
+            if kind or following > end or length == _LENGTH_MAX:
                 break
             begins.append(at)
             at = following
         return at
 
     def _read_special_kind(self, at: int) -> int | None:
-        """Return the kind of the packet there unless it is a row like any other.
+        """Return the kind of the packet at *at*; None if it is an ordinary row.
 
-        That of a row whose packet continues in the next one is _ROW.
+        None also if the packet is not there yet.  Return _ROW for a row that continues
+        in the next packet.
         """
         if at + _PACKET.size > self._end:
             return None
         length, kind = _PACKET.unpack_from(self._buffer, at)
-        return kind if kind or length & _LENGTH == _LENGTH else None
+        return kind if kind or length & _LENGTH_MAX == _LENGTH_MAX else None
 
-    def _joined(self) -> bytes:
-        """Take the first packet with its continuations; return them as one.
+    def _take_joined_row(self) -> bytes:
+        """Take the first packet with its continuations; return them as one packet.
 
-        Raise ProtocolViolation if that is more than any batch may have.
+        Raise ProtocolViolation if it is longer than a batch may be.
         """
-        whole = bytearray(HEADER_BYTES)
-        while len(whole) <= BATCH_BYTES_MAX:
-            packet = self._take()
-            whole += packet[HEADER_BYTES:]
-            if len(packet) < HEADER_BYTES + _LENGTH:
-                return bytes(whole)
+        joined = bytearray(HEADER_BYTES)
+        while len(joined) <= BATCH_BYTES_MAX:
+            packet = self._take_packet()
+            joined += packet[HEADER_BYTES:]
+            if len(packet) < HEADER_BYTES + _LENGTH_MAX:
+                return bytes(joined)
         raise ProtocolViolation(f"a row is longer than {BATCH_BYTES_MAX >> 20} MiB")
 
     def _finish(self, kind: int) -> None:
         """Take the packet behind the last row; raise its error if it is not an end."""
-        packet = self._take()
+        packet = self._take_packet()
         if kind == _ERR:
             raise get_exception(packet)
         if kind != _END or self._end:
             raise ProtocolViolation("unexpected packet after the last row")
 
-    def _take(self) -> bytes:
-        """Return the first packet, once all of it is there."""
+    def _take_packet(self) -> bytes:
+        """Remove the first packet from the buffer and return it, once it is whole."""
         while self._end < HEADER_BYTES:
             self._fill()
         size = HEADER_BYTES + int.from_bytes(self._buffer[:3], "little")
@@ -192,13 +200,13 @@ class RowReader:
         return packet
 
     def _drop(self, size: int) -> None:
-        left = self._buffer[size : self._end]
-        self._buffer[: len(left)] = left
-        self._end = len(left)
+        rest = self._buffer[size : self._end]
+        self._buffer[: len(rest)] = rest
+        self._end = len(rest)
 
     def _fill(self) -> None:
         with memoryview(self._buffer) as buffer, buffer[self._end :] as free:
-            read = self._read(free)
-        if not read:
+            read_bytes = self._read(free)
+        if not read_bytes:
             raise Ended("the connection ended in the middle of the rows")
-        self._end += read
+        self._end += read_bytes

@@ -1,9 +1,9 @@
-"""The settings that a session of ours depends on, and the values it needs.
+"""The settings that dbcheck's sessions depend on, and the values that they need.
 
-Each can be changed for the whole server, or by its init_connect (MySQL 8.4 manual,
-7.1.8; MariaDB's "Server System Variables"), so every connection sets them and reads
-them back.  What decides whether a commit is durable, or goes to the binary log, is
-under test and never set here.
+Each setting can be changed for the whole server, or by its init_connect (MySQL 8.4
+manual, 7.1.8; MariaDB's "Server System Variables"), so every connection sets them and
+reads them back.  Settings that decide whether a commit is durable, or goes to the
+binary log, are under test and never set here.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Value = int | str
 _NO_LIMIT = 2**64 - 1
 _DAY_S = 86_400
 
-_BOTH: Mapping[str, Value] = {
+_SESSION_OF_BOTH: Mapping[str, Value] = {
     # Every statement is a transaction of its own.
     "autocommit": 1,
     "completion_type": "NO_CHAIN",
     # 0 asks for the next id (no NO_AUTO_VALUE_ON_ZERO), backslashes escape, "..." is a
     # string, and no other engine comes in place of InnoDB.
     "sql_mode": "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION",
-    # Every row that there is, whatever the optimizer thinks of it.
+    # A query returns every row, however many there are.
     "sql_select_limit": _NO_LIMIT,
     "sql_big_selects": 1,
     "sql_safe_updates": 0,
@@ -33,7 +33,7 @@ _BOTH: Mapping[str, Value] = {
     "sql_quote_show_create": 1,
     "unique_checks": 1,
     "foreign_key_checks": 1,
-    # How long anything may take, in seconds: dbcheck has limits of its own.
+    # Time limits, in seconds, above any that dbcheck itself sets.
     "wait_timeout": _DAY_S,
     "net_read_timeout": 3600,
     "net_write_timeout": 3600,  # a reader of many rows may pause this long
@@ -48,12 +48,12 @@ _BOTH: Mapping[str, Value] = {
 
 SESSION: Mapping[Product, Mapping[str, Value]] = {
     Product.MYSQL: {
-        **_BOTH,
+        **_SESSION_OF_BOTH,
         "transaction_isolation": "REPEATABLE-READ",
         "max_execution_time": 0,
     },
     Product.MARIADB: {
-        **_BOTH,
+        **_SESSION_OF_BOTH,
         "tx_isolation": "REPEATABLE-READ",
         "max_statement_time": 0,
         "idle_transaction_timeout": 0,
@@ -62,10 +62,11 @@ SESSION: Mapping[Product, Mapping[str, Value]] = {
     },
 }
 
-# What a session may have otherwise than the server, and decides over its commits: each
-# session of the load shows its own while it commits.  By whether it is a switch, which
-# a query shows as a number.  Their scope: MySQL 8.4 manual, 19.1.6.4 and 20.9.1; of
-# MariaDB and Percona Server: their documentation of Galera, MyRocks and XtraDB.
+# Settings that decide over a session's commits, and whose value in a session may differ
+# from the server's: each session of the load shows its own while it commits.  The value
+# here tells whether the setting is a switch, which a query shows as a number.  Scope of
+# the settings: MySQL 8.4 manual, 19.1.6.4 and 20.9.1; for MariaDB and Percona Server
+# their documentation of Galera, MyRocks and XtraDB.
 OF_A_SESSION: Mapping[str, bool] = {
     "sql_log_bin": True,
     "innodb_flush_log_at_trx_commit": False,  # Percona Server
@@ -79,7 +80,10 @@ OF_A_SESSION: Mapping[str, bool] = {
 
 
 def look_statement(names: Iterable[str]) -> str:
-    """Return the statement that reads those of OF_A_SESSION, as SHOW VARIABLES does."""
+    """Return the statement that reads *names*, with values as in SHOW VARIABLES.
+
+    names: of settings in OF_A_SESSION.
+    """
     columns = (
         f"if(@@{name}, 'ON', 'OFF')" if OF_A_SESSION[name] else f"@@{name}"
         for name in names
@@ -90,7 +94,7 @@ def look_statement(names: Iterable[str]) -> str:
 def set_statement(settings: Mapping[str, Value]) -> tuple[str, tuple[Value, ...]]:
     """Return the statement that sets *settings*, and its values.
 
-    A variable's name cannot be a parameter; these are all from this file.
+    A variable's name cannot be a parameter.  All names come from this file.
     """
     names = ", ".join(f"{name} = %s" for name in settings)
     return f"set session {names}", tuple(settings.values())
@@ -102,7 +106,7 @@ def read_statement(settings: Mapping[str, Value]) -> str:
 
 
 def is_in_effect(wanted: Value, found: object) -> bool:
-    """Return True if *found* is the value that was *wanted*; a set has no order."""
+    """Return True if *found* is *wanted*; the order of words between commas is free."""
     if isinstance(wanted, str):
         return set(str(found).split(",")) == set(wanted.split(","))
     return found == wanted

@@ -20,10 +20,10 @@ _SCHEMA = "dbcheck"
 
 
 def create(link: PostgresqlLink) -> None:
-    """Create the extension in dbcheck's schema, if it is nowhere and that is allowed.
+    """Create the extension in dbcheck's schema if the database does not have it.
 
-    It is not trusted, so only a superuser may (manual 17, F.1).  If it fails, there is
-    no such check, as check() says.
+    The extension is not trusted, so only a superuser may create it (manual 17, F.1).
+    If that fails, check() reports that the check was not done.
     """
     installed, available, superuser, *_ = link.row("amcheck")
     if not installed and available and superuser:
@@ -45,7 +45,7 @@ def check(link: PostgresqlLink, tables: Sequence[TableSpec]) -> TableCheck:
     if lacking := _explain_missing_amcheck(link):
         return TableCheck(CheckOutcome.NOT_DONE, lacking)
     schema, *_, may_check_table, checksums, failures = link.row("amcheck")
-    # Its functions may be in any schema; pg_catalog comes first all the same.
+    # amcheck's functions may be in any schema; pg_catalog still comes first.
     link.fix({"search_path": f"pg_catalog, {schema}"})
     names = ", ".join(table.name for table in tables)
     for table in tables:
@@ -55,15 +55,15 @@ def check(link: PostgresqlLink, tables: Sequence[TableSpec]) -> TableCheck:
             if error.missing:
                 raise
             return TableCheck(CheckOutcome.INDEX, str(error))
-    done = "the indexes" if not may_check_table else "the indexes and pages"
+    checked = "the indexes" if not may_check_table else "the indexes and pages"
     if may_check_table:
         for table in tables:
-            if found := link.rows(f"check_pages_{table.name}", answer_s=SCAN_S):
-                page, item, message = found[0]
+            if complaints := link.rows(f"check_pages_{table.name}", answer_s=SCAN_S):
+                page, item, message = complaints[0]
                 where = f"dbcheck.{table.name}, page {page}, item {item}"
                 text = f"verify_heapam() finds in {where}: {message}"
                 return TableCheck(CheckOutcome.TABLE, text)
-    text = f"amcheck finds nothing wrong with {done} of {names}; "
+    text = f"amcheck finds nothing wrong with {checked} of {names}; "
     return TableCheck(
         CheckOutcome.SOUND, text + _describe_checksums(checksums, failures)
     )
@@ -92,7 +92,7 @@ def _explain_missing_amcheck(link: PostgresqlLink) -> str:
 
 
 def _describe_checksums(checksums: str, failures: int | None) -> str:
-    """Describe the page checksums: each page that is read is verified."""
+    """Describe the page checksums, by which the server verifies each page it reads."""
     if checksums != "on":
         return "page checksums are off"
     if failures:

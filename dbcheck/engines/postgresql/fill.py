@@ -17,7 +17,7 @@ from dbcheck.rows.table import KEYED, Column, Kind, TableSpec
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, no extension
 _TRAILER = struct.pack("!h", -1)
 _INTEGERS = {Kind.BIGINT: ">i8", Kind.INTEGER: ">i4", Kind.SMALLINT: ">i2"}
-_SENT = KEYED[1:]  # the server chooses the id
+_SENT_COLUMNS = KEYED[1:]  # the server chooses the id
 
 
 def fill(link: PostgresqlLink, table: TableSpec, rows: Fill) -> Iterator[int]:
@@ -41,29 +41,31 @@ def _copy_stream(blocks: Iterator[Block]) -> Iterator[bytes]:
 def _encode_tuples(block: Block) -> bytes:
     """Return the rows in COPY's binary format.
 
-    Before a row stands the number of its fields, before a field its length in bytes.
+    Before a row stands the number of its fields; before a field its length in bytes.
     """
-    size = block.payloads.shape[1]
+    payload_bytes = block.payloads.shape[1]
     layout: list[tuple[str, str]] = [("", ">i2")]
-    for column in _SENT:
+    for column in _SENT_COLUMNS:
         layout += [
-            (_column_length(column), ">i4"),
-            (column.name, _encode_field(column, size)),
+            (_length_field(column), ">i4"),
+            (column.name, _field_type(column, payload_bytes)),
         ]
     rows = np.empty(len(block), np.dtype(layout))
-    rows["f0"] = len(_SENT)
-    for column in _SENT:
-        rows[_column_length(column)] = rows.dtype[column.name].itemsize
+    rows["f0"] = len(_SENT_COLUMNS)  # numpy's name of the first field, named ""
+    for column in _SENT_COLUMNS:
+        rows[_length_field(column)] = rows.dtype[column.name].itemsize
         if column.kind is Kind.BYTES:
-            rows[column.name] = block.payloads.view(f"V{size}").ravel()
+            rows[column.name] = block.payloads.view(f"V{payload_bytes}").ravel()
         else:
             rows[column.name] = block.columns[column.name]
     return rows.tobytes()
 
 
-def _column_length(column: Column) -> str:
+def _length_field(column: Column) -> str:
+    """Return the name of the field that holds the length of *column*."""
     return f"{column.name} length"
 
 
-def _encode_field(column: Column, size: int) -> str:
-    return f"V{size}" if column.kind is Kind.BYTES else _INTEGERS[column.kind]
+def _field_type(column: Column, payload_bytes: int) -> str:
+    """Return numpy's type of the values of *column*."""
+    return f"V{payload_bytes}" if column.kind is Kind.BYTES else _INTEGERS[column.kind]

@@ -1,22 +1,24 @@
 """Logins by libpq: options of a URL, the files that it reads, and a time limit.
 
-libpq sends the password to any server that asks for it, in clear too, and by default
-(sslmode=prefer) it verifies no server.  So either the user has asked libpq to verify
-the server, or libpq asks the kernel who listens at a Unix socket (requirepeer), or it
-refuses to log in that way.  A port of this machine is as any other host's: while the
-server is off, any user of the machine may listen there.
+libpq sends the password to any server that asks for it, also in clear text, and by
+default (sslmode=prefer) it verifies no server.  So either the user has asked libpq to
+verify the server, or libpq asks the kernel who listens at a Unix socket (requirepeer),
+or it refuses to send the password in clear text or as MD5.  A port of this machine is
+no safer than another host's: while the server is off, any user of the machine may
+listen there.
 
-While libpq computes what a server asks for it looks at no clock, no signal and no
-connection: SCRAM has the server name the number of steps (RFC 5802, 5.1, "i="), and
+While libpq computes what a server asks for, it looks at no clock, no signal and no
+connection.  In SCRAM the server names the number of steps (RFC 5802, 5.1, "i="), and
 libpq takes up to 2^31 - 1 of them (PostgreSQL 17, fe-auth-scram.c), half an hour on one
 core.  A thread that does so cannot be ended, and the process ends without waiting for
-it (interrupt.leave).  While one is left, no other login to its server begins.  Those
-that had begun by then may be left as well: each process of a load begins up to 16 at
-once (load.loop).
+it (interrupt.leave).  While such a thread runs, no other login to its server begins.
+Logins that had begun before may run on as well: each process of a load begins up to 16
+at once (load.loop).
 
-Until a connection stands, libpq writes a server's notices to C's stderr (PostgreSQL 17
-manual, 34.13, Notice Processing), and psycopg2 takes them over only then.  A hostile
-server could so send control sequences to a terminal.
+Until a connection is established, libpq writes a server's notices to C's stderr
+(PostgreSQL 17 manual, 34.13, Notice Processing); only then psycopg2 takes them over.
+So a hostile server could send control sequences to a terminal; silence_stderr()
+prevents it.
 """
 
 from __future__ import annotations
@@ -56,30 +58,33 @@ from dbcheck.engines.url import (
 
 # PostgreSQL 17 manual, 34.15, 34.16, 34.17 and 34.19: each option, the variable that
 # has the same meaning, and the file in the user's home that is read without either.
-_FOLDER, _SERVICES = "PGSYSCONFDIR", "pg_service.conf"  # for all users (34.17)
-_PASSWORDS = ("passfile", "PGPASSFILE", ".pgpass")
-_OWN_SERVICES = ("servicefile", "PGSERVICEFILE", f".{_SERVICES}")
-_FILES = (
+_SYSTEM_FOLDER_VARIABLE, _SERVICE_FILE = (
+    "PGSYSCONFDIR",
+    "pg_service.conf",
+)  # for all users (34.17)
+_PASSWORD_FILE = ("passfile", "PGPASSFILE", ".pgpass")
+_USERS_SERVICE_FILE = ("servicefile", "PGSERVICEFILE", f".{_SERVICE_FILE}")
+_FILES_OF_LIBPQ = (
     ("sslrootcert", "PGSSLROOTCERT", ".postgresql/root.crt"),
     ("sslcert", "PGSSLCERT", ".postgresql/postgresql.crt"),
     ("sslkey", "PGSSLKEY", ".postgresql/postgresql.key"),
     ("sslcrl", "PGSSLCRL", ".postgresql/root.crl"),
-    _PASSWORDS,
-    _OWN_SERVICES,
+    _PASSWORD_FILE,
+    _USERS_SERVICE_FILE,
 )
 
 
 def require_readable(target: str, arguments: Mapping[str, Any]) -> None:
     """Raise EngineError for a file that libpq would wait for, or read without end.
 
-    Also for a service file that another user may change: it says whom to connect to,
-    and may let any server ask for the password.  target: how error messages name the
-    server.  arguments: libpq's.
+    Raise it also for a service file that another user may change: it says where to
+    connect to, and may let any server ask for the password.
+    target: how error messages name the server.  arguments: libpq's.
     """
-    named = dict(_find_file(arguments, *file) for file in _FILES)
-    if system := _system_services():
-        named[_FOLDER] = system
-    if why := find_unreadable_file(named):
+    files = dict(_find_file(arguments, *file) for file in _FILES_OF_LIBPQ)
+    if system := _system_service_file():
+        files[_SYSTEM_FOLDER_VARIABLE] = system
+    if why := find_unreadable_file(files):
         raise EngineError(
             f"cannot connect to {target}: {why}",
             id=ErrorId.FILE_NOT_READABLE,
@@ -99,23 +104,24 @@ def _service_files(arguments: Mapping[str, Any]) -> list[str]:
     """Return the files in which libpq looks a service up (manual, 34.17)."""
     if not (arguments.get("service") or os.environ.get("PGSERVICE")):
         return []
-    own, system = _find_file(arguments, *_OWN_SERVICES)[1], _system_services()
+    own, system = _find_file(arguments, *_USERS_SERVICE_FILE)[1], _system_service_file()
     return [own, system] if system else [own]
 
 
-def _system_services() -> str:
+def _system_service_file() -> str:
     """Return the file of all users' services that the environment names, or ""."""
-    folder = os.environ.get(_FOLDER)
-    return os.path.join(folder, _SERVICES) if folder else ""
+    folder = os.environ.get(_SYSTEM_FOLDER_VARIABLE)
+    return os.path.join(folder, _SERVICE_FILE) if folder else ""
 
 
 def password_advice(arguments: Mapping[str, Any]) -> str:
     """Return the advice for a server that asks for a password which libpq lacks.
 
-    arguments: libpq's.  It says on standard error alone why it leaves a list of
-    passwords aside (PostgreSQL 15, passwordFromFile in fe-connect.c).
+    arguments: libpq's.
+    libpq itself writes only to standard error why it ignores a password file
+    (PostgreSQL 15, passwordFromFile in fe-connect.c), so the advice says why.
     """
-    path = _find_file(arguments, *_PASSWORDS)[1]
+    path = _find_file(arguments, *_PASSWORD_FILE)[1]
     return (
         f"{_explain_ignored_password_file(path)}Give it with --password-command, in"
         " DBCHECK_PASSWORD or"
@@ -141,24 +147,29 @@ def _explain_ignored_password_file(path: str) -> str:
 def _find_file(
     arguments: Mapping[str, Any], option: str, variable: str, usual: str
 ) -> tuple[str, str]:
-    """Return the option or variable that names a file, and the file."""
+    """Return what names a file, for messages, and the file's path.
+
+    usual: the file in the user's home that libpq reads if neither the option nor the
+           variable is set.
+    """
     if option in arguments:
         return option, str(arguments[option])
-    if found := os.environ.get(variable):
-        return variable, found
+    if path := os.environ.get(variable):
+        return variable, path
     return f"~/{usual}", os.path.expanduser(f"~/{usual}")
 
 
-# PostgreSQL 17 manual, 34.1.2.  What remains are SCRAM, which shows the server that the
-# client knows the password and not which it is, GSS, SSPI, and no password at all.
+# Value of require_auth (PostgreSQL 17 manual, 34.1.2).  It leaves SCRAM, in which the
+# client proves that it knows the password and does not send it, GSS, SSPI, and logins
+# without a password.
 REFUSED = "!password,!md5"
 _VERIFYING = ("verify-ca", "verify-full")
 _REQUIRES_AUTH = 16_00_00  # the first libpq with require_auth
-_NO_SUCH_SERVER = "?"  # for target_session_attrs
-_NO_FOLDER = "/"
-_PORT = "5432"
+_NO_SUCH_SERVER = "?"  # an invalid value of target_session_attrs
+_UNUSED_FOLDER = "/"
+_DEFAULT_PORT = "5432"
 _PORT_FORM = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)  # as strtol(3) takes it
-_WHERE = ("host", "hostaddr", "port")
+_PLACE_OPTIONS = ("host", "hostaddr", "port")
 
 UNVERIFIED_HINT = (
     "Make the connection verify the server: add sslmode=verify-full&sslrootcert=FILE"
@@ -173,10 +184,10 @@ UNVERIFIED_HINT = (
 
 
 def url_arguments(url: sqlalchemy.engine.URL) -> dict[str, Any]:
-    """Return libpq's arguments that *url* holds itself.
+    """Return libpq's arguments in *url*.
 
-    Raise UsageError for hosts that SQLAlchemy cannot read, or would read as others:
-    of several addresses of IPv6 it takes what stands before the first colon.
+    Raise UsageError for hosts that SQLAlchemy cannot read, or would read as other
+    hosts: of several addresses of IPv6 it takes the text before the first colon.
     """
     require_single(url, but=("host", "port"))
     hosts = url.query.get("host", ())
@@ -196,18 +207,19 @@ def url_arguments(url: sqlalchemy.engine.URL) -> dict[str, Any]:
 
 
 def _is_misread(host: str) -> bool:
-    """Return True if SQLAlchemy takes a part of *host* for a port that is none."""
+    """Return True if SQLAlchemy takes a part of *host* for a port that is no port."""
     return host.count(":") > 1 or "@" in host[1:]
 
 
 def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return libpq's arguments for the next connection, by either driver.
+    """Return libpq's arguments for the next connection of psycopg or psycopg2.
 
-    target: how error messages name the server.  Raise EngineError if libpq cannot use
-    the arguments, or is too old to refuse what it must not send.
+    target: how error messages name the server.
+    Raise EngineError if libpq cannot use the arguments, or if it is too old for
+    require_auth and would send a password to an unverified server.
     """
     effective = _read_effective_options(target, arguments)
-    options = {**arguments, **effective.where()}
+    options = {**arguments, **effective.place_options()}
     if effective.options.get("require_auth"):
         return options
     hosts = effective.hosts()
@@ -232,7 +244,7 @@ def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def endpoints(target: str, arguments: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Return each host that libpq may connect to, "" for a socket file, and its port.
+    """Return each host that libpq may connect to ("" for a socket file), and its port.
 
     Raise EngineError if libpq cannot use the arguments.
     """
@@ -243,7 +255,7 @@ def endpoints(target: str, arguments: Mapping[str, Any]) -> list[tuple[str, int]
 
 
 def host_names(target: str, arguments: Mapping[str, Any]) -> list[str]:
-    """Return the names of the hosts, also of those whose address hostaddr gives.
+    """Return the names of the hosts in the option host, whatever hostaddr says.
 
     Raise EngineError if libpq cannot use the arguments.
     """
@@ -269,41 +281,44 @@ def _is_socket(host: str) -> bool:
 
 
 def _find_common_owner(sockets: Sequence[tuple[str, str]]) -> str | None:
-    """Return the owner of all these sockets' listeners, None if one is not known.
+    """Return the account that listens at all sockets, None if it is not one known one.
 
-    Each is the folder and the port of one, as libpq takes them.
+    sockets: the folder and the port of each, as libpq takes them.
     """
-    names = {
+    owners = {
         find_socket_owner(f"{folder}/.s.PGSQL.{port}")
         if folder.startswith("/")
         else None
         for folder, port in sockets
     }
-    return names.pop() if len(names) == 1 else None
+    return owners.pop() if len(owners) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Effective:
-    """libpq's options after those of environment and service file.
+class _EffectiveOptions:
+    """libpq's options, with those that it takes from environment and service file.
 
-    default_host: the folder of the socket to which it connects if no host is given.
+    default_host: the folder of the socket to which libpq connects without a host.
     """
 
     options: Mapping[str, str]
     default_host: str
 
-    def where(self) -> dict[str, str]:
-        """Return those that name hosts and ports, as arguments.
+    def place_options(self) -> dict[str, str]:
+        """Return the options that name hosts and ports, as arguments.
 
-        psycopg reads the environment itself, and before a service file (psycopg 3.3,
-        conninfo_attempts): it would connect elsewhere than libpq does by itself.
+        psycopg itself reads the environment, and before a service file (psycopg 3.3,
+        conninfo_attempts): without these arguments it would connect elsewhere than
+        libpq does.
         """
-        return {name: self.options[name] for name in _WHERE if self.options[name]}
+        return {
+            name: self.options[name] for name in _PLACE_OPTIONS if self.options[name]
+        }
 
     def hosts(self) -> list[tuple[str, str]]:
-        """Return each host that libpq may connect to, or socket's folder, and its port.
+        """Return each host, or folder of a socket, that libpq may connect to; its port.
 
-        One port is for all of them.
+        If the options name a single port, it is for all hosts.
         """
         hosts = self.options["host"].split(",")
         addresses = self.options["hostaddr"].split(",")
@@ -311,23 +326,25 @@ class _Effective:
         if len(ports) == 1:
             ports *= max(len(hosts), len(addresses))
         return [
-            (address or host or self.default_host, port or _PORT)
+            (address or host or self.default_host, port or _DEFAULT_PORT)
             for address, host, port in zip_longest(
                 addresses, hosts, ports, fillvalue=""
             )
         ]
 
 
-def _text(target: str, item: ConninfoOption) -> str:
-    """Return the value of an option of libpq's, also one that is no text.
+def _decode_option(target: str, item: ConninfoOption) -> str:
+    """Return the value of an option of libpq's, also a value that is not UTF-8.
 
-    Raise EngineError, which does not repeat it, where psycopg is to be given it.
+    Raise EngineError, which does not repeat the value, for such a value in an option
+    that psycopg is given (_PLACE_OPTIONS).
     """
     try:
         return (item.val or b"").decode()
     except UnicodeDecodeError:
         name = item.keyword.decode()
-        if name not in _WHERE:  # it may be a password, or a file in the user's home
+        # Another option may hold a password, or a file in the user's home.
+        if name not in _PLACE_OPTIONS:
             return (item.val or b"").decode(errors="surrogateescape")
     raise EngineError(
         f"cannot connect to {target}: {name} is not UTF-8",
@@ -336,27 +353,29 @@ def _text(target: str, item: ConninfoOption) -> str:
     )
 
 
-def _read_effective_options(target: str, arguments: Mapping[str, Any]) -> _Effective:
-    """Return libpq's options after those of environment and service file.
+def _read_effective_options(
+    target: str, arguments: Mapping[str, Any]
+) -> _EffectiveOptions:
+    """Return libpq's options, with those of environment and service file.
 
-    Only an attempt to connect puts them together.  This one fails before libpq looks
-    any host up, over the last option that it reads.
+    libpq puts them together only in an attempt to connect.  This attempt fails before
+    libpq looks any host up, as the last option that it reads is invalid.
     """
-    asked = {
+    attempted = {
         **arguments,
         "password": None,
         "target_session_attrs": _NO_SUCH_SERVER,
     }
     try:
-        attempt = PGconn.connect_start(make_conninfo(**asked).encode())
+        attempt = PGconn.connect_start(make_conninfo(**attempted).encode())
         try:
             text = attempt.error_message.decode("utf-8", "replace")
-            found = attempt.info
+            items = attempt.info
             host = attempt.host.decode(errors="surrogateescape")
         finally:
             attempt.finish()
     except psycopg.Error as error:
-        text, found, host = str(error), [], ""
+        text, items, host = str(error), [], ""
     if "target_session_attrs" not in text:
         why = format_message(
             psycopg.Error(text),
@@ -368,31 +387,32 @@ def _read_effective_options(target: str, arguments: Mapping[str, Any]) -> _Effec
             hint="Check the options in the URL, in libpq's environment and in its"
             " service file (~/.pg_service.conf, PGSERVICEFILE).",
         )
-    options = {item.keyword.decode(): _text(target, item) for item in found}
-    # libpq names the host that it would begin with.
+    options = {item.keyword.decode(): _decode_option(target, item) for item in items}
+    # *host* is the one that libpq would try first: without a host its default.
     is_given = options["host"] or options["hostaddr"]
-    return _Effective(options, _NO_FOLDER if is_given else host)
+    return _EffectiveOptions(options, _UNUSED_FOLDER if is_given else host)
 
 
 T = TypeVar("T")
-# For all of a login: libpq's limit is for each host, and none is the drivers' for what
-# they ask a server then, e.g. psycopg2 one whose dates are not of the form ISO.
+# Limit for a whole login.  libpq's own limit is for each host, and the drivers have no
+# limit for the statements that they send at a login, as psycopg2 does to a server whose
+# DateStyle is not ISO.
 LOGIN_S = 60.0
-GRACE_S = 5.0  # after it was severed
-_HINT = (
+GRACE_S = 5.0  # so long a login may take beyond its limit before it is severed
+_ENDLESS_LOGIN_HINT = (
     "Check what answers at that address. If it is your server, look at its"
     " scram_iterations when the account's password was set: 4096 are usual."
 )
-_left: dict[str, threading.Thread] = {}
+_unended_logins: dict[str, threading.Thread] = {}  # target -> thread of its login
 
 
 def silence_stderr() -> None:
-    """Let C's stderr lead nowhere; Python's own, and that of children, stay.
+    """Let C's stderr lead nowhere; Python's stderr, and that of children, stay.
 
-    A fatal error of the interpreter itself is not shown any more either.
+    A fatal error of the interpreter itself is not shown any more, either.
 
-    The GNU C library has it as a variable that may be set (its manual, 12.2, Standard
-    Streams).  With another one, such as musl, nothing is changed.
+    In the GNU C library stderr is a variable that may be set (its manual, 12.2,
+    Standard Streams).  With another C library, such as musl, nothing is changed.
     """
     if not _is_glibc():
         return
@@ -406,25 +426,27 @@ def silence_stderr() -> None:
 def _is_glibc() -> bool:
     try:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
-    except (ValueError, OSError):  # not known there
+    except (ValueError, OSError):  # another system does not know that name
         return False
 
 
 def log_in(
     target: str, connect: Callable[[], T], sever: Callable[[], None], limit_s: float
 ) -> T:
-    """Run *connect* and return its connection; abandon it after limit_s.
+    """Run *connect* and return its connection; abandon it after limit_s and GRACE_S.
 
-    target: how error messages name the server.  sever: see run_interruptible().
-    Raise EngineError if it was left, and as long as an earlier one of that server was.
+    target: how error messages name the server.
+    sever:  called when the login is abandoned, or interrupted.
+    Raise EngineError if the login was abandoned, and while an abandoned login to the
+    same server still runs.
     """
-    left = _left.get(target)
-    if left is not None and left.is_alive():
+    earlier = _unended_logins.get(target)
+    if earlier is not None and earlier.is_alive():
         raise _endless_answer_error(target, "an earlier login to it has not ended")
     try:
         return run_interruptible(connect, sever, limit_s + GRACE_S)
     except StillRunning as error:
-        _left[target] = error.thread
+        _unended_logins[target] = error.thread
         raise _endless_answer_error(
             target, f"it did not end its login within {limit_s:g} s"
         ) from None
@@ -435,23 +457,23 @@ def new_session(
 ) -> psycopg.Connection:
     """Open a connection in autocommit mode; raise psycopg.Error, and as log_in() does.
 
-    connect_s: within which each host of the URL must answer.
+    connect_s: within so many seconds each host of the URL must answer.
     """
-    left = threading.Event()
+    abandoned = threading.Event()
 
     def connect() -> psycopg.Connection:
         options = {**arguments, "connect_timeout": connect_s}
-        made = psycopg.connect(**options, autocommit=True)
-        if left.is_set():
-            made.close()
-        return made
+        connection = psycopg.connect(**options, autocommit=True)
+        if abandoned.is_set():
+            connection.close()
+        return connection
 
-    return log_in(target, connect, left.set, connect_s + LOGIN_S)
+    return log_in(target, connect, abandoned.set, connect_s + LOGIN_S)
 
 
 def _endless_answer_error(target: str, why: str) -> EngineError:
     return EngineError(
         f"cannot connect to {target}: {why}",
         id=ErrorId.SERVER_NOT_ANSWERING,
-        hint=_HINT,
+        hint=_ENDLESS_LOGIN_HINT,
     )

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dbcheck.model.host import COLLECTOR, JOURNAL, STDERR
 from dbcheck.model.places import DATA, WAL, Place
 
-# Below the data directory, where each folder, and each file in it, may be a link:
-# PostgreSQL 18 manual, 66.1 Database File Layout.  "global" has pg_control.
+# Name of a place -> its folder below the data directory, and the files that count in
+# it.  Each folder, and each file, may be a link (PostgreSQL 18 manual, 66.1 Database
+# File Layout).  "global" has pg_control.
 _BELOW_DATA = {
     WAL: ("pg_wal", ("[0-9A-F]*",)),
     "commit status": ("pg_xact", ("*",)),
@@ -19,29 +20,30 @@ _BELOW_DATA = {
 }
 _DEFAULT_TABLESPACE = "base"
 _TABLESPACES = "pg_tblspc/"
-_INTO_FILES = ("stderr", "csvlog", "jsonlog")  # of log_destination
+# Values of log_destination with which the log is written to files.
+_FILE_DESTINATIONS = ("stderr", "csvlog", "jsonlog")
 
 
 def places(data: str, relations: Mapping[str, tuple[str, str]]) -> tuple[Place, ...]:
-    """Return the directories and what counts in each, the data directory first.
+    """Return the directories, and the files that count in each, the data's first.
 
     data:      data_directory, "" if the account may not see it: then only tablespaces
                with a path of their own are known.
     relations: model.places.TABLE, INDEX and "database" -> location of the tablespace
                that each is in, and its file, as sql/postgresql/places.sql gives them.
     """
-    named: dict[str, tuple[str, tuple[str, ...]]] = {DATA: ("", ()), **_BELOW_DATA}
-    for what in sorted(relations):
-        named[what] = _folder(*relations[what]), ("*",)
+    folders: dict[str, tuple[str, tuple[str, ...]]] = {DATA: ("", ()), **_BELOW_DATA}
+    for name in sorted(relations):
+        folders[name] = _relation_folder(*relations[name]), ("*",)
     return tuple(
         Place(name, posixpath.normpath(posixpath.join(data, path)), files)
-        for name, (path, files) in named.items()
+        for name, (path, files) in folders.items()
         if data or posixpath.isabs(path)
     )
 
 
-def _folder(location: str, file: str) -> str:
-    """Return the folder of a relation; before it is made, that of its tablespace."""
+def _relation_folder(location: str, file: str) -> str:
+    """Return the folder of a relation, or of its tablespace if it has no file yet."""
     if location and file.startswith(_TABLESPACES):
         _, _, *inside = posixpath.dirname(file).split("/")
         return posixpath.join(location, *inside)
@@ -49,20 +51,22 @@ def _folder(location: str, file: str) -> str:
 
 
 def postgresql_log(settings: Mapping[str, str]) -> str:
-    """Return COLLECTOR with both folders; JOURNAL or STDERR and the data directory.
+    """Return where the server writes its log, as model.host describes it.
 
-    "" if the account may not see where; needs pg_read_all_settings.
+    That is COLLECTOR with the data directory and the log's, or JOURNAL or STDERR with
+    the data directory; "" if it is another place, or if the account may not see it,
+    which needs pg_read_all_settings.
     """
     data = settings.get("data_directory", "")
     if not data:
         return ""
     destination = settings.get("log_destination", "stderr")
-    if not any(each in destination for each in _INTO_FILES):
+    if not any(kind in destination for kind in _FILE_DESTINATIONS):
         return JOURNAL + data if "syslog" in destination else ""
     if settings.get("logging_collector") == "off":
         return STDERR + data if "stderr" in destination else ""
     folder = settings.get("log_directory", "")
     if not folder:
         return ""
-    both = (re.sub("/+", "/", each) for each in (data, posixpath.join(data, folder)))
-    return COLLECTOR + "/".join(both)
+    folders = (re.sub("/+", "/", path) for path in (data, posixpath.join(data, folder)))
+    return COLLECTOR + "/".join(folders)

@@ -10,11 +10,11 @@ from dbcheck.base.errors import EngineError, OtherProduct
 from dbcheck.engines.registry import JUDGED, NAME_ANOTHER
 
 _VERSION_MIN = 13_00_00
-_OWN = "PostgreSQL "  # how its version() begins
+_OWN_VERSION_START = "PostgreSQL "  # how its version() begins
 
-# Products that use the protocol, and most of them the name PostgreSQL; none keeps its
-# rows in PostgreSQL's own files, so nothing that is known of those would hold.
-_OTHERS = (
+# Products that use the protocol, and most of them the name PostgreSQL.  None keeps its
+# rows in PostgreSQL's own files, so what dbcheck knows of those files does not hold.
+_OTHER_PRODUCTS = (
     "Redshift",
     "Greenplum",
     "Materialize",
@@ -23,35 +23,36 @@ _OTHERS = (
     "QuestDB",
     "Spanner",
 )
-# The same of two whose version is found: "CockroachDB CCL v26.2.0 (x86_64-...)" and
-# "PostgreSQL 15.12-YB-2025.1.0.0-b0 on ..." (YugabyteDB documentation, Versioning).
-_VERSIONED = {
+# Two more such products, whose version can be read as well: "CockroachDB CCL v26.2.0
+# (x86_64-...)" and "PostgreSQL 15.12-YB-2025.1.0.0-b0 on ..." (YugabyteDB
+# documentation, Versioning).
+_VERSION_PATTERNS = {
     "CockroachDB": re.compile(r"CockroachDB(?:[^(\d]*v([\d.]+))?"),
     "YugabyteDB": re.compile(r"-YB-([\d.]+)?"),
 }
-# What a server says at each login, before any statement: CockroachDB has a parameter of
-# its own (psycopg and pgx know it by that); of YugabyteDB, the version has the mark.
-_SAID_AT_LOGIN = ("crdb_version", "server_version")
+# Parameters that a server sends at each login, before any statement.  CockroachDB has
+# its own parameter, by which psycopg and pgx know it; YugabyteDB's version names it.
+_LOGIN_PARAMETERS = ("crdb_version", "server_version")
 
 _OTHER_SETTINGS = {"neon.": "Neon", "polar_": "PolarDB", "gp_": "Greenplum"}
 
 
 def require_at_login(target: str, said: Callable[[str], str | None]) -> None:
-    """Raise OtherProduct if the server names itself another product at its login.
+    """Raise OtherProduct if the server names itself another product at the login.
 
-    This comes before any statement: CockroachDB may lack what ours use, and its error
-    would say less.
+    This comes before any statement: CockroachDB may lack what dbcheck's statements use,
+    and its error would say less.
     said: returns a parameter of the login, None if the server sent none of that name.
     """
-    for name in _SAID_AT_LOGIN:
+    for name in _LOGIN_PARAMETERS:
         if product := _find_other_product(said(name) or ""):
             raise _other_product_error(target, product)
 
 
 def require_postgresql(target: str, version: str) -> None:
-    """Raise OtherProduct if *version*, which is version(), is another product's."""
+    """Raise OtherProduct if *version*, from version(), is another product's."""
     product = _find_other_product(version)
-    if not product and not version.startswith(_OWN):
+    if not product and not version.startswith(_OWN_VERSION_START):
         product = version.split(" on ")[0]
     if product:
         raise _other_product_error(target, product)
@@ -70,8 +71,9 @@ def require_version(version_num: int) -> None:
 def require_own_storage(target: str, settings: Mapping[str, str]) -> None:
     """Raise OtherProduct if a server that calls itself PostgreSQL has another storage.
 
-    version() of these is PostgreSQL's own; what they add is in their settings (Neon,
-    pgxn/neon; PolarDB for PostgreSQL, Greenplum, their documentation).
+    version() of the products in _OTHER_SETTINGS is PostgreSQL's own, but they have
+    settings that PostgreSQL lacks (Neon, pgxn/neon; PolarDB for PostgreSQL, Greenplum,
+    their documentation).
     """
     for name in settings:
         for beginning, other in _OTHER_SETTINGS.items():
@@ -81,10 +83,10 @@ def require_own_storage(target: str, settings: Mapping[str, str]) -> None:
 
 def _find_other_product(text: str) -> str:
     """Return the other product that *text* names, "" if none."""
-    for name, pattern in _VERSIONED.items():
-        if found := pattern.search(text):
-            return f"{name} {found[1] or ''}".rstrip()
-    return next((name for name in _OTHERS if name in text), "")
+    for name, pattern in _VERSION_PATTERNS.items():
+        if match := pattern.search(text):
+            return f"{name} {match[1] or ''}".rstrip()
+    return next((name for name in _OTHER_PRODUCTS if name in text), "")
 
 
 def _other_product_error(target: str, product: str) -> OtherProduct:

@@ -1,8 +1,8 @@
-"""Streaming replication: who follows, how far, a promotion; and subscriptions.
+"""Streaming replication: standbys, positions and a promotion; and subscriptions.
 
-By a subscription other servers write into dbcheck's tables: it has the server fetch
-from its publisher what it lacks, as soon as it is enabled (PostgreSQL 18 manual, 29.2
-Subscription).
+By a subscription another server, the publisher, writes into dbcheck's tables: as soon
+as it is enabled, the server fetches from its publisher the changes that it lacks
+(PostgreSQL 18 manual, 29.2 Subscription).
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from dbcheck.model.replication import (
 from dbcheck.model.server import Refill
 from dbcheck.rows.table import TableSpec
 
-_GRANT = (
+_PROMOTE_HINT = (
     "On the writer, in dbcheck's database, run: grant execute on function"
     " pg_promote(boolean, integer) to dbcheck's account; or promote by a command"
     " (dbcheck_promote)."
 )
-_READ_FILE = (
+_HISTORY_UNREADABLE = (
     "its history file cannot be read (on the writer, in dbcheck's database: grant"
     " execute on function pg_read_file(text, bigint, bigint, boolean) to dbcheck's"
     " account)"
 )
-_ADVICE = (
+_SUBSCRIPTION_ADVICE = (
     "Run DROP SUBSCRIPTION, or leave these tables out of the publication and run ALTER"
     " SUBSCRIPTION ... REFRESH PUBLICATION"
 )
 
 
 class Followers(Watch):
-    """A connection to the writer that lists its standbys; see ports.connection."""
+    """A connection to the writer that lists its standbys (Followers of ports)."""
 
     def read(self) -> Sequence[Follower]:
-        found = self._rows("followers")
-        if any(state is None for _, state, *_ in found):
+        rows = self._rows("followers")
+        if any(state is None for _, state, *_ in rows):
             raise _unseen_error("the state of the standbys")
-        return [Follower(*row) for row in found]
+        return [Follower(*row) for row in rows]
 
 
 def membership(link: PostgresqlLink) -> Membership | None:
-    """Return the name under which the writer lists this node."""
-    found = link.rows("member")
-    if not found:
+    """Return how the writer lists this node; None if it is no connected standby."""
+    rows = link.rows("member")
+    if not rows:
         return None
-    name, conninfo, targets, connection, host, port, own = found[0]
+    name, conninfo, targets, connection, host, port, own = rows[0]
     if conninfo is None:
         raise _unseen_error("how the standby is connected")
     if targets:
@@ -81,14 +81,14 @@ def received(link: PostgresqlLink) -> Received:
 
 
 def promote(link: PostgresqlLink) -> None:
-    """Ask this standby to take over, and do not wait; raise EngineError."""
+    """Ask this standby to take over, without waiting for it; raise EngineError."""
     try:
-        ((asked,),) = link.rows("promote")
+        ((is_accepted,),) = link.rows("promote")
     except EngineError as error:
         raise EngineError(
-            str(error), id=ErrorId.PROMOTION_REFUSED, hint=_GRANT
+            str(error), id=ErrorId.PROMOTION_REFUSED, hint=_PROMOTE_HINT
         ) from error
-    if not asked:
+    if not is_accepted:
         raise EngineError(
             "the standby did not accept the promotion",
             id=ErrorId.PROMOTION_REFUSED,
@@ -97,11 +97,14 @@ def promote(link: PostgresqlLink) -> None:
 
 
 def descent(link: PostgresqlLink) -> Descent:
-    """Return the point where the timeline began (timeline.c: the last line)."""
+    """Return where this node's timeline began: the last line of its history file.
+
+    The format is in PostgreSQL's timeline.c.
+    """
     try:
         timeline, history = link.row("branch")
     except EngineError as error:
-        return Descent(unread=f"{_READ_FILE}: {error}")
+        return Descent(unread=f"{_HISTORY_UNREADABLE}: {error}")
     lines = [line.split() for line in (history or "").splitlines() if line.strip()]
     parents = [words for words in lines if words[0].isdigit() and len(words) > 1]
     if not parents:
@@ -115,29 +118,30 @@ def find_subscriptions(
 ) -> Refill | None:
     """Return the subscriptions that write into the tables, None if none does.
 
-    Disabled ones count: they may have been enabled for a time.  Raise EngineError.
+    A disabled subscription counts: it may have been enabled for a time.  Raise
+    EngineError.
     """
-    if not (into := _describe_subscriptions(link, tables)):
+    if not (subscriptions := _describe_subscriptions(link, tables)):
         return None
-    how = f"has a subscription that writes into dbcheck's tables ({into})"
-    return Refill(how, f"{_ADVICE}. Then cut again")
+    how = f"has a subscription that writes into dbcheck's tables ({subscriptions})"
+    return Refill(how, f"{_SUBSCRIPTION_ADVICE}. Then cut again")
 
 
 def require_no_subscription(link: PostgresqlLink, tables: Sequence[TableSpec]) -> None:
-    """Raise EngineError if one writes into these tables, also one that is disabled.
+    """Raise EngineError if a subscription, also a disabled one, writes into *tables*.
 
-    No cut would have a verdict: see find_subscriptions().
+    With one no cut would have a verdict, as find_subscriptions() finds it then.
     """
-    if into := _describe_subscriptions(link, tables):
+    if subscriptions := _describe_subscriptions(link, tables):
         raise EngineError(
-            f"a subscription writes into dbcheck's tables: {into}",
+            f"a subscription writes into dbcheck's tables: {subscriptions}",
             id=ErrorId.SERVER_IS_REPLICA,
-            hint=f"{_ADVICE}. Its publisher would give back rows that the server loses;"
-            " ALTER SUBSCRIPTION ... DISABLE is not enough.",
+            hint=f"{_SUBSCRIPTION_ADVICE}. Its publisher would give back rows that the"
+            " server loses; ALTER SUBSCRIPTION ... DISABLE is not enough.",
         )
 
 
 def _describe_subscriptions(link: PostgresqlLink, tables: Sequence[TableSpec]) -> str:
     """Return "s1 into dbcheck.ledger, ...", "" if there is none."""
-    found = link.rows("refill", {"names": [table.name for table in tables]})
-    return ", ".join(f"{name} into dbcheck.{table}" for name, table in found)
+    rows = link.rows("refill", {"names": [table.name for table in tables]})
+    return ", ".join(f"{name} into dbcheck.{table}" for name, table in rows)

@@ -3,9 +3,10 @@
 The layout is that of the PostgreSQL 17 manual, COPY, "Binary Format"; its 53.2.6 says
 that the server sends a message for each row.
 
-psycopg2 pushes each message to a file; a thread of its own turns that round.  It and
-the reader take turns: both need the interpreter's lock, and fighting for it at every
-message takes longer than what they could do at once.
+psycopg2 writes each message to a file object, but dbcheck wants to read messages when
+it needs them: so psycopg2 runs in a thread, which waits until messages are asked for.
+The thread and the reader never run at once: both need the interpreter's lock, and
+fighting for it at every message takes longer than they could save.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(4)  # no flags
 _HEADER = _SIGNATURE + bytes(4)  # no extension
 _TRAILER = b"\xff\xff"  # instead of a number of fields
 
-# A row up to its payload, and behind it.  Each value has its length before it, and a
-# NULL has -1.
+# The parts of a row before its payload (_HEAD) and behind it (_TAIL).  Each value has
+# its length before it; the length of a NULL is -1.
 _FIELDS = (
     ("row_id", ">i8"),
     ("epoch", ">i8"),
@@ -46,7 +47,7 @@ _HEAD = np.dtype(
     ]
 )
 _TAIL = np.dtype([("checksum_bytes", ">i4"), ("checksum", ">i8")])
-_FIXED = {
+_CONSTANT_FIELDS = {
     "fields": len(_FIELDS) + 2,
     **{f"{name}_bytes": np.dtype(kind).itemsize for name, kind in _FIELDS},
 }
@@ -61,10 +62,10 @@ class CopyParser:
         self._began = self._ended = False
 
     def parse(self, messages: list[bytes]) -> RowBatch | None:
-        """Return the rows of the next messages, None if there are none.
+        """Return the rows of the next messages, None if the messages have none.
 
-        messages: [] at the end.  Raise ProtocolViolation if they are not a COPY of the
-        table.
+        messages: [] at the end of the COPY.
+        Raise ProtocolViolation if they are not a COPY of the table.
         """
         if not messages:
             if not self._ended:
@@ -91,23 +92,25 @@ def _batch_of(messages: Sequence[bytes]) -> RowBatch:
     content = np.frombuffer(b"".join(messages), np.uint8)
     begins = np.cumsum(sizes) - sizes
     heads = take_items_at(content, begins, _HEAD)
-    payloads = sizes - (_HEAD.itemsize + _TAIL.itemsize)
-    tails = take_items_at(content, begins + _HEAD.itemsize + payloads, _TAIL)
-    right = (heads["payload_bytes"] == payloads) & (tails["checksum_bytes"] == 8)
-    for name, value in _FIXED.items():
-        right &= heads[name] == value
-    if not right.all():
+    payload_sizes = sizes - (_HEAD.itemsize + _TAIL.itemsize)
+    tails = take_items_at(content, begins + _HEAD.itemsize + payload_sizes, _TAIL)
+    are_rows = (heads["payload_bytes"] == payload_sizes) & (
+        tails["checksum_bytes"] == 8
+    )
+    for name, value in _CONSTANT_FIELDS.items():
+        are_rows &= heads[name] == value
+    if not are_rows.all():
         raise ProtocolViolation("a COPY message is not a row of the table")
     records = np.empty(len(messages), RECORD)
     for name, _ in _FIELDS:
         records[name] = heads[name]
     records["checksum"] = tails["checksum"]
     records["content"] = INTACT
-    return RowBatch(records, content, begins + _HEAD.itemsize, payloads)
+    return RowBatch(records, content, begins + _HEAD.itemsize, payload_sizes)
 
 
 class _Stopped(Exception):
-    """Nobody wants the rest."""
+    """The reader wants no more messages."""
 
 
 class Copy:
@@ -144,13 +147,13 @@ class Copy:
         """Return the next messages, [] at the end.
 
         Their bytes exceed BATCH_BYTES by the last message at most.  Raise
-        psycopg2.Error if the COPY failed.  Not to be called again after the end.
+        psycopg2.Error if the COPY failed.  Do not call it again after the end.
         """
         self._wanted.release()
-        found = self._batches.get()
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        batch = self._batches.get()
+        if isinstance(batch, BaseException):
+            raise batch
+        return batch
 
     def write(self, message: bytes) -> None:
         """Take a message; psycopg2 calls this, in the thread."""

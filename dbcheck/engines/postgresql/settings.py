@@ -1,9 +1,9 @@
-"""The settings that a session of ours depends on, and the values it needs.
+"""The settings that dbcheck's sessions depend on, and the values that they need.
 
-Each can be changed for a server, a database or an account (PostgreSQL 17 manual, 19.1
-and chapter 19), so every connection sets them and reads them back; one that this
-version does not have is left out.  What decides whether a commit is durable
-(synchronous_commit, commit_delay, ...) is under test and never set here.
+Each setting can be changed for a server, a database or an account (PostgreSQL 17
+manual, chapter 19), so every connection sets them and reads them back; a setting that
+the server's version does not have is left out.  Settings that decide whether a commit
+is durable (synchronous_commit, commit_delay, ...) are under test and never set here.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SESSION: Mapping[str, str] = {
-    # What a statement means.  Every name of ours has its schema.
+    # What a statement means.  dbcheck writes every name of a table with its schema.
     "search_path": "pg_catalog",
     "default_transaction_isolation": "read committed",
     "default_transaction_deferrable": "off",
-    # An error instead of rows left out by a policy.
+    # A policy that would hide rows leads to an error instead.
     "row_security": "off",
     # The table is an ordinary one; an account may have another access method.
     "default_table_access_method": "heap",
-    # How long anything may take: dbcheck has limits of its own.
+    # No time limits of the server: dbcheck has its own.
     "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
@@ -33,8 +33,8 @@ SESSION: Mapping[str, str] = {
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
     "extra_float_digits": "1",
-    # No other file of the installation, and no shared memory, has a part in what is
-    # read: if a library for jit, or /dev/shm, is broken, the table is not.
+    # Reading a table needs no other file of the installation and no shared memory: a
+    # broken library for jit, or a broken /dev/shm, must not look like a broken table.
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
     # An error ends a statement, not the session.
@@ -43,11 +43,12 @@ SESSION: Mapping[str, str] = {
     "client_min_messages": "warning",
 }
 
-# What a session may have otherwise than the server, and the audit judges: each session
-# of the load shows its own while it commits (PostgreSQL 18 manual, 19.5 and 19.17).
+# Settings that the audit judges, and whose value in a session may differ from the
+# server's: each session of the load shows its own while it commits (PostgreSQL 18
+# manual, 19.5 and 19.17).
 OF_A_SESSION = ("synchronous_commit", "zero_damaged_pages", "ignore_checksum_failure")
 
-# A reader of the table itself: an index may hold what the heap lost.
+# For a session that reads the table itself: an index may hold rows that the heap lost.
 HEAP: Mapping[str, str] = {
     "enable_seqscan": "on",
     "enable_indexscan": "off",
@@ -55,7 +56,7 @@ HEAP: Mapping[str, str] = {
     "enable_bitmapscan": "off",
 }
 
-# A reader of the primary key, in the same transaction.
+# For reading the primary key, in the same transaction.
 INDEX: Mapping[str, str] = {
     "enable_seqscan": "off",
     "enable_indexscan": "on",
@@ -63,7 +64,7 @@ INDEX: Mapping[str, str] = {
     "enable_bitmapscan": "off",
 }
 
-# What must be in effect while the table is read.
+# What must be in effect while the table and its index are read.
 SNAPSHOT: Mapping[str, str] = {
     "transaction_isolation": "repeatable read",
     "transaction_read_only": "on",

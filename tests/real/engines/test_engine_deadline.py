@@ -21,7 +21,7 @@ def test_severs_what_takes_too_long() -> None:
 
 def test_severs_again_what_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has no socket yet gets one later."""
-    monkeypatch.setattr(deadlines, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(deadlines, "_SEVER_AGAIN_S", 0.01)
     once, twice = threading.Event(), threading.Event()
 
     def sever() -> None:
