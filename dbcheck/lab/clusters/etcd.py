@@ -22,32 +22,36 @@ from dbcheck.lab.held_port import HeldPort
 
 _HOST = "127.0.0.1"
 _READY_S, _POLL_S, _ASK_S = 30.0, 0.05, 1.0
-_LAST_BYTES = 500  # of its log, shown if it does not start
-# In a namespace of its own, so that nothing of it is left however it ends.
-_IN_MEMORY = 'mount -t tmpfs -o mode=700 dbcheck-etcd /run && exec "$0" "$@"'
+_LAST_BYTES = 500  # of etcd's log, shown if etcd does not start
+# Runs in a mount namespace of its own, so that no mount is left, however etcd ends.
+_MOUNT_AND_RUN = 'mount -t tmpfs -o mode=700 dbcheck-etcd /run && exec "$0" "$@"'
 
 
 @contextlib.contextmanager
 def run_etcd(identity: Identity) -> Generator[int, None, None]:
-    """Run one etcd server, whose data are in memory; give its port on 127.0.0.1.
+    """Run one etcd server, prefix data are in memory; yield its port on 127.0.0.1.
 
-    identity: which it shows; it answers who has one of the same authority.
+    identity: the certificate that etcd shows; it answers only clients with a
+              certificate of the same authority.
     It ends with the thread that calls this.  Raise LabError if it does not start.
     """
     clients, peers = HeldPort(), HeldPort()
-    with identity.in_memory() as (files, held), tempfile.TemporaryFile() as output:
+    with (
+        identity.in_memory() as (files, descriptors),
+        tempfile.TemporaryFile() as output,
+    ):
         process = subprocess.Popen(
             processes.die_with_parent(
                 [
                     *namespace.command_prefix(),
-                    *("sh", "-c", _IN_MEMORY, *_command(clients, peers, files)),
+                    *("sh", "-c", _MOUNT_AND_RUN, *_command(clients, peers, files)),
                 ]
             ),
             env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            pass_fds=held,
+            pass_fds=descriptors,
             start_new_session=True,
         )
         try:
@@ -59,30 +63,34 @@ def run_etcd(identity: Identity) -> Generator[int, None, None]:
 
 
 def _environment() -> dict[str, str]:
-    """Return our variables without those that configure etcd."""
-    ours = processes.make_environment()
-    return {name: v for name, v in ours.items() if not name.startswith("ETCD_")}
+    """Return this process's variables without those that configure etcd."""
+    variables = processes.make_environment()
+    return {
+        name: value for name, value in variables.items() if not name.startswith("ETCD_")
+    }
 
 
 def _command(clients: HeldPort, peers: HeldPort, tls: IdentityFiles) -> list[str]:
-    """Return its command line (etcd 3.4 documentation, Transport security model)."""
+    """Return etcd's command line (etcd 3.4 documentation, Transport security model)."""
     program = programs.find_patroni("etcd")
     if program is None:
         raise programs.missing_program_error("etcd")
-    for_clients, for_peers = (f"https://{_HOST}:{p.number}" for p in (clients, peers))
+    client_url, peer_url = (
+        f"https://{_HOST}:{port.number}" for port in (clients, peers)
+    )
     flags = {
         "data-dir": "/run/etcd",
-        "listen-client-urls": for_clients,
-        "advertise-client-urls": for_clients,
-        "listen-peer-urls": for_peers,
-        "initial-advertise-peer-urls": for_peers,
-        "initial-cluster": f"default={for_peers}",
+        "listen-client-urls": client_url,
+        "advertise-client-urls": client_url,
+        "listen-peer-urls": peer_url,
+        "initial-advertise-peer-urls": peer_url,
+        "initial-cluster": f"default={peer_url}",
     }
-    for whose in ("", "peer-"):
-        flags[f"{whose}cert-file"] = str(tls.certificate)
-        flags[f"{whose}key-file"] = str(tls.key)
-        flags[f"{whose}trusted-ca-file"] = str(tls.authority)
-        flags[f"{whose}client-cert-auth"] = "true"
+    for prefix in ("", "peer-"):
+        flags[f"{prefix}cert-file"] = str(tls.certificate)
+        flags[f"{prefix}key-file"] = str(tls.key)
+        flags[f"{prefix}trusted-ca-file"] = str(tls.authority)
+        flags[f"{prefix}client-cert-auth"] = "true"
     return [str(program), *(f"--{name}={value}" for name, value in flags.items())]
 
 
@@ -96,21 +104,21 @@ def _await_healthy(
     while not _is_healthy(port, context):
         if process.poll() is not None or time.monotonic() >= ends_s:
             output.seek(max(0, output.seek(0, 2) - _LAST_BYTES))
-            said = output.read().decode("utf-8", "replace").strip()
+            log_end = output.read().decode("utf-8", "replace").strip()
             raise LabError(
-                f"etcd did not start: {said or 'it logged nothing'}",
+                f"etcd did not start: {log_end or 'it logged nothing'}",
                 id=ErrorId.LAB_SERVER_NOT_STARTED,
             )
         time.sleep(_POLL_S)
 
 
 def _is_healthy(port: int, context: ssl.SSLContext) -> bool:
-    """Ask it (etcd documentation, Monitoring etcd, Health Check)."""
+    """Ask etcd if it is healthy (its documentation, Monitoring etcd, Health Check)."""
     direct = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     )
     try:
         with direct.open(f"https://{_HOST}:{port}/health", timeout=_ASK_S) as answer:
             return bool(json.load(answer)["health"] == "true")
-    except (OSError, HTTPException, ValueError, KeyError, TypeError):  # not yet
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):  # not up yet
         return False

@@ -16,10 +16,13 @@ from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind, require_stag
 from dbcheck.model.cut import PowerScope
 
 NODES_MAX = 5
-_ORDERS = ("replica_preserve_commit_order", "slave_preserve_commit_order")
+_COMMIT_ORDER_SETTINGS = (
+    "replica_preserve_commit_order",
+    "slave_preserve_commit_order",
+)
 BY_DBCHECK, PATRONI = "sql", "patroni"  # who promotes a standby
 _Time = Annotated[float, Meta(ge=0, le=TIME_MAX)]
-# The topologies that each server can have, the first one by default.
+# Engine -> the topologies that its servers can form, the default first.
 TOPOLOGIES = {
     "postgresql": (SiteKind.STREAMING,),
     "mysql": (SiteKind.SEMI_SYNC, SiteKind.GROUP_REPLICATION),
@@ -31,17 +34,18 @@ TOPOLOGIES = {
 class ClusterSpec:
     """Configuration of a cluster of labs, each with a drive of its own.
 
-    nodes:     how many; the first one writes.
-    promise:   see model.cluster.Promise.
-    topology:  a value of SiteKind; "": as the server has it by default.
+    nodes:     how many nodes there are; the first one writes.
+    promise:   a value of model.cluster.Promise: what the commits must survive.
+    topology:  a value of SiteKind; "": the first of the engine's TOPOLOGIES.
     link_down_after_s, pause_after_s: 0: never.
-    stagger_s: see model.records.Manifest.
+    stagger_s: of a promise that cuts all nodes: within how many seconds after the
+               writer's cut the others are cut.
     """
 
     nodes: Annotated[int, Meta(ge=2, le=NODES_MAX)] = 2
     promise: Annotated[
         str,
-        one_of([each.value for each in Promise]),
+        one_of([promise.value for promise in Promise]),
         Setting(
             "--promise",
             help="What the commits must survive. writer: a cut of the writer, which "
@@ -52,7 +56,7 @@ class ClusterSpec:
     ] = Promise.WRITER_GONE.value
     topology: Annotated[
         str,
-        one_of(["", *(each.value for each in SiteKind if each.is_cluster)]),
+        one_of(["", *(kind.value for kind in SiteKind if kind.is_cluster)]),
         Setting(
             "--topology",
             help="How the servers are one cluster. Default: streaming of PostgreSQL, "
@@ -129,7 +133,7 @@ class ClusterSpec:
     ] = False
 
     def __post_init__(self) -> None:
-        """Refuse what no such cluster can be."""
+        """Raise UsageError for a value that no cluster can have."""
         require_valid(self, "a cluster")
 
     def to_values(self) -> dict[str, Any]:
@@ -148,7 +152,7 @@ class ClusterSpec:
 
 
 def choose_cluster_kind(lab: LabSpec, spec: ClusterSpec) -> SiteKind:
-    """Return the kind of cluster of servers of *lab*; raise UsageError if none is."""
+    """Return the kind of cluster that labs of *lab* form; raise UsageError if none."""
     possible = TOPOLOGIES.get(lab.engine, ())
     if not possible:
         raise UsageError(
@@ -158,17 +162,17 @@ def choose_cluster_kind(lab: LabSpec, spec: ClusterSpec) -> SiteKind:
         )
     kind = SiteKind(spec.topology) if spec.topology else possible[0]
     if kind not in possible:
-        able = [engine for engine, kinds in TOPOLOGIES.items() if kind in kinds]
+        engines = [engine for engine, kinds in TOPOLOGIES.items() if kind in kinds]
         raise UsageError(
             f"{lab.engine} servers cannot be a cluster of the topology {kind.value}",
             id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
-            hint=f"Use --engine {' or '.join(able)}.",
+            hint=f"Use --engine {' or '.join(engines)}.",
         )
     return kind
 
 
 def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
-    """Raise UsageError if labs of that spec cannot make such a cluster."""
+    """Raise UsageError if labs of *lab* cannot form the cluster of *spec*."""
     kind = choose_cluster_kind(lab, spec)
     require_stagger(Promise(spec.promise), spec.stagger_s)
     if lab.power_scope != PowerScope.HOST.value:
@@ -180,7 +184,7 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
     if kind.is_group:
         _require_group(kind, spec)
     if spec.rejoin:
-        _require_order(lab)
+        _require_commit_order(lab)
     if spec.rejoin and (kind.is_group or Promise(spec.promise).writer_returns):
         raise UsageError(
             "only a writer that another node has replaced can rejoin",
@@ -192,10 +196,12 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
         _require_patroni(kind, Promise(spec.promise))
 
 
-def _require_order(lab: LabSpec) -> None:
+def _require_commit_order(lab: LabSpec) -> None:
     """Raise UsageError if replicas may show a later commit before an earlier one."""
     for name, value in lab.settings.items():
-        if name.replace("-", "_").lower() in _ORDERS and value.lower() in ("off", "0"):
+        if name.replace(
+            "-", "_"
+        ).lower() in _COMMIT_ORDER_SETTINGS and value.lower() in ("off", "0"):
             raise UsageError(
                 f"--rejoin cannot tell what a replica has applied with {name}={value}",
                 id=ErrorId.REJOIN_NOT_POSSIBLE,

@@ -12,7 +12,7 @@ from dbcheck.lab.storage.blocks import FileBlocks
 
 
 class Description(msgspec.Struct, frozen=True):
-    """See lab.Lab; spec: in JSON."""
+    """The properties of lab.Lab that its users need; spec: the LabSpec in JSON."""
 
     spec: str
     target_url: str
@@ -28,7 +28,7 @@ class Description(msgspec.Struct, frozen=True):
 
 
 class PowerStatus(msgspec.Struct, frozen=True):
-    """See machine.Machine: its power, failure() and broken()."""
+    """What machine.Machine returns as power, failure() and broken()."""
 
     power: str
     failure: str | None
@@ -36,7 +36,7 @@ class PowerStatus(msgspec.Struct, frozen=True):
 
 
 class CutResult(msgspec.Struct, frozen=True):
-    """See machine.Machine.cut()."""
+    """The result of machine.Machine.cut()."""
 
     exact_us: int
     report: dict[str, Any]
@@ -67,7 +67,7 @@ class LabCalls(Protocol):
 
     @remote(240)
     def rejoin(self, port: int, password: str, member: str) -> None:
-        """Have the server follow another one; see servers.base.Source."""
+        """Have the server follow another server, whose servers.base.Source is given."""
 
     @remote(240)
     def start_server(self) -> None:
@@ -79,7 +79,7 @@ class LabCalls(Protocol):
 
     @remote(60)
     def set_drive(self, changes: dict[str, Any]) -> None:
-        """Change these settings of the drive, see spec.DriveSpec.changed()."""
+        """Change settings of the drive, as spec.DriveSpec.changed() does."""
 
     @remote(60)
     def configure(self, settings: dict[str, str]) -> None:
@@ -91,14 +91,14 @@ class LabCalls(Protocol):
 
     @remote(240)
     def show(self, states: list[Shown], start: bool = True) -> PowerStatus:
-        """Hold and recover a crash state of each drive, and return how that went.
+        """Give each drive a crash state and recover from it; return how that went.
 
         start: False mounts the filesystems and starts no server.
         """
 
     @remote(60)
     def blocks(self) -> list[FileBlocks]:
-        """Return the place of each file's blocks."""
+        """Return where on the drives the blocks of each file are."""
 
     @remote(60)
     def freeze(self) -> None:
@@ -114,4 +114,4 @@ class LabCalls(Protocol):
 
     @remote(20)
     def down(self) -> None:
-        """End the lab; answered before that."""
+        """End the lab; the call is answered before the lab ends."""

@@ -30,11 +30,13 @@ P = ParamSpec("P")
 _CLIENTS_MAX = 32
 _BACKLOG = 512  # beyond it, a client that sets a timeout is refused at once
 _CLIENT_S = 5.0  # a client that takes longer to send or to receive is dropped
-_OTHER = "If another version of dbcheck started the lab, end it with that version."
+_OTHER_VERSION_HINT = (
+    "If another version of dbcheck started the lab, end it with that version."
+)
 
 
 class Ended(Exception):
-    """Raised by what is called: reply that all is well, then serve no more."""
+    """A called method raises it: the server replies success, then serves no more."""
 
 
 def call(path: Path, method: Method[P, T], *args: P.args, **named: P.kwargs) -> T:
@@ -71,7 +73,7 @@ def call(path: Path, method: Method[P, T], *args: P.args, **named: P.kwargs) -> 
         raise LabError(
             f"the lab's daemon gave an invalid reply to {name!r}",
             id=ErrorId.LAB_OF_OTHER_VERSION,
-            hint=_OTHER,
+            hint=_OTHER_VERSION_HINT,
         ) from None
 
 
@@ -80,9 +82,9 @@ def answer_message(message: bytes, callee: Callee) -> tuple[bytes, bool]:
     try:
         name, called = callee.call_in(message)
     except NotUnderstood as error:
-        refused = f"the lab does not understand the request: {error}"
+        text = f"the lab does not understand the request: {error}"
         return encode_failure(
-            LabError(refused, id=ErrorId.LAB_OF_OTHER_VERSION, hint=_OTHER)
+            LabError(text, id=ErrorId.LAB_OF_OTHER_VERSION, hint=_OTHER_VERSION_HINT)
         ), False
     log.info("asked for %s", name)
     try:
@@ -92,13 +94,13 @@ def answer_message(message: bytes, callee: Callee) -> tuple[bytes, bool]:
     except DbcheckError as error:
         return encode_failure(error), False
     except Exception as error:
-        # A fault of ours must reach the client too, and must not end the lab.
+        # A defect of dbcheck must reach the client, too, and must not end the lab.
         log.exception("request failed")
         return encode_failure(describe_fault(error)), False
 
 
 def describe_fault(error: Exception) -> LabError:
-    """Describe a defect of the daemon to a client."""
+    """Return the error that tells a client of a defect of the daemon."""
     return LabError(
         f"the lab's daemon failed: {error!r}",
         id=ErrorId.LAB_DAEMON_FAILED,
@@ -109,7 +111,7 @@ def describe_fault(error: Exception) -> LabError:
 class RequestServer:
     """The daemon's end: serves one request at a time.
 
-    A client that sends nothing holds up no other one.
+    A client that sends nothing does not delay the others.
     """
 
     def __init__(self, path: Path) -> None:
@@ -149,13 +151,13 @@ class RequestServer:
         client.close()
 
     def _serve(self, client: Channel, callee: Callee) -> bool:
-        """Answer the request that comes; return whether to end."""
-        ended = False
+        """Answer the request of *client*; return whether the daemon is to end."""
+        is_end = False
         try:
             message = client.receive(_CLIENT_S)
-            reply, ended = answer_message(message, callee)
+            reply, is_end = answer_message(message, callee)
             client.send(reply, _CLIENT_S)
         except (OSError, EOFError, NotAMessage) as error:
             log.warning("a client was dropped: %r", error)
         self._drop(client)
-        return ended
+        return is_end

@@ -1,6 +1,6 @@
 """An SSH server where OpenSSH is missing: python -m dbcheck.lab.ssh.fallback.
 
-Lets in whoever holds the key in authorized_keys, as the current user.
+A client with the key in authorized_keys may log in, as the current user.
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ async def run_command(process: Any) -> None:
         stdout=pipe,
         stderr=pipe,
     )
-    feeding = asyncio.ensure_future(_pump(process.stdin, child.stdin))
+    feeding = asyncio.ensure_future(_copy_bytes(process.stdin, child.stdin))
     feeding.add_done_callback(lambda _: child.stdin.close() if child.stdin else None)
-    gone = asyncio.ensure_future(process.wait_closed())
+    channel_end = asyncio.ensure_future(process.wait_closed())
     output = asyncio.gather(
-        _pump(child.stdout, process.stdout), _pump(child.stderr, process.stderr)
+        _copy_bytes(child.stdout, process.stdout),
+        _copy_bytes(child.stderr, process.stderr),
     )
     try:
-        await asyncio.wait((output, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not gone.done():
+        await asyncio.wait((output, channel_end), return_when=asyncio.FIRST_COMPLETED)
+        if not channel_end.done():
             process.exit(await child.wait())
     finally:
-        for task in (feeding, gone, output):
+        for task in (feeding, channel_end, output):
             task.cancel()
         with contextlib.suppress(ProcessLookupError):
             child.kill()
         await child.wait()
 
 
-async def _pump(source: Any, sink: Any) -> None:
-    """Copy bytes until either side ends."""
+async def _copy_bytes(source: Any, sink: Any) -> None:
+    """Copy from *source* to *sink* until either of them ends."""
     with contextlib.suppress(OSError, asyncssh.Error):
         while data := await source.read(_READ_BYTES):
             sink.write(data)
@@ -58,7 +59,7 @@ async def _pump(source: Any, sink: Any) -> None:
 
 
 async def serve(folder: Path, port: int) -> None:
-    """Serve on loopback until killed; keys are in *folder*."""
+    """Serve on 127.0.0.1 until killed; the keys are in *folder*."""
     server = await asyncssh.listen(
         "127.0.0.1",
         port,

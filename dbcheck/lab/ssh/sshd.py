@@ -24,9 +24,10 @@ from dbcheck.lab.held_port import HeldPort
 _READY_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 5.0
 _POLL_S = 0.02
-# Of a shell that an sshd starts, Bash reads the user's ~/.bashrc only if SHLVL is below
-# 2 (Debian's bash, shell.c): what stands there may be slow, and is not the lab's.
-_CONFIG = """\
+# SHLVL=2 keeps a Bash that sshd starts from reading the user's ~/.bashrc, which it does
+# only if SHLVL is below 2 (Debian's bash, shell.c): the file may be slow, and has
+# nothing to do with the lab.
+_SSHD_CONFIG = """\
 SetEnv SHLVL=2
 ListenAddress 127.0.0.1:{port}
 HostKey {folder}/host_key
@@ -50,12 +51,12 @@ PrintLastLog no
 
 
 class Sshd:
-    """OpenSSH's sshd, or asyncssh where that is not installed.
+    """OpenSSH's sshd, or asyncssh where sshd is not installed.
 
-    Runs as the current user, lets in that user with one key alone, and knows
-    nothing of the machine's own SSH configuration.  The server is killed when the
-    thread that called start() ends (prctl(2), PR_SET_PDEATHSIG): call it from one
-    that lives as long as the lab.
+    It runs as the current user, lets in that user alone, by one key, and uses nothing
+    of the machine's own SSH configuration.  The server is killed when the thread that
+    called start() ends (prctl(2), PR_SET_PDEATHSIG): call start() from a thread that
+    lives as long as the lab.
     """
 
     host = "127.0.0.1"
@@ -73,7 +74,7 @@ class Sshd:
     def start(self) -> None:
         """Start the server; return once it accepts connections.
 
-        Raise LabError if there is no server, or if it does not come up.
+        Raise LabError if no server is installed, or if it does not start.
         """
         self._folder.mkdir(mode=0o700, exist_ok=True)
         host_key = _make_key(self._folder / "host_key")
@@ -93,12 +94,12 @@ class Sshd:
     def close(self) -> None:
         """End the server, its sessions and what runs in them.
 
-        Raise LabError if it does not end; call it again then.
+        Raise LabError if the server does not end; close() may be called again then.
         """
         child = self._child
         if child is None:
             return
-        # Stopped, it cannot open another session while the present ones are killed.
+        # A stopped server opens no session while the present sessions are killed.
         child.send_signal(signal.SIGSTOP)
         for pid in _list_descendants(child.pid):
             with contextlib.suppress(ProcessLookupError):
@@ -115,13 +116,14 @@ class Sshd:
         self._child = None
 
     def _command(self) -> list[str]:
-        """Return the command line of the server that can be had here."""
+        """Return the command line of the SSH server that this machine has."""
         folder = self._folder
         if binary := _find_openssh():
-            text = _CONFIG.format(port=self.port, folder=folder, user=self.user)
+            text = _SSHD_CONFIG.format(port=self.port, folder=folder, user=self.user)
             (folder / "config").write_text(text)
             if os.getuid() == 0:
-                Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists
+                # As root, sshd does not start without this folder.
+                Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
             return [binary, "-D", "-e", "-f", str(folder / "config")]
         if _find_asyncssh():
             arguments = (str(folder), str(self.port))
@@ -136,7 +138,7 @@ class Sshd:
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
-                start_new_session=True,  # Ctrl-C is for the lab, which ends it
+                start_new_session=True,  # Ctrl-C ends the lab, and the lab ends sshd
             )
 
     def _wait_until_ready(self) -> bool:
@@ -154,7 +156,7 @@ class Sshd:
 
 
 def list_missing() -> list[str]:
-    """List what must be installed or mended for an SSH server; [] if nothing."""
+    """List what must be installed or mended for an SSH server; [] if it can run."""
     if _find_openssh() or _find_asyncssh():
         return []
     if programs.find("sshd"):
@@ -166,9 +168,9 @@ def list_missing() -> list[str]:
 
 
 def _find_openssh() -> str | None:
-    """Return the path of an sshd that would let this user in, or None."""
-    found = programs.find("sshd")
-    return None if found is None or _root_is_locked() else str(found)
+    """Return the path of an sshd that would let this user in, None without one."""
+    sshd = programs.find("sshd")
+    return None if sshd is None or _root_is_locked() else str(sshd)
 
 
 def _find_asyncssh() -> bool:
@@ -178,8 +180,8 @@ def _find_asyncssh() -> bool:
 def _root_is_locked() -> bool:
     """Return True if sshd, started by root, would find root's account locked.
 
-    Without PAM it refuses an account whose password begins with "!" (sshd(8));
-    an ordinary user's sshd cannot read /etc/shadow.
+    Without PAM sshd refuses an account whose password begins with "!" (sshd(8)); the
+    sshd of an ordinary user cannot read /etc/shadow, so it refuses none.
     """
     try:
         lines = Path("/etc/shadow").read_text().splitlines()
@@ -189,7 +191,7 @@ def _root_is_locked() -> bool:
 
 
 def _make_key(path: Path) -> str:
-    """Write a new private key to *path*; return the public one, as one line."""
+    """Write a new private key to *path*; return its public key, as one line."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM,
@@ -207,13 +209,13 @@ def _make_key(path: Path) -> str:
 
 def _list_descendants(pid: int) -> list[int]:
     """Return the children of *pid*, their children and so on."""
-    below: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
             # pid (name) state parent ..., and a name may hold anything: proc(5)
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            below.setdefault(parent, []).append(int(entry.name))
-    found = list(below.get(pid, ()))
-    for child in found:  # grows while it is walked
-        found += below.get(child, ())
-    return found
+            children.setdefault(parent, []).append(int(entry.name))
+    descendants = list(children.get(pid, ()))
+    for child in descendants:  # the list grows while it is walked
+        descendants += children.get(child, ())
+    return descendants

@@ -1,4 +1,4 @@
-"""Finds which bytes of which file are where on a drive."""
+"""Finds where on a drive the bytes of each file are."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ import msgspec
 
 # linux/fiemap.h, linux/fs.h
 _FS_IOC_FIEMAP = 0xC020660B
-_HEAD = struct.Struct("=QQIIII")  # start, length, flags, mapped, count, reserved
-_EXTENT = struct.Struct("=QQQQQIIII")  # logical, physical, length, ..., flags
-_EXTENTS = 256
+_REQUEST = struct.Struct("=QQIIII")  # start, length, flags, mapped, count, reserved
+_EXTENT_ENTRY = struct.Struct("=QQQQQIIII")  # logical, physical, length, ..., flags
+_EXTENTS_PER_CALL = 256
 _WHOLE_FILE = 2**64 - 1
-_LAST = 0x1
-# Of extents without an address on the drive.
+_LAST_EXTENT = 0x1
+# Flags of extents that have no address on the drive.
 _UNPLACED = 0x2 | 0x4 | 0x200  # FIEMAP_EXTENT_UNKNOWN, _DELALLOC, _DATA_INLINE
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True):
-    """So many bytes of a file from *at* on are on the drive from *place* on."""
+    """A run of bytes of a file that is one run on the drive, too.
+
+    at: where it begins in the file.  place: where it begins on the drive.
+    length: its length in bytes.
+    """
 
     at: int
     place: int
@@ -30,9 +34,10 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileBlocks(msgspec.Struct, frozen=True):
-    """One file, by its path below the filesystem's root.
+    """The extents of one file.
 
-    drive: which of the lab's drives it is on, from 0.
+    path:  below the filesystem's root.
+    drive: number of the lab's drive that it is on, from 0.
     """
 
     path: str
@@ -43,32 +48,32 @@ class FileBlocks(msgspec.Struct, frozen=True):
 def list_file_blocks(folder: Path, drive: int) -> list[FileBlocks]:
     """List the blocks of each file and folder below *folder*, a filesystem's root.
 
-    Space that is allocated and not yet written is included.  What the kernel has not
-    written out yet has no extent.
+    Space that is allocated and not yet written is included.  Data that the kernel has
+    not written out yet have no extent.
     """
-    found: list[FileBlocks] = []
+    blocks: list[FileBlocks] = []
     try:
-        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:  # damaged
-        return found
+        return blocks
     try:
-        # By descriptors, since the server's account may exchange what it made.
-        for parent, _, names, held in os.fwalk(".", dir_fd=top):
+        # By descriptors, since the server's account may exchange files for others.
+        for parent, _, names, descriptor in os.fwalk(".", dir_fd=root):
             for name in (".", *names):
-                if extents := list(_list_extents(name, held)):
+                if extents := list(_list_extents(name, descriptor)):
                     path = os.path.normpath(os.path.join(parent, name))
-                    found.append(FileBlocks(path, drive, extents))
-    except RecursionError:  # it nested folders: what was found is of use without them
+                    blocks.append(FileBlocks(path, drive, extents))
+    except RecursionError:  # nested folders of the server: the list is of use as it is
         pass
     finally:
-        os.close(top)
-    return found
+        os.close(root)
+    return blocks
 
 
 def _list_extents(name: str, folder: int) -> Iterator[Extent]:
-    """Yield the extents of a file in the open *folder*.
+    """Yield the extents of a file in *folder*, a descriptor.
 
-    Nothing of what cannot be asked, as a socket.
+    Yield none for what has no extents, as a socket.
     """
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -82,10 +87,10 @@ def _list_extents(name: str, folder: int) -> Iterator[Extent]:
             for logical, place, length, flags in batch:
                 if not flags & _UNPLACED:
                     yield Extent(logical, place, length)
-            if not batch or batch[-1][3] & _LAST:
+            if not batch or batch[-1][3] & _LAST_EXTENT:
                 return
             start = batch[-1][0] + batch[-1][2]
-    except OSError:  # a filesystem may refuse it for a folder
+    except OSError:  # some filesystems have no FIEMAP for a folder
         return
     finally:
         os.close(descriptor)
@@ -93,12 +98,14 @@ def _list_extents(name: str, folder: int) -> Iterator[Extent]:
 
 def _read_extents(descriptor: int, start: int) -> list[tuple[int, int, int, int]]:
     """Return (logical, physical, length, flags) of the extents from *start* on."""
-    buffer = bytearray(_HEAD.size + _EXTENTS * _EXTENT.size)
-    _HEAD.pack_into(buffer, 0, start, _WHOLE_FILE - start, 0, 0, _EXTENTS, 0)
+    buffer = bytearray(_REQUEST.size + _EXTENTS_PER_CALL * _EXTENT_ENTRY.size)
+    _REQUEST.pack_into(
+        buffer, 0, start, _WHOLE_FILE - start, 0, 0, _EXTENTS_PER_CALL, 0
+    )
     fcntl.ioctl(descriptor, _FS_IOC_FIEMAP, buffer)
-    mapped = _HEAD.unpack_from(buffer)[3]
+    mapped = _REQUEST.unpack_from(buffer)[3]
     entries = (
-        _EXTENT.unpack_from(buffer, _HEAD.size + number * _EXTENT.size)
+        _EXTENT_ENTRY.unpack_from(buffer, _REQUEST.size + number * _EXTENT_ENTRY.size)
         for number in range(mapped)
     )
     return [(entry[0], entry[1], entry[2], entry[5]) for entry in entries]

@@ -15,16 +15,18 @@ from dbcheck.lab.spec import LOG_DRIVE, LabSpec
 from dbcheck.lab.storage.blocks import FileBlocks, list_file_blocks
 from dbcheck.lab.storage.drive import DriveStorage
 
-_APART = 1 << 32  # between the seeds of the two: each loses writes of its own
+_SEED_DISTANCE = (
+    1 << 32
+)  # between the drives' seeds, so that they lose different writes
 
 
 class TwoDrives:
-    """Data and log, each on a drive with a filesystem of its own (storage.Storage)."""
+    """Data and log, each on a drive with a filesystem of its own (a Storage)."""
 
     def __init__(
         self, spec: LabSpec, base: Path, recordings: Recordings | None = None
     ) -> None:
-        log = dataclasses.replace(spec.drive, seed=spec.drive.seed + _APART)
+        log = dataclasses.replace(spec.drive, seed=spec.drive.seed + _SEED_DISTANCE)
         self._data = DriveStorage(spec, base, recordings=recordings)
         log_spec = dataclasses.replace(spec, drive=log)
         self._log = DriveStorage(log_spec, base, LOG_DRIVE, recordings)
@@ -34,18 +36,18 @@ class TwoDrives:
         self.sends_flushes = self._log.sends_flushes
 
     def build(self) -> None:
-        """Make both."""
-        for each in self._both:
-            each.build()
+        """Make both drives."""
+        for drive in self._both:
+            drive.build()
 
     def flush_all(self) -> None:
-        """Make all that was written to either stable."""
-        for each in self._both:
-            each.flush_all()
+        """Make all that was written to either drive stable."""
+        for drive in self._both:
+            drive.flush_all()
 
     @contextlib.contextmanager
     def without_latency(self) -> Iterator[None]:
-        """Let flushes and writes of both cost nothing for a while."""
+        """Let flushes and writes of both drives take no time while the body runs."""
         with self._data.without_latency(), self._log.without_latency():
             yield
 
@@ -54,10 +56,10 @@ class TwoDrives:
     ) -> tuple[int, dict[str, object]]:
         """Freeze both drives before either loses its cache.
 
-        The report has the sums.  A commit must flush the log's drive; the data's may
-        see no flush between two checkpoints.
+        The report has the sums of both drives' numbers.  A commit must flush the log's
+        drive; the data's drive may see no flush between two checkpoints.
         """
-        cut_us = min([each.freeze() for each in self._both])
+        cut_us = min([drive.freeze() for drive in self._both])
         server.kill_now()
         data = self._data.lose_cache(flushes_expected=False)
         log = self._log.lose_cache(flushes_expected=flushes_expected)
@@ -66,32 +68,32 @@ class TwoDrives:
     def cut_drives_alone(
         self, *, flushes_expected: bool
     ) -> tuple[int, dict[str, object]]:
-        """Freeze both before either loses its cache, under a server that runs."""
-        cut_us = min([each.freeze() for each in self._both])
+        """Freeze both drives before either loses its cache, under a running server."""
+        cut_us = min([drive.freeze() for drive in self._both])
         data = self._data.abandon(flushes_expected=False)
         log = self._log.abandon(flushes_expected=flushes_expected)
         return cut_us, {**_add_reports(data, log), "wiring": log["wiring"]}
 
     def end_cut(self, server: DatabaseServer) -> None:
-        """Kill the server, unmount and detach both."""
+        """Kill the server, unmount and detach both drives."""
         server.kill()
-        for each in self._both:
-            each.unmount()
+        for drive in self._both:
+            drive.unmount()
 
     def power_on(self, image: Path | None = None, *, mount: bool = True) -> None:
-        """Attach and mount both; an image of the log's drive ends in ".log"."""
+        """Attach and mount both drives; the image of the log's drive ends in ".log"."""
         self._data.power_on(image, mount=mount)
         log_image = image and image.with_name(f"{image.name}.log")
         self._log.power_on(log_image, mount=mount)
 
     def drives(self) -> tuple[str, ...]:
-        """Return the serials of both."""
+        """Return the serial of each drive."""
         return (*self._data.drives(), *self._log.drives())
 
     def start_counting(self) -> None:
-        """Count both from zero."""
-        for each in self._both:
-            each.start_counting()
+        """Begin the counters of both drives at zero."""
+        for drive in self._both:
+            drive.start_counting()
 
     def counters(self) -> dict[str, int]:
         """Return the sum of both drives' counters."""
@@ -99,61 +101,63 @@ class TwoDrives:
         return {name: data[name] + log[name] for name in data}
 
     def set(self, changes: Mapping[str, Any]) -> None:
-        """Change both; a seed becomes one for each."""
+        """Change both drives; of a new seed each gets its own."""
         self._data.set(changes)
-        apart = {"seed": changes["seed"] + _APART} if "seed" in changes else {}
-        self._log.set({**changes, **apart})
+        log_seed = (
+            {"seed": changes["seed"] + _SEED_DISTANCE} if "seed" in changes else {}
+        )
+        self._log.set({**changes, **log_seed})
 
     def record(self) -> None:
-        """Record what both are asked, each from a moment of its own on."""
-        for each in self._both:
-            each.record()
+        """Record the requests to both drives; they begin at different moments."""
+        for drive in self._both:
+            drive.record()
 
     def save_recordings(self) -> None:
-        """Store what both recorded."""
-        for each in self._both:
-            each.save_recordings()
+        """Store what both drives recorded."""
+        for drive in self._both:
+            drive.save_recordings()
 
     def show(self, server: DatabaseServer, states: Sequence[Shown]) -> None:
-        """End *server* and have both hold a crash state, the data's drive first."""
-        for each in self._both:
-            each.freeze()
+        """End *server* and give each drive a crash state, the data's drive first."""
+        for drive in self._both:
+            drive.freeze()
         server.kill_now()
-        for each in self._both:
-            each.fail()
+        for drive in self._both:
+            drive.fail()
         self.end_cut(server)
-        for each, (whole, parts) in zip(self._both, states, strict=True):
-            each.hold(whole, parts)
+        for drive, (whole, parts) in zip(self._both, states, strict=True):
+            drive.hold(whole, parts)
 
     def blocks(self) -> list[FileBlocks]:
         """Return the blocks of each file on both drives, the data's drive first."""
-        folders = [each.folder for each in self._both]
+        folders = [drive.folder for drive in self._both]
         return [
-            found
-            for drive, folder in enumerate(folders)
-            for found in list_file_blocks(folder, drive)
+            file
+            for number, folder in enumerate(folders)
+            for file in list_file_blocks(folder, number)
         ]
 
     def failure(self) -> str | None:
-        """Say that one of them is dead, or None."""
+        """Return why one of the drives is dead, None if neither is."""
         return self._data.failure() or self._log.failure()
 
     def close(self, server: DatabaseServer) -> None:
-        """Fail both, so that nothing waits for them; end all that is built on them."""
-        for each in self._both:
-            each.fail()
+        """Fail both drives, so that nothing waits for them; end all that uses them."""
+        for drive in self._both:
+            drive.fail()
         try:
             self.end_cut(server)
         finally:
-            for each in self._both:
-                each.discard()
+            for drive in self._both:
+                drive.discard()
 
 
 def _add_reports(data: dict[str, object], log: dict[str, object]) -> dict[str, int]:
-    """Return the numbers of two reports, in sum."""
+    """Return the sums of the numbers in the reports of the two drives."""
     sums = {}
-    for name, value in data.items():
-        other = log[name]
-        if isinstance(value, int) and isinstance(other, int):
-            sums[name] = value + other
+    for name, data_value in data.items():
+        log_value = log[name]
+        if isinstance(data_value, int) and isinstance(log_value, int):
+            sums[name] = data_value + log_value
     return sums

@@ -76,13 +76,13 @@ class Host:
 
     def restart(self, line: str) -> None:
         """Start it again with one more line in its configuration."""
-        kept = sshd_module._CONFIG
-        sshd_module._CONFIG += line
+        kept = sshd_module._SSHD_CONFIG
+        sshd_module._SSHD_CONFIG += line
         try:
             self.sshd.close()
             self.sshd._launch(self.sshd._command())
         finally:
-            sshd_module._CONFIG = kept
+            sshd_module._SSHD_CONFIG = kept
         assert self.sshd._wait_until_ready()
 
 

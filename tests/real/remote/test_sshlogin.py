@@ -43,7 +43,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     subprocess.run(["ssh-keygen", "-q", "-N", "", "-f", authority], check=True)
     trusted = f"TrustedUserCAKeys {authority}.pub\n"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sshd_module, "_CONFIG", sshd_module._CONFIG + trusted)
+        patch.setattr(sshd_module, "_SSHD_CONFIG", sshd_module._SSHD_CONFIG + trusted)
         with running_sshd(folder, "openssh") as running:
             yield running
 

@@ -86,7 +86,7 @@ def test_a_part_of_mariadb_is_fetched_once(
         for file in wanted.files:
             (folder / file).touch(mode=0o755)
 
-    for place in ("_PLUGINS", "_GALERA"):
+    for place in ("_MARIADB_PLUGINS", "_GALERA_LIBRARIES"):
         monkeypatch.setattr(programs, place, tmp_path / "none")
     monkeypatch.setattr(programs, f"{name}_folder", lambda: tmp_path / name)
     monkeypatch.setattr(programs, "require", Path)
