@@ -1,20 +1,21 @@
 """The table of MariaDB's messages, with InnoDB's, Aria's and MyRocks' in it.
 
-Read in the source of MariaDB 10.11.18 (sql/, storage/innobase, storage/maria,
-storage/rocksdb); what another version words otherwise is not known.  InnoDB's messages
-are English whatever lc_messages is; those of sql/share/errmsg-utf8.txt are not, of
-which only the line that a server takes queries is needed (ER_STARTUP).
+They were read in the source of MariaDB 10.11.18 (sql/, storage/innobase, storage/maria,
+storage/rocksdb); a message that another version words otherwise is not recognised.
+InnoDB's messages are English whatever lc_messages is.  The messages of
+sql/share/errmsg-utf8.txt are not; of these only the line that a server takes queries
+(ER_STARTUP) is needed in each language.
 
 A path that begins with ./ is in the data directory, where the server itself makes every
-file.  An absolute one may be on a volume that is not mounted.
+file.  An absolute path may be on a volume that is not mounted.
 """
 
 from __future__ import annotations
 
 from dbcheck.server_log.lines import Shows, Table, make_rows
 
-_HERE = r"['\"`]?\./"
-_ELSEWHERE = r"['\"`]?/"
+_IN_DATA = r"['\"`]?\./"
+_ABSOLUTE = r"['\"`]?/"
 _NO_FILE = r"[^\n]*(?:[Ee]rr(?:code|no):? 2\b|No such file)"
 
 _LIFE = (
@@ -76,7 +77,7 @@ _LIFE = (
     ),
 )
 
-# What follows from another line, or does not end a start.
+# Messages that follow from another line, or do not end a start.
 _ASIDE = (
     *make_rows(
         Shows.ASIDE,
@@ -93,7 +94,7 @@ _ASIDE = (
         r"Set innodb_force_recovery=1 to ignore corruption",
         r"Aborted connection",
     ),
-    # "if it's, for example, out of memory error": advice, and no cause.
+    # The first has "if it's, for example, out of memory error": advice, and no cause.
     *make_rows(
         Shows.ASIDE,
         "log.cc, TC_LOG_MMAP::recover and TC_LOG_BINLOG::recover",
@@ -229,11 +230,11 @@ _INNOCENT = (
     *make_rows(
         Shows.OUTSIDE,
         "fil0fil.cc; log.cc; my_error.c: a file that is not in the data directory",
-        rf"Tablespace \d+ was not found at {_ELSEWHERE}",
-        rf"File {_ELSEWHERE}[^\n]* was not found",
-        rf"File {_ELSEWHERE}{_NO_FILE}",
-        rf"Failed to open log \(file {_ELSEWHERE}",
-        rf"Cannot open datafile [^\n]*{_ELSEWHERE}",
+        rf"Tablespace \d+ was not found at {_ABSOLUTE}",
+        rf"File {_ABSOLUTE}[^\n]* was not found",
+        rf"File {_ABSOLUTE}{_NO_FILE}",
+        rf"Failed to open log \(file {_ABSOLUTE}",
+        rf"Cannot open datafile [^\n]*{_ABSOLUTE}",
         r"ISL file",
         r"A link file was found",
         r"The first data file '(?!\./ibdata1')",
@@ -264,7 +265,7 @@ _DAMAGED = (
         r"[^\n]{0,300}and it appears corrupted",
         r"Failed to read log at",
     ),
-    # An error in 10.11, a warning before.
+    # It is an error in 10.11, a warning before.
     *make_rows(Shows.DAMAGED, "log0recv.cc", r"Log scan aborted", always=True),
     # A log of zeros has the format 0, which no server writes that dbcheck supports.
     *make_rows(
@@ -282,7 +283,7 @@ _DAMAGED = (
         r"Inconsistent tablespace ID in",
         r"Invalid flags [^\n]* in ",
         r"Unable to read first page of file",
-        rf"Datafile {_HERE}[^\n]*is corrupted",
+        rf"Datafile {_IN_DATA}[^\n]*is corrupted",
         r"Header page consists of zero bytes",
         r"Plugin initialization aborted (?:at [^\n]{0,200} )?with error Data structure"
         r" corruption",
@@ -290,7 +291,7 @@ _DAMAGED = (
     *make_rows(
         Shows.DAMAGED,
         "fil0fil.cc; os0file.cc; buf0dblwr.cc; buf0buf.cc",
-        rf"The size of (?:the |tablespace )?file {_HERE}[^\n]* is only",
+        rf"The size of (?:the |tablespace )?file {_IN_DATA}[^\n]* is only",
         r"File '[^\n]*' is corrupted",
         r"The first page of file",
         r"Expected tablespace (?:flags|id)",
@@ -321,9 +322,9 @@ _DAMAGED = (
         Shows.MISSING,
         "log0recv.cc; fil0fil.cc; os0file.cc; srv0start.cc: in the data directory",
         r"Missing FILE_",
-        rf"Tablespace \d+ was not found at {_HERE}",
-        rf"File {_HERE}[^\n]* was not found",
-        rf"redo log file {_HERE}ib_logfile0' exists\. Creating system tablespace",
+        rf"Tablespace \d+ was not found at {_IN_DATA}",
+        rf"File {_IN_DATA}[^\n]* was not found",
+        rf"redo log file {_IN_DATA}ib_logfile0' exists\. Creating system tablespace",
         r"Could not find a valid tablespace file",
     ),
     *make_rows(
@@ -346,15 +347,15 @@ _DAMAGED = (
     *make_rows(
         Shows.MISSING,
         "log.cc, open_binlog and TC_LOG_BINLOG::do_binlog_recovery; my_error.c",
-        rf"Failed to open log \(file {_HERE}[^\n]*errno 2\b",
-        rf"File {_HERE}{_NO_FILE}",
+        rf"Failed to open log \(file {_IN_DATA}[^\n]*errno 2\b",
+        rf"File {_IN_DATA}{_NO_FILE}",
         r"Binlog file '[^\n]*' not found in binlog index, needed for recovery",
     ),
     *make_rows(
         Shows.DAMAGED,
         "sql_acl.cc, acl_init; errmsg-utf8.txt",
         rf"(?:Fatal error: Can't open and lock privilege tables: )?"
-        rf"Incorrect information in file: {_HERE}",
+        rf"Incorrect information in file: {_IN_DATA}",
         r"Fatal error: Can't open and lock privilege tables: (?:Incorrect file format|"
         r"Unknown storage engine '')",
     ),
@@ -362,7 +363,7 @@ _DAMAGED = (
         Shows.MISSING,
         "sql_acl.cc, acl_init; errmsg-utf8.txt",
         r"Fatal error: Can't open and lock privilege tables: (?:Can't find file: |"
-        rf"File ){_HERE}{_NO_FILE}",
+        rf"File ){_IN_DATA}{_NO_FILE}",
     ),
     *make_rows(
         Shows.DAMAGED,

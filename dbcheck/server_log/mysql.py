@@ -1,23 +1,23 @@
-"""The table of MySQL's messages, by their codes; InnoDB's of one code by their text.
+"""The table of MySQL's messages, by code; InnoDB's that share a code, by their text.
 
-Read in the list of errors that the server 9.7.4 has built in, which is made from
-share/messages_to_error_log.txt, and in what it logged of damaged files
+They were read in the list of errors that the server 9.7.4 has built in, which is made
+from share/messages_to_error_log.txt, and in what the server logged of damaged files
 (docs/file-damage.md).  The codes are the same in all versions that have them; the error
 log is English whatever lc_messages is.
 
-auto.cnf and mysqld-auto.cnf are the server's own, which writes and syncs them
-(mysqld.cc, flush_auto_options; persisted_variable.cc, flush_to_file): people are asked
-not to edit them.  Certificates and keys may be a person's, so nothing is concluded from
-them.  InnoDB finds a tablespace by its number; of one that is not there only that of
-the data dictionary, 4294967294, is known to be in the data directory.
+The server itself writes and syncs auto.cnf and mysqld-auto.cnf (mysqld.cc,
+flush_auto_options; persisted_variable.cc, flush_to_file), and people are asked not to
+edit them.  Certificates and keys may be a person's work, so nothing is concluded from
+them.  InnoDB finds a tablespace by its number; if one is missing, only the data
+dictionary's, 4294967294, is known to have been in the data directory.
 """
 
 from __future__ import annotations
 
 from dbcheck.server_log.lines import Entry, Shows, Table, make_rows
 
-_HERE = r"['\"`]?\./"
-_ELSEWHERE = r"['\"`]?/"
+_IN_DATA = r"['\"`]?\./"
+_ABSOLUTE = r"['\"`]?/"
 
 
 def make_rows_of_codes(
@@ -27,7 +27,7 @@ def make_rows_of_codes(
     early: bool = False,
     always: bool = False,
 ) -> tuple[Entry, ...]:
-    """Return the rows of several codes of one source that show the same."""
+    """Return a row for each of several codes, of one source, with the same meaning."""
     return tuple(
         Entry("", shows, source, f"MY-{number:06}", early=early, always=always)
         for number in numbers
@@ -76,7 +76,7 @@ _LIFE = (
     ),
 )
 
-# What follows from another line, or does not end a start.
+# Messages that follow from another line, or do not end a start.
 _ASIDE = (
     *make_rows_of_codes(
         Shows.ASIDE,
@@ -102,7 +102,7 @@ _ASIDE = (
         r"Operating system error number 2 in a file operation",
         r"Error number 2 means",
     ),
-    # A server that starts without them; TLS is off then.
+    # The server starts without these files; without certificates TLS is off.
     *make_rows_of_codes(
         Shows.ASIDE,
         "buf0dump.cc; ER_SSL_LIBRARY_ERROR and the like",
@@ -193,13 +193,13 @@ _INNOCENT = (
     *make_rows(
         Shows.OUTSIDE,
         "fil0fil.cc; os0file.cc: a file that is not in the data directory",
-        rf"[^\n]{{0,120}}File {_ELSEWHERE}[^\n]*OS error 71",
-        rf"Cannot open datafile [^\n]*{_ELSEWHERE}",
-        rf"Unable to (?:open|read) undo tablespace {_ELSEWHERE}",
-        rf"Tablespace [^\n]*file '{_ELSEWHERE}[^\n]*is missing",
-        rf"Missing redo log file {_ELSEWHERE}",
-        rf"Neither found [^\n]* subdirectory, nor ib_logfile\* files in {_ELSEWHERE}",
-        rf"Missing ib_logfile0 in the directory {_ELSEWHERE}",
+        rf"[^\n]{{0,120}}File {_ABSOLUTE}[^\n]*OS error 71",
+        rf"Cannot open datafile [^\n]*{_ABSOLUTE}",
+        rf"Unable to (?:open|read) undo tablespace {_ABSOLUTE}",
+        rf"Tablespace [^\n]*file '{_ABSOLUTE}[^\n]*is missing",
+        rf"Missing redo log file {_ABSOLUTE}",
+        rf"Neither found [^\n]* subdirectory, nor ib_logfile\* files in {_ABSOLUTE}",
+        rf"Missing ib_logfile0 in the directory {_ABSOLUTE}",
     ),
 )
 
@@ -229,9 +229,9 @@ _DAMAGED = (
     *make_rows(
         Shows.MISSING,
         "log0log.cc, ER_IB_MSG_LOG_FILE_MISSING_FOR_ID and the like",
-        rf"Missing redo log file {_HERE}",
-        rf"Neither found [^\n]* subdirectory, nor ib_logfile\* files in {_HERE}",
-        rf"Missing ib_logfile0 in the directory {_HERE}",
+        rf"Missing redo log file {_IN_DATA}",
+        rf"Neither found [^\n]* subdirectory, nor ib_logfile\* files in {_IN_DATA}",
+        rf"Missing ib_logfile0 in the directory {_IN_DATA}",
     ),
     *make_rows_of_codes(
         Shows.DAMAGED,
@@ -258,7 +258,7 @@ _DAMAGED = (
     *make_rows(
         Shows.MISSING,
         "os0file.cc, os_file_handle_error: a file of the data directory",
-        rf"File {_HERE}[^\n]*OS error 71",
+        rf"File {_IN_DATA}[^\n]*OS error 71",
     ),
     *make_rows(
         Shows.DAMAGED,
@@ -270,13 +270,13 @@ _DAMAGED = (
         r"Checksum mismatch in datafile",
         r"Cannot read first page (?:of|in)",
         r"Trying to access page number [^\n]*outside the tablespace bounds",
-        rf"The size of (?:the |tablespace )?file {_HERE}[^\n]* is only",
+        rf"The size of (?:the |tablespace )?file {_IN_DATA}[^\n]* is only",
         r"Space id (?:and page n|is )",
         r"Plugin initialization aborted (?:at [^\n]{0,200} )?with error Data structure"
         r" corruption",
         r"Index [^\n]* is corrupt",
         r"Table [^\n]* is corrupt",
-        rf"Unable to (?:open|read) undo tablespace {_HERE}",
+        rf"Unable to (?:open|read) undo tablespace {_IN_DATA}",
         r"Assertion failure",
     ),
     *make_rows(

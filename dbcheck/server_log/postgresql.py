@@ -1,19 +1,19 @@
 """The table of PostgreSQL's messages.
 
-Read in the source of PostgreSQL 15.18; what another version words otherwise is not
-known.  The messages are English only if lc_messages is: in any other language none of
-them is known.
+They were read in the source of PostgreSQL 15.18; a message that another version words
+otherwise is not recognised.  Messages are English only if lc_messages is; in any other
+language none is recognised.
 
-What is a damage, and what is not.  The server's promise is about the files that it
-writes and flushes itself: pg_control, PG_VERSION, the relation maps, WAL, the commit
-log and its like, the files of slots, origins and prepared transactions, relations,
-postgresql.auto.conf, which ALTER SYSTEM writes to a new file, flushes and renames
-(guc.c, AlterSystemSetConfigFile), and postmaster.pid, which is flushed as the server
-starts (miscinit.c, CreateLockFile).  One of them that reads otherwise after a cut has
-lost what was on the drive.  postgresql.conf, pg_hba.conf and pg_ident.conf are written
-by people and their tools, of which many do not flush: a zero byte in one, which the
-lexer shows as an empty token, is lost content, but whether it was ever flushed is not
-known.  So it is quoted, and proves nothing.
+What counts as damage.  The server's promise covers the files that it writes and flushes
+itself: pg_control, PG_VERSION, the relation maps, WAL, the commit log and its like, the
+files of slots, origins and prepared transactions, relations, postgresql.auto.conf,
+which ALTER SYSTEM writes to a new file, flushes and renames (guc.c,
+AlterSystemSetConfigFile), and postmaster.pid, which is flushed as the server starts
+(miscinit.c, CreateLockFile).  If one of these files has other content after a cut, it
+has lost what was on the drive.  postgresql.conf, pg_hba.conf and pg_ident.conf are
+written by people and their tools, many of which do not flush.  A zero byte in such a
+file, which the lexer shows as an empty token, is lost content, but it may never have
+been flushed.  So the message is quoted, and proves nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dbcheck.server_log.lines import Shows, Table, make_rows, parse_line
 
 _FILE = r"\"?(?:base|global|pg_[a-z_]+)/[^\"]*\"?"
 _NO_FILE = r".*No such file or directory"
-_ENDED = r".{0,200} \(PID \d+\) was terminated by signal "
+_ENDED_BY_SIGNAL = r".{0,200} \(PID \d+\) was terminated by signal "
 
 _LIFE = (
     *make_rows(
@@ -76,12 +76,12 @@ _LIFE = (
     *make_rows(
         Shows.CRASHED,
         "postmaster.c, LogChildExit",
-        rf"{_ENDED}(?:4|8|11)\b",
+        rf"{_ENDED_BY_SIGNAL}(?:4|8|11)\b",
     ),
-    *make_rows(Shows.ABORTED, "postmaster.c, LogChildExit", rf"{_ENDED}6\b"),
+    *make_rows(Shows.ABORTED, "postmaster.c, LogChildExit", rf"{_ENDED_BY_SIGNAL}6\b"),
 )
 
-# PostgreSQL refuses a client with FATAL too, and names what the client sent.
+# PostgreSQL refuses a client with FATAL, too; the message repeats what the client sent.
 _CLIENTS = (
     *make_rows(
         Shows.ASIDE,
@@ -117,7 +117,7 @@ _CLIENTS = (
 )
 
 _INNOCENT = (
-    # Of whatever message: the error of the system that it ends with.
+    # An error of the system that any message may end with.
     *make_rows(
         Shows.INNOCENT,
         "errno(3), as %m in any message",
@@ -142,7 +142,7 @@ _INNOCENT = (
         r"unrecognized configuration parameter \"[^\n]*\" in file",
         early=True,
     ),
-    # A client that asks for such a value is answered the same.
+    # A client that asks for such a value gets the same message.
     *make_rows(
         Shows.INNOCENT,
         "guc.c, set_config_option",
@@ -175,7 +175,8 @@ _INNOCENT = (
         r"could not load library",
         r"could not access file \"[^/\n]*\": No such",
     ),
-    # A control file of another version; of version 0, which no server has, see below.
+    # A control file of version 0, which no server has, is damaged; one of another
+    # version, in the rows below, is not.
     *make_rows(
         Shows.DAMAGED,
         "xlog.c, ReadControlFile",
@@ -218,7 +219,7 @@ _INNOCENT = (
         r"using recovery command file",
         r"requested timeline",
     ),
-    # A copy or a backup, not what a cut left.
+    # The data are a copy or a backup, and not what a cut left.
     *make_rows(
         Shows.INNOCENT,
         "xlogrecovery.c, read_backup_label",
@@ -249,7 +250,7 @@ _DAMAGED = (
         "miscinit.c, ValidatePgVersion: of one database, as it is entered",
         r"\"base/[^\n]*\" is not a valid data directory\s[^\n]*does not contain valid",
     ),
-    # That file is what a volume that is not mounted lacks first.
+    # PG_VERSION is the first file that is missing where a volume is not mounted.
     *make_rows(
         Shows.INNOCENT,
         "miscinit.c, ValidatePgVersion",
@@ -314,7 +315,7 @@ _DAMAGED = (
         r"could not read from (?:log|WAL) segment [^\n]*: read \d+ of",
         r"WAL file is from different database system",
     ),
-    # Without a reason of xlogreader.c before it, the segment is not there.
+    # Without a message of xlogreader.c before it, the segment of WAL is missing.
     *make_rows(
         Shows.MISSING,
         "xlogrecovery.c, InitWalRecovery",
@@ -409,19 +410,22 @@ _DAMAGED = (
 
 TABLE = Table(_LIFE, _CLIENTS, _INNOCENT, _DAMAGED)
 
-# The last that a start writes to standard error (syslogger.c, SysLogger_Start); from
-# PostgreSQL 13 on the line that STARTS it comes after that (postmaster.c).
-_REDIRECTS = "redirecting log output to logging collector process"
-_REDIRECTS_HINT = "Future log output will appear in directory"
+# The last message that a start writes to standard error (syslogger.c, SysLogger_Start),
+# and its hint.  From PostgreSQL 13 on the message of Shows.STARTS comes after it
+# (postmaster.c).
+_LAST_EARLY_MESSAGE = "redirecting log output to logging collector process"
+_HINT_OF_LAST_EARLY_MESSAGE = "Future log output will appear in directory"
 
 
 def merge_early_log(collected: str, early: str) -> str:
     """Return the logging collector's log with what was logged before it, in order.
 
-    early: what the starts since wrote to standard error.  A start that reached the
-    collector shows in both, so what failed between two of them is put between them.
-    Times do not order them: until a start has read its settings, its lines have GMT.
-    Where the numbers of starts differ, the order is not known: *early* is left out.
+    early: what the starts of that time wrote to standard error.
+
+    A start that reached the collector is in both logs, so the starts that failed
+    between two such starts are put between them.  Times do not give the order: until a
+    start has read its settings, its lines have GMT.  If the logs have different numbers
+    of starts, the order is not known, and *early* is left out.
     """
     if not early:
         return collected
@@ -429,9 +433,9 @@ def merge_early_log(collected: str, early: str) -> str:
     after: list[list[str]] = [[]]
     for raw in early.split("\n"):
         line = parse_line(raw)
-        if line and line.message.startswith(_REDIRECTS):
+        if line and line.message.startswith(_LAST_EARLY_MESSAGE):
             before.append([])
-        elif not (line and line.message.startswith(_REDIRECTS_HINT)):
+        elif not (line and line.message.startswith(_HINT_OF_LAST_EARLY_MESSAGE)):
             before[-1].append(raw)
     for raw in collected.split("\n"):
         line = parse_line(raw)
@@ -441,5 +445,5 @@ def merge_early_log(collected: str, early: str) -> str:
         after[-1].append(raw)
     if len(before) != len(after):
         return collected
-    each = (part for both in zip(after, before, strict=True) for part in both)
-    return "".join(f"{raw}\n" for part in each for raw in part if raw)
+    parts = (part for pair in zip(after, before, strict=True) for part in pair)
+    return "".join(f"{raw}\n" for part in parts for raw in part if raw)
