@@ -397,7 +397,7 @@ class Watch:
 
 
 class Newest(Watch):
-    """Reads the newest rows of a table; implements ports.engine.NewestRows."""
+    """Reads the newest rows of a table; implements ports.connection.NewestRows."""
 
     def __init__(self, link: Link, table: TableSpec, epoch: int) -> None:
         """Take over *link*; read the rows of *epoch* in *table*."""

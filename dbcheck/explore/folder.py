@@ -49,7 +49,7 @@ class ExplorePlan(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One judged state; name: see choice.name_of()."""
+    """One judged state; name: as states.format_name() returns it."""
 
     name: str
     state: CrashState

@@ -156,7 +156,7 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class MysqlSession:
-    """One connection of the load; see ports.engine.Session.
+    """One connection of the load; see ports.connection.Session.
 
     A transaction of several statements begins with one that opens it, although it would
     be quicker without autocommit: a proxy may run each query on another connection,
@@ -223,7 +223,7 @@ class MysqlSession:
         return self._wire.fileno()
 
     def send(self, operation: Operation, *, look: bool = False) -> bool:
-        """Begin to commit *operation*; see ports.engine.Session."""
+        """Begin to commit *operation*; see ports.connection.Session."""
         statements = operation.statements
         self._looks = look and bool(self._names)
         try:

@@ -145,7 +145,7 @@ class _Late(NamedTuple):
 
 
 class PostgresqlSession:
-    """One connection of the load; see ports.engine.Session.
+    """One connection of the load; see ports.connection.Session.
 
     Operations of several statements go in libpq's pipeline mode (PostgreSQL 17 manual,
     34.5): all of them in one write, between BEGIN and COMMIT.  After an error the

@@ -2,7 +2,7 @@
 
 A process of its own, since it must answer the kernel whatever its parent
 does, and must die without leaving anything.  control.DriveProcess starts it and sends
-it calls over a local.Channel, see lab.calls.
+it calls over a processes.Channel (lab.calls).
 """
 
 from __future__ import annotations
