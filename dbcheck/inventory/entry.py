@@ -15,7 +15,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import SECRET_OPTION, Secret
 from dbcheck.config.target import TargetSettings
-from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
+from dbcheck.inventory.fields import PREFIX, TYPE_OF_SOURCE, Fields
 from dbcheck.inventory.reaching import read_host
 from dbcheck.model import managed
 from dbcheck.model.cluster import Promise
@@ -30,7 +30,8 @@ from dbcheck.remote.address import AS_SSH, SshOptions
 _ASK_HOST = f"{PREFIX}ask_host"
 EXPECT = f"{PREFIX}expect_"
 SECRETS = {f"{PREFIX}password": "the database's password", **registry.SECRETS}
-OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
+# The variables that are no field of Entry -> the type of their values.
+TYPES_OF_OTHERS: Mapping[str, Any] = {
     _ASK_HOST: Annotated[
         bool,
         Meta(
@@ -39,9 +40,10 @@ OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
             "a managed service."
         ),
     ],
-    **registry.OTHERS,
+    **registry.TYPES_OF_OTHERS,
 }
-KEYS = {"return_s": "wait_s"}  # a setting -> its variable, where they differ
+# A setting -> its variable without the prefix, where they differ.
+VARIABLE_OF_SETTING = {"return_s": "wait_s"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ class Entry(TargetSettings):
     inventory: the file that names it; "" if none does.
     host, host_options: the target's host as "ssh://[user@]host[:port]" or "local:",
                and how to log in there; "" if the host is not to be asked.
-    doubt:     why its switch may be another host's as well; "" if none is.
-    standbys:  of a cluster, whose writer this is, the other hosts; () else.
+    doubt:     why its switch may be another host's as well, "" if nothing shows that.
+    standbys:  the other hosts of a cluster, if this is its writer; otherwise ().
     """
 
     password: Secret | None = None
@@ -66,9 +68,9 @@ class Entry(TargetSettings):
 
     @property
     def drive_scope(self) -> scope.DriveScope | None:
-        """The drives that lose their power, None if the host does.
+        """The drives that alone lose their power, None if the whole host loses it.
 
-        A lab knows its own.
+        None for a lab as well, which knows its drives.
         """
         if not self.power_drives:
             return None
@@ -79,11 +81,11 @@ class Entry(TargetSettings):
     @property
     def restore_command(self) -> str:
         """The command that restores the power, for a user; "" if there is none."""
-        named: tuple[str, ...] = ()
+        own_command: tuple[str, ...] = ()
         if self.name:
-            named = ("dbcheck", "power", "restore", self.name)
-            named = (*named, "--inventory", self.inventory)
-        return shlex.join(self.power.restore_command(named))
+            own_command = ("dbcheck", "power", "restore", self.name)
+            own_command = (*own_command, "--inventory", self.inventory)
+        return shlex.join(self.power.restore_command(own_command))
 
     @property
     def switched_host(self) -> SwitchedHost:
@@ -94,21 +96,21 @@ class Entry(TargetSettings):
     @property
     def cut_with(self) -> tuple[Entry, ...]:
         """The hosts that lose their power in a cut of this one, itself among them."""
-        all_of_them = self.standbys and Promise(self.survives).cuts_all
-        return (self, *self.standbys) if all_of_them else (self,)
+        cuts_all = self.standbys and Promise(self.survives).cuts_all
+        return (self, *self.standbys) if cuts_all else (self,)
 
 
 KNOWN = frozenset(
     (
         *(
-            f"{PREFIX}{KEYS.get(field.name, field.name)}"
+            f"{PREFIX}{VARIABLE_OF_SETTING.get(field.name, field.name)}"
             for field in fields_of(TargetSettings)
             if field.name != "name"
         ),
         *(f"{EXPECT}{f.name}" for f in fields_of(Expected)),
         *registry.VARIABLES,
-        *(f"{name}_{source}" for name in SECRETS for source in SOURCES),
-        *OTHERS,
+        *(f"{name}_{source}" for name in SECRETS for source in TYPE_OF_SOURCE),
+        *TYPES_OF_OTHERS,
     )
 )
 
@@ -127,15 +129,15 @@ def parse_entry(fields: Fields) -> Entry:
         "inventory": "",
         "standbys": (),
     }
-    found = fields.read(Entry, PREFIX, given=given, keys=KEYS)
-    if "://" not in found.target or _has_password(found.target):
+    entry = fields.read(Entry, PREFIX, given=given, keys=VARIABLE_OF_SETTING)
+    if "://" not in entry.target or _has_password(entry.target):
         what, id = "is not a database URL", ErrorId.TARGET_URL_INVALID
-        if "://" in found.target:
+        if "://" in entry.target:
             what, id = "holds a password", ErrorId.URL_HOLDS_PASSWORD
         hint = "Write it like postgresql+psycopg2://user@host:5432/database; the "
         hint += f"password is {PREFIX}password_env."
         raise fields.error(f"{PREFIX}target", what, id=id, hint=hint)
-    if found.witness and not found.witness.startswith(("ssh://", "file:")):
+    if entry.witness and not entry.witness.startswith(("ssh://", "file:")):
         hint = "A witness is ssh://[user@]host[:port]/folder or file:FOLDER."
         raise fields.error(
             f"{PREFIX}witness",
@@ -143,19 +145,22 @@ def parse_entry(fields: Fields) -> Entry:
             id=ErrorId.WITNESS_URL_INVALID,
             hint=hint,
         )
-    _require_scope(fields, found)
-    return found
+    _require_scope(fields, entry)
+    return entry
 
 
-def _require_scope(fields: Fields, found: Entry) -> None:
-    """Raise UsageError unless what cuts of drives alone need is given, or nothing."""
+def _require_scope(fields: Fields, entry: Entry) -> None:
+    """Raise UsageError unless the settings for cuts of drives alone are consistent.
+
+    A target whose drives alone lose their power needs them; another may have none.
+    """
     given = {
-        "power_drives": found.power_drives,
-        "server_unit": found.server_unit,
-        "server_kill": found.server_kill,
-        "server_start": found.server_start,
+        "power_drives": entry.power_drives,
+        "server_unit": entry.server_unit,
+        "server_kill": entry.server_kill,
+        "server_start": entry.server_start,
     }
-    if found.power_scope == PowerScope.HOST.value:
+    if entry.power_scope == PowerScope.HOST.value:
         for name, value in given.items():
             if value:
                 hint = f"Add {scope.SCOPE}: drive, or remove it."
@@ -167,13 +172,13 @@ def _require_scope(fields: Fields, found: Entry) -> None:
                 )
         return
     try:
-        scope.require_power_cut(found.power)
+        scope.require_power_cut(entry.power)
     except UsageError as error:
         what = f"cannot be 'drive': {error}"
         raise fields.error(scope.SCOPE, what, id=error.id, hint=error.hint) from None
-    if found.power.kind is SwitchKind.LAB:
+    if entry.power.kind is SwitchKind.LAB:
         return
-    if not found.power_drives:
+    if not entry.power_drives:
         hint = "List the serials of the drives that the switch cuts: lsblk -d -o "
         hint += "NAME,SERIAL shows them."
         raise fields.error(
@@ -182,7 +187,7 @@ def _require_scope(fields: Fields, found: Entry) -> None:
             id=ErrorId.DRIVE_SCOPE_INCOMPLETE,
             hint=hint,
         )
-    if not found.host:
+    if not entry.host:
         hint = "Its agent sees the drives go and come back: set ansible_host."
         raise fields.error(
             scope.SCOPE,
@@ -190,7 +195,7 @@ def _require_scope(fields: Fields, found: Entry) -> None:
             id=ErrorId.TARGET_HOST_MISSING,
             hint=hint,
         )
-    if not found.server_unit and not (found.server_kill and found.server_start):
+    if not entry.server_unit and not (entry.server_kill and entry.server_start):
         hint = f"Give it, or {PREFIX}server_kill and {PREFIX}server_start."
         raise fields.error(
             f"{PREFIX}server_unit",
@@ -202,7 +207,7 @@ def _require_scope(fields: Fields, found: Entry) -> None:
 
 def _read_host(fields: Fields) -> tuple[str, SshOptions]:
     """Return the host's URL, "" if it must not be asked, and its SSH options."""
-    if not fields.value(_ASK_HOST, OTHERS[_ASK_HOST], not _is_managed(fields)):
+    if not fields.value(_ASK_HOST, TYPES_OF_OTHERS[_ASK_HOST], not _is_managed(fields)):
         return "", AS_SSH
     return read_host(fields)
 
@@ -211,10 +216,10 @@ def _is_managed(fields: Fields) -> bool:
     """Return True if only a provider can log in to a host in the target's URL."""
     try:
         url = urlsplit(fields.value(f"{PREFIX}target", str, ""))
-        others = ",".join(parse_qs(url.query).get("host", []))  # HOST[:PORT],...
+        of_query = ",".join(parse_qs(url.query).get("host", []))  # HOST[:PORT],...
     except ValueError:
         return False
-    hosts = [url.hostname or "", *others.split(",")]
+    hosts = [url.hostname or "", *of_query.split(",")]
     return managed.find_service_of_hosts(host.partition(":")[0] for host in hosts) != ""
 
 
@@ -224,4 +229,4 @@ def _has_password(url: str) -> bool:
         options = parse_qs(parts.query, keep_blank_values=True)
         return parts.password is not None or any(map(SECRET_OPTION.search, options))
     except ValueError:
-        return False  # which the engine will refuse
+        return False  # the engine will refuse this URL

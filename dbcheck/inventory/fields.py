@@ -25,8 +25,8 @@ from dbcheck.config.validated import (
 T = TypeVar("T")
 
 PREFIX = "dbcheck_"
-# The end of a secret's variable -> what that may be; {} stands for the secret.
-SOURCES: Mapping[Kind, Any] = {
+# The end of a secret's variable -> the type of its value; {} stands for the secret.
+TYPE_OF_SOURCE: Mapping[Kind, Any] = {
     "env": Annotated[Text, Meta(description="The environment variable that holds {}.")],
     "file": Annotated[
         Text,
@@ -57,11 +57,11 @@ class Fields:
         self.host = host
         self._file = file
         self._filled_texts: dict[str, str] = {}
-        own = {
+        names_of_host = {
             "inventory_hostname": host,
             "inventory_hostname_short": _shorten_host_name(host),
         }
-        self._variables = {**own, **variables}
+        self._variables = {**names_of_host, **variables}
 
     def refuse_unknown(self, known: Collection[str]) -> None:
         """Refuse unknown variables that begin with dbcheck_, and secrets in clear."""
@@ -85,7 +85,8 @@ class Fields:
     ) -> T:
         """Return the dataclass whose fields are variables that begin with *prefix*.
 
-        given, keys: see validated.convert_fields().
+        given: fields that the caller gives, without a variable.  keys: field -> the
+        rest of its variable's name, if that differs.
         """
         declared = (field.name for field in fields(kind))  # type: ignore[arg-type]
         names = [name for name in declared if name not in given]
@@ -104,15 +105,15 @@ class Fields:
             strict=False,
         )
 
-    def value(self, name: str, hint: Any, default: Any) -> Any:
-        """Return the variable *name*, of the type *hint*; *default* if it is absent."""
+    def value(self, name: str, type_: Any, default: Any) -> Any:
+        """Return the variable *name* as a *type_*; *default* if it is absent."""
         value = self._value(name)
-        return default if value is None else self._convert(name, value, hint)
+        return default if value is None else self._convert(name, value, type_)
 
-    def given(self, *names: str) -> str:
-        """Return the last of *names* that is given, or the first name if none is."""
-        given = [name for name in names if self._variables.get(name) is not None]
-        return given[-1] if given else names[0]
+    def choose_name(self, *names: str) -> str:
+        """Return the last of *names* that is a variable, or the first if none is."""
+        defined = [name for name in names if self._variables.get(name) is not None]
+        return defined[-1] if defined else names[0]
 
     def secret(self, name: str) -> Secret | None:
         """Return the source of the secret *name*, None if it has none.
@@ -121,7 +122,7 @@ class Fields:
         on.
         """
         sources = [
-            source for source in SOURCES if f"{name}_{source}" in self._variables
+            source for source in TYPE_OF_SOURCE if f"{name}_{source}" in self._variables
         ]
         if len(sources) > 1:
             names = " and ".join(f"{name}_{source}" for source in sources)
@@ -148,10 +149,11 @@ class Fields:
         for key, item in self.value(name, dict[str, Any], {}).items():
             where = f"{name}: {key}"
             stem, _, source = key.rpartition("_")
-            if _SECRET_NAME.search(stem) and source in SOURCES:
+            if _SECRET_NAME.search(stem) and source in TYPE_OF_SOURCE:
                 secrets[stem] = self._make_secret(
                     stem, source, where, item, of_switch=True
                 )
+            # A script, as passwd_script of a fence agent, is a program that prints it.
             elif _SECRET_NAME.search(key) and not key.endswith("_script"):
                 raise self._clear_text_error(key)
             elif isinstance(item, bool):  # 1 or 0, as fence agents expect
@@ -167,8 +169,12 @@ class Fields:
     def _make_secret(
         self, name: str, source: Kind, key: str, value: object, *, of_switch: bool
     ) -> Secret:
-        """Return the secret that the variable *key*, of that *source*, describes."""
-        converted = self._convert(key, value, SOURCES[source])
+        """Return the secret that the variable *key*, of that *source*, describes.
+
+        of_switch: a power switch uses the secret, so its program gets the environment
+        variable all the same.
+        """
+        converted = self._convert(key, value, TYPE_OF_SOURCE[source])
         if source == "command":
             return Secret(name, source, converted)
         place: str = converted
@@ -176,8 +182,8 @@ class Fields:
             processes.withhold_variable(place, of_switch=of_switch)
         return Secret(name, source, (place,))
 
-    def _convert(self, name: str, value: object, hint: Any) -> Any:
-        return convert_value(value, hint, self._place, name, strict=False)
+    def _convert(self, name: str, value: object, type_: Any) -> Any:
+        return convert_value(value, type_, self._place, name, strict=False)
 
     def _clear_text_error(self, key: str) -> UsageError:
         return UsageError(

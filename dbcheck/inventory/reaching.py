@@ -1,12 +1,11 @@
 """Reads how Ansible reaches a target's host: its variables, and arguments for ssh(1).
 
 The arguments are read as ssh.c and readconf.c of OpenSSH 9.2 to 10.2 do, by the same
-getopt(3).  Those about trust in hosts, time limits and shared connections do not change
-the host that is reached; dbcheck has its own ways there, so they are left out.
+getopt(3).  Arguments about trust in hosts, time limits and shared connections do not
+change the host that is reached.  They are left out, as dbcheck has its own rules there.
 
-One setting may have several names.  The last that is given counts, in the order of
-`ansible-doc -t connection ssh` (ansible-core 2.19): an old one, such as
-ansible_ssh_host, comes before the newer ansible_host, whatever group sets it.
+One setting may have several variables.  The last one that is defined counts, in the
+order of `ansible-doc -t connection ssh` (ansible-core 2.19), whatever group defines it.
 """
 
 from __future__ import annotations
@@ -30,16 +29,21 @@ from dbcheck.remote.sshfiles import BEFORE_VALUE, split_keyword
 from dbcheck.remote.way import LOCAL
 
 # In the order in which Ansible gives them to ssh, which takes the first of two values.
-_VARIABLES = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+_VARIABLES_OF_ARGUMENTS = (
+    "ansible_ssh_args",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+)
+# The options of ssh(1), for getopt.
 _OPTIONS = "1246ab:c:e:fgi:kl:m:no:p:qstvxAB:CD:E:F:GI:J:KL:MNO:P:Q:R:S:TVw:W:XYy"
-_KEYWORDS = {  # an option -> its keyword in ssh_config(5)
+_KEYWORD_OF_OPTION = {  # an option -> its keyword in ssh_config(5)
     "-J": "ProxyJump",
     "-P": "Tag",
     "-i": "IdentityFile",
     "-l": "User",
     "-p": "Port",
 }
-_INSTEAD = {  # a keyword -> where dbcheck takes its value from
+_HINT_OF_KEYWORD = {  # a keyword that is refused -> where dbcheck takes its value from
     "hostname": "Give it as ansible_host.",
     "port": "Give it as ansible_port.",
     "user": "Give it as ansible_user.",
@@ -56,16 +60,16 @@ _AS_ON_COMMAND_LINE = (
 
 
 def read_proxy(fields: Fields) -> tuple[Proxy | None, Path]:
-    """Return the proxy, None if the configuration decides; and that file.
+    """Return the proxy, None if SSH's configuration decides; and the file of that.
 
-    Raise UsageError, which repeats no argument, for any that names another host.
+    Raise UsageError, which repeats no argument, for one that dbcheck cannot follow.
     """
     proxy, config = None, USER_CONFIG
-    for name in _VARIABLES:
+    for name in _VARIABLES_OF_ARGUMENTS:
         for keyword, value in _parse_settings(fields, name):
             if keyword == "-F":
                 config = _find_config_file(fields, name, value)
-            elif hint := _INSTEAD.get(keyword.lower()):
+            elif hint := _HINT_OF_KEYWORD.get(keyword.lower()):
                 what = f"sets {keyword}, which dbcheck does not read there"
                 raise _invalid_variable_error(fields, name, what, hint)
             elif keyword.lower() == "proxyjump":
@@ -78,7 +82,7 @@ def read_proxy(fields: Fields) -> tuple[Proxy | None, Path]:
 
 
 def _find_config_file(fields: Fields, name: str, value: str) -> Path:
-    """Return the file that -F names; ssh refuses one that is not there."""
+    """Return the file that -F names; raise UsageError if it does not exist, as ssh."""
     path = "/dev/null" if value.lower() == "none" else os.path.abspath(value)
     if not os.path.exists(path):
         raise _invalid_variable_error(
@@ -91,7 +95,10 @@ def _find_config_file(fields: Fields, name: str, value: str) -> Path:
 
 
 def _parse_settings(fields: Fields, name: str) -> Iterator[tuple[str, str]]:
-    """Yield each keyword of ssh_config(5) and its value in one variable; also "-F"."""
+    """Yield each keyword of ssh_config(5) in the variable *name*, with its value.
+
+    The keyword of the option -F is "-F".
+    """
     try:
         options, rest = getopt.gnu_getopt(_split_words(fields, name), _OPTIONS)
     except getopt.GetoptError:
@@ -103,15 +110,15 @@ def _parse_settings(fields: Fields, name: str) -> Iterator[tuple[str, str]]:
             fields, name, "holds a word that is no option of ssh"
         )
     for option, value in options:
-        if option in _KEYWORDS or option == "-F":
-            yield _KEYWORDS.get(option, option), value
+        if option in _KEYWORD_OF_OPTION or option == "-F":
+            yield _KEYWORD_OF_OPTION.get(option, option), value
         elif option == "-o":
             keyword, setting = split_keyword(value)
             yield keyword, setting.lstrip(BEFORE_VALUE)
 
 
 def _split_words(fields: Fields, name: str) -> list[str]:
-    """Return the arguments in one variable, split as Ansible splits them."""
+    """Return the arguments in the variable *name*, split as Ansible splits them."""
     text = fields.value(name, Any, "")
     if not isinstance(text, str) or "\0" in text:
         raise _invalid_variable_error(fields, name, "is not a text")
@@ -132,11 +139,11 @@ def _invalid_variable_error(
     return fields.error(name, what, id=ErrorId.SSH_ARGUMENT_NOT_SUPPORTED, hint=hint)
 
 
-_PARAMIKO = ("paramiko", "paramiko_ssh")
-_SSH = ("ssh", "smart")
+_PARAMIKO_CONNECTIONS = ("paramiko", "paramiko_ssh")
+_SSH_CONNECTIONS = ("ssh", "smart")
 _COLLECTIONS = ("ansible.builtin.", "ansible.legacy.")
 _PROGRAM, _COMMAND = "ansible_ssh_executable", "ansible_paramiko_proxy_command"
-_KEYS = ("ansible_private_key", "ansible_ssh_private_key")
+_KEYS_AS_TEXT = ("ansible_private_key", "ansible_ssh_private_key")
 _Port = Annotated[int, Meta(ge=1, le=65_535)]
 
 
@@ -148,15 +155,13 @@ def read_host(fields: Fields) -> tuple[str, SshOptions]:
     kind = _read_connection(fields)
     if kind == "local":
         return LOCAL, AS_SSH
-    by_paramiko = kind in _PARAMIKO
-    host = fields.value(
-        _find_given_name(fields, "host", by_paramiko), Text, fields.host
-    )
-    user = fields.value(fields.given("ansible_user", "ansible_ssh_user"), str, "")
-    port = fields.value(_find_given_name(fields, "port", by_paramiko), _Port, None)
-    before, _, host = host.rpartition("@")  # ssh takes USER@HOST, too
-    name = quote(user or before, safe=":@\\")
-    url = f"ssh://{name}@" if name else "ssh://"
+    by_paramiko = kind in _PARAMIKO_CONNECTIONS
+    host = fields.value(_choose_name(fields, "host", by_paramiko), Text, fields.host)
+    user = fields.value(fields.choose_name("ansible_user", "ansible_ssh_user"), str, "")
+    port = fields.value(_choose_name(fields, "port", by_paramiko), _Port, None)
+    user_of_host, _, host = host.rpartition("@")  # ssh takes USER@HOST, too
+    login = quote(user or user_of_host, safe=":@\\")
+    url = f"ssh://{login}@" if login else "ssh://"
     url += f"[{host}]" if ":" in host else host
     url += f":{port}" if port else ""
     proxy, config = (
@@ -171,7 +176,7 @@ def _read_connection(fields: Fields) -> str:
     kind: str = fields.value("ansible_connection", str, "ssh")
     for collection in _COLLECTIONS:
         kind = kind.removeprefix(collection)
-    if kind not in (*_SSH, *_PARAMIKO, "local"):
+    if kind not in (*_SSH_CONNECTIONS, *_PARAMIKO_CONNECTIONS, "local"):
         raise fields.error(
             "ansible_connection",
             f"is {kind!r}, and dbcheck reaches hosts by ssh alone",
@@ -182,16 +187,16 @@ def _read_connection(fields: Fields) -> str:
     return kind
 
 
-def _find_given_name(fields: Fields, setting: str, by_paramiko: bool) -> str:
-    """Return the name that counts of a setting's names."""
+def _choose_name(fields: Fields, setting: str, by_paramiko: bool) -> str:
+    """Return the variable that counts, of those that a setting of a connection has."""
     names = (f"ansible_{setting}", f"ansible_ssh_{setting}")
-    more = (f"ansible_paramiko_{setting}",) if by_paramiko else ()
-    return fields.given(*names, *more)
+    paramiko_names = (f"ansible_paramiko_{setting}",) if by_paramiko else ()
+    return fields.choose_name(*names, *paramiko_names)
 
 
 def _read_identity(fields: Fields, by_paramiko: bool) -> Path | None:
     """Return the file of the private key, None if SSH's own configuration names it."""
-    for name in () if by_paramiko else _KEYS:
+    for name in () if by_paramiko else _KEYS_AS_TEXT:
         if fields.value(name, Any, None):
             raise fields.error(
                 name,
@@ -200,14 +205,14 @@ def _read_identity(fields: Fields, by_paramiko: bool) -> Path | None:
                 hint="Store it in a file that only you may read, and name that in"
                 " ansible_ssh_private_key_file.",
             )
-    name = _find_given_name(fields, "private_key_file", by_paramiko)
+    name = _choose_name(fields, "private_key_file", by_paramiko)
     is_named = fields.value(name, str, "") != ""
-    found: Path | None = fields.value(name, Path, None) if is_named else None
-    return found
+    key_file: Path | None = fields.value(name, Path, None) if is_named else None
+    return key_file
 
 
 def _read_ssh_proxy(fields: Fields) -> tuple[Proxy | None, Path]:
-    """Return the way to a host as ssh(1) takes it, see read_proxy()."""
+    """Return what read_proxy() returns; raise UsageError for another program."""
     program = fields.value(_PROGRAM, str, "")
     if PurePath(program).name not in ("", "ssh"):
         raise fields.error(
@@ -221,6 +226,9 @@ def _read_ssh_proxy(fields: Fields) -> tuple[Proxy | None, Path]:
 
 
 def _read_paramiko_proxy(fields: Fields) -> tuple[Proxy | None, Path]:
-    """Return the way to a host: Ansible's paramiko reads no arguments of ssh."""
+    """Return the proxy and the configuration for Ansible's connection by paramiko.
+
+    That connection reads no arguments of ssh, only a command.
+    """
     command = fields.value(_COMMAND, str, "")
     return (Proxy(command=command) if command else None), USER_CONFIG

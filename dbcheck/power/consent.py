@@ -16,15 +16,15 @@ from dbcheck.power.switched_host import (
 )
 from dbcheck.runs import stored
 
-_SUBJECT = "power"
+_CONSENT_SUBJECT = "power"
 
 
 @dataclass(frozen=True, slots=True)
 class _Consent(Note):
-    """A user's consent to a cut that then came.
+    """A user's consent to the first cut of a host by a switch.
 
-    host: as the user calls it.  switch: what was agreed to, as it was described.
-    at:   when, UTC.
+    host: as the user calls it.  switch: the description that the user agreed to.
+    at:   when the consent was stored, in UTC.
     """
 
     host: str
@@ -35,9 +35,9 @@ class _Consent(Note):
 def require_consent(switched: SwitchedHost, *, yes: bool) -> None:
     """Raise UsageError if this switch never cut this host before, unless *yes*.
 
-    The error describes exactly what would be done.  Any change of host or switch makes
-    the next cut a first one again.  Raise RunWriteError if remember_consent() could not
-    write.
+    The error describes exactly what would be done.  After any change of host or switch
+    the next cut counts as the first again.  Raise RunWriteError if remember_consent()
+    could not write its note.
     """
     if _has_agreed(switched):
         return
@@ -48,21 +48,21 @@ def require_consent(switched: SwitchedHost, *, yes: bool) -> None:
             id=ErrorId.FIRST_CUT_NEEDS_CONSENT,
             hint="If this is correct, repeat the command with --yes.",
         )
-    stored.make_folder(find_note_path(switched, _SUBJECT).parent)
+    stored.make_folder(find_note_path(switched, _CONSENT_SUBJECT).parent)
 
 
 def remember_consent(switched: SwitchedHost) -> None:
-    """Store that require_consent() was passed, once the cut is due or done.
+    """Store that the user consented, once the cut is due or done.
 
-    Not before: what a preflight refuses was never cut.  A kind that is not guarded
-    needs no consent.  Raise RunWriteError if that fails.
+    It is not stored earlier: a host that a preflight refuses was never cut.  A kind of
+    switch that is not guarded needs no consent.  Raise RunWriteError if that fails.
     """
     if not switched.config.guarded or _has_agreed(switched):
         return
     at = datetime.now(UTC).isoformat(timespec="seconds")
     about = (switched.title, switched.describe(), at)
-    write_note(switched, _SUBJECT, _Consent(switched.fingerprint(), *about))
+    write_note(switched, _CONSENT_SUBJECT, _Consent(switched.fingerprint(), *about))
 
 
 def _has_agreed(switched: SwitchedHost) -> bool:
-    return read_note(switched, _SUBJECT, _Consent) is not None
+    return read_note(switched, _CONSENT_SUBJECT, _Consent) is not None

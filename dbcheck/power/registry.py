@@ -21,7 +21,7 @@ from dbcheck.power.kinds.manual import ManualConfig
 from dbcheck.power.kinds.sysrq import SysrqConfig
 
 _READ_ONLY = "this command neither cuts nor restores power"
-_OTHER = "Use dbcheck power cut, or dbcheck power restore."
+_HINT_READ_ONLY = "Use dbcheck power cut, or dbcheck power restore."
 CONFIGS: tuple[type[SwitchConfig], ...] = (
     ManualConfig,
     ExecConfig,
@@ -33,22 +33,26 @@ KINDS: Mapping[SwitchKind, type[SwitchConfig]] = {
     config.kind: config for config in CONFIGS
 }
 UNATTENDED = ", ".join(config.kind.value for config in CONFIGS if not config.attended)
-OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
+# The variables that are no field of a config -> the type of their values.
+TYPES_OF_OTHERS: Mapping[str, Any] = {
     shared.POWER: Annotated[
         str,
         one_of([config.kind.value for config in CONFIGS]),
         Meta(description="The kind of switch, see [power.md](power.md)."),
     ],
-    **shared.OTHERS,
+    **shared.TYPES_OF_OTHERS,
 }
 VARIABLES = frozenset(
-    (*OTHERS, *(name for config in CONFIGS for name in shared.list_variables(config)))
+    (
+        *TYPES_OF_OTHERS,
+        *(name for config in CONFIGS for name in shared.list_variables(config)),
+    )
 )
 SECRETS = {shared.PASSWORD: "the password of the agent (`fence`)"}
 
 
 class ReadOnlySwitch:
-    """See ports.power.PowerSwitch."""
+    """A ports.power.PowerSwitch that reads the state of a switch, and only that."""
 
     attended = False
 
@@ -60,10 +64,14 @@ class ReadOnlySwitch:
         return self._switch.state()
 
     def cut(self) -> Cut:
-        raise PowerError(_READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS, hint=_OTHER)
+        raise PowerError(
+            _READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS, hint=_HINT_READ_ONLY
+        )
 
     def restore(self) -> None:
-        raise PowerError(_READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS, hint=_OTHER)
+        raise PowerError(
+            _READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS, hint=_HINT_READ_ONLY
+        )
 
     def failure(self) -> str | None:
         return self._switch.failure()
@@ -74,6 +82,8 @@ def read_switch_config(fields: Fields) -> SwitchConfig:
 
     A kind that is not in CONFIGS is refused as unknown.
     """
-    name = fields.value(shared.POWER, OTHERS[shared.POWER], SwitchKind.MANUAL.value)
+    name = fields.value(
+        shared.POWER, TYPES_OF_OTHERS[shared.POWER], SwitchKind.MANUAL.value
+    )
     shared.withhold_secrets(fields)
     return KINDS[SwitchKind(name)].read(fields)

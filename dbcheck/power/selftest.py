@@ -20,10 +20,10 @@ class SelfTest:
     """The observations of a self-test; durations in seconds.
 
     cut_s:     from the request until the switch reported off.
-    off_s:     from then until the switch reported on.
-    back_s:    from then until the host answered; None if it was not asked.
-    rebooted:  the host has another boot id; None if it was not asked.
-    states:    what the switch reported before, between and after.
+    off_s:     from that report until the switch reported on.
+    back_s:    from that report until the host answered; None if it was not asked.
+    rebooted:  whether the host has another boot id; None if it was not asked.
+    states:    what the switch reported before the cut, after it, and after the restore.
     """
 
     cut: Cut
@@ -43,42 +43,44 @@ def run_self_test(
     """
     before = host.identity() if host else None
     first = switch.state()
-    began = time.monotonic()
+    began_s = time.monotonic()
     with interrupt.hold_interrupts_back():
         try:
             with interrupt.let_interrupts_through():
                 cut = switch.cut()
-                cut_at = time.monotonic()
+                cut_at_s = time.monotonic()
                 between = switch.state()
         except BaseException as cause:
             try:
                 switch.restore()
             except PowerError as error:
                 why = str(cause) or "interrupted"
-                both = f"{why}; the power may still be off: {error}"
-                raise PowerError(both, id=error.id, hint=error.hint) from cause
+                text = f"{why}; the power may still be off: {error}"
+                raise PowerError(text, id=error.id, hint=error.hint) from cause
             raise
         switch.restore()
-    on_at = time.monotonic()
+    on_at_s = time.monotonic()
     last = switch.state()
     back_s, rebooted = None, None
     if host and before:
         rebooted = _await_host(host, wait_s) != before.boot_id
-        back_s = time.monotonic() - on_at
+        back_s = time.monotonic() - on_at_s
         if last is PowerState.UNKNOWN:
             last = switch.state()
     states = (first.value, between.value, last.value)
-    return SelfTest(cut, cut_at - began, on_at - cut_at, back_s, rebooted, states)
+    return SelfTest(
+        cut, cut_at_s - began_s, on_at_s - cut_at_s, back_s, rebooted, states
+    )
 
 
 def _await_host(host: TargetHost, wait_s: float) -> str:
     """Return the boot id once the host answers."""
-    deadline = time.monotonic() + wait_s
+    ends_s = time.monotonic() + wait_s
     while True:
         try:
             return host.identity().boot_id
         except HostError as error:
-            if time.monotonic() > deadline:
+            if time.monotonic() > ends_s:
                 raise PowerError(
                     f"{host.place} does not answer {wait_s:g} s after its power "
                     f"was restored: {error}",

@@ -1,7 +1,8 @@
 """A host and the switch that cuts it: what a user agrees to, and notes of the client.
 
-A note counts only if it is a plain file of this user's that no other may change, and if
-it is about this very switch; its file name and its copier do not matter.
+A note counts only if it is a plain file of this user that no other user may change, and
+if the fingerprint in it is that of this very host and switch.  The name of the file
+proves nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from dbcheck.power.scope import DriveScope
 from dbcheck.runs import stored
 from dbcheck.runs.stored import state_folder
 
-_SUBJECT = "depth"
+_DEPTH_SUBJECT = "depth"
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchedHost:
     """A host with its server and its switch.
 
-    name:   in the inventory; "" if flags put it together.
+    name:   of the host in the inventory; "" if flags describe it.
     target: the URL of its server.
     host:   the URL by which the host itself is asked; "" if it is not.
     scope:  the drives, if they alone lose their power.
@@ -50,15 +51,15 @@ class SwitchedHost:
     def describe(self) -> str:
         """Return the cut and its host in words, without any secret.
 
-        All that fingerprint() covers is shown.
+        It shows all that fingerprint() covers.
         """
         about = {"host": self.name, "server": self.target, "reached at": self.host}
         about |= {f"expected {key}": value for key, value in self._expected.items()}
         shown = ", ".join(f"{key} {value}" for key, value in about.items() if value)
-        done = self.config.describe(self.host)
+        actions = self.config.describe(self.host)
         if self.scope is not None:
-            done += f": that is to {self.scope.describe()}"
-        return f"{done}. The target: {shown}"
+            actions += f": that is to {self.scope.describe()}"
+        return f"{actions}. The target: {shown}"
 
     def fingerprint(self) -> str:
         """Return a digest that identifies this switch of this host."""
@@ -118,10 +119,12 @@ class _Measured(Note):
 
 def remember_reached(switched: SwitchedHost, reached: Reached) -> Path:
     """Store a measurement; return its path.  Raise RunWriteError if that fails."""
-    return write_note(switched, _SUBJECT, _Measured(switched.fingerprint(), reached))
+    return write_note(
+        switched, _DEPTH_SUBJECT, _Measured(switched.fingerprint(), reached)
+    )
 
 
 def recall_reached(switched: SwitchedHost) -> Reached | None:
     """Return the last measurement with this switch of this host, None without any."""
-    note = read_note(switched, _SUBJECT, _Measured)
+    note = read_note(switched, _DEPTH_SUBJECT, _Measured)
     return note.reached if note else None

@@ -18,7 +18,7 @@ USER_CONFIG = Path("~/.ssh/config")
 class Proxy:
     """A way to a host: ProxyCommand or ProxyJump of ssh_config(5), which may be "none".
 
-    command: ProxyCommand, which may hold a password.  jump: ProxyJump.
+    command: the ProxyCommand, which may hold a password.  jump: the ProxyJump.
     """
 
     command: str = field(default="", repr=False)
@@ -26,7 +26,7 @@ class Proxy:
 
     @property
     def jump_is_none(self) -> bool:
-        """Return True if ProxyJump is none, so that a ProxyCommand after it counts."""
+        """True if ProxyJump is "none", so that a ProxyCommand after it counts."""
         return self.jump.lower() == "none"
 
 
@@ -35,12 +35,13 @@ class SshOptions:
     """Options for reaching and trusting hosts that take the place of ssh_config(5).
 
     accept_new_host_key: store the key of a host that is not known yet; a key that
-                         has changed is refused always.  None: no, and the user has
-                         no option to ask for it, so no error advises one.
-    identity_file:       the only key to offer; None: those that ssh(1) would.
-    known_hosts:         the only file to know hosts from, and to store new ones in.
+                         has changed is always refused.  None means False, for a
+                         user who has no option for it, so that no error names one.
+    identity_file:       the only key to offer; None for the keys that ssh(1) offers.
+    known_hosts:         the only file of known hosts, to which new ones are added;
+                         None for the files that ssh(1) uses.
     config_file:         the user's configuration; it need not exist.
-    proxy:               what leads to the host; None: the configuration says.
+    proxy:               the way to the host; None if the configuration decides.
     """
 
     accept_new_host_key: bool | None = None
@@ -51,29 +52,32 @@ class SshOptions:
     connect_timeout_s: float = 15.0
 
 
-AS_SSH = SshOptions()  # as the user's own ssh would
+AS_SSH = SshOptions()  # reach and trust hosts as the user's own ssh does
 
 
-# What no host and no user may hold: ssh_config(5) hands them to a shell, as %h and %r
-# of ProxyCommand and "Match exec".  The rule is OpenSSH's own, which has it since 9.6:
+# What the name of a host or a user must not hold: ssh_config(5) hands both to a shell,
+# as %h and %r of ProxyCommand and "Match exec".  OpenSSH has this rule since 9.6:
 # ssh_valid_hostname() and ssh_valid_ruser() in readconf.c of 10.5.
-_NO_HOST = re.compile(r"^-|['`\"$\\;&<>|(){},\s\x00-\x1f\x7f]")
-_NO_USER = re.compile(r"^-|['`\";&<>|(){}\x00-\x1f\x7f]|\s-|\\$")
+_FORBIDDEN_IN_HOST = re.compile(r"^-|['`\"$\\;&<>|(){},\s\x00-\x1f\x7f]")
+_FORBIDDEN_IN_USER = re.compile(r"^-|['`\";&<>|(){}\x00-\x1f\x7f]|\s-|\\$")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The host to connect to, as the user gave it; None: the configuration decides."""
+    """The host to connect to, as the user gave it.
+
+    user, port: None if the configuration decides.
+    """
 
     host: str
     user: str | None = None
     port: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what a shell would obey; raise UsageError, which repeats no user."""
-        if found := _NO_HOST.search(self.host):
+        """Raise UsageError for characters that a shell obeys; it repeats no user."""
+        if found := _FORBIDDEN_IN_HOST.search(self.host):
             what = f"the name of the host {self.host!r}"
-        elif found := _NO_USER.search(self.user or ""):
+        elif found := _FORBIDDEN_IN_USER.search(self.user or ""):
             what = f"the name of the user for the host {self.host!r}"
         else:
             return
@@ -119,8 +123,9 @@ def is_port(text: str) -> bool:
 def parse_ssh_url(url: str, what: str, hint: str) -> tuple[Address, str]:
     """Parse "ssh://[user@]host[:port][/path]" into address and unquoted path.
 
-    what, hint: what the URL is of, and how to write it, for errors.  Raise UsageError
-    for any other URL; the message repeats nothing that may be a password.
+    what: names in errors what the URL leads to.  hint: tells how to write the URL.
+    Raise UsageError for any other URL; the message repeats nothing that may be a
+    password.
     """
     try:
         if not url.isprintable():  # urlsplit() would remove a tab and the end of a line
@@ -157,10 +162,13 @@ def parse_ssh_url(url: str, what: str, hint: str) -> tuple[Address, str]:
             id=ErrorId.HOST_ADDRESS_INVALID,
             hint=hint,
         )
-    # Not parts.hostname, which is in lower case: ssh_config(5) tells cases apart.
+    # parts.hostname is in lower case, and ssh_config(5) tells cases apart.
     user, _, place = parts.netloc.rpartition("@")
-    found = Address.parse(place)
-    return Address(found.host, unquote(user) or None, found.port), unquote(parts.path)
+    address = Address.parse(place)
+    return (
+        Address(address.host, unquote(user) or None, address.port),
+        unquote(parts.path),
+    )
 
 
 def strip_login(url: str) -> str:

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from dbcheck.agent.wire import list_addresses
 
-_ANY_PORT = 9
+_DISCARD_PORT = 9
 
 
 @dataclass(frozen=True, slots=True)
 class TargetLocation:
-    """The place of a target.
+    """The hosts on which a target may be.
 
-    here:   on this client's own host (a socket file, loopback, an own address), whoever
-            answers there.
-    others: each other host that the driver may connect to, with its addresses; none if
+    here:   the driver may connect to this client's own host, by a socket file, loopback
+            or one of the host's addresses.  Another program may answer there.
+    others: each other host that the driver may connect to -> its addresses; none if
             its name does not resolve.
     """
 
@@ -29,17 +29,21 @@ class TargetLocation:
 
 
 def locate_target(endpoints: Iterable[tuple[str, int]]) -> TargetLocation:
-    """Return a target's location; looks its host names up.
+    """Return a target's location; looks up the names of its hosts.
 
-    endpoints: where the driver may connect (ports.engine).  It may try several hosts:
-    one of them can be here and another one elsewhere.
+    endpoints: the hosts and ports to which the driver may connect (ports.engine).  Some
+    of them can be on this host and others elsewhere.
     """
     hosts = {host for host, _ in endpoints}
     others = {host: resolve(host) for host in sorted(hosts - {""})}
-    own = {host for host, found in others.items() if any(map(is_own_address, found))}
+    own = {
+        host
+        for host, addresses in others.items()
+        if any(map(is_own_address, addresses))
+    }
     for host in own:
         others[host] = frozenset(
-            each for each in others[host] if not is_own_address(each)
+            address for address in others[host] if not is_own_address(address)
         )
         if not others[host]:
             del others[host]
@@ -55,7 +59,7 @@ def read_machine_id() -> str:
 
 
 def read_boot_id() -> str:
-    """Return the id of this client's kernel since boot, "" if unknown (random(4))."""
+    """Return this client's boot id, "" if it is not known (random(4))."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -63,50 +67,53 @@ def read_boot_id() -> str:
 
 
 def resolve(host: str) -> frozenset[str]:
-    """Return the addresses of a host by its name or address; empty if there is none.
+    """Return the addresses of a host, given by its name or address; empty if none.
 
-    Python's drivers look a name up as IDNA has it (RFC 3490), libpq as it stands.
+    Python's drivers look a name up in the form of IDNA (RFC 3490), libpq as written.
     """
     names = {host.encode(errors="surrogateescape")}
-    with contextlib.suppress(UnicodeError):  # libpq takes any that /etc/hosts has
+    # libpq looks up any name that /etc/hosts has, also one that IDNA does not allow.
+    with contextlib.suppress(UnicodeError):
         names.add(host.encode("idna"))
-    found = []
+    entries = []
     for name in names:
         with contextlib.suppress(OSError, ValueError):
-            found += socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            entries += socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     return frozenset(
-        _plain_address(str(entry[4][0]).partition("%")[0]) for entry in found
+        _unmap_address(str(entry[4][0]).partition("%")[0]) for entry in entries
     )
 
 
-def _plain_address(address: str) -> str:
-    """Return the IPv4 address that an address of IPv6 stands for, else *address*."""
-    found = ipaddress.ip_address(address)
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(mapped or found)
+def _unmap_address(address: str) -> str:
+    """Return the IPv4 address that is mapped into *address*, else *address*."""
+    parsed = ipaddress.ip_address(address)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
 
 
 def is_own_address(address: str) -> bool:
-    """Return True if *address* belongs to this host: it shows it, or sends from it.
+    """Return True if this host lists *address* as its own, or sends from it.
 
-    It does not say whose program answers there.  False for what is no address.  A host
-    shows more than it sends from: from a second address in a network the kernel sends
-    by the first one there, and from a new one of IPv6 not before it has looked for
-    another host that has it (RFC 4862).  To bind an address shows less: a system may
-    allow that for any (net.ipv4.ip_nonlocal_bind).
+    It does not tell whose program answers there.  Return False for a text that is no
+    address.  A host lists more addresses than it sends from: to the second of
+    its addresses in a network the kernel sends from the first, and it sends from a new
+    address of IPv6 only once it has looked for another host that has it (RFC 4862).  A
+    successful bind() would show less: a system may allow it for any address
+    (net.ipv4.ip_nonlocal_bind).
     """
     try:
-        asked = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
-    if asked.is_loopback or asked.is_unspecified or str(asked) in list_addresses():
+    if parsed.is_loopback or parsed.is_unspecified or str(parsed) in list_addresses():
         return True
-    if asked.version == 4:
-        return _find_source_address((address, _ANY_PORT)) == asked
-    # A link-local address needs the link (RFC 4007); its name was lost on the way here.
-    links = [n for n, _ in socket.if_nameindex()] if asked.is_link_local else [0]
+    if parsed.version == 4:
+        return _find_source_address((address, _DISCARD_PORT)) == parsed
+    # A link-local address needs its link (RFC 4007), which *address* does not name.
+    links = [n for n, _ in socket.if_nameindex()] if parsed.is_link_local else [0]
     return any(
-        _find_source_address((address, _ANY_PORT, 0, link)) == asked for link in links
+        _find_source_address((address, _DISCARD_PORT, 0, link)) == parsed
+        for link in links
     )
 
 
@@ -117,7 +124,7 @@ def _find_source_address(
     family = socket.AF_INET if len(place) == 2 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(place)  # which sends nothing
+            probe.connect(place)  # a datagram socket sends nothing here
             source = str(probe.getsockname()[0])
     except OSError:
         return None

@@ -37,7 +37,7 @@ from dbcheck.remote.hostkeys import (
 )
 from dbcheck.remote.sshconfig import Settings, read_settings
 from dbcheck.remote.sshlogin import BadKey, Keys, LockedKey, log_in
-from dbcheck.remote.sshread import last_lines
+from dbcheck.remote.sshread import read_last_errors
 
 log = logging.getLogger(__name__)
 # Expected failures are reported by our own errors; without this handler, what paramiko
@@ -363,7 +363,7 @@ def _connection_error(config: Settings, why: str, complaints: IO[bytes]) -> Host
     hint = "Check that an SSH server answers there."
     if config.proxy_command is not None:
         hint = "Run its ProxyCommand by hand, to see what that says."
-        why = last_lines(complaints) or why
+        why = read_last_errors(complaints) or why
     return HostError(
         f"no SSH connection to {config.host}:{config.port}:"
         f" {why or 'connection closed'}",

@@ -24,7 +24,7 @@ from dbcheck.remote.sshfiles import (
     ConfigError,
     find_include_folder,
     read_lines,
-    require_closed,
+    require_unchangeable_by_others,
 )
 from dbcheck.remote.sshlogin import Keys
 from dbcheck.remote.sshread import YES, OpenSsh, Raw, Reader, ask_ssh, find_ssh, is_none
@@ -44,11 +44,12 @@ class Settings:
     """The address of a host, the name of its key, and the means to log in there.
 
     jumps:           the hosts to go through, one after the other.
-    proxy_command:   what to run for a connection instead.
-    alias:           the name of the host in lists of keys, instead of its own.
+    proxy_command:   the command whose input and output are the connection, None for a
+                     connection by TCP.
+    alias:           the name of the host in lists of keys, None for *host*.
     known_hosts:     the lists of keys, the user's first.
     revoked_keys:    lists of keys that are refused (ssh_config(5), RevokedHostKeys).
-    keys:            what to log in with.
+    keys:            the keys of the user to log in with.
     """
 
     host: str
@@ -70,10 +71,10 @@ def read_settings(
 ) -> Settings:
     """Return the settings for *address*; raise UsageError if they cannot be had.
 
-    proxy: what leads there, if the configuration is not to say it.  ssh(1) is asked
-    where it can be, for *limit_s* seconds at most; then the system's configuration
-    counts after the user's own, which any other *config_file* replaces.  A file that
-    does not exist says nothing.
+    proxy: the way to the host, None if the configuration decides.  If ssh(1) is
+    installed it is asked, for *limit_s* seconds at most, and the system's configuration
+    counts after the user's own; another *config_file* counts alone.  Without ssh(1)
+    only *config_file* is read.  A file that does not exist sets nothing.
     """
     if os.path.expanduser("~") == "~":
         raise UsageError(
@@ -100,7 +101,7 @@ def read_settings(
 
 
 def _convert_proxy(proxy: Proxy) -> Raw:
-    """Return *proxy* as a configuration has it; raise UsageError."""
+    """Return *proxy* as values of a configuration; raise UsageError for a token."""
     for token in _TOKEN.finditer(f"{proxy.command}\n{proxy.jump}"):
         if token[2] is None and token[1] not in _TOKENS:
             raise UsageError(
@@ -120,19 +121,19 @@ def _convert_proxy(proxy: Proxy) -> Raw:
 
 def _format_error(path: Path, error: Exception) -> str:
     """Return the text of *error*, beginning with the file; *path* if it names none."""
-    said = str(error)
+    text = str(error)
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
-    return said if said.startswith("/") else f"{path}: {said}"
+    return text if text.startswith("/") else f"{path}: {text}"
 
 
 def _ask_ssh(ssh: OpenSsh, address: Address, path: Path, limit_s: float) -> Raw:
-    is_usual = path == USER_CONFIG.expanduser()
-    for file in (path, *([SYSTEM_CONFIG] if is_usual else [])):
+    is_users_own = path == USER_CONFIG.expanduser()
+    for file in (path, *([SYSTEM_CONFIG] if is_users_own else [])):
         if file.exists():
-            require_closed(file, find_include_folder(file))
+            require_unchangeable_by_others(file, find_include_folder(file))
     alone = path if path.exists() else Path(os.devnull)
-    return ask_ssh(ssh, address, None if is_usual else alone, limit_s)
+    return ask_ssh(ssh, address, None if is_users_own else alone, limit_s)
 
 
 def _read_files(address: Address, path: Path) -> Raw:
@@ -155,19 +156,20 @@ def _find_local_user() -> str:
         pass
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # no variable names one, either
+    except (KeyError, OSError):  # no environment variable names the user, either
         return ""
 
 
 def _parse_settings(address: Address, raw: Raw, *, tokens_expanded: bool) -> Settings:
     """Return the settings that *raw* has.
 
-    tokens_expanded: names of the agent and of lists of hosts hold no more tokens.
+    tokens_expanded: ssh(1) expanded the tokens in the agent's name and in the names of
+    the user's lists of keys.
     """
 
     def value(keyword: str) -> str | None:
-        found = raw.get(keyword, ["none"])[0]
-        return None if is_none(found) else found
+        first = raw.get(keyword, ["none"])[0]
+        return None if is_none(first) else first
 
     def files(keyword: str, tokens: Tokens | None) -> tuple[Path, ...]:
         names = dict.fromkeys(raw.get(keyword, []))
@@ -186,9 +188,9 @@ def _parse_settings(address: Address, raw: Raw, *, tokens_expanded: bool) -> Set
         )
     if jumps:
         command = None
-    alias = raw.get("hostkeyalias", [""])[0]  # no word means none here
+    alias = raw.get("hostkeyalias", [""])[0]  # here "none" is a name like any other
     tokens = _make_tokens(address, raw, jumps)
-    left = None if tokens_expanded else tokens
+    tokens_left = None if tokens_expanded else tokens
     return Settings(
         host=raw["hostname"][0],
         port=int(port),
@@ -197,21 +199,23 @@ def _parse_settings(address: Address, raw: Raw, *, tokens_expanded: bool) -> Set
         proxy_command=_expand("proxycommand", command, tokens) if command else None,
         alias=alias.lower() if alias else None,
         known_hosts=(
-            *files("userknownhostsfile", left),
+            *files("userknownhostsfile", tokens_left),
             *files("globalknownhostsfile", None),
         ),
         revoked_keys=files("revokedhostkeys", None),
         keys=Keys(
             files=files("identityfile", tokens),
             certificates=files("certificatefile", tokens),
-            agent=_find_agent_socket(raw.get("identityagent", [_AGENT])[0], left),
+            agent=_find_agent_socket(
+                raw.get("identityagent", [_AGENT])[0], tokens_left
+            ),
             files_only=(value("identitiesonly") or "").lower() in YES,
         ),
     )
 
 
 def _parse_jumps(listed: str, tokens: Tokens) -> tuple[Address, ...]:
-    # Divide first: the name of the user, for one, may hold a comma.
+    # The text is split before tokens are expanded: a user's name may hold a comma.
     return tuple(
         _parse_jump(_expand("proxyjump", jump, tokens)) for jump in listed.split(",")
     )
@@ -221,14 +225,14 @@ def _parse_jump(text: str) -> Address:
     return Address.parse(text.strip().removeprefix("ssh://"))
 
 
-def _find_agent_socket(named: str, tokens: Tokens | None) -> Path | None:
+def _find_agent_socket(agent: str, tokens: Tokens | None) -> Path | None:
     """Return the socket of the agent (ssh_config(5), IdentityAgent)."""
-    if is_none(named):
+    if is_none(agent):
         return None
-    if named == _AGENT or re.fullmatch(r"\$\w+", named):
-        socket_of = processes.make_environment().get(named.removeprefix("$"))
-        return Path(socket_of) if socket_of else None
-    return _resolve_file("identityagent", named, tokens)
+    if agent == _AGENT or re.fullmatch(r"\$\w+", agent):
+        path = processes.make_environment().get(agent.removeprefix("$"))
+        return Path(path) if path else None
+    return _resolve_file("identityagent", agent, tokens)
 
 
 def _make_tokens(address: Address, raw: Raw, jumps: str | None) -> Tokens:
@@ -251,7 +255,7 @@ def _make_tokens(address: Address, raw: Raw, jumps: str | None) -> Tokens:
 
 
 def _resolve_file(keyword: str, name: str, tokens: Tokens | None) -> Path:
-    """Return the file of that name; tokens: None if the name holds none.
+    """Return the file *name*; tokens: None if they are expanded already.
 
     Raise ConfigError for a home that does not exist: ssh(1) ends there as well.
     """
@@ -263,22 +267,23 @@ def _resolve_file(keyword: str, name: str, tokens: Tokens | None) -> Path:
 
 
 def _expand(keyword: str, text: str, tokens: Tokens) -> str:
-    """Return a value with what its tokens and its ${VARIABLES} stand for.
+    """Return *text* with the values of its tokens and ${VARIABLES}.
 
-    Raise ConfigError for others.  It does not repeat the text: a command may hold a
-    password.  A command and jumps have no variables of ssh(1).
+    In ProxyCommand and ProxyJump a ${VARIABLE} stays as it is, as ssh(1) leaves it.
+    Raise ConfigError for a token or variable without a value.  The error does not
+    repeat the text: a command may hold a password.
     """
 
-    def one(token: re.Match[str]) -> str:
+    def expand_token(token: re.Match[str]) -> str:
         if token[2] is None:
-            found, what = tokens.get(token[1]), f"{token[0]} has no meaning"
+            value, what = tokens.get(token[1]), f"{token[0]} has no meaning"
         elif keyword in ("proxycommand", "proxyjump"):
             return token[0]
         else:
-            found, what = environment.get(token[2]), f"no variable {token[2]} is set"
-        if found is None:
+            value, what = environment.get(token[2]), f"no variable {token[2]} is set"
+        if value is None:
             raise ConfigError(f"{keyword}: {what}")
-        return found
+        return value
 
     environment = processes.make_environment()
-    return _TOKEN.sub(one, text)
+    return _TOKEN.sub(expand_token, text)

@@ -1,8 +1,8 @@
 """The files of a configuration of OpenSSH: their lines, and their owners.
 
-A user who may write one of them decides which programs run and which host is reached.
-So each is checked before ssh(1) reads it, also the files that it includes for other
-hosts.
+A user who may write such a file decides which programs run and which host is reached.
+So each file is checked before ssh(1) reads it, also one that is included for other
+hosts alone.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ from dbcheck.base.access import find_change_by_others
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")  # ssh_config(5), FILES
 _SYSTEM_FOLDER = SYSTEM_CONFIG.parent
-_INCLUDES_MAX = 16  # as OpenSSH: READCONF_MAX_DEPTH in readconf.c
+_INCLUDE_DEPTH_MAX = 16  # as OpenSSH: READCONF_MAX_DEPTH in readconf.c
 # strdelim() in misc.c of OpenSSH 9.2: the keyword may stand in quotes; if it does not,
 # one "=" may stand between it and the value.
 _LINE = re.compile(r'(?:"([^\s"]+)"[ \t]*|([^\s"=]+)[ \t]*(?:=[ \t]*)?)(.*)', re.DOTALL)
 _BLANKS = " \t\r\n\f"
-BEFORE_VALUE = " \t\r\n="  # of a command and of jumps, as often as they stand there
+# What may stand before the value of ProxyCommand and ProxyJump, in any number.
+BEFORE_VALUE = " \t\r\n="
 # A token of ssh_config(5), TOKENS, or a variable of the environment.
 _TOKEN = re.compile(r"%.|\$\{(\w+)\}")
 # What glob(7) has beyond Python's glob: a backslash, [^a], classes as [[:digit:]].
-_ONLY_GLOB = re.compile(r"\\|\[[\^:.=]|\[[^]]*\[[:.=]")
-_OF_GLOB = re.compile(r"\\(.)|\[[!^]?\]?(?:\[([:.=]).*?\2\]|\\.|[^]])*\]", re.DOTALL)
+_NOT_IN_PYTHON = re.compile(r"\\|\[[\^:.=]|\[[^]]*\[[:.=]")
+# What _make_glob() replaces: a backslash and a character, or a class in brackets.
+_PARTS_OF_GLOB = re.compile(
+    r"\\(.)|\[[!^]?\]?(?:\[([:.=]).*?\2\]|\\.|[^]])*\]", re.DOTALL
+)
 CORRECT = "Correct that file, until `ssh HOST` logs in."
 
 
@@ -49,7 +53,7 @@ class Line:
     """One line with a setting: "Keyword value".
 
     keyword: in lower case.
-    value:   as it stands there, without blanks at its ends.
+    value:   as the line has it, without blanks at its ends.
     """
 
     path: Path
@@ -59,16 +63,16 @@ class Line:
 
     @property
     def place(self) -> str:
-        """Return its file and line, for errors."""
+        """The file and the number of the line, for errors."""
         return f"{self.path}, line {self.number}"
 
     def words(self) -> list[str]:
         """Return the words of the value without quotes and a comment.
 
-        Raise ConfigError for a quote that does not end.  The rules are argv_split()'s
-        in misc.c of OpenSSH 9.2.
+        Raise ConfigError for a quote that does not end.  The rules are those of
+        argv_split() in misc.c of OpenSSH 9.2.
         """
-        found: list[str] = []
+        words: list[str] = []
         text, at, is_inside = self.value, 0, False
         quote = ""
         while at < len(text):
@@ -80,34 +84,34 @@ class Line:
             if not is_inside:
                 if char == "#":
                     break
-                found.append("")
+                words.append("")
                 is_inside = True
             if char == "\\" and after and (after in "'\"\\" or after + quote == " "):
-                found[-1] += after
+                words[-1] += after
                 at += 1
             elif char == quote:
                 quote = ""
             elif not quote and char in "'\"":
                 quote = char
             else:
-                found[-1] += char
+                words[-1] += char
         if quote:
             raise ConfigError(f"{self.place}: a quotation mark has no second one")
-        return found
+        return words
 
 
 def read_lines(path: Path) -> list[Line]:
     """Return the lines of a file that have a setting.
 
-    Raise OSError if it cannot be read, ConfigError if another user may change it: it
-    names programs.  ssh(1) refuses most of those as well (readconf.c of OpenSSH 9.9,
-    read_config_file_depth, SSHCONF_CHECKPERM), and does so when it opens them.
+    Raise OSError if the file cannot be read, ConfigError if another user may change it:
+    it names programs.  ssh(1), too, refuses most of such files when it opens them
+    (readconf.c of OpenSSH 9.9, read_config_file_depth, SSHCONF_CHECKPERM).
     """
     with plain.open_regular(path) as file:
         if path.is_file() and (change := find_change_by_others(path)):
             raise ConfigError(change.how, f"Run: {change.end}")
         text = plain.read_rest(file, plain.TEXT_MAX).decode(errors="surrogateescape")
-    found = []
+    lines = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip(_BLANKS)
         if not line or line.startswith("#"):
@@ -120,8 +124,8 @@ def read_lines(path: Path) -> list[Line]:
         if not value:
             # The word is not repeated: it may be a secret, or a megabyte.
             raise ConfigError(f"{path}, line {number}: its keyword has no value")
-        found.append(Line(path, number, keyword, value))
-    return found
+        lines.append(Line(path, number, keyword, value))
+    return lines
 
 
 def split_keyword(line: str) -> tuple[str, str]:
@@ -133,17 +137,17 @@ def split_keyword(line: str) -> tuple[str, str]:
 def read_included(line: Line, folder: Path, depth: int) -> Iterator[list[Line]]:
     """Yield the lines of each file that an Include names; see read_lines() for errors.
 
-    folder: where a relative name begins.  depth: of the file that includes.
-    A link that leads nowhere and a folder hold nothing, as for ssh(1).  Raise
-    ConfigError as well for a name that releases of ssh(1) take for different files, or
-    whose pattern Python reads otherwise.
+    folder: where a relative name begins.  depth: how many Includes led to the file that
+    has this one.  A link that leads nowhere and a folder hold nothing, as for ssh(1).
+    Raise ConfigError also for a name that releases of ssh(1) take for different files,
+    or whose pattern Python reads otherwise than ssh(1).
     """
-    if depth >= _INCLUDES_MAX:
+    if depth >= _INCLUDE_DEPTH_MAX:
         raise ConfigError(
-            f"{line.place}: more than {_INCLUDES_MAX} files include one another"
+            f"{line.place}: more than {_INCLUDE_DEPTH_MAX} files include one another"
         )
     for word in line.words():
-        if _TOKEN.search(word) or _ONLY_GLOB.search(word):
+        if _TOKEN.search(word) or _NOT_IN_PYTHON.search(word):
             raise undecidable_error(line, f"Include {word}")
         yield from map(_read_lines_if_any, _find_files(word, folder))
 
@@ -163,7 +167,7 @@ def _find_files(pattern: str, folder: Path) -> list[Path]:
         name = os.path.expanduser(pattern)
     else:
         name = str(folder / pattern)
-    return [Path(found) for found in sorted(glob.glob(name))]
+    return [Path(match) for match in sorted(glob.glob(name))]
 
 
 def _read_lines_if_any(path: Path) -> list[Line]:
@@ -173,18 +177,25 @@ def _read_lines_if_any(path: Path) -> list[Line]:
         return []
 
 
-def require_closed(path: Path, folder: Path) -> None:
+def require_unchangeable_by_others(path: Path, folder: Path) -> None:
     """Raise ConfigError if another user may change that file or one that it includes.
 
-    See read_lines() for other errors; folder: see read_included().
+    folder: where a relative name of an Include begins.  For other errors see
+    read_lines().
     """
-    left = [path]
-    for file in left:  # grows while it is walked
+    files = [path]
+    for file in files:  # the list grows while the loop walks it
         for line in read_lines(file) if file == path else _read_lines_if_any(file):
             if line.keyword == "include":
                 patterns = map(_make_glob, line.words())
-                found = [one for each in patterns for one in _find_files(each, folder)]
-                left += [one for one in dict.fromkeys(found) if one not in left]
+                included = [
+                    match
+                    for pattern in patterns
+                    for match in _find_files(pattern, folder)
+                ]
+                files += [
+                    match for match in dict.fromkeys(included) if match not in files
+                ]
 
 
 def find_include_folder(path: Path) -> Path:
@@ -195,16 +206,16 @@ def find_include_folder(path: Path) -> Path:
 def _make_glob(word: str) -> str:
     """Return a pattern of Python's glob for all that a name in Include may stand for.
 
-    OpenSSH expands tokens there since 10.0; before, they stand for themselves, and so
-    match the pattern as well.
+    OpenSSH expands tokens in such a name since 10.0.  In earlier releases they stand
+    for themselves, which the pattern matches as well.
     """
 
-    def known(token: re.Match[str]) -> str:
+    def expand_token(token: re.Match[str]) -> str:
         if token[1]:
             return processes.make_environment().get(token[1], "*")
         return {"%d": os.path.expanduser("~")}.get(token[0], "*")
 
-    def python(part: re.Match[str]) -> str:
+    def convert_part(part: re.Match[str]) -> str:
         return glob.escape(part[1]) if part[1] else "?"
 
-    return _OF_GLOB.sub(python, _TOKEN.sub(known, word))
+    return _PARTS_OF_GLOB.sub(convert_part, _TOKEN.sub(expand_token, word))

@@ -1,8 +1,9 @@
 """Logs in over SSH with keys: those of the agent, and those in files.
 
-As ssh(1) does (ssh_config(5), IdentityFile, IdentitiesOnly, IdentityAgent): first what
-the agent has of the files' keys, then what else it has, then the files themselves.
-paramiko asks but the agent of SSH_AUTH_SOCK, and offers all that this one has.
+Keys are offered in the order of ssh(1) (ssh_config(5), IdentityFile, IdentitiesOnly,
+IdentityAgent): first the agent's keys that are also in the files, then the agent's
+other keys, then the keys that only the files have.  paramiko by itself would ask the
+agent of SSH_AUTH_SOCK alone, and offer all of its keys.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from paramiko.message import Message
 from dbcheck.base import plain
 from dbcheck.remote.hostkeys import encode_key
 
-_KINDS = (paramiko.RSAKey, paramiko.ECDSAKey, paramiko.Ed25519Key)
-_TYPES = (b"ssh-", b"ecdsa-", b"sk-")
-# What paramiko raises for a file that is not what it expects, or an agent's answer.
+_KEY_CLASSES = (paramiko.RSAKey, paramiko.ECDSAKey, paramiko.Ed25519Key)
+_KEY_TYPE_PREFIXES = (b"ssh-", b"ecdsa-", b"sk-")
+# Errors of paramiko for a file, or an answer of an agent, that it does not expect.
 _UNREADABLE = (ValueError, IndexError, struct.error, UnsupportedAlgorithm)
 _BEGIN = b"-----BEGIN OPENSSH PRIVATE KEY-----"
 _END = b"-----END OPENSSH PRIVATE KEY-----"
@@ -38,18 +39,18 @@ _MAGIC = b"openssh-key-v1\0"  # PROTOCOL.key of OpenSSH
 
 
 class LockedKey(paramiko.PasswordRequiredException):
-    """A passphrase locks the only key that is left; the text names its file."""
+    """A passphrase locks a key, and no other logs in; the text names the key's file."""
 
 
 class BadKey(paramiko.SSHException):
-    """A file that is to hold a private key holds none; the text names it."""
+    """A file that should hold a private key holds none; the text names the file."""
 
 
 class _Agent(AgentSSH):
-    """An agent at a socket of a given name."""
+    """The agent that listens at the socket *path*."""
 
     def __init__(self, path: Path, limit_s: float) -> None:
-        """Ask it for its keys; raise OSError, SSHException."""
+        """Ask the agent for its keys; raise OSError, SSHException."""
         super().__init__()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(limit_s)
@@ -69,12 +70,12 @@ class _Agent(AgentSSH):
 class Keys:
     """The keys that dbcheck may offer to a host.
 
-    files:        they may not exist, or hold public keys, of which the agent has the
-                  other half.
-    certificates: of those keys (ssh_config(5), CertificateFile); if there are none,
-                  those that lie beside the files.
-    agent:        its socket.
-    files_only:   offer no key of the agent's that is not among *files*.
+    files:        the files of keys.  A file may be missing, or hold the public half of
+                  a key whose private half the agent has.
+    certificates: the files of the keys' certificates (ssh_config(5), CertificateFile);
+                  without any, those that lie beside *files*.
+    agent:        the socket of the agent, None for no agent.
+    files_only:   offer no key of the agent that is not among *files*.
     """
 
     files: Sequence[Path]
@@ -93,25 +94,27 @@ def log_in(
     certificates = _read_certificates(keys.certificates or beside)
     with ExitStack() as stack:
         in_agent = _list_agent_keys(keys.agent, stack, limit_s)
-        named = [blob for file in keys.files if (blob := _read_public_key(file))]
-        unnamed = [key for key in in_agent if key.asbytes() not in named]
-        chosen = [key for blob in named for key in in_agent if key.asbytes() == blob]
-        for key in chosen + ([] if keys.files_only else unnamed):
+        in_files = [blob for file in keys.files if (blob := _read_public_key(file))]
+        others = [key for key in in_agent if key.asbytes() not in in_files]
+        in_both = [
+            key for blob in in_files for key in in_agent if key.asbytes() == blob
+        ]
+        for key in in_both + ([] if keys.files_only else others):
             try:
                 return _offer(transport, user, key, certificates)
             except paramiko.SSHException as error:
                 refused = _raise_if_final(transport, error)
-        tried = [key.asbytes() for key in chosen]
+        tried = [key.asbytes() for key in in_both]
         for file in keys.files:
             try:
-                own = _read_private_key(file)
-                if own is not None and own.asbytes() not in tried:
-                    return _offer(transport, user, own, certificates)
+                private = _read_private_key(file)
+                if private is not None and private.asbytes() not in tried:
+                    return _offer(transport, user, private, certificates)
             except paramiko.PasswordRequiredException:
                 locked = locked if _read_public_key(file) in tried else file
             except paramiko.AuthenticationException as error:
                 refused = _raise_if_final(transport, error)
-            except paramiko.SSHException as error:  # of the key, not of the host
+            except paramiko.SSHException as error:  # the key is bad, not the host
                 refused = refused or error
     if locked is not None:
         raise LockedKey(str(locked))
@@ -124,33 +127,37 @@ def _offer(
     key: paramiko.PKey,
     certificates: Sequence[tuple[bytes, Path]],
 ) -> None:
-    """Log in with a certificate of *key*, or with itself; raise SSHException."""
-    own = [path for blob, path in certificates if blob == key.asbytes()]
-    for path in own:
+    """Log in with a certificate of *key*, or with the key; raise SSHException."""
+    of_key = [path for blob, path in certificates if blob == key.asbytes()]
+    for path in of_key:
         key.load_certificate(str(path))
         try:
-            return _ask(transport, user, key)
+            return _authenticate(transport, user, key)
         except paramiko.SSHException as error:
             _raise_if_final(transport, error)
-    if own:
+    if of_key:
         key.public_blob = None
-    return _ask(transport, user, key)
+    return _authenticate(transport, user, key)
 
 
-def _ask(transport: paramiko.Transport, user: str, key: paramiko.PKey) -> None:
-    if left := transport.auth_publickey(user, key):
-        raise paramiko.BadAuthenticationType("more than a key is asked for", left)
+def _authenticate(transport: paramiko.Transport, user: str, key: paramiko.PKey) -> None:
+    if further_methods := transport.auth_publickey(user, key):
+        raise paramiko.BadAuthenticationType(
+            "more than a key is asked for", further_methods
+        )
 
 
 def _read_certificates(files: Sequence[Path]) -> list[tuple[bytes, Path]]:
-    """Return the certificates that can be read, each with the key that it is of."""
-    found = []
+    """Return the files that hold certificates, each with the key that it certifies."""
+    certificates = []
     for file in files:
         with contextlib.suppress(OSError, *_UNREADABLE):
-            shown = load_ssh_public_identity(plain.read_regular(file, plain.SECRET_MAX))
-            if isinstance(shown, SSHCertificate):
-                found.append((encode_key(shown.public_key()), file))
-    return found
+            public = load_ssh_public_identity(
+                plain.read_regular(file, plain.SECRET_MAX)
+            )
+            if isinstance(public, SSHCertificate):
+                certificates.append((encode_key(public.public_key()), file))
+    return certificates
 
 
 def _raise_if_final(
@@ -168,9 +175,9 @@ def _list_agent_keys(
     """Return the keys of the agent; none if it does not answer, as for ssh(1)."""
     if agent is not None:
         with contextlib.suppress(OSError, paramiko.SSHException, *_UNREADABLE):
-            asked = _Agent(agent, limit_s)
-            stack.callback(asked.close)
-            return list(asked.get_keys())
+            connected = _Agent(agent, limit_s)
+            stack.callback(connected.close)
+            return list(connected.get_keys())
     return []
 
 
@@ -183,23 +190,24 @@ def _read_private_key(file: Path) -> paramiko.PKey | None:
         plain.require_regular(file, plain.SECRET_MAX)
     except OSError:
         return None
-    failed = paramiko.SSHException(f"no private key in {file}")
-    for kind in _KINDS:
+    failure = paramiko.SSHException(f"no private key in {file}")
+    for kind in _KEY_CLASSES:
         try:
             return kind.from_private_key_file(str(file))
         except paramiko.PasswordRequiredException:
             raise
         except paramiko.SSHException as error:
-            failed = error
+            failure = error
         except (OSError, *_UNREADABLE):
             continue
-    raise BadKey(f"{file}: {failed}")
+    raise BadKey(f"{file}: {failure}")
 
 
 def _read_public_key(file: Path) -> bytes:
-    """Return the public half of the key in a file, b"" if it cannot be had.
+    """Return the public half of the key in a file, b"" if it cannot be read.
 
-    From the file, also a locked one, or from the one beside it with .pub.
+    It is read from *file*, even if a passphrase locks that, or from the file of the
+    same name with .pub.
     """
     for path in (file, Path(f"{file}.pub")):
         with contextlib.suppress(OSError, *_UNREADABLE):
@@ -214,9 +222,10 @@ def _parse_public_key(text: bytes) -> bytes:
         if not body.startswith(_MAGIC):
             return b""
         parts = Message(body.removeprefix(_MAGIC))
+        # Skipped: the cipher, the function that makes its key, that function's options.
         for _ in ("cipher", "how to make its key", "options of that"):
             parts.get_string()
         return parts.get_string() if parts.get_int() == 1 else b""
     words = text.split()
-    is_public = len(words) > 1 and words[0].startswith(_TYPES)
+    is_public = len(words) > 1 and words[0].startswith(_KEY_TYPE_PREFIXES)
     return base64.b64decode(words[1]) if is_public else b""

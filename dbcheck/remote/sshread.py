@@ -1,8 +1,8 @@
 """Finds a host's settings in OpenSSH's configuration: by `ssh -G`, or by reading it.
 
-The files are read only where no ssh(1) is installed that could be asked, by the rules
-of ssh_config(5) of OpenSSH 9.2 and for the keywords that dbcheck uses.  A line that
-only ssh(1) can decide is refused.
+The files are read only if no ssh(1) can be asked.  They are read by the rules of
+ssh_config(5) of OpenSSH 9.2, for the keywords that dbcheck uses.  A line that only
+ssh(1) can decide is refused.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ from dbcheck.remote.sshfiles import (
     undecidable_error,
 )
 
-_VERSION_S = 10.0  # seconds
+_VERSION_LIMIT_S = 10.0  # seconds that `ssh -V` may take
 _ERROR_LINES_MAX = 3
-# What says nothing of the reason.
+# Lines of errors that do not tell the reason.
 _NOISE = re.compile(r".*: terminating, \d+ bad configuration|Pseudo-terminal will not")
 _ERROR_CHARS_MAX = 500
 _ERROR_BYTES_MAX = 1 << 16
-# Since 8.4 (ssh.c), `ssh -G` shows the names of these files as they were used.
-_EXPANDS_FILES = (8, 4)
+# Since this version (ssh.c), `ssh -G` shows names of files with their tokens expanded.
+_EXPANDING_VERSION = (8, 4)
 
-# Names that it prints side by side, in no quotes: each begins with / or ~.
-_FILES = ("userknownhostsfile", "globalknownhostsfile", "revokedhostkeys")
+# Keywords whose files `ssh -G` prints in one line without quotes: each name begins with
+# / or ~.
+_FILES_IN_LINE = ("userknownhostsfile", "globalknownhostsfile", "revokedhostkeys")
 _EXPECTED = frozenset({"hostname", "port", "user"})
 _NEXT_FILE = re.compile(r" (?=[/~])")
 
-Raw = dict[str, list[str]]  # by keyword in lower case
+Raw = dict[str, list[str]]  # keyword in lower case -> its values
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +60,16 @@ class OpenSsh:
 
     @property
     def expands_files(self) -> bool:
-        """Return True if names of files that it shows hold no more tokens."""
-        return self.version >= _EXPANDS_FILES
+        """True if `ssh -G` shows names of files with their tokens expanded."""
+        return self.version >= _EXPANDING_VERSION
 
 
 def find_ssh() -> OpenSsh | None:
     """Return the ssh(1) that can be asked for this user, None if there is none.
 
-    It knows no user whom the password file lacks.  It takes that file's word for where
-    the home is, and so reads another configuration where HOME is another.  One that
-    another user may change is passed over.
+    ssh(1) does not run for a user whom the password file lacks.  It takes the home from
+    that file, so it would read another configuration if HOME is another folder.  A
+    program that another user may change is not used.
     """
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir
@@ -82,29 +83,30 @@ def find_ssh() -> OpenSsh | None:
 
 @functools.cache
 def _identify_ssh(path: str) -> OpenSsh | None:
-    """Return *path* with its version, None if it is another program's.
+    """Return the ssh(1) at *path* with its version, None if it is not OpenSSH's.
 
-    Dropbear's, for one, takes no notice of -G, and connects.
+    Dropbear's ssh, for example, ignores -G and connects.
     """
     try:
-        done = subprocess.run(
+        finished = subprocess.run(
             [path, "-V"],
             env=processes.make_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_VERSION_S,
+            timeout=_VERSION_LIMIT_S,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    said = re.match(rb"OpenSSH_(\d+)\.(\d+)", done.stderr)
-    return OpenSsh(path, (int(said[1]), int(said[2]))) if said else None
+    version = re.match(rb"OpenSSH_(\d+)\.(\d+)", finished.stderr)
+    return OpenSsh(path, (int(version[1]), int(version[2]))) if version else None
 
 
 def ask_ssh(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -> Raw:
     """Return ssh(1)'s settings for *address*; raise ConfigError.
 
-    file: the only one to read, None: those that ssh(1) reads by itself.  limit_s: for
-    the answer, in seconds: programs of "Match exec" may run, and names be looked up.
+    file: the only file to read, None for those that ssh(1) reads by itself.  limit_s:
+    seconds until ssh(1) must have answered; it may run programs of "Match exec", and
+    look names up.
     """
     command = [ssh.path, "-G"]
     if file is not None:
@@ -114,7 +116,8 @@ def ask_ssh(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -
     if address.port is not None:
         command += ["-p", str(address.port)]
     command += ["--", address.host]
-    # A file for the errors: what a "Match exec" leaves running would hold a pipe open.
+    # Errors go to a file: a program that "Match exec" leaves behind would keep a pipe
+    # open.
     with tempfile.TemporaryFile() as errors:
         try:
             child = subprocess.Popen(
@@ -129,12 +132,12 @@ def ask_ssh(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -
             raise ConfigError(f"{ssh.path}: {error.strerror}") from None
         output = _read_output(child, limit_s)
         if child.returncode == 0:
-            found = _parse_output(output)
-            if missing := _EXPECTED - found.keys():
+            raw = _parse_output(output)
+            if missing := _EXPECTED - raw.keys():
                 raise ConfigError(f"`ssh -G` says nothing of {min(missing)}")
-            return found
-        said = last_lines(errors)
-        raise ConfigError(said or f"`ssh -G` ended with {child.returncode}")
+            return raw
+        lines = read_last_errors(errors)
+        raise ConfigError(lines or f"`ssh -G` ended with {child.returncode}")
 
 
 def _read_output(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
@@ -155,38 +158,40 @@ def _read_output(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
 
 
 def _parse_output(output: bytes) -> Raw:
-    found: Raw = {}
+    raw: Raw = {}
     for line in output.decode(errors="surrogateescape").split("\n"):
         keyword, blank, value = line.partition(" ")
         keyword = keyword.lower()
-        values = _NEXT_FILE.split(value) if keyword in _FILES else [value]
+        values = _NEXT_FILE.split(value) if keyword in _FILES_IN_LINE else [value]
         if blank:
-            found.setdefault(keyword, []).extend(values)
-    return found
+            raw.setdefault(keyword, []).extend(values)
+    return raw
 
 
-def last_lines(errors: IO[bytes]) -> str:
+def read_last_errors(errors: IO[bytes]) -> str:
     """Return the last errors of a program, in one line."""
     errors.seek(0)
     lines = errors.read(_ERROR_BYTES_MAX).decode(errors="replace").split("\n")
     shown = (visible(line.strip()) for line in lines if not _NOISE.match(line))
-    said = list(filter(None, shown))
-    return "; ".join(said[-_ERROR_LINES_MAX:])[:_ERROR_CHARS_MAX]
+    texts = list(filter(None, shown))
+    return "; ".join(texts[-_ERROR_LINES_MAX:])[:_ERROR_CHARS_MAX]
 
 
-_ONE_WORD = frozenset(
+_KEYWORDS_OF_ONE_WORD = frozenset(
     {"hostname", "user", "port", "hostkeyalias", "identityagent", "identitiesonly"}
     | {"identityfile", "certificatefile", "revokedhostkeys", "proxyusefdpass"}
 )
-_SEVERAL = frozenset({"identityfile", "certificatefile"})  # each line counts
-_WORDS = frozenset({"userknownhostsfile", "globalknownhostsfile"})
+# Keywords of which each line counts, and not the first alone.
+_REPEATED_KEYWORDS = frozenset({"identityfile", "certificatefile"})
+_KEYWORDS_OF_WORDS = frozenset({"userknownhostsfile", "globalknownhostsfile"})
 _COMMAND = "proxycommand"
 _JUMP = "proxyjump"
 _CANONICAL = frozenset({"canonicalizehostname", "canonicalisehostname"})
 _CRITERIA = frozenset({"host", "originalhost", "user", "localuser"})
 YES = ("yes", "true")
-_ALONE = frozenset({"all", "canonical", "final"})  # without a value
-_OTHERS = frozenset(
+_CRITERIA_WITHOUT_VALUE = frozenset({"all", "canonical", "final"})
+# Criteria that only ssh(1) can evaluate.
+_CRITERIA_OF_SSH = frozenset(
     {"exec", "localnetwork", "tagged", "version", "sessiontype", "command"}
 )
 
@@ -195,7 +200,7 @@ class Reader:
     """Reads the configuration for one host; the first value of a keyword counts."""
 
     def __init__(self, address: Address, local_user: str) -> None:
-        """Begin with what the user gave: it comes before the configuration."""
+        """Begin with the user and port of *address*, which precede any file's."""
         self._address = address
         self._local_user = local_user
         self.found: Raw = {}
@@ -205,14 +210,14 @@ class Reader:
             self.found["port"] = [str(address.port)]
 
     def read(self, lines: list[Line], folder: Path) -> None:
-        """Take what *lines* of a file say; raise ConfigError or OSError.
+        """Take the settings in the *lines* of a file; raise ConfigError or OSError.
 
         folder: where relative names in an Include begin.
         """
         self._read(lines, folder, depth=0, applies=True)
 
     def result(self) -> Raw:
-        """Return the settings found, with ssh(1)'s defaults for the others."""
+        """Return the settings, with the defaults of ssh(1) where no file sets one."""
         return {
             "hostname": [_expand_ipv4(self._host().lower())],
             "user": [self._user()],
@@ -220,9 +225,9 @@ class Reader:
         } | {key: value for key, value in self.found.items() if key != "hostname"}
 
     def _host(self) -> str:
-        """Return the name of the host so far (ssh_config(5), HostName)."""
-        given = self._address.host
-        return self.found.get("hostname", [given])[0].replace("%h", given)
+        """Return the host's name by the lines so far (ssh_config(5), HostName)."""
+        name = self._address.host
+        return self.found.get("hostname", [name])[0].replace("%h", name)
 
     def _user(self) -> str:
         user = self.found.get("user", [self._local_user])[0]
@@ -235,31 +240,32 @@ class Reader:
     def _read(
         self, lines: list[Line], folder: Path, *, depth: int, applies: bool
     ) -> None:
-        """Read the lines of one file; with *applies* False nothing of it counts."""
-        is_meant = applies
+        """Read the lines of one file; if not *applies*, its settings do not count."""
+        line_applies = applies
         for line in lines:
             if line.keyword == "host":
-                is_meant = applies and self._matches_host(line)
+                line_applies = applies and self._matches_host(line)
             elif line.keyword == "match":
-                is_meant = applies and self._matches(line)
+                line_applies = applies and self._matches(line)
             elif line.keyword == "include":
-                for each in read_included(line, folder, depth):
-                    self._read(each, folder, depth=depth + 1, applies=is_meant)
+                for included in read_included(line, folder, depth):
+                    self._read(included, folder, depth=depth + 1, applies=line_applies)
             else:
                 values = _parse_values(line)
-                if is_meant and values:
+                if line_applies and values:
                     self._take(line, values)
 
     def _take(self, line: Line, values: list[str]) -> None:
         keyword = line.keyword
         if keyword == _COMMAND and _JUMP in self.found and _COMMAND not in self.found:
-            # Whether "none" counts depends on the release: in 9.2 it does, in 10.5 not.
+            # Whether "ProxyJump none" counts depends on the release: in 9.2 it does, in
+            # 10.5 it does not.
             raise undecidable_error(line, "ProxyCommand behind ProxyJump none")
-        if keyword in _SEVERAL:
+        if keyword in _REPEATED_KEYWORDS:
             files = self.found.setdefault(keyword, [])
             files += [value for value in values if value not in files]
         elif keyword == _JUMP and not is_none(values[0]):
-            # Whichever of the two comes first (ssh_config(5), ProxyJump).
+            # The first of ProxyJump and ProxyCommand counts (ssh_config(5), ProxyJump).
             if not self.found.keys() & {_COMMAND, _JUMP}:
                 self.found |= {_JUMP: values, _COMMAND: ["none"]}
         else:
@@ -267,14 +273,14 @@ class Reader:
 
     def _matches_host(self, line: Line) -> bool:
         """Return True if a Host line names the host as the user gave it."""
-        is_meant = False
+        is_named = False
         for word in line.words():
             pattern = word.removeprefix("!")
             if matches(self._address.host, pattern):
                 if word != pattern:
                     return False
-                is_meant = True
-        return is_meant
+                is_named = True
+        return is_named
 
     def _matches(self, line: Line) -> bool:
         """Return True if all criteria of a Match line hold."""
@@ -286,30 +292,34 @@ class Reader:
             word = words.pop(0)
             name, equals, pattern = word.removeprefix("!").partition("=")
             name = name.lower()
-            if name not in _ALONE and not equals:
+            if name not in _CRITERIA_WITHOUT_VALUE and not equals:
                 pattern = words.pop(0) if words else ""
             if name in _CRITERIA and not pattern:
                 raise ConfigError(f"{line.place}: Match {name} has no value")
             if name == "all" and words:
                 raise ConfigError(f"{line.place}: Match all takes no other criterion")
-            if not self._is_known(name, holds):
+            if not self._can_evaluate(name, holds):
                 raise undecidable_error(line, f"Match {name}")
             holds = holds and self._holds(name, pattern) is not word.startswith("!")
         return holds
 
-    def _is_known(self, name: str, holds: bool) -> bool:
+    def _can_evaluate(self, name: str, holds: bool) -> bool:
         """Return True if a criterion can be evaluated without ssh(1).
 
-        holds: all before it.  If not, ssh(1) asks no program, either.  After "final"
-        it reads all once more, up to 9.2 after "!final" as well.
+        holds: all criteria before it hold.  If not, ssh(1) does not evaluate a program,
+        either.  After "final", and up to release 9.2 also after "!final", ssh(1) reads
+        the whole configuration once more.
         """
         if name == "final":
             return False
-        return name in _CRITERIA | _ALONE or (name in _OTHERS and not holds)
+        return name in _CRITERIA | _CRITERIA_WITHOUT_VALUE or (
+            name in _CRITERIA_OF_SSH and not holds
+        )
 
     def _holds(self, name: str, pattern: str) -> bool:
-        if name in _ALONE:
-            return name == "all"  # names are not made canonical, so no second reading
+        if name in _CRITERIA_WITHOUT_VALUE:
+            # Names are not made canonical here, so there is no second reading.
+            return name == "all"
         if name == "user":
             return matches_list(self._user(), pattern)
         if name == "localuser":
@@ -326,14 +336,14 @@ def matches(text: str, pattern: str) -> bool:
 
 
 def matches_list(text: str, patterns: str) -> bool:
-    """Return True if *text* matches one of *patterns*, a,b, and no excluded one, !c."""
-    found = False
+    """Return True if *text* matches one of *patterns*, as in "a,b,!c", but no !c."""
+    is_listed = False
     for pattern in patterns.split(","):
         if matches(text, pattern.removeprefix("!")):
             if pattern.startswith("!"):
                 return False
-            found = True
-    return found
+            is_listed = True
+    return is_listed
 
 
 def is_none(value: str) -> bool:
@@ -345,7 +355,8 @@ def _parse_values(line: Line) -> list[str]:
     """Return the values of a line, [] if dbcheck has no use for its keyword."""
     keyword, words = line.keyword, line.words()
     if keyword == _COMMAND:
-        return [line.value.lstrip(BEFORE_VALUE)]  # all of it, with quotes and #
+        # The command is the whole rest of the line, with quotes and #.
+        return [line.value.lstrip(BEFORE_VALUE)]
     if keyword == _JUMP:
         jumps = line.value.lstrip(BEFORE_VALUE).partition("#")[0].rstrip()
         if re.search(r"[\s\"']", jumps) or not jumps:
@@ -355,21 +366,21 @@ def _parse_values(line: Line) -> list[str]:
         return [jumps]
     if keyword in _CANONICAL and words and words[0].lower() not in ("no", "false"):
         raise undecidable_error(line, "CanonicalizeHostname")
-    if keyword not in _WORDS | _ONE_WORD:
+    if keyword not in _KEYWORDS_OF_WORDS | _KEYWORDS_OF_ONE_WORD:
         return []
     if not all(words) or not words:
         raise ConfigError(f"{line.place}: {line.keyword} has an empty value")
-    if keyword in _WORDS:
+    if keyword in _KEYWORDS_OF_WORDS:
         if len(words) > 1 and any(map(is_none, words)):
             raise ConfigError(f"{line.place}: {keyword} has none beside other files")
         return words
     if len(words) > 1:
         raise ConfigError(f"{line.place}: {keyword} has more than one value")
-    _require_sense(line, words[0])
+    _require_valid_value(line, words[0])
     return words
 
 
-def _require_sense(line: Line, word: str) -> None:
+def _require_valid_value(line: Line, word: str) -> None:
     """Refuse a value that ssh(1) refuses, or whose meaning depends on its version."""
     if line.keyword == "port" and not is_port(word):
         raise ConfigError(f"{line.place}: {word!r} is not a port")

@@ -18,8 +18,15 @@ from dbcheck.cli import MEANS, MEANS_ALSO
 from dbcheck.cli.flags.groups import Group
 from dbcheck.cli.root import VERBS
 from dbcheck.config.validated import allowed
-from dbcheck.inventory.entry import EXPECT, KEYS, KNOWN, OTHERS, SECRETS, Entry
-from dbcheck.inventory.fields import PREFIX, SOURCES
+from dbcheck.inventory.entry import (
+    EXPECT,
+    KNOWN,
+    SECRETS,
+    TYPES_OF_OTHERS,
+    VARIABLE_OF_SETTING,
+    Entry,
+)
+from dbcheck.inventory.fields import PREFIX, TYPE_OF_SOURCE
 from dbcheck.model.host import Expected
 from dbcheck.power import registry
 from dbcheck.power.kinds import shared
@@ -209,19 +216,19 @@ def hints_of(kind: type[Any]) -> Mapping[str, Any]:
 
 def _variables() -> Iterator[tuple[str, str, str]]:
     """Yield each variable of an inventory; raise ValueError if one has no text."""
-    hints = dict(OTHERS)
+    hints = dict(TYPES_OF_OTHERS)
     for name, hint in hints_of(Entry).items():
-        hints[f"{PREFIX}{KEYS.get(name, name)}"] = hint
+        hints[f"{PREFIX}{VARIABLE_OF_SETTING.get(name, name)}"] = hint
     for name, hint in hints_of(Expected).items():
         hints[f"{EXPECT}{name}"] = hint
     for config in registry.CONFIGS:
         of_config = hints_of(config)
         for name, own in shared.list_variables(config).items():
             hints[name] = of_config[own]
-    hints |= OTHERS
+    hints |= TYPES_OF_OTHERS
     texts = {}
     for secret, named in SECRETS.items():
-        for source, hint in SOURCES.items():
+        for source, hint in TYPE_OF_SOURCE.items():
             name = f"{secret}_{source}"
             hints[name] = hint
             texts[name] = description(hint, name).format(named)

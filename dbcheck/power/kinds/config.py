@@ -33,16 +33,20 @@ class Fields(Protocol):
         given: Mapping[str, Any] = ...,
         keys: Mapping[str, str] = ...,
     ) -> T:
-        """Return a dataclass whose fields are variables, see validated.converted()."""
+        """Return the dataclass whose fields are variables that begin with *prefix*.
 
-    def value(self, name: str, hint: Any, default: Any) -> Any:
-        """Return one variable, of the type *hint*; *default* if it is not given."""
+        given: fields that the caller gives, without a variable.  keys: field -> the
+        rest of its variable's name, if that differs.
+        """
+
+    def value(self, name: str, type_: Any, default: Any) -> Any:
+        """Return the variable *name* as a *type_*; *default* if it is absent."""
 
     def secret(self, name: str) -> Secret | None:
-        """Return the source of the secret *name*, None if it is not given."""
+        """Return the source of the secret *name*, None if it has none."""
 
     def options(self, name: str) -> tuple[dict[str, str], dict[str, Secret]]:
-        """Return a mapping of strings, and those of its values that are secrets."""
+        """Return the options in the mapping *name*, and the secrets in it."""
 
     def error(self, name: str, what: str, *, id: ErrorId, hint: str) -> UsageError:
         """Return the error about the variable *name*."""
@@ -51,16 +55,17 @@ class Fields(Protocol):
 class SwitchConfig(Protocol):
     """The way to cut and restore the power of one target, as its user gave it.
 
-    A frozen dataclass of plain values: another process can use it.  Its fields are
-    variables of an inventory, with their ranges (shared.variables()).  Each field but
-    those in NOT_AGREED_TO is part of what a user agrees to before the first cut, and
-    describe() shows it.
+    A frozen dataclass of plain values, so another process can use it.  Its fields are
+    variables of an inventory (see shared.list_variables()), with their ranges.  Each
+    field that is not in NOT_AGREED_TO is part of what a user agrees to before the first
+    cut, and describe() shows it.
 
     attended:   a human cuts and restores.
     guarded:    the interlocks and the user's consent come before a cut.
     needs_host: open() needs the target's host.
     shows_state: the switch can read whether the power is on.
-    timeout_s:  seconds for one call of the switch, and for the state that it leads to.
+    timeout_s:  seconds that one call of the switch may take, and that the state which
+                it leads to may need to come.
     """
 
     kind: ClassVar[SwitchKind]
@@ -82,11 +87,11 @@ class SwitchConfig(Protocol):
 
     @property
     def cut_class(self) -> CutClass:
-        """The class of its cuts; raise UsageError if another one is declared."""
+        """The class of the switch's cuts; raise UsageError if another is declared."""
 
     @property
     def class_assumed(self) -> bool:
-        """True if that class is assumed: nothing shows it and it is not declared."""
+        """True if cut_class is assumed: nothing shows it, and no user declares it."""
 
     @property
     def returns_by_itself(self) -> bool:
@@ -95,22 +100,22 @@ class SwitchConfig(Protocol):
     def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
         """Return the command by which a user restores the power, () if there is none.
 
-        named: that of dbcheck for this host; () if no inventory names the host.
+        named: dbcheck's own command for this host; () if no inventory names the host.
         """
 
     def describe(self, host: str) -> str:
         """Return a cut and a restore in words, to come after "dbcheck would".
 
-        It names each program and option, and of a secret where it is to be had.
+        It names each program and option, and the source of each secret.
         host: the URL of the target's host, "" if it is not to be asked.
         """
 
     def outlet(self) -> Hashable | None:
-        """Return the outlet, which may belong to one host only; None if unshared."""
+        """Return the outlet, which may belong to one host only; None if not known."""
 
     def open(self, host: TargetHost | None, ask: Callable[[str], None]) -> PowerSwitch:
         """Return the switch; raise UsageError or PowerError if it cannot be one.
 
-        host: the target's, None if it is not to be asked.  ask: shows a text to the
+        host: of the target, None if it is not to be asked.  ask: shows a text to the
         human who cuts.
         """

@@ -201,7 +201,7 @@ class FenceConfig:
     @classmethod
     def read(cls, fields: Fields) -> Self:
         options, secrets = fields.options(shared.OPTIONS)
-        if plug := fields.value(shared.PLUG, shared.OTHERS[shared.PLUG], ""):
+        if plug := fields.value(shared.PLUG, shared.TYPES_OF_OTHERS[shared.PLUG], ""):
             options["plug"] = plug
         if password := fields.secret(shared.PASSWORD):
             secrets["password"] = Secret("password", password.kind, password.source)

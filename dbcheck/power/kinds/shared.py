@@ -16,8 +16,8 @@ from dbcheck.config.validated import one_of
 from dbcheck.model.cut import DECLARABLE, CutClass
 from dbcheck.power.kinds.config import Fields, SwitchConfig
 
-# Agents by what they switch, from the manual pages of fence-agents 4.12.  Agents of
-# frameworks in front of something else (powerman, ironic, skalar) are not listed.
+# Agents by what they switch, from the manual pages of fence-agents 4.12.  Agents for
+# frameworks that switch other devices (powerman, ironic, skalar) are not listed.
 _OUTLETS = (
     *("apc", "apc_snmp", "cdu", "cyberpower_ssh", "eaton_snmp", "eaton_ssh", "emerson"),
     *("eps", "ipdu", "lindypdu", "netio", "raritan", "raritan_px3"),
@@ -76,7 +76,8 @@ def require_declared_class(
 POWER = "dbcheck_power"
 CLASS, OPTIONS = f"{POWER}_class", f"{POWER}_options"
 PASSWORD, PLUG = f"{POWER}_password", f"{POWER}_plug"
-OTHERS: Mapping[str, Any] = {  # variables without a field -> the type of their values
+# The variables that are no field of a config -> the type of their values.
+TYPES_OF_OTHERS: Mapping[str, Any] = {
     CLASS: Annotated[
         str,
         one_of(DECLARABLE),
@@ -96,12 +97,10 @@ OTHERS: Mapping[str, Any] = {  # variables without a field -> the type of their 
     ],
 }
 _PREFIX = f"{POWER}_"
-_VARIABLE_OF_FIELD = {
-    "name": "lab"
-}  # field of a config -> its variable, if the names differ
-_OTHER_FIELDS = frozenset(
-    {"declared", "options", "secrets"}
-)  # fields that have no variable of their name
+# Field of a config -> its variable without the prefix, if the names differ.
+_VARIABLE_OF_FIELD = {"name": "lab"}
+# The fields of configs that have no variable of their name.
+_OTHER_FIELDS = frozenset({"declared", "options", "secrets"})
 
 OffSeconds = Annotated[
     float,
@@ -143,13 +142,13 @@ def read_config(kind: type[P], fields: Fields, **given: Mapping[str, Any]) -> P:
 def withhold_secrets(fields: Fields) -> None:
     """Withhold the secrets' variables from all child processes but a switch's.
 
-    Reading them has that effect.  It is wanted for every kind of switch, as a program
-    of an exec switch may log in with such a secret, too.
+    Reading a secret withholds its variable.  This is wanted for every kind of switch,
+    as the program of an exec switch may log in with such a secret, too.
     """
     fields.options(OPTIONS)
     fields.secret(PASSWORD)
 
 
 def _read_declared_class(fields: Fields) -> CutClass | None:
-    declared = fields.value(CLASS, OTHERS[CLASS], None)
+    declared = fields.value(CLASS, TYPES_OF_OTHERS[CLASS], None)
     return CutClass(declared) if declared else None
