@@ -26,30 +26,33 @@ from dbcheck.model.witness import CUT_EVENT
 from dbcheck.ports.listener import Phase
 from dbcheck.rows.tasks import HousekeepingTasks
 
-CLOCK_EVENT = "clock"  # noted before a load on other machines
-LATE_S = 0.5  # a witness so late may be about to stop: the cut waits, up to BEHIND_S
-RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resumed
+CLOCK_EVENT = "clock"  # the event that is noted before a load on other machines
+# A witness that is so late may be about to stop: the cut waits for it, up to BEHIND_S.
+LATE_S = 0.5
+# An ack that is younger shows that a load which had to wait has resumed.
+RESUMED_S = 0.5
 # Tasks of any kind come several times a second; a cut does not wait for one for long.
 TASK_WAIT_S, TASK_POLL_S = 3.0, 0.0005
 INTERRUPTED = "dbcheck was interrupted before the switch had reported its cut"
-PREPARE_S = 3.0  # before the cut is due, its facts are read and noted
-PREPARED_MAX_S = 5.0  # so old, they are read and noted once more
-NOTE_S = 0.05  # that the watch waits for the note each time
+# So long before the cut is due, the server's facts are read and the cut is noted.
+PREPARE_S = 3.0
+PREPARED_MAX_S = 5.0  # older facts are read, and the cut is noted, once more
+PREPARED_WAIT_S = 0.05  # how long each look at a due cut waits for its facts and note
 # Before the first commits are answered nothing is at risk: a slow client or server gets
 # longer before it is cut.
 ANSWERS_MIN, ANSWERS_WAIT_S = 4, 15.0
-SAMPLE_WAIT_S = 10.0  # for one more sample of who follows the writer
+SAMPLE_WAIT_S = 10.0  # the longest wait for one more sample of the writer's followers
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """The server's facts, when they were asked for, and the note that the cut comes.
 
-    before: None if they could not be read.  noted_us: when the note of that name was
-    confirmed, None if none was left.
+    facts: None if they could not be read.  name: of the note.  noted_us: when the
+    witness had confirmed the note, None if none was sent.
     """
 
-    before: ServerFacts | None
+    facts: ServerFacts | None
     read_us: int
     name: str
     noted_us: int | None
@@ -61,14 +64,13 @@ class Cutter:
     load, following: set once they have begun, None before; a single server has no
             following.
     asked:  the switch was asked to cut, whatever the result.
-    before, read_us: the server's facts just before that, and when they were asked for;
-            None if they could not be read.
-    canary_held, switched_us: see model.records.LoadRecord.
+    before, read_us: the server's facts just before the cut, and when they were asked
+            for; None if they could not be read.
+    canary_held, switched_us, noted_us, checkpoint_us: as in model.records.LoadRecord.
     due_us: when the cut was to come, on the client's clock; None before that is known.
-    no_checkpoint: why there was none, if the cut was to come in its midst.
-    checkpoint_us: see model.records.LoadRecord.
+    no_checkpoint: why there was no checkpoint although the cut was to come during one,
+            "" otherwise.
     failed: why a switch that was asked did not report its cut, "" if it did.
-    noted_us: see model.records.LoadRecord.
     """
 
     def __init__(self, rig: Rig, started: Started) -> None:
@@ -76,6 +78,8 @@ class Cutter:
         manifest = started.manifest
         draw = random.Random(manifest.seed)
         self.after_s = draw.uniform(*manifest.workload.cut_after_s)
+        # Seconds from a checkpoint's request, and from a task's beginning, to the cut.
+        # A hold waits by itself, see Hold.
         self._into_s, self._into_task_s = 0.0, 0.0
         if manifest.moment is not None:
             self.after_s, self._into_s = manifest.moment.after_s, manifest.moment.into_s
@@ -92,16 +96,18 @@ class Cutter:
         if self._into_s and started.no_checkpoint:
             self.no_checkpoint, self._into_s = started.no_checkpoint, 0.0
         self.asked, self.failed = False, ""
-        self._stored = False  # that it is asked for next
-        self._waited = False  # for the witness; the sessions may yet be waiting
+        self._is_asked_stored = False  # whether CutAsked is in the run's folder
+        # Whether the load had to wait for the witness; its sessions may be waiting yet.
+        self._had_to_wait = False
         self.cuts: Mapping[str, Cut] = {}
         self.switched_us: int | None = None
         self._sample_us: int | None = None  # since when one more sample is waited for
         self._preparing: Future[_Prepared] | None = None
         self._prepared_us: int | None = None  # when the newest facts were noted
-        self._is_in_checkpoint = False  # its moment is not missed yet
+        # Whether a checkpoint was asked for, and the cut during it is not missed yet.
+        self._is_in_checkpoint = False
         self.noted_us: dict[str, int] = {}
-        self._begun = self._read_server_facts()
+        self._facts_at_start = self._read_server_facts()
         self.before: ServerFacts | None = None
         self.read_us: int | None = None
         self.canary_held = True
@@ -117,13 +123,14 @@ class Cutter:
     def cut_if_due(self, load_s: float, behind_s: float, ack_us: int | None) -> None:
         """Cut the power if the load has run for its time and it is not cut yet.
 
-        Not before the first commits were answered, nor while the load waits for the
-        witness, or before an ack shows that it no longer does: nothing would be at
-        risk.  Of a cluster, not before one more sample.  ack_us: when the last ack
-        came.
+        The cut waits until the first commits were answered, and as long as the load
+        waits for the witness or no ack shows that it has resumed: nothing would be at
+        risk.  That of a cluster also waits for one more sample of the followers.
+        behind_s: how late the witness is.  ack_us: when the last ack came.
         """
         if self.asked:
-            if self.cut is not None and self.cut.by_hand:  # which may take minutes
+            # A cut by hand may take minutes.
+            if self.cut is not None and self.cut.by_hand:
                 self._keep_prepared()
             return
         if load_s >= self.after_s - PREPARE_S:
@@ -134,7 +141,7 @@ class Cutter:
             self._store_asked()
             if self._needs_follower_sample():
                 return
-        if self._allows_hold_cut():
+        if self._is_hold_ready():
             self._await_task()
             self._cut(load_s)
 
@@ -148,7 +155,7 @@ class Cutter:
             or self._is_lagging(behind_s, ack_us)
             or (behind_s > LATE_S and now_us() - self.due_us < BEHIND_S * 1e6)
         ):
-            self._is_in_checkpoint = False  # its moment is missed
+            self._is_in_checkpoint = False  # the cut during the checkpoint is missed
             return False
         if self._into_s:
             if not self._is_prepared():
@@ -165,9 +172,9 @@ class Cutter:
 
         From then on the power may be cut, whatever becomes of this client.
         """
-        if not self._stored:
+        if not self._is_asked_stored:
             self._started.run.write_cut_asked(CutAsked(now_us()))
-            self._stored = True
+            self._is_asked_stored = True
 
     def _cut(self, load_s: float) -> None:
         self._rig.listener.phase(
@@ -193,8 +200,8 @@ class Cutter:
         # A switch may report its cut before the power goes: the hold ends by itself.
         self.switched_us = now_us()
 
-    def _allows_hold_cut(self) -> bool:
-        """Return True once a hold, if one was drawn, allows the cut."""
+    def _is_hold_ready(self) -> bool:
+        """Return True once the hold allows the cut, or if no hold was drawn."""
         moment = self._started.manifest.moment
         if self.load is None or moment is None or moment.activity is not Activity.HOLD:
             return True
@@ -211,14 +218,14 @@ class Cutter:
 
     @property
     def quiet_us(self) -> tuple[tuple[int, int], ...]:
-        """See model.records.LoadRecord, once the sessions were let go."""
+        """The quiet_us of a LoadRecord, once the sessions were let go."""
         return self._holding.quiet_us if self._holding is not None else ()
 
     def _is_idle(self, due_us: int) -> bool:
         """Return True while the load has too few answers to be cut.
 
-        A load that sends nothing for too long is over, so one whose commits all wait
-        for an answer is cut before that.
+        A load that sends nothing for too long is over.  So a load whose commits all
+        wait for an answer is cut before that.
         """
         if self.load is None or self.load.answered() >= ANSWERS_MIN:
             return False
@@ -231,14 +238,17 @@ class Cutter:
     def _is_lagging(self, behind_s: float, ack_us: int | None) -> bool:
         """Return True while the load waits for the witness, or has not resumed."""
         if behind_s >= BEHIND_S:
-            self._waited = True
+            self._had_to_wait = True
             return True
-        return self._waited and (ack_us is None or now_us() - ack_us > RESUMED_S * 1e6)
+        return self._had_to_wait and (
+            ack_us is None or now_us() - ack_us > RESUMED_S * 1e6
+        )
 
     def _needs_follower_sample(self) -> bool:
         """Return True until one more sample shows who follows the writer.
 
-        Asked once all else is done, so that no sample is older than the switch takes.
+        This is asked after all other conditions of the cut, so that the sample is no
+        older at the cut than the switch takes.
         """
         if self.following is None:
             return False
@@ -266,8 +276,9 @@ class Cutter:
     def check_canary_session(self) -> None:
         """Check again whether the canary's session is open, after a cut by hand.
 
-        A hand takes minutes, in which that connection may break.  Only a server that
-        fell silent can show that: one that ended closes it as well.
+        A hand takes minutes, in which the session's connection may break.  Only a
+        server that fell silent shows whether it did: a server that ended closes the
+        connection as well.
         """
         held = self._started.held
         if held is not None and self.cut is not None and self.cut.by_hand:
@@ -277,7 +288,8 @@ class Cutter:
         """Prepare the cut, and again if it has to wait; raise the error of preparing.
 
         While the sessions are held, or a hand is at the plug, only the facts are read.
-        Not while a cut is to come within a checkpoint: it must not miss its moment.
+        A cut that is to come during a checkpoint is not prepared again: it must not
+        miss its moment.
         """
         self._take_prepared()
         if self._preparing is not None:
@@ -291,25 +303,26 @@ class Cutter:
     def _prepare(self) -> Future[_Prepared]:
         """Begin to ask for the facts, and to note on the witness that the cut comes.
 
-        Both may take seconds on a busy host, by which the cut would miss its moment.
+        Both may take seconds on a busy host.  A cut that waited for them would miss its
+        moment, so a thread does them.
         """
         prepared: Future[_Prepared] = Future()
         notes = self._holding is None and not self.asked
         number = len([name for name in self.noted_us if name.startswith(CUT_EVENT)])
-        # Each by a name of its own: one that is not confirmed must not count.
+        # Each note has its own name, so that a note that is not confirmed cannot count.
         name = f"{CUT_EVENT} {number + 1}" if number else CUT_EVENT
 
         def prepare() -> None:
             try:
-                # A restart undoes what was set for a while: SET GLOBAL, ALTER SYSTEM
-                # RESET.
+                # The facts are read before the cut: a restart undoes SET GLOBAL, and
+                # puts an ALTER SYSTEM RESET into effect.
                 read_us = now_us()
                 noted_us: int | None = None
-                before = self._read_server_facts()
+                facts = self._read_server_facts()
                 if notes and not self.asked:  # the load may have ended meanwhile
                     noted_us = self._note_event(name)
-                prepared.set_result(_Prepared(before, read_us, name, noted_us))
-            except Exception as error:  # of whatever kind: the watch raises it
+                prepared.set_result(_Prepared(facts, read_us, name, noted_us))
+            except Exception as error:  # the thread that looks for the cut raises it
                 prepared.set_exception(error)
 
         threading.Thread(target=prepare, name=CUT_EVENT, daemon=True).start()
@@ -318,34 +331,37 @@ class Cutter:
     def _take_prepared(self, wait_s: float = 0.0) -> None:
         """Take the prepared facts and note once they are there; raise their error.
 
-        Not in its thread: what that reads after the cut is of a recovered server.
-        Facts that cannot be read once more leave those of before, which are dated.
+        The thread of _prepare() does not store them: the facts that it reads after the
+        cut may be those of a recovered server.  If the facts cannot be read this time,
+        the earlier facts stay; read_us says when they were asked for.
         """
         if self._preparing is None:
             return
         wait([self._preparing], wait_s)
         if not self._preparing.done():
-            return  # the witness lags: the watch is to see that
+            return  # the next look judges whether the witness lags
         done = self._preparing.result()
         self._preparing, self._prepared_us = None, done.noted_us or now_us()
         if done.noted_us is not None:
             self.noted_us[done.name] = done.noted_us
-        if done.before is not None and not self._is_restarted_server(done.before):
-            self.before, self.read_us = done.before, done.read_us
+        if done.facts is not None and not self._is_restarted_server(done.facts):
+            self.before, self.read_us = done.facts, done.read_us
 
     def _is_restarted_server(self, facts: ServerFacts) -> bool:
         """Return True if the server of *facts* started after the load began."""
-        return is_restarted(self._begun or self._started.manifest.writer.facts, facts)
+        return is_restarted(
+            self._facts_at_start or self._started.manifest.writer.facts, facts
+        )
 
     def _is_prepared(self) -> bool:
         """Return True if all is read and noted; raise the error of preparing."""
         if self._is_in_checkpoint:
             return True
-        self._take_prepared(NOTE_S)
+        self._take_prepared(PREPARED_WAIT_S)
         return self._preparing is None and self._prepared_us is not None
 
     def _note_event(self, name: str) -> int:
-        """Note that on the witness; return when it had confirmed it."""
+        """Note the event *name* on the witness; return when it had confirmed that."""
         self._started.log.note({"event": name, "clock_us": now_us()})
         return now_us()
 
@@ -362,7 +378,7 @@ class Cutter:
                 refused = str(error)
             if not refused:
                 self.checkpoint_us = asked_us, now_us()
-            elif not self.asked:  # else it ended with the server
+            elif not self.asked:  # after the cut the checkpoint ends with the server
                 self.no_checkpoint = refused
 
         self._rig.listener.phase(Phase.CHECKPOINT, "asked for; the cut comes meanwhile")
@@ -376,10 +392,10 @@ class Cutter:
     @property
     def log(self) -> tuple[LogPosition, LogPosition] | None:
         """The positions of the server's log when the load began and before the cut."""
-        begun, before = self._begun, self.before
-        if begun is None or begun.log is None or before is None or before.log is None:
+        first, before = self._facts_at_start, self.before
+        if first is None or first.log is None or before is None or before.log is None:
             return None
-        return begun.log, before.log
+        return first.log, before.log
 
     def _read_server_facts(self) -> ServerFacts | None:
         with contextlib.suppress(EngineError):

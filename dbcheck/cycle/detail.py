@@ -1,4 +1,4 @@
-"""Reads from a run folder what a page draws beside the run's result."""
+"""Reads from a run folder the series that a page draws beside the run's result."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def _read_drive_series(
         return (), f"No chart of the drives: {path} is damaged: {error}."
     except OSError:
         return (), f"No chart of the drives: {path} cannot be read."
-    found = (DriveSeries(*name, tuple(points)) for name, points in series.items())
-    return tuple(found), ""
+    drives = (DriveSeries(*name, tuple(points)) for name, points in series.items())
+    return tuple(drives), ""
 
 
 def _parse_drive_points(

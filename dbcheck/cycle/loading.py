@@ -47,43 +47,43 @@ ENDING = (
     "stopping the load; waiting up to a minute for the witness to confirm the last "
     "acks (Ctrl-C again stops waiting; confirmed acks are kept)"
 )
-FIRST_LOOK_S = 60.0  # all of them together
-POLL_S = 0.05
-SHOW_S = 0.25
+FIRST_LOOK_S = 60.0  # the longest wait for the first looks, all together
+POLL_S = 0.05  # between two looks at the load
+SHOW_S = 0.25  # between two texts about the load
 
 
 def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
-    """Run the load until the server is gone; store and return what was seen.
+    """Run the load until the server is gone; store and return its record.
 
-    Whatever ends the load, also an error or an interrupt, every session and the
-    log are closed and what is known is stored first, so the run can be reconciled.
-    A second interrupt ends the waiting for the witness: what it has not confirmed by
-    then is not claimed.  If further interrupts leave the result of a part of the
+    Whatever ends the load, also an error or an interrupt, first every session and the
+    log are closed and the record is stored, so that the run can be reconciled.  A
+    second interrupt ends the waiting for the witness: acks that it has not confirmed by
+    then are not claimed.  If further interrupts leave the result of a part of the
     sessions unknown, nothing is stored: a partial record would be wrong.
     """
     load = Load(make_session_groups(rig, started), rig.limits.silence_s)
     cutter.load = load
-    beside = LoadMonitors(make_readers(rig, started))
+    monitors = LoadMonitors(make_readers(rig, started))
     notice = ""
     try:
         rig.site.prepare(started.manifest.seed)
         rig.before_load()
         cutter.note_clock()
-        beside.drives = begin_counting(rig, started, load.acked)
-        beside.following = begin_following(rig, started.manifest.writer.facts)
-        beside.hosts = watch_hosts(rig, started)
-        beside.server = watch_server(rig, started)
-        beside.await_first_looks()
-        cutter.following = beside.following
-        beside.readers.begin()
-        beside.began = read_client_clocks()
+        monitors.drives = begin_counting(rig, started, load.acked)
+        monitors.following = begin_following(rig, started.manifest.writer.facts)
+        monitors.hosts = watch_hosts(rig, started)
+        monitors.server = watch_server(rig, started)
+        monitors.await_first_looks()
+        cutter.following = monitors.following
+        monitors.readers.begin()
+        monitors.began = read_client_clocks()
         load.begin()
-        _watch(rig, load, cutter, beside.drives.get(rig.site.writer_name))
+        _watch(rig, load, cutter, monitors.drives.get(rig.site.writer_name))
     except KeyboardInterrupt:
         notice = ENDING
         raise
     finally:
-        record, failure = _end_load(rig, started, load, beside, cutter, notice)
+        record, failure = _end_load(rig, started, load, monitors, cutter, notice)
     if load.result.failure is not None:
         raise load.result.failure
     if load.gone is not Gone.NEVER:
@@ -104,10 +104,11 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
 class LoadMonitors:
     """Monitors of server, hosts, drives and followers while the load runs.
 
-    drives: by the name of the node.
-    following: None of a single server.
+    drives: the counts of each node's drives, by the node's name.
+    following: asks the writer for its followers; None for a single server.
     began:  the client's clocks just before the first commit, None if it never came.
-    hosts:  by the name of the node, what looks at its host; server: at the writer.
+    hosts:  what looks at each node's host, by the node's name.
+    server: what looks at the writer.
     """
 
     readers: Readers
@@ -122,16 +123,17 @@ class LoadMonitors:
         return [*self.hosts.values(), *filter(None, (self.server,))]
 
     def await_first_looks(self) -> None:
-        """Return once each was looked at, or could not be; a busy host takes longer.
+        """Wait until each server and host was looked at, or could not be.
 
-        One that hangs is not awaited for ever: that nothing was looked at is judged.
+        A busy host takes long.  One that hangs is awaited for FIRST_LOOK_S alone: the
+        judge then finds that nothing was looked at.
         """
         until_s = time.monotonic() + FIRST_LOOK_S
         for watching in self._watching:
             watching.await_first(until_s)
 
     def end_counting(self) -> None:
-        """Count and ask no more; idempotent."""
+        """End the counting, the questions and the looks; idempotent."""
         for counts in self.drives.values():
             counts.end()
         if self.following is not None:
@@ -202,40 +204,40 @@ def _watch(rig: Rig, load: Load, cutter: Cutter, drives: DriveCounts | None) -> 
         moment = time.monotonic()
         if moment - shown >= SHOW_S:
             shown = moment
-            done = drives.newest if drives is not None else None
-            status = replace(load.status(), drives=done)
+            work = drives.newest if drives is not None else None
+            status = replace(load.status(), drives=work)
             left_s = max(0.0, cutter.after_s - status.seconds)
             rig.listener.load(replace(status, cut_in_s=left_s))
         load_s = (now_us() - load.began_us) / 1e6
         cutter.cut_if_due(load_s, load.behind_s(), load.last_ack_us())
         time.sleep(POLL_S)
     rig.listener.load(load.status())
-    seen = {
+    text_of_end = {
         Gone.BROKEN: "every connection broke",
         Gone.SILENT: f"no reply for {rig.limits.silence_s:g} s",
     }
-    rig.listener.phase(Phase.GONE, seen.get(load.gone, "it still answers"))
+    rig.listener.phase(Phase.GONE, text_of_end.get(load.gone, "it still answers"))
 
 
 def _end_load(
     rig: Rig,
     started: Started,
     load: Load,
-    beside: LoadMonitors,
+    monitors: LoadMonitors,
     cutter: Cutter,
     notice: str,
 ) -> tuple[LoadRecord, WitnessError | None]:
     """End the load and the log; store and return the record, and the witness's error.
 
-    notice: what is shown before that, "" if nothing.  An interrupt ends the waiting.
+    notice: the text to show first, "" for none.  An interrupt ends the waiting.
     """
     try:
         if notice:
             rig.listener.phase(Phase.INTERRUPT, notice)
         cutter.let_go()
         load.end()
-        beside.end_counting()
-        if why := beside.readers.end():
+        monitors.end_counting()
+        if why := monitors.readers.end():
             rig.listener.phase(Phase.READERS, why)
         if load.gone is Gone.SILENT:
             cutter.check_canary_session()
@@ -244,25 +246,25 @@ def _end_load(
     except KeyboardInterrupt:
         started.log.abandon()
         load.end(wait_s=0)
-        beside.end_counting()
-        beside.readers.abandon()
+        monitors.end_counting()
+        monitors.readers.abandon()
         raise
     finally:
-        ended = _store_load(started, load, beside, cutter)
-    return ended
+        record_and_failure = _store_load(started, load, monitors, cutter)
+    return record_and_failure
 
 
 def _store_load(
-    started: Started, load: Load, beside: LoadMonitors, cutter: Cutter
+    started: Started, load: Load, monitors: LoadMonitors, cutter: Cutter
 ) -> tuple[LoadRecord, WitnessError | None]:
     record = replace(
-        _make_load_record(started, load, beside, cutter),
-        seen=beside.readers.seen,
-        seen_watermark=beside.readers.watermark,
+        _make_load_record(started, load, monitors, cutter),
+        seen=monitors.readers.seen,
+        seen_watermark=monitors.readers.watermark,
     )
-    # What a part sent is not known if its result was lost or not received.  A record
-    # without that would call its rows foreign; with none, the run is judged as if this
-    # client were lost.
+    # If the result of a part of the sessions was lost, what that part sent is not
+    # known.  A record without it would call the part's rows foreign.  So no record is
+    # stored, and the run is judged as if this client were lost.
     try:
         failure = _close_log(started, record if load.is_whole else None)
     finally:
@@ -276,8 +278,8 @@ def _store_load(
         )
         if load.is_whole:
             started.run.write_load(record)
-        if beside.drives:
-            lines = format_csv(beside.drives, load.began_us)
+        if monitors.drives:
+            lines = format_csv(monitors.drives, load.began_us)
             started.run.write_lines("drives.csv", lines)
     return record, failure
 
@@ -303,14 +305,14 @@ def _close_log(started: Started, record: LoadRecord | None) -> WitnessError | No
 
 
 def seal_load(key: ClientKey | None, record: LoadRecord) -> Json:
-    """Return the event that leaves *record* on the witness; see runs/client_key.py."""
+    """Return the event that leaves *record* on the witness, sealed with *key*."""
     content = stored.to_bytes(record)
     event = {"event": LOAD_EVENT, "load": content.decode()}
     return event if key is None else {**event, "seal": key.seal(content)}
 
 
 def _make_load_record(
-    started: Started, load: Load, beside: LoadMonitors, cutter: Cutter
+    started: Started, load: Load, monitors: LoadMonitors, cutter: Cutter
 ) -> LoadRecord:
     warm = {PREFLIGHT_SESSION: WARM_ROWS}
     nodes = started.manifest.nodes
@@ -337,7 +339,8 @@ def _make_load_record(
         refusals=tuple(result.refusals),
         farewells=tuple(load.farewells),
         nodes={
-            name: _describe_node_at_cut(started, beside, cutter, name) for name in nodes
+            name: _describe_node_at_cut(started, monitors, cutter, name)
+            for name in nodes
         },
         settings=cutter.before.settings if cutter.before else None,
         settings_us=cutter.read_us,
@@ -354,12 +357,14 @@ def _make_load_record(
         noted_us=cutter.noted_us,
         warned=result.warned,
         warnings=tuple(result.warnings),
-        replication=beside.following.seen() if beside.following else None,
-        watched=beside.server.seen() if beside.server else None,
+        replication=monitors.following.seen() if monitors.following else None,
+        watched=monitors.server.seen() if monitors.server else None,
         observed=_list_observed(load, parts),
         sessions_watched=result.watched,
         replaced=result.replaced,
-        clocks=None if beside.began is None else (beside.began, read_client_clocks()),
+        clocks=None
+        if monitors.began is None
+        else (monitors.began, read_client_clocks()),
     )
 
 
@@ -370,11 +375,11 @@ def _list_observed(load: Load, parts: Sequence[GroupResult]) -> tuple[Observed, 
 
 
 def _describe_node_at_cut(
-    started: Started, beside: LoadMonitors, cutter: Cutter, name: str
+    started: Started, monitors: LoadMonitors, cutter: Cutter, name: str
 ) -> NodeAtTheCut:
     """Return the facts of the node *name* at the cut."""
     cut, canaries = cutter.cuts.get(name), started.canaries.get(name)
-    counts, watching = beside.drives.get(name), beside.hosts.get(name)
+    counts, watching = monitors.drives.get(name), monitors.hosts.get(name)
     if canaries is None:
         return NodeAtTheCut(cut, host_lived=False)
     scope = started.manifest.nodes[name].scope

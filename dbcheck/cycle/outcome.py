@@ -298,7 +298,7 @@ def _list_explanations(outcome: Outcome) -> tuple[Explanation, ...]:
         _find_layers_at_fault(outcome),
         page_cache_kept=case.page_cache_kept,
         replication=explain_missing_commits(case),
-        spared=case.spared,
+        reader_kept_power=case.reader_kept_power,
         deleted=outcome.after.deleted,
         decided=undecided.losses,
         uncounted=count_unexplained_decisions(undecided, outcome.after.decisions),

@@ -25,7 +25,7 @@ class CutPermit:
     """
 
     def take(self) -> None:
-        """Wait until the target may be without power, up to over()."""
+        """Wait until the target may be without power; it may until give_back()."""
 
     def give_back(self) -> None:
         """Give the permit back: the target has its power.  Idempotent."""
@@ -54,18 +54,18 @@ class Rig:
     runs:     folder that holds the run folders.
     lab:      the lab's spec; {} on real hardware.  Only a lab may have its
               witness on the target's own host.
-    used_epochs: of all cycles that the server ever saw, where each is known and the
-              seed may decide the next; None else.
-    twice:    the server is restarted once its rows were read, and they are read again.
-    audited:  what the audits of earlier cycles showed, so that it is shown once.
+    used_epochs: the epochs of all cycles that the server ever saw, if all are known, so
+              that the seed may decide the next epoch; otherwise None.
+    twice:    after its rows were read, the server is restarted and they are read again.
+    audited:  the lines that audits of earlier cycles showed; they are not shown again.
     before_load: called in each cycle once its preflight has passed.
-    store:    called before rows are dropped: what the campaign's folder holds is then
-              the only evidence of them, and must outlive this machine.
-    permit:   when this target may be without power, if others are cut beside it.
+    store:    called before rows are dropped.  The campaign's folder is then the only
+              evidence of them, so it must be stored where it outlives this machine.
+    permit:   the permit of this target to be without power.
     far:      the workers on other machines that share the sessions, None if the
-              sessions run on this one.
-    reconcile_flags: those with which dbcheck reconcile reaches this target and its
-              witness, and reads as much.
+              sessions run on this machine.
+    reconcile_flags: the flags with which dbcheck reconcile reaches this target and its
+              witness, and reads all that this rig reads.
     """
 
     site: Site

@@ -73,7 +73,7 @@ def check_conditions(
     try:
         return engine.broken_conditions(plan.violations_statement, epoch, server=facts)
     except ConnectionLost as error:
-        why = log.why(error)
+        why = log.find_cause(error)
         reason = why.damage or why.crashed
         return ConditionCheck(not_done="; ".join(filter(None, [str(error), reason])))
     except EngineError as error:
@@ -92,7 +92,7 @@ def check_tables_read(
     try:
         return engine.check_tables(tables, server=facts)
     except ConnectionLost as error:
-        cause = log.why(error)
+        cause = log.find_cause(error)
         if cause.damage:
             return TableCheck(CheckOutcome.INDEX, f"{error}: {cause.damage}")
         why = cause.crashed or "its log shows no reason, or was not read"

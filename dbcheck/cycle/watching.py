@@ -47,8 +47,8 @@ from dbcheck.rows.plans.registry import tables_of
 log = logging.getLogger(__name__)
 
 FOLLOWERS_EVERY_S = 0.04
-_END_S = 3.0
-_AGAIN_S = 0.5  # of one wait for a sample; an interrupt is seen after it
+_END_WAIT_S = 3.0  # how long end() waits for a thread
+_SAMPLE_WAIT_S = 0.5  # one wait for a sample; an interrupt is seen after it
 
 
 class FollowerWatch:
@@ -70,31 +70,31 @@ class FollowerWatch:
         return self._tally.seen(self._ended)
 
     def await_sample(self, asked_us: int) -> bool:
-        """Wait a moment for the answer to a question of after *asked_us*.
+        """Wait a moment for the answer to a question that was asked after *asked_us*.
 
-        Return False if none came, and one may come yet.
+        Return False if no answer came, and one may come yet.
         """
 
-        def is_there() -> bool:
+        def is_over() -> bool:
             return self._asked_us >= asked_us or not self._thread.is_alive()
 
         with self._answered:
-            return self._answered.wait_for(is_there, _AGAIN_S)
+            return self._answered.wait_for(is_over, _SAMPLE_WAIT_S)
 
     def end(self) -> None:
         """Ask no more; never raises.  Idempotent."""
         self._ending.set()
         self._followers.sever()
-        self._thread.join(_END_S)
+        self._thread.join(_END_WAIT_S)
 
     def _ask(self) -> None:
         """Ask once; raise EngineError.
 
-        Dated before the question, so that no sample looks newer than it is.
+        A sample has the time before its question, so that it never looks too new.
         """
         asked_us = now_us()
-        found = self._followers.read()
-        self._tally.add(asked_us, found, now_us())
+        followers = self._followers.read()
+        self._tally.add(asked_us, followers, now_us())
         with self._answered:
             self._asked_us = asked_us
             self._answered.notify_all()
@@ -111,7 +111,7 @@ class FollowerWatch:
 
 
 def begin_following(rig: Rig, server: ServerFacts) -> FollowerWatch | None:
-    """Begin to ask a cluster's writer for its followers; None of a single server.
+    """Begin to ask a cluster's writer for its followers; return None without a cluster.
 
     server: the writer's facts.  Raise EngineError.
     """
@@ -120,9 +120,9 @@ def begin_following(rig: Rig, server: ServerFacts) -> FollowerWatch | None:
     return FollowerWatch(rig.site.writer.engine.open_followers(server=server))
 
 
-EVERY_S = 0.5
-SAMPLE_S = 0.5  # of the drives
-_POLL_S = 0.1  # of interrupts
+EVERY_S = 0.5  # between two looks
+SAMPLE_S = 0.5  # between two samples of the drives
+_POLL_S = 0.1  # between two checks for an interrupt
 HEADER = (
     "at_s,seconds,acked,node,drive,writes,bytes_written,write_ms,flushes,flush_ms\n"
 )
@@ -131,12 +131,15 @@ HEADER = (
 class Watching:
     """Looks at one server or host, in a thread of its own, at its own pace.
 
-    A connection that breaks is made anew: a server that crashes and recovers by itself
-    breaks each of them.
+    A connection that breaks is made anew: a server that crashes breaks it, and may then
+    recover by itself.
     """
 
     def __init__(self, connect: Callable[[], Look], before: Looked) -> None:
-        """Begin; a look that fails raises nothing.  before: see WatchTally."""
+        """Begin; a look that fails raises nothing.
+
+        before: the facts before the load, with which each look is compared.
+        """
         self._connect, self._tally = connect, WatchTally(before)
         self._look: Look | None = None
         self._failure = ""
@@ -145,9 +148,9 @@ class Watching:
         self._thread.start()
 
     def await_first(self, until_s: float) -> None:
-        """Return once it has looked once, or could not, at the latest at *until_s*.
+        """Wait for the first look, even a failed one, until *until_s* at the latest.
 
-        until_s: of time.monotonic().  An interrupt ends it.
+        until_s: a time of time.monotonic().  An interrupt ends the wait.
         """
         while not self._begun.wait(_POLL_S) and time.monotonic() < until_s:
             interrupt.raise_if_interrupted()
@@ -157,11 +160,11 @@ class Watching:
         return self._tally.watched(self._failure)
 
     def end(self) -> None:
-        """Look no more; never raises.  A server or host that is gone is not awaited."""
+        """Look no more; never raises, and waits for no server or host that is gone."""
         self._ending.set()
         if (look := self._look) is not None:
             look.sever()
-        self._thread.join(_END_S)
+        self._thread.join(_END_WAIT_S)
 
     def _run(self) -> None:
         try:
@@ -180,7 +183,7 @@ class Watching:
                 self._look = self._connect()
                 self._tally.connected(now_us())
             asked_us = now_us()
-            found = self._look.read()
+            looked = self._look.read()
         except (EngineError, HostError) as error:
             log.debug("a look failed: %s", error)
             if self._look is not None:
@@ -190,17 +193,17 @@ class Watching:
                 self._failure = str(error)
             return
         if not self._ending.is_set():
-            self._tally.add(asked_us, found, now_us())
+            self._tally.add(asked_us, looked, now_us())
             self._failure = ""
 
 
 def watch_server(rig: Rig, started: Started) -> Watching | None:
-    """Look at the writer's settings and tables; None if its server shows none."""
+    """Look at the writer's settings and tables; return None if it shows none."""
     engine, manifest = rig.site.writer.engine, started.manifest
     if not engine.has(Feature.WATCH):
         return None
     facts = manifest.writer.facts
-    # A canary that a session holds is lost with that session, which is watched.
+    # A canary that a session holds is lost with that session; Cutter watches that.
     epoch = None if manifest.no_canary or started.held else manifest.epoch
     tables = {name: table.definition for name, table in manifest.tables.items()}
     before = (
@@ -215,36 +218,35 @@ def watch_server(rig: Rig, started: Started) -> Watching | None:
 
 def watch_hosts(rig: Rig, started: Started) -> dict[str, Watching]:
     """Look at mounts, block devices and places of each node whose host was asked."""
-    found: dict[str, Watching] = {}
+    watching_of_node: dict[str, Watching] = {}
     for name, node in started.manifest.nodes.items():
         host = rig.site.nodes[name].host
         if host is not None and node.host is not None:
             facts, places = node.host.facts, node.places
-            names = {DATA, *(each.name for each in places)}
-            known = list_folders_of_places(
-                facts, names
-            )  # to which each connection's look adds
+            names = {DATA, *(place.name for place in places)}
+            # The look of each connection adds folders to these.
+            folders = list_folders_of_places(facts, names)
             directory = require_data_directory(node.facts)
-            connect = partial(host.look, facts, directory, places, known)
+            connect = partial(host.look, facts, directory, places, folders)
             before = make_facts_of_volumes(facts.volumes) | make_facts_of_places(
                 facts, names
             )
-            found[name] = Watching(connect, before)
-    return found
+            watching_of_node[name] = Watching(connect, before)
+    return watching_of_node
 
 
 class DriveCounts:
     """Counts the drives' work on one host, sampled by a thread of its own.
 
-    whole: what they did until the last sample that saw new acks, and every drive;
-           None without one.
+    whole: the drives' work up to the last sample that saw new acks and all drives; None
+           without such a sample.
     """
 
     def __init__(self, counters: Counting, acked: Callable[[], int]) -> None:
         """Take the first sample, before the load; raise HostError.
 
-        acked: how many commits were answered, at least; 0 now.  *counters* are closed
-        by end().
+        acked: returns how many commits were answered, at least; now it returns 0.
+        end() closes the *counters*.
         """
         self._counters, self._acked = counters, acked
         self._first = self._last = counters.read()
@@ -260,13 +262,13 @@ class DriveCounts:
 
     @property
     def newest(self) -> UnderLoad | None:
-        """The drives' work between the last two samples, None before that."""
+        """The drives' work between the last two samples, None before the second."""
         return self._series[-1][1] if self._series else None
 
     def series(self) -> Sequence[tuple[int, UnderLoad]]:
-        """Return the work between each two samples, with the time of the later one.
+        """Return the work between each two samples, with the time of the later sample.
 
-        That is in microseconds of the client's monotonic clock.
+        The time is in microseconds of the client's monotonic clock.
         """
         return tuple(self._series)
 
@@ -278,11 +280,12 @@ class DriveCounts:
         self._ending.set()
         self._counters.close()
         if self._thread.ident is not None:
-            self._thread.join(_END_S)
+            self._thread.join(_END_WAIT_S)
 
     def _run(self) -> None:
         while not self._ending.wait(SAMPLE_S):
-            acked = self._acked()  # first, so that the flush of each is counted
+            # Read before the sample, so that it has the flush of each counted commit.
+            acked = self._acked()
             try:
                 sample = self._counters.read()
             except HostError as error:
@@ -291,9 +294,9 @@ class DriveCounts:
             self._take(sample, acked)
 
     def _take(self, sample: Sample, acked: int) -> None:
-        done = _subtract_samples(self._last, sample, acked - self._last_acked)
-        self._series.append((now_us(), done))
-        # Drives that are cut alone are gone from the samples that come after.
+        work = _subtract_samples(self._last, sample, acked - self._last_acked)
+        self._series.append((now_us(), work))
+        # Drives that alone lost their power are missing in the samples after the cut.
         is_complete = self._first.devices.keys() <= sample.devices.keys()
         if acked > self._last_acked and is_complete:
             self.whole = _subtract_samples(self._first, sample, acked)
@@ -303,11 +306,11 @@ class DriveCounts:
 def begin_counting(
     rig: Rig, started: Started, acked: Callable[[], int]
 ) -> dict[str, DriveCounts]:
-    """Count the drives of each node whose host was asked; report those that cannot be.
+    """Count the drives' work on each node whose host was asked; report what fails.
 
-    acked: see DriveCounts.
+    acked: returns how many commits were answered, at least.
     """
-    found: dict[str, DriveCounts] = {}
+    counts_of_node: dict[str, DriveCounts] = {}
     try:
         for name, node in started.manifest.nodes.items():
             host = rig.site.nodes[name].host
@@ -315,17 +318,17 @@ def begin_counting(
             if host is None or not names:
                 continue
             try:
-                found[name] = _take_first_counts(host, names, acked)
+                counts_of_node[name] = _take_first_counts(host, names, acked)
             except HostError as error:
                 text = f"the flushes of its drives are not counted: {error}"
                 rig.listener.phase(Phase.LOAD, text)
-        for counts in found.values():
+        for counts in counts_of_node.values():
             counts.begin()
     except BaseException:
-        for counts in found.values():
+        for counts in counts_of_node.values():
             counts.end()
         raise
-    return found
+    return counts_of_node
 
 
 def _take_first_counts(
@@ -341,33 +344,37 @@ def _take_first_counts(
 
 def list_drives(volumes: Sequence[Volume]) -> list[str]:
     """Return the drives below *volumes*, by name, each once."""
-    return list(dict.fromkeys(drive.name for each in volumes for drive in each.drives))
+    return list(
+        dict.fromkeys(drive.name for volume in volumes for drive in volume.drives)
+    )
 
 
-def format_csv(found: Mapping[str, DriveCounts], began_us: int) -> Iterator[str]:
-    """Yield drives.csv: for each node and drive, what it did in each half second.
+def format_csv(
+    counts_of_node: Mapping[str, DriveCounts], began_us: int
+) -> Iterator[str]:
+    """Yield drives.csv: the work of each drive of each node, by half seconds.
 
     began_us: when the load began, from which at_s is counted.
     """
     yield HEADER
-    for node, counts in found.items():
-        for at_us, done in counts.series():
-            head = f"{(at_us - began_us) / 1e6:.3f},{done.seconds:.3f},{done.acked}"
-            for drive, n in done.drives.items():
-                wrote = f"{n.writes},{n.bytes_written},{n.write_ms}"
-                flushed = ",".join(
-                    "" if each is None else str(each)
-                    for each in (n.flushes, n.flush_ms)
+    for node, counts in counts_of_node.items():
+        for at_us, work in counts.series():
+            head = f"{(at_us - began_us) / 1e6:.3f},{work.seconds:.3f},{work.acked}"
+            for drive, n in work.drives.items():
+                writes = f"{n.writes},{n.bytes_written},{n.write_ms}"
+                flushes = ",".join(
+                    "" if number is None else str(number)
+                    for number in (n.flushes, n.flush_ms)
                 )
-                yield f"{head},{node},{drive},{wrote},{flushed}\n"
+                yield f"{head},{node},{drive},{writes},{flushes}\n"
 
 
 def _subtract_samples(earlier: Sample, later: Sample, acked: int) -> UnderLoad:
     """Return the work between two samples."""
     seconds = max(0, later.at_us - earlier.at_us) / 1e6
-    done = {
+    work = {
         name: counts.since(earlier.devices[name])
         for name, counts in later.devices.items()
         if name in earlier.devices
     }
-    return UnderLoad(seconds, acked, done)
+    return UnderLoad(seconds, acked, work)

@@ -253,7 +253,7 @@ class Case:
         return self.manifest.nodes[self.tested_name]
 
     @property
-    def spared(self) -> bool:
+    def reader_kept_power(self) -> bool:
         """True if the node that was read kept its power.
 
         What the tested node's host and drives show of the cut then says nothing about
@@ -360,7 +360,7 @@ class Case:
         [] for a failover, too: it may spare the host that was asked and lead to another
         host.  If the node that was read kept its power, no depth bears on its rows.
         """
-        if self.cut_class is CutClass.FAILOVER or self.spared:
+        if self.cut_class is CutClass.FAILOVER or self.reader_kept_power:
             return []
         seen, name = self.at_the_cut, self.tested_name
         # It is known what a lab's drive lost, or a drive that the host saw go.
@@ -444,4 +444,6 @@ class Case:
     def page_cache_kept(self) -> bool:
         """True if the cut is known to have destroyed the server's memory alone."""
         process = self.manifest.lab_cut is LabCut.PROCESS
-        return was_page_cache_kept(self.depths) or (process and not self.spared)
+        return was_page_cache_kept(self.depths) or (
+            process and not self.reader_kept_power
+        )

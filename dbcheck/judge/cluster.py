@@ -93,7 +93,7 @@ def explain_missing_commits(case: Case) -> str:
         return (
             f"the commits did not wait for {reader_name} at the cut: {in_sync.reason}"
         )
-    if case.spared:
+    if case.reader_kept_power:
         return (
             f"commits waited for {reader_name}, which took over without them: the"
             " server's replication or what promoted it lost them"

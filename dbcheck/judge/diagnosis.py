@@ -1,9 +1,9 @@
 """Finds the best explanation of a run's losses, from their kinds and their shape.
 
 A diagnosis is no part of the verdict: it tells where to look first.  But losses that
-clients of the server cause are not held against it.  They are of two kinds alone: a
-transaction that was left prepared and that another client decided, and an operation
-without an ack that was sent to the server twice.
+clients of the server cause are not held against the server.  Only two losses are such:
+a transaction that the load left prepared and that another client decided, and an
+operation without an ack that was sent to the server twice.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dbcheck.rows.reconcile import Reconciliation
 REPEATS = "a proxy or a driver that repeats what it got no answer to does that"
 # How probable it may be, at most, that losses spare a whole class by chance.
 CHANCE_MAX = 0.01
-_OF_PAGES = list_kinds(Trait.OF_PAGES)
+_KINDS_OF_PAGES = list_kinds(Trait.OF_PAGES)
 
 
 @dataclass(frozen=True, slots=True)
 class ByClients:
-    """Number of losses that clients caused, and the evidence, a sentence each."""
+    """Number of losses that clients caused; the evidence, a sentence for each kind."""
 
     losses: int = 0
     reasons: tuple[str, ...] = ()
@@ -41,7 +41,8 @@ def count_losses_by_clients(
 ) -> ByClients:
     """Count the losses that are not held against the server.
 
-    decisions: see AfterRecord.
+    decisions: of prepared transactions since the server started, by any client; None
+    if the server counts none.
     """
     if found is None:
         return NOTHING
@@ -57,10 +58,11 @@ def count_losses_by_clients(
 def count_foreign_decisions(undecided: Undecided, decisions: Decisions | None) -> int:
     """Count the losses of transactions that another client decided.
 
-    Where the server counts decisions, no more than it counted are held to be such; one
-    that was decided before the server restarted once more is in no count, so a FAIL
-    names that cause first.  Where it counts none, one that was listed and then gone
-    shows that there is such a client.
+    If the server counts decisions, no more losses than it counted are explained so.  A
+    restart sets its counts to 0: a loss by a decision before it is not excused, and
+    explain_by_foreign_decisions() tells the user to look for such a client.  If the
+    server counts none, a transaction that was listed and then vanished shows that there
+    is such a client.
     """
     if decisions is None:
         return undecided.losses if undecided.gone else 0
@@ -73,7 +75,7 @@ def count_unexplained_decisions(
 ) -> int:
     """Count the losses that no decision counted by the server explains.
 
-    0 where it counts none.
+    Return 0 if the server counts no decisions.
     """
     if decisions is None:
         return 0
@@ -113,28 +115,28 @@ def _explain_repeats(rows: int) -> str:
 
 
 class Cause(enum.Enum):
-    """Cause of losses; of two that explain as many, the first comes first."""
+    """Cause of losses; of two that explain as many, the first here comes first."""
 
-    DELETES = "deletes"  # that the server counted after the cut, and dbcheck made none
-    DECISIONS = "decisions"  # of prepared transactions, by another client
-    REPEATS = "repeats"  # of operations, by a proxy or a driver
-    SETTING = "setting"  # of the server or of a mount, under which commits are lost
-    LAYER = "layer"  # below the server, which holds flushes back
-    TORN_PAGES = "torn pages"  # that a setting left without a guard
+    DELETES = "deletes"  # the server counted deletes after the cut; dbcheck made none
+    DECISIONS = "decisions"  # another client decided prepared transactions
+    REPEATS = "repeats"  # a proxy or a driver repeated operations
+    SETTING = "setting"  # commits are lost under a setting of the server or a mount
+    LAYER = "layer"  # a layer below the server holds flushes back
+    TORN_PAGES = "torn pages"  # a setting leaves no guard against torn pages
     REPLICATION = "replication"  # the node that took over did not have the commits
-    SERVER = "server"  # or somebody who wrote: the cut kept the page cache
-    LARGE_WRITES = "large writes"  # of payloads above a size
-    WINDOW = "window"  # of one kind of task, outside which nothing is lost
-    REORDERED_WRITES = "reordered writes"  # later ones were kept, earlier ones lost
-    LOST_CACHE = "lost cache"  # below the server, with all that it held last
-    DATA_PAGES = "data pages"  # that came back in an older state, or damaged
+    SERVER = "server"  # the cut kept the page cache: the server, or another writer
+    LARGE_WRITES = "large writes"  # only payloads above a size are lost
+    WINDOW = "window"  # operations are lost only beside one kind of task
+    REORDERED_WRITES = "reordered writes"  # later writes were kept, earlier ones lost
+    LOST_CACHE = "lost cache"  # a cache below the server lost what it held last
+    DATA_PAGES = "data pages"  # pages came back in an older state, or damaged
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """One cause that the losses look like.
 
-    losses: how many of them it can explain.  reason: with figures, for a person.
+    losses: how many losses the cause can explain.  reason: a text with figures.
     """
 
     cause: Cause
@@ -150,50 +152,55 @@ def diagnose_losses(
     *,
     page_cache_kept: bool,
     replication: str = "",
-    spared: bool = False,
+    reader_kept_power: bool = False,
     deleted: int | None = None,
     decided: int = 0,
     uncounted: int = 0,
     repeats: int = 0,
 ) -> tuple[Explanation, ...]:
-    """Return the possible causes of the losses, that which explains most first.
+    """Return the possible causes of the losses; the cause of most losses comes first.
 
-    counts:   of the losses of this run.
-    settings: those under which such a cut loses commits.  layers: see Cause.LAYER.
-    page_cache_kept: the cut destroyed the server's memory alone, so no drive lost them.
+    counts:   the losses of this run, by kind.
+    settings: what the audit found, and under which such a cut loses commits.
+    layers:   how layers below the server hold flushes back, a text for each.
+    page_cache_kept: the cut destroyed the server's memory alone, so no drive lost rows.
     replication: why a standby that took over lacks commits, "" if that is not known.
-    spared:   it kept its power, so no drive of its own lost them.
-    deleted:  see AfterRecord; 0 rules nothing out, as it may lack the last ones.
+    reader_kept_power: the node that was read kept its power, so none of its drives lost
+              rows.
+    deleted:  rows of dbcheck's table that the server counted as deleted since it
+              started.  0 rules nothing out: the last ones may not be counted yet.
     decided:  losses of prepared transactions that another client may have decided.
-    uncounted: of these, the ones that the server's own count does not explain.
+    uncounted: how many of *decided* the server's own count does not explain.
     repeats:  rows of operations that are in the table already.
     """
-    found = _Diagnosis(counts, shape)
-    if not found.total:
+    diagnosis = _Diagnosis(counts, shape)
+    if not diagnosis.total:
         return ()
     listed = [
-        *found.explain_by_deletes(deleted or 0),
+        *diagnosis.explain_by_deletes(deleted or 0),
         *explain_by_foreign_decisions(decided, uncounted),
     ]
-    listed += [*explain_by_repeats(repeats), *found.of_settings(settings)]
-    listed += found.explain_by_tasks()
-    listed += found.explain_by_replication(replication)
-    listed += found.explain_by_divergence()
+    listed += [*explain_by_repeats(repeats), *diagnosis.explain_by_settings(settings)]
+    listed += diagnosis.explain_by_tasks()
+    listed += diagnosis.explain_by_replication(replication)
+    listed += diagnosis.explain_by_divergence()
     if page_cache_kept:
-        listed += found.explain_by_the_server()
-    elif not spared:
-        listed += found.explain_by_layers(layers)
-        listed += found.explain_by_large_writes()
-        listed += found.explain_by_order()
-        listed += found.explain_by_pages()
+        listed += diagnosis.explain_by_the_server()
+    elif not reader_kept_power:
+        listed += diagnosis.explain_by_layers(layers)
+        listed += diagnosis.explain_by_large_writes()
+        listed += diagnosis.explain_by_order()
+        listed += diagnosis.explain_by_pages()
     order = list(Cause)
-    return tuple(sorted(listed, key=lambda one: (-one.losses, order.index(one.cause))))
+    return tuple(
+        sorted(listed, key=lambda found: (-found.losses, order.index(found.cause)))
+    )
 
 
 def explain_by_foreign_decisions(losses: int, uncounted: int) -> Iterator[Explanation]:
     """Yield that somebody else decided transactions that the load had left prepared.
 
-    uncounted: see diagnose_losses().
+    uncounted: how many of *losses* the server's own count does not explain.
     """
     if losses:
         reason = (
@@ -229,7 +236,9 @@ class _Diagnosis:
         self.total = sum(counts.values())
         self._missing = sum(counts.get(kind, 0) for kind in MISSING)
         self._diverged = counts.get(LossKind.DIVERGED, 0)
-        self._wrong = {kind: counts[kind] for kind in _OF_PAGES if counts.get(kind)}
+        self._wrong = {
+            kind: counts[kind] for kind in _KINDS_OF_PAGES if counts.get(kind)
+        }
 
     def explain_by_deletes(self, deleted: int) -> Iterator[Explanation]:
         """Yield that somebody deleted rows once the server was back."""
@@ -242,7 +251,7 @@ class _Diagnosis:
             )
             yield Explanation(Cause.DELETES, rows, reason)
 
-    def of_settings(self, settings: Sequence[Finding]) -> Iterator[Explanation]:
+    def explain_by_settings(self, settings: Sequence[Finding]) -> Iterator[Explanation]:
         """Yield the settings that can cause some of the losses."""
         for finding in settings:
             harm = finding.harm
@@ -252,10 +261,12 @@ class _Diagnosis:
             elif not harm.end:
                 reason = f"{finding} can cause losses of every kind"
                 yield Explanation(Cause.SETTING, self.total, reason)
-            elif end := self._shape.missing - self._shape.reordered + self._diverged:
-                rest = f"{finding} loses what was committed last, and nothing else:"
-                reason = f"{rest} it explains {_format_share(end, self.total)}"
-                yield Explanation(Cause.SETTING, end, f"{reason}{self._ages()}")
+            elif newest := self._shape.missing - self._shape.reordered + self._diverged:
+                claim = f"{finding} loses what was committed last, and nothing else:"
+                reason = f"{claim} it explains {_format_share(newest, self.total)}"
+                yield Explanation(
+                    Cause.SETTING, newest, f"{reason}{self._format_oldest_loss()}"
+                )
 
     def explain_by_layers(self, layers: Sequence[str]) -> Iterator[Explanation]:
         """Yield the layers below the server that hold flushes back."""
@@ -270,7 +281,7 @@ class _Diagnosis:
             yield Explanation(Cause.REPLICATION, self._missing, why)
 
     def explain_by_divergence(self) -> Iterator[Explanation]:
-        """Yield that nodes of a group differ, whatever the one that was read has."""
+        """Yield that nodes of a group differ, whatever the node that was read has."""
         if self._diverged:
             reason = (
                 "nodes of the group count these rows as applied and do not have them:"
@@ -302,23 +313,25 @@ class _Diagnosis:
     def explain_by_tasks(self) -> Iterator[Explanation]:
         """Yield the kind of task beside which all was lost, if that is hardly chance.
 
-        What is lost in one window is one event, so windows are counted: each is of that
-        kind by chance as often as the kind has tasks, or operations.
+        All losses during one task are one event, so tasks are counted.  By chance, each
+        is of that kind as often as the kind's share of all tasks, or of all acked
+        operations.
         """
         shares = self._shape.by_window
         hit = [share for share in shares if share.hit]
         if len(hit) != 1:
             return
-        (one,) = hit
-        rest = [share for share in shares if share is not one]
-        of_tasks = one.tasks / (one.tasks + sum(share.tasks for share in rest))
-        of_acked = one.acked / (one.acked + sum(share.acked for share in rest))
-        if max(of_tasks, of_acked) ** one.hit > CHANCE_MAX:
+        (losing,) = hit
+        others = [share for share in shares if share is not losing]
+        of_tasks = losing.tasks / (losing.tasks + sum(share.tasks for share in others))
+        of_acked = losing.acked / (losing.acked + sum(share.acked for share in others))
+        if max(of_tasks, of_acked) ** losing.hit > CHANCE_MAX:
             return
         reason = (
-            f"only operations acked during {one.task.value} lost something:"
-            f" {one.lost:,} of {one.acked:,}, in {one.hit:,} of {one.tasks:,} tasks,"
-            f" and none of {sum(share.acked for share in rest):,} during others"
+            f"only operations acked during {losing.task.value} lost something:"
+            f" {losing.lost:,} of {losing.acked:,}, in {losing.hit:,} of"
+            f" {losing.tasks:,} tasks,"
+            f" and none of {sum(share.acked for share in others):,} during others"
         )
         yield Explanation(Cause.WINDOW, self.total, reason)
 
@@ -341,7 +354,7 @@ class _Diagnosis:
                 " the end of the log is lost. A cache below the server answered flushes"
                 " and lost its power, or the volume was rolled back to a snapshot"
             )
-            reason += self._ages()
+            reason += self._format_oldest_loss()
             yield Explanation(Cause.LOST_CACHE, self._missing, reason)
 
     def explain_by_pages(self) -> Iterator[Explanation]:
@@ -352,7 +365,7 @@ class _Diagnosis:
             reason += f" or in an older state{self._format_only_table()}"
             yield Explanation(Cause.DATA_PAGES, rows, reason)
 
-    def _ages(self) -> str:
+    def _format_oldest_loss(self) -> str:
         oldest_s = self._shape.oldest_s
         if oldest_s is None:
             return ""
@@ -368,15 +381,15 @@ class _Diagnosis:
 def _split_spared_from_hit(
     shares: Sequence[Share],
 ) -> tuple[Sequence[Share], Sequence[Share]]:
-    """Return the classes up to the first that lost something, and the others."""
-    first = next((at for at, share in enumerate(shares) if share.lost), len(shares))
-    return shares[:first], shares[first:]
+    """Return the classes before the first that lost something, and the others."""
+    spared = next((at for at, share in enumerate(shares) if share.lost), len(shares))
+    return shares[:spared], shares[spared:]
 
 
 def _is_hardly_chance(spared: Sequence[Share], hit: Sequence[Share]) -> bool:
     """Return True if losses that fall anywhere would hardly spare the first classes."""
     share = _count_acked(hit) / (_count_acked(hit) + _count_acked(spared))
-    return share ** sum(each.lost for each in hit) <= CHANCE_MAX
+    return share ** sum(class_.lost for class_ in hit) <= CHANCE_MAX
 
 
 def _count_acked(shares: Sequence[Share]) -> int:

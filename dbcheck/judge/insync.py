@@ -20,9 +20,10 @@ from dbcheck.model.replication import (
     find_repeated_names,
 )
 
-SAMPLES_PER_S_MIN = 10.0  # unless the server's own marks show that nothing changed
-SAMPLE_AGE_MAX_S = 0.5  # of the last one, at the cut
-# Of the last sample, if only an administrator could have changed the state since.
+# Fewer samples are enough if each Follower.since shows that no wait was interrupted.
+SAMPLES_PER_S_MIN = 10.0
+SAMPLE_AGE_MAX_S = 0.5  # age of the last sample, at the cut
+# Age of the last sample if only an administrator could have changed the state after it.
 LATE_SAMPLE_MAX_S = 2.0
 
 _PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
@@ -44,6 +45,10 @@ def judge_in_sync(case: Case) -> Item | None:
 
 
 def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Status, str]:
+    """Judge by the standbys that commits waited for, by name and by connection.
+
+    A node's member is the name by which the writer lists it.
+    """
     name, nodes = case.after.reader_name, case.manifest.nodes
     node = nodes[name]
     stranger = _find_standby_of_no_node(case, seen)
@@ -52,8 +57,8 @@ def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Status, 
             f"commits waited for {stranger} as well, which is not one of the nodes:"
             " it may have what the others lack"
         )
-    if wrong := _find_ambiguous_name(case, seen):
-        return _CONTRADICTED, wrong
+    if ambiguous := _find_ambiguous_name(case, seen):
+        return _CONTRADICTED, ambiguous
     span_s = max(1e-6, (seen.last_us - seen.first_us) / 1e6)
     rate = (seen.samples - 1) / span_s
     first_standby_cut_us = _find_first_standby_cut_us(case)
@@ -112,9 +117,9 @@ def _judge_age_of_last_sample(
 
 
 def _find_standby_of_no_node(case: Case, seen: ReplicationSeen) -> str | None:
-    """Return the first awaited standby that is not one of the nodes, None if none is.
+    """Return the first awaited standby that is no node, None if all are nodes.
 
-    Its name may be empty.
+    The name that is returned may be empty.
     """
     members = {node.member for node in case.manifest.nodes.values()}
     awaited = (name for change in seen.changes for name in change.names)
@@ -124,24 +129,30 @@ def _find_standby_of_no_node(case: Case, seen: ReplicationSeen) -> str | None:
 def _find_ambiguous_name(case: Case, seen: ReplicationSeen) -> str:
     """Return the reason why a name may be another node's, "" if nothing shows that.
 
-    A standby that is gone may be shown without its slot for a moment; one that uses
-    another slot, or comes from another address, is another.
+    A standby that has ended may be shown without its slot for a moment.  A standby that
+    uses another slot, or comes from another address, is another server.
     """
     nodes = {node.member: (name, node) for name, node in case.manifest.nodes.items()}
-    twice = [n for each in seen.changes for n in find_repeated_names(each.names)]
-    for member in (*twice, *seen.shared):
+    # repeated: names that commits awaited twice at once.  seen.shared: names of several
+    # standbys that were connected at once, whether commits awaited them or not.
+    repeated = [
+        member
+        for change in seen.changes
+        for member in find_repeated_names(change.names)
+    ]
+    for member in (*repeated, *seen.shared):
         if member in nodes:
             return f"several connected standbys went by the name {member}"
     for change in seen.changes:
-        for member, found in zip(change.names, change.connections, strict=False):
+        for member, shown in zip(change.names, change.connections, strict=False):
             name, node = nodes[member]
             uses_slot = node.connection and node.connection.startswith(SLOT)
-            if not _may_be_connection_of(node, (found,)) and not (
-                uses_slot and found.startswith(ADDRESS)
+            if not _may_be_connection_of(node, (shown,)) and not (
+                uses_slot and shown.startswith(ADDRESS)
             ):
                 return (
                     f"another server bore the name {member}: the writer showed"
-                    f" {found or 'nothing'}, and {name} is {node.connection}"
+                    f" {shown or 'nothing'}, and {name} is {node.connection}"
                 )
     return ""
 
@@ -153,12 +164,12 @@ def _find_assumption_about_name(node: NodeBefore) -> str:
     return node.member_doubt
 
 
-def _may_be_connection_of(node: NodeBefore, found: Sequence[str]) -> bool:
+def _may_be_connection_of(node: NodeBefore, shown: Sequence[str]) -> bool:
     """Return True if a connection may be the node's.
 
-    found: what was seen of it; () if nothing was noted.
+    shown: the connection, as the writer showed it; () if none was noted.
     """
-    return not node.connection or not found or found[0] == node.connection
+    return not node.connection or not shown or shown[0] == node.connection
 
 
 def _waits_without_timeout(case: Case) -> bool:
@@ -169,10 +180,10 @@ def _waits_without_timeout(case: Case) -> bool:
     waits without a limit for the standbys that synchronous_standby_names demands
     (PostgreSQL 17 manual, 26.2.8 Synchronous Replication).  A semi-synchronous source
     gives up once a commit has waited for rpl_semi_sync_source_timeout (MySQL 9.7
-    manual, 19.4.10).  A replica that acknowledges a commit acknowledges all before it,
-    so none had waited since long when the last one was answered: a timeout many times
-    LATE_SAMPLE_MAX_S did not end in it.  A group goes on without a member that it
-    excludes.
+    manual, 19.4.10).  A replica's acknowledgement covers all commits before it, so no
+    commit had waited for long when the last one was answered.  A timeout of at least
+    five times LATE_SAMPLE_MAX_S then cannot have run out by a cut soon after it.  A
+    group goes on without a member that it excludes.
     """
     site = case.manifest.site
     if site is SiteKind.SEMI_SYNC:
@@ -184,14 +195,14 @@ def _waits_without_timeout(case: Case) -> bool:
 def _find_first_standby_cut_us(case: Case) -> int | None:
     """Return the time of the first cut of another node, None if not known.
 
-    Where all are cut at one moment the writer may live for some milliseconds longer,
-    and no longer list a standby that is gone by then.  Only a switch that knows the
-    moment shows that.
+    Where all nodes are cut at one moment, the writer may live some milliseconds longer
+    than a standby, and no longer list it.  Only a switch that knows the exact moment of
+    its cut shows when that began.
     """
     writer, load = case.manifest.writer_name, case.load
-    cuts = [
+    cuts_us = [
         node.cut.asked_us
         for name, node in (load.nodes if load else {}).items()
         if name != writer and node.cut is not None and node.cut.exact_us is not None
     ]
-    return min((at for at in cuts if at is not None), default=None)
+    return min((cut_us for cut_us in cuts_us if cut_us is not None), default=None)

@@ -124,7 +124,7 @@ def list_evidence(case: Case) -> tuple[Item, ...]:
     host of the old writer shows: that one is off.
     """
     items = tuple(item for each in EVIDENCE if (item := each(case)) is not None)
-    if not case.spared:
+    if not case.reader_kept_power:
         return items
     return tuple(
         replace(item, required=False) if item.id in _OF_THE_HOST else item
@@ -177,8 +177,8 @@ def _judge_ordinary_cycle(case: Case, items: Sequence[Item]) -> Judgement:
     if after.failure and (doubt := explain_blameless_node(items, after.failure)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     # How deep the old writer's cut went is of no consequence to other rows.
-    cut = None if case.spared else case.cut_class
-    depth = None if case.spared else case.shown_depth
+    cut = None if case.reader_kept_power else case.cut_class
+    depth = None if case.reader_kept_power else case.shown_depth
     if after.failure and find_item_of_other_data(items) is None:
         return judge_unrecoverable(
             after.failure,
@@ -186,7 +186,7 @@ def _judge_ordinary_cycle(case: Case, items: Sequence[Item]) -> Judgement:
             missing=after.missing,
             explained=explained,
             never_cut=after.facts is None and case.uncut,
-            spared=case.page_cache_kept,
+            page_cache_kept=case.page_cache_kept,
             cut=cut_named(
                 cut,
                 depth,

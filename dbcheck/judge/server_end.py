@@ -310,7 +310,9 @@ def _has_restarted(case: Case) -> bool | None:
     None if no server answered, or if the node that was read kept its power.
     """
     before, after = case.tested.facts, case.after.facts
-    return None if after is None or case.spared else is_restarted(before, after)
+    return (
+        None if after is None or case.reader_kept_power else is_restarted(before, after)
+    )
 
 
 def _read_canary(case: Case, *, canary_held: bool, may_be_copy: bool) -> bool | None:
@@ -353,7 +355,7 @@ def _stayed_off(case: Case) -> bool:
     if case.off_s is not None:
         return True
     promotion = case.after.promotion
-    looks = promotion.old if promotion and case.spared else ()
+    looks = promotion.old if promotion and case.reader_kept_power else ()
     return bool(looks) and all(off.state is PowerState.OFF for off in looks)
 
 

@@ -150,7 +150,7 @@ def collect_settings(case: Case) -> Settings:
     found = collect_settings_at_depths(
         case.manifest, case.load, depths, case.tested_name, find_cut_us(case)
     )
-    return replace(found, depth=None) if case.spared else found
+    return replace(found, depth=None) if case.reader_kept_power else found
 
 
 def collect_settings_at_depths(

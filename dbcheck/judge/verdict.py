@@ -319,7 +319,7 @@ def judge_unrecoverable(
     missing: bool,
     explained: bool,
     never_cut: bool = False,
-    spared: bool = False,
+    page_cache_kept: bool = False,
     cut: str = "this cut",
     acks: int = 0,
     answers: bool = True,
@@ -329,7 +329,7 @@ def judge_unrecoverable(
     missing: the server has no such table, and nothing else is wrong with it.
     never_cut: the server is gone, but its power was not cut: it ended for another
     reason and was not started again, so its data were not read.
-    spared: the cut destroyed no more than the server's memory.
+    page_cache_kept: the cut destroyed no more than the server's memory.
     cut: see headline.cut_named().  acks: how many acks the witness holds.
     answers: the server takes queries, so only a table did not come back.
     A missing table is no loss if the server itself shows that it was not cut.
@@ -355,7 +355,7 @@ def judge_unrecoverable(
         return Judgement(Verdict.INCONCLUSIVE, (doubt, damage), tuple(items))
     if missing and (doubt := _explain_total_loss(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    if missing and spared and not explained:
+    if missing and page_cache_kept and not explained:
         doubt = (
             f"the table is gone ({reason}), but this cut kept the page cache, so it "
             "cannot have removed a table: somebody dropped it. Find out who, and cut"

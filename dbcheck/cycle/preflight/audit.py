@@ -43,15 +43,15 @@ class AuditedServer:
 def audit_server(
     engine: Engine, host: TargetHost | None, tables: Sequence[TableSpec], name: str
 ) -> AuditResult:
-    """Audit a server and its host; *tables*: of a load, whose places count.
+    """Audit a server and its host.
 
-    Raise EngineError.  A host that cannot be asked leaves unknown what lies on it.
-    Nothing is written, on MariaDB not even the mark by which a run recognises the data
-    directory.
+    tables: of a load, whose places are audited, too.  Raise EngineError.  If the host
+    cannot be asked, the findings about what lies on it are unknown.  Nothing is
+    written, on MariaDB not even the mark by which a run recognises the data directory.
     """
     server = engine.facts()
     facts: TargetFacts | None = None
-    unasked = unasked_id = ""
+    host_error = host_error_id = ""
     if host is not None:
         try:
             directory = require_data_directory(server)
@@ -59,8 +59,8 @@ def audit_server(
             places = engine.places(tables)
             facts = read_facts_at_server_paths(host, directory, places)
         except HostError as error:
-            unasked, unasked_id = error.with_hint, error.id
-    audited = audit_facts(engine, server, host, facts, unasked)
+            host_error, host_error_id = error.with_hint, error.id
+    audited = audit_facts(engine, server, host, facts, host_error)
     return AuditResult(
         name=name,
         target=engine.target,
@@ -69,8 +69,8 @@ def audit_server(
         findings=tuple(map(FindingResult.of, audited.found)),
         safe=count_safe(engine.family, audited.subjects),
         subjects=tuple(map(SubjectResult.of, audited.subjects)),
-        host_error=unasked,
-        host_error_id=unasked_id,
+        host_error=host_error,
+        host_error_id=host_error_id,
     )
 
 
@@ -79,22 +79,22 @@ def audit_facts(
     server: ServerFacts,
     host: TargetHost | None,
     facts: TargetFacts | None,
-    unasked: str = "",
+    host_error: str = "",
 ) -> AuditedServer:
-    """Audit a server whose *facts*, and those of its host, have been read.
+    """Audit a server of which *server* and, of its host, *facts* were read before.
 
-    host, facts: None if the host is not to be asked; unasked: why it could not be.
-    Raise EngineError, HostError.
+    host, facts: None if the host is not to be asked.  host_error: why the host could
+    not be asked, "" if there is no error.  Raise EngineError, HostError.
     """
     family = FAMILIES[engine.family]
-    readings, below = Readings(), make_unseen_subjects(unasked)
+    readings, below = Readings(), make_unseen_subjects(host_error)
     if host is not None and facts is not None:
         readings = host.readings(facts.volumes)
         guarded = family.restores_torn_pages(server.settings)
         below = make_subjects(facts, readings, family.page_bytes, guarded=guarded)
-    itself = make_server_subject(family, server, facts, readings, unasked)
-    others = make_other_subjects(itself, engine.other_settings())
-    subjects = [itself, *others, *below]
+    audited = make_server_subject(family, server, facts, readings, host_error)
+    others = make_other_subjects(audited, engine.other_settings())
+    subjects = [audited, *others, *below]
     return AuditedServer(subjects, find_located_findings(family.name, subjects))
 
 
@@ -105,10 +105,11 @@ def audit_node_before_load(
     listener: Listener,
     shown: set[str],
 ) -> tuple[Flag, ...] | None:
-    """Audit a node before its load, and show what is more than a note.
+    """Audit a node before its load, and show the findings that are more than a note.
 
-    shown: lines that were shown already are left out; new ones are added.  Return None
-    if it could not be made, which ends nothing: the audit is not evidence.
+    shown: the lines that were shown before.  They are not shown again, and new lines
+    are added.  Return None if the audit failed.  The cycle goes on without it, as the
+    audit is no evidence.
     """
     facts = host.facts if host else None
     try:

@@ -31,17 +31,19 @@ NO_IDS: Mapping[str, Sequence[int]] = {}
 class Known:
     """Facts that the runs of a campaign, a matrix or a control showed of a server.
 
-    identity: see model.server.ServerFacts; each name has the value that it had first.
+    identity: what identifies the server (see model.server.ServerFacts), as the first
+              cycle with each name saw it.
     run:      id of the last run whose rows were read, "" if none were.
-    tables:   what that run left, by the table's name; {} if there is none.
-    different: the same of the ids of the rows that its reading found changed, as far
-              as that is known.  They stay in the table: a cut that changed one row must
-              not count in every later cycle.
-    free_bytes: what was free on the data directory's filesystem before the first load;
+    tables:   name of a table -> its rows after that run; {} if there is no such run.
+    different: name of a table -> ids of the rows that the reading found changed, as
+              far as they are known.  These rows stay in the table, and a cut that
+              changed one must not count again in each later cycle.
+    free_bytes: the free space on the data directory's filesystem before the first load;
               None if that is not known.
-    configured: settings, and what the places lie on, by name; places: the path of each
-              place, links followed.  As the first cycles that count had each; {} of a
-              cluster, whose writer may be another node each time.
+    configured: the settings, and what the places lie on, by name.
+    places:   the path of each place, links followed.
+    Both are as the first cycle that counts and has the name saw them; {} for a cluster,
+    whose writer may be another node each time.
     """
 
     identity: Mapping[str, str] = field(default_factory=dict)
@@ -58,27 +60,27 @@ class Known:
         after: AfterRecord,
         different: Mapping[str, Sequence[int]] = NO_IDS,
     ) -> Known:
-        """Return the facts once that run is over.
+        """Return the facts after the run of *manifest*.
 
-        different: by the table's name; see RunFolder.different_ids().
+        different: name of a table -> ids of the rows that its reading found changed.
         """
         identity = {**manifest.writer.facts.identity, **self.identity}
         host, free = manifest.writer.host, self.free_bytes
         if free is None and host is not None:
             free = host.facts.data.free_bytes
-        found = replace(self, identity=identity, free_bytes=free)
+        known = replace(self, identity=identity, free_bytes=free)
         if not after.tables:
-            return found
-        known = {n: ids for n, ids in self.different.items() if n not in after.tables}
-        known |= {name: tuple(ids) for name, ids in different.items()}
+            return known
+        changed = {n: ids for n, ids in self.different.items() if n not in after.tables}
+        changed |= {name: tuple(ids) for name, ids in different.items()}
         tables = {**self.tables, **after.tables}
-        return replace(found, run=manifest.run_id, tables=tables, different=known)
+        return replace(known, run=manifest.run_id, tables=tables, different=changed)
 
     def without_rows(self) -> Known:
-        """Return the facts once the tables are dropped.
+        """Return the facts after the tables were dropped.
 
-        Where they lay does not count then: before they are made anew they are expected
-        in a folder above, see model.places.list_moved_places().
+        The places of the tables are left out: before tables are made anew they are
+        expected in a folder above, see model.places.list_moved_places().
         """
         places = {n: path for n, path in self.places.items() if n not in OF_TABLES}
         return replace(self, run="", tables={}, different={}, places=places)
@@ -92,7 +94,10 @@ class Known:
         tables: Mapping[str, TableFacts],
         different: Mapping[str, tuple[int, ...]],
     ) -> Known:
-        """Return the facts once all rows of the *tables* were read outside of a run."""
+        """Return the facts after all rows of the *tables* were read outside of a run.
+
+        different: name of a table -> ids of the rows that this reading found changed.
+        """
         return replace(
             self,
             tables={**self.tables, **tables},
@@ -100,16 +105,16 @@ class Known:
         )
 
     def with_outcome(self, outcome: Outcome) -> Known:
-        """Return the facts once that judged run is over."""
+        """Return the facts after the judged run of *outcome*."""
         manifest, writer = outcome.manifest, outcome.manifest.writer
-        found = self.with_run(
+        known = self.with_run(
             manifest, outcome.after, read_different_ids(outcome.run, manifest)
         )
         counts = not manifest.control and outcome.verdict is not Verdict.INCONCLUSIVE
         if not counts or manifest.site is not SiteKind.SINGLE:
-            return found
+            return known
         return replace(
-            found,
+            known,
             configured={**_list_configuration(writer), **self.configured},
             places={**_list_places(writer), **self.places},
         )
@@ -123,43 +128,43 @@ class Known:
     def of_table(self, name: str, table: TableFacts) -> TableFacts:
         """Return *table*, counted now, with the known facts of its contents.
 
-        Raise TargetChanged if rows that were left are not in it any more.
-        An epoch that is counted and weighed otherwise than it was read has rows that
-        were never read.  Where not every changed row is listed, none is shown to be
-        sound.
+        Raise TargetChanged if rows of earlier cycles are not in it any more.  An epoch
+        whose count or weight differs from that of the last reading has rows that were
+        never read, so it is not sound.  If the list of changed rows may be incomplete,
+        no epoch is.
         """
         self.require_rows(name, table)
-        left, different = self.tables.get(name), self.different.get(name)
-        if left is None or different is None:
+        earlier, different = self.tables.get(name), self.different.get(name)
+        if earlier is None or different is None:
             return table
         sound = tuple(
             epoch
             for epoch, weight in table.weights_by_epoch.items()
-            if left.weights_by_epoch.get(epoch) == weight
-            and left.rows_by_epoch.get(epoch) == table.rows_by_epoch.get(epoch)
+            if earlier.weights_by_epoch.get(epoch) == weight
+            and earlier.rows_by_epoch.get(epoch) == table.rows_by_epoch.get(epoch)
         )
-        whole = len(different) < DIFFERENT_MAX
-        return replace(table, different=different, sound=sound if whole else ())
+        is_complete = len(different) < DIFFERENT_MAX
+        return replace(table, different=different, sound=sound if is_complete else ())
 
     def is_sound(self, name: str, table: TableFacts) -> bool:
         """Return True if every row of *table* was read, and none was changed."""
-        left = self.tables.get(name, TableFacts({}, 0))
+        earlier = self.tables.get(name, TableFacts({}, 0))
         return (
             not self.different.get(name)
-            and table.rows_by_epoch == left.rows_by_epoch
-            and table.weights_by_epoch == left.weights_by_epoch
+            and table.rows_by_epoch == earlier.rows_by_epoch
+            and table.weights_by_epoch == earlier.weights_by_epoch
         )
 
     @property
-    def _read(self) -> str:
-        """The time at which the known rows were read."""
+    def _when_read(self) -> str:
+        """A text that says when the known rows were read."""
         return f"run {self.run} was read" if self.run else "they were read just now"
 
     def require_same(self, target: str, facts: ServerFacts) -> None:
         """Raise TargetChanged if *target* leads to another server than before."""
-        if other := find_difference_of_servers(self.identity, facts.identity):
+        if difference := find_difference_of_servers(self.identity, facts.identity):
             raise TargetChanged(
-                f"{target} is not as it was in the earlier cycles: {other}",
+                f"{target} is not as it was in the earlier cycles: {difference}",
                 id=ErrorId.TARGET_CHANGED,
                 hint="If this is another server, name the first one again; if it was"
                 " changed, undo that. Or begin a new campaign: cuts of two servers, or"
@@ -169,8 +174,8 @@ class Known:
     def require_same_setup(self, node: NodeBefore) -> None:
         """Raise TargetChanged if a server, or what it lies on, is set up otherwise.
 
-        What was not known at one of both times is not compared.  A table that was yet
-        to be made was expected in a folder in which, or below which, it lies then.
+        A fact that is not known of both times is not compared.  A place may lie below
+        its earlier path: before a table is made, it is expected in a folder above.
         """
         now, where = _list_configuration(node), _list_places(node)
         changed = [
@@ -193,20 +198,20 @@ class Known:
             )
 
     def require_rows(self, name: str, table: TableFacts) -> None:
-        """Raise TargetChanged if rows that were left are not in *table* any more."""
-        left = self.tables.get(name)
-        if left is None:
+        """Raise TargetChanged if rows of earlier cycles are not in *table* any more."""
+        earlier = self.tables.get(name)
+        if earlier is None:
             return
         lost = count_losses_by_epoch(
-            left.rows_by_epoch,
-            left.weights_by_epoch,
+            earlier.rows_by_epoch,
+            earlier.weights_by_epoch,
             table.rows_by_epoch,
             table.weights_by_epoch,
         )
         if lost:
             raise TargetChanged(
                 f"rows of earlier cycles in the table {name} are missing or changed"
-                f" since {self._read} (at least {sum(lost.values())})",
+                f" since {self._when_read} (at least {sum(lost.values())})",
                 id=ErrorId.EARLIER_ROWS_LOST,
                 hint="Find out who removed them (dbcheck clean, DROP, DELETE, a backup"
                 " that was restored), whether the server lost them by itself (its log"
@@ -217,41 +222,41 @@ class Known:
 
 
 def _list_configuration(node: NodeBefore) -> dict[str, str]:
-    """Return settings by name, those too that mounts imply, and what places lie on."""
+    """Return settings by name, also those of mounts, and what the places lie on."""
     volumes = node.host.facts.volumes if node.host else ()
     options = [volume.mount_options for volume in volumes]
-    found = {**node.facts.settings, **storage.parse_mount_settings(options)}
-    found["version"] = f"{node.facts.product} {node.facts.version}"
+    configuration = {**node.facts.settings, **storage.parse_mount_settings(options)}
+    configuration["version"] = f"{node.facts.product} {node.facts.version}"
     for volume in volumes:
         caches = {layer.write_cache for layer in volume.layers} - {""}
         for name in filter(_has_stable_name, volume.places):
-            found[f"type of filesystem of {name}"] = volume.filesystem
+            configuration[f"type of filesystem of {name}"] = volume.filesystem
             if volume.filesystem_uuid:
-                found[f"filesystem of {name}"] = volume.filesystem_uuid
+                configuration[f"filesystem of {name}"] = volume.filesystem_uuid
             if caches:
-                found[f"write caches of {name}"] = ", ".join(sorted(caches))
-    return found
+                configuration[f"write caches of {name}"] = ", ".join(sorted(caches))
+    return configuration
 
 
 def _list_places(node: NodeBefore) -> dict[str, str]:
     """Return the path of each place by its name, with links followed if known."""
-    found = {each.name: each.path for each in node.places}
+    paths = {place.name: place.path for place in node.places}
     for volume in node.host.facts.volumes if node.host else ():
-        found |= volume.places
+        paths |= volume.places
     return {
-        name: path for name, path in found.items() if path and _has_stable_name(name)
+        name: path for name, path in paths.items() if path and _has_stable_name(name)
     }
 
 
 def _has_stable_name(name: str) -> bool:
-    """Return True if a place keeps that name; numbered ones may change."""
+    """Return True if the place keeps this name; names with a number may change."""
     return not name[-1].isdecimal() and not name.endswith(" files")
 
 
 def read_different_ids(run: RunFolder, manifest: Manifest) -> dict[str, list[int]]:
     """Return, by table, the ids of the rows that the run's reading found changed."""
-    found = {name: run.different_ids(name) for name in manifest.tables}
-    return {name: ids for name, ids in found.items() if ids is not None}
+    ids_of_table = {name: run.different_ids(name) for name in manifest.tables}
+    return {name: ids for name, ids in ids_of_table.items() if ids is not None}
 
 
 NOTHING_KNOWN = Known()

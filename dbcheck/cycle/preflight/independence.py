@@ -43,11 +43,11 @@ def require_independent(
 ) -> str:
     """Return the evidence that the witness is not on the target's host.
 
-    endpoints: where the target's driver may connect.  Raise UsageError if the witness
-    is on one of these hosts.  What is compared: for this client's own host the machine
-    and boot ids, for each other host the addresses that its name resolves to with those
-    that the witness has.  Two virtual machines on one hypervisor, or two hosts on one
-    power strip, cannot be recognised from here.
+    endpoints: the hosts and ports to which the target's driver may connect.  kind: of
+    the witness, "file" for one on this client's own disk.  Raise UsageError if the
+    witness is on one of these hosts.  This client's own host is compared by its machine
+    and boot ids, each other host by the addresses of its name.  Two virtual machines on
+    one hypervisor, or two hosts on one power strip, are not recognised.
     """
     where = locate_target(endpoints)
     if where.here and (kind == "file" or _is_on_this_host(witness)):
@@ -65,8 +65,8 @@ def _describe_comparison(
 ) -> str:
     """Return in words how the target's addresses compare with the witness's.
 
-    hosts: those of the target with their addresses.  Raise UsageError if the witness
-    has one of these.
+    hosts: the target's hosts -> their addresses.  Raise UsageError if the witness has
+    one of these addresses.
     """
     shared = frozenset[str]().union(*hosts.values()) & witness.addresses
     if shared:
@@ -86,11 +86,12 @@ def _describe_comparison(
 def _require_other_files(where: TargetLocation, server: str) -> None:
     """Raise UsageError if the witness's folder is on the target's disk.
 
-    server: the host that has the witness's files, "" if that is the witness itself.
+    server: the file server that has the witness's files, "" if the witness itself has
+    them.
     """
     stored = resolve(server) if server else frozenset[str]()
-    if any(ipaddress.ip_address(each).is_loopback for each in stored):
-        return  # the witness itself
+    if any(ipaddress.ip_address(address).is_loopback for address in stored):
+        return  # the file server is the witness itself
     hosts = frozenset[str]().union(*where.others.values())
     if stored & hosts or (where.here and any(map(is_own_address, stored))):
         raise UsageError(
@@ -104,8 +105,8 @@ def _is_on_this_host(witness: WitnessHostFacts) -> bool:
     Raise UsageError if neither ids nor addresses show that, as on some systems other
     than Linux.
     """
-    theirs = (witness.machine_id, witness.boot_id)
-    same = is_same_host((read_machine_id(), read_boot_id()), theirs)
+    ids = (witness.machine_id, witness.boot_id)
+    same = is_same_host((read_machine_id(), read_boot_id()), ids)
     if not same:
         _require_another_start(read_boot_time_us(), witness)
     if same is None and not witness.addresses:
@@ -121,7 +122,7 @@ def _is_on_this_host(witness: WitnessHostFacts) -> bool:
 
 
 def _require_another_start(target_us: int | None, witness: WitnessHostFacts) -> None:
-    """Raise UsageError if the witness may be on the kernel that started then."""
+    """Raise UsageError if the witness's kernel may have started at *target_us*, too."""
     if is_same_start(target_us, witness.booted_us):
         raise UsageError(_SAME_START, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
 

@@ -1,10 +1,10 @@
 """Finds an unfinished run of the same server before a new run begins.
 
-Such a run was cut, but its rows were not read yet.  The new run's rows in the tables,
-or another cut, would leave it without a verdict.  Its folder and its client may be on
-another machine, so the witness is asked for unfinished runs.  One server may be known
-by several host names, so the identity of its data decides which server a run belongs
-to, and so do the rows of that run in the table.
+The server was cut in such a run, but the run's rows were not read yet.  The new run's
+rows in the tables, or another cut, would leave it without a verdict.  Its folder and
+its client may be on another machine, so the witness, too, is asked for unfinished runs.
+A server may have several host names, so the identity of its data, or the run's rows in
+its table, decide whether the run belongs to it.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ def require_none_pending(runs: Path, engine: Engine) -> None:
         if is_same:
             raise _unjudged_run_error(
                 manifest,
-                # Its flags are not known: its witness may be another one.
+                # The flags of that run are not known: its witness may be another one.
                 _advise_to_judge_first(reconcile_command(run.path))
                 + " To give it up, move its folder elsewhere.",
             )
 
 
 def require_none_on_witness(rig: Rig) -> None:
-    """Raise UsageError if the witness knows a run as require_none_pending() does.
+    """Raise UsageError if the witness knows a run of this server that is not judged.
 
-    Also of one whose client was lost before it noted that it has the power cut, if the
-    server has started anew since.  Raise EngineError, WitnessError.
+    The run was cut, or may have been: its client was lost before it noted a cut, and
+    the server has started anew since.  Raise EngineError, WitnessError.
     """
     server = _Server(rig.site.writer.engine)
     for manifest in _read_unjudged_manifests(rig.witness):
@@ -85,8 +85,8 @@ def _advise_on_run(rig: Rig, run_id: str) -> str:
             _advise_to_judge_first(rig.reconcile_command(run.path))
             + f" To give it up, move its folder elsewhere, and then: {clean}"
         )
-    named = "--name" in rig.reconcile_flags  # and then the inventory gives the URLs
-    urls = () if named else (*witness, "--target", rig.site.writer.engine.target)
+    has_name = "--name" in rig.reconcile_flags  # then the inventory gives the URLs
+    urls = () if has_name else (*witness, "--target", rig.site.writer.engine.target)
     words = ("dbcheck", "reconcile", *urls, *run_of, *rig.reconcile_flags)
     judge = shlex.join(words)
     return (
@@ -100,7 +100,7 @@ def _advise_to_judge_first(command: str) -> str:
 
 
 def _find_own_folder(rig: Rig, run_id: str) -> RunFolder | None:
-    """Return the run's folder, None if it is not where this client keeps its own."""
+    """Return the run's folder, None if it is not among this client's run folders."""
     path = rig.runs / run_id
     return RunFolder(path) if (path / "manifest.json").is_file() else None
 
@@ -108,7 +108,8 @@ def _find_own_folder(rig: Rig, run_id: str) -> RunFolder | None:
 def note_judged(rig: Rig, run_id: str) -> None:
     """Note on the witness that the rows of the run were read; show why if that fails.
 
-    The verdict stands, and another client would only be asked to judge it once more.
+    Without the note the verdict stands, but another client may be told to judge the run
+    once more.
     """
     try:
         rig.witness.note_judged(run_id)
@@ -120,7 +121,7 @@ def note_judged(rig: Rig, run_id: str) -> None:
 def _list_pending_runs(runs: Path) -> Iterator[tuple[RunFolder, Manifest]]:
     for path in sorted(runs.glob("*/manifest.json")):
         run = RunFolder.open(path.parent)
-        with contextlib.suppress(RunFormatError):  # it can have no verdict
+        with contextlib.suppress(RunFormatError):  # a damaged run can have no verdict
             if run.awaits_judgement():
                 yield run, run.manifest()
 
@@ -128,7 +129,8 @@ def _list_pending_runs(runs: Path) -> Iterator[tuple[RunFolder, Manifest]]:
 def _read_unjudged_manifests(witness: Witness) -> Iterator[Manifest]:
     """Yield the manifests of the runs on the witness that await reconcile."""
     for run_id in witness.unjudged():
-        with contextlib.suppress(RunFormatError, UsageError):  # it can have no verdict
+        # A damaged run can have no verdict.
+        with contextlib.suppress(RunFormatError, UsageError):
             where = f"{witness.url}/{require_run_id(run_id)}/manifest.json"
             manifest = read_manifest(witness.manifest(run_id), where)
             if manifest.run_id == run_id:
@@ -152,8 +154,8 @@ class _Server:
 
     def has_run_of(self, manifest: Manifest) -> bool:
         """Return True if the run was made on this server.  Raise EngineError."""
-        here, nodes = self.facts.identity, manifest.nodes.values()
-        if any(is_same_data(node.facts.identity, here) for node in nodes):
+        identity, nodes = self.facts.identity, manifest.nodes.values()
+        if any(is_same_data(node.facts.identity, identity) for node in nodes):
             return True
         of_family = manifest.family == self._engine.family
         if not of_family or LEDGER not in tables_of(manifest.workload):
@@ -168,8 +170,9 @@ class _Server:
 def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
     """Return True if the run was cut, as far as its folder or the witness shows.
 
-    The folder's records decide; the witness, where one of them is damaged or none is
-    there.  What is damaged there counts as cut: judging it will report that.
+    The records in the folder decide.  If one is damaged, or there is no folder, the
+    witness decides.  A run whose log is damaged counts as cut: reconcile will report
+    the damage.
     """
     if (run := _find_own_folder(rig, manifest.run_id)) is not None:
         with contextlib.suppress(RunFormatError):

@@ -26,8 +26,8 @@ def list_prepared(engine: Engine, epoch: int, facts: ServerFacts) -> list[Name]:
 class Refusal(NamedTuple):
     """A server's refusal to commit or roll back a prepared transaction.
 
-    gone: it has no such transaction any more.  perhaps_ours: dbcheck itself may have
-    decided it, in an earlier reading that broke off.
+    gone: the server has no such transaction any more.  perhaps_ours: dbcheck itself may
+    have decided the transaction, in an earlier reading that broke off.
     """
 
     reason: str
@@ -40,45 +40,53 @@ def decide_transactions(
 ) -> dict[Name, Refusal | None]:
     """Decide each transaction; return the server's refusals, None where it obeyed.
 
-    One that it had listed and does not have any more was decided by another client.
+    Another client decided a transaction that the server listed before and does not have
+    any more.
     """
     refusals = {name: _decide_transaction(engine, name, facts) for name in names}
-    if any(each and each.gone for each in refusals.values()):
+    if any(refusal and refusal.gone for refusal in refusals.values()):
         for name in list_prepared(engine, epoch, facts):
-            if each := refusals.get(name):
-                refusals[name] = each._replace(gone=False)
+            if refusal := refusals.get(name):
+                refusals[name] = refusal._replace(gone=False)
     return refusals
 
 
 def decide_remaining_transactions(
     engine: Engine, epoch: int, names: Sequence[Name], facts: ServerFacts
 ) -> dict[Name, Refusal | None]:
-    """Decide those of *names* that an earlier reading left undecided.
+    """Decide the transactions that an earlier reading left undecided.
 
-    names: as they were listed before that reading decided the first.
+    names: all that the server listed before that reading decided the first.
     """
-    left = set(list_prepared(engine, epoch, facts))
+    undecided = set(list_prepared(engine, epoch, facts))
     decided = decide_transactions(
-        engine, epoch, [name for name in names if name in left], facts
+        engine, epoch, [name for name in names if name in undecided], facts
     )
-    refusals = {name: decided.get(name, _UNLISTED) for name in names}
+    refusals = {name: decided.get(name, _UNLISTED_ANY_MORE) for name in names}
     return {
-        name: each._replace(perhaps_ours=True) if each and each.gone else each
-        for name, each in refusals.items()
+        name: (
+            refusal._replace(perhaps_ours=True) if refusal and refusal.gone else refusal
+        )
+        for name, refusal in refusals.items()
     }
 
 
-_UNLISTED = Refusal("the server does not list it as prepared any more", gone=True)
+_UNLISTED_ANY_MORE = Refusal(
+    "the server does not list it as prepared any more", gone=True
+)
 
 
 def leave_undecided(names: Sequence[Name]) -> tuple[LeftOver, ...]:
-    """Return all as undecided, on a server that was not restarted since the load."""
+    """Return *names* as undecided: the server was not restarted since the load."""
     return tuple(
-        LeftOver(name.session, name.seq, LeftFate.UNDECIDED, _RUNS_ON) for name in names
+        LeftOver(name.session, name.seq, LeftFate.UNDECIDED, _NOT_RESTARTED)
+        for name in names
     )
 
 
-_RUNS_ON = "the server was not restarted since the load, so dbcheck left them alone"
+_NOT_RESTARTED = (
+    "the server was not restarted since the load, so dbcheck left them alone"
+)
 
 
 def _decide_transaction(
@@ -98,8 +106,8 @@ def find_fates(
 ) -> tuple[LeftOver, ...]:
     """Return the fate of each transaction.
 
-    decided: as decide_transactions() returned it.
-    batches: the rows of the run, read after that.
+    decided: the refusals that decide_transactions() returned.
+    batches: the rows of the run, read after the transactions were decided.
     """
     content: dict[tuple[int, int], int] = {}
     wanted = {(name.session, name.seq) for name in decided}
@@ -117,10 +125,11 @@ def find_fates(
 def _describe_left_over(
     name: Name, refusal: Refusal | None, content: int | None
 ) -> LeftOver:
-    """Return the fate of one; content: of its row, None if there is none.
+    """Return the fate of one transaction.
 
-    One that an earlier reading of dbcheck may have decided counts as decided by it if
-    its row is as that leaves it.  Else another client decided it, or its row is lost.
+    content: of the transaction's row, None without a row.  If an earlier reading of
+    dbcheck may have decided the transaction, and the row is as that leaves it, dbcheck
+    counts as the client that did.  Otherwise another client did, or the row is lost.
     """
     fate = _find_fate(name, content)
     is_ours = fate in (LeftFate.KEPT, LeftFate.DIFFERENT)
@@ -134,7 +143,7 @@ def _describe_left_over(
 
 
 def _find_fate(name: Name, content: int | None) -> LeftFate:
-    """Return the fate that the row shows of one decided as by the plan."""
+    """Return the fate that the row shows if the plan's decision was carried out."""
     if not is_committed(name.seq):
         return LeftFate.KEPT if content is None else LeftFate.PRESENT
     if content is None:

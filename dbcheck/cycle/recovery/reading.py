@@ -219,7 +219,7 @@ class Reading:
             self._rig.site.failure()  # raises if it was the drive that went meanwhile
             raise
         except EngineError as error:
-            cause = log.why(error)
+            cause = log.find_cause(error)
             if not cause.damage and not isinstance(error, ConnectionLost):
                 raise
             if not cause.damage:

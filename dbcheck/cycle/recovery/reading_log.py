@@ -1,8 +1,8 @@
 """Reads the server's log of the time in which its rows were read.
 
 A server may end itself at a page that its recovery left damaged.  The client sees a
-lost connection, which proves nothing; the server's own log, from the moment at which
-the reading began, does: it names the damage and the crash, or the start after it
+lost connection, which proves nothing.  The server's own log, from the moment at which
+the reading began, proves it: the log names the damage and the crash or the next start
 (MySQL, buf0buf.cc: "Aborting because of a corrupt database page"), or it shows that the
 process that read the rows crashed (PostgreSQL, postmaster.c, LogChildExit).
 """
@@ -46,15 +46,15 @@ class Cause:
 
 
 class ReadingLog:
-    """Notes where the server's log ends before the rows are read; reads it there."""
+    """Notes where the server's log ends before the rows are read; reads on from there.
+
+    before: where the log is, and where it ended before the load.
+    """
 
     def __init__(
         self, site: Site, before: HostBefore | None, facts: ServerFacts
     ) -> None:
-        """Note where the log ends, if the run has one; never raises.
-
-        before: where it is, and where it ended before the load.
-        """
+        """Note where the log ends, if the run has one; never raises."""
         self._site, self._node, self._before = site, site.reader, before
         self._facts = facts
         self._path = before.log_path if before and self._node.host else ""
@@ -63,10 +63,10 @@ class ReadingLog:
             with contextlib.suppress(HostError):
                 self._marks = self._node.host.mark_log(self._path)
 
-    def why(self, error: EngineError) -> Cause:
-        """Return the cause of *error* once the log shows one.
+    def find_cause(self, error: EngineError) -> Cause:
+        """Return the cause of *error* once the log shows one, or after LOG_WAIT_S.
 
-        Raise PowerError if what failed was the rig and not the server.
+        Raise PowerError if the rig failed and not the server.
         """
         session = error.session if isinstance(error, ConnectionLost) else None
         ends_s = time.monotonic() + LOG_WAIT_S
@@ -89,9 +89,10 @@ class ReadingLog:
             time.sleep(POLL_S)
 
     def damage(self, tables: Sequence[TableSpec]) -> str:
-        """Return the damage of those tables that the log names since the last start.
+        """Return the damage of *tables* that the log names since the last start.
 
-        "" if it names none, or only that of others, which may be older than the cut.
+        "" if the log names none, or damage of other tables alone, which may be older
+        than the cut.
         """
         names = self._node.engine.names_in_log(tables)
         return "; ".join(find_damage(self._read_since_start(), names)) if names else ""
@@ -119,19 +120,19 @@ class ReadingLog:
                 else read_since_last_start(log.text)
             )
         with contextlib.suppress(EngineError):
-            found = self._node.engine.logged(facts.started_us, server=facts)
-            return found if found and not self._is_shared(found, log) else ""
+            text = self._node.engine.logged(facts.started_us, server=facts)
+            return text if text and not self._is_shared(text, log) else ""
         return ""
 
     def _is_shared(self, text: str, log: LogTail | None) -> bool:
         """Return True if another server has started in *text*, or since the preflight.
 
-        log: what _read_since_preflight() returned.  A cut takes all servers of a host,
-        so one that logs there has started again.
+        log: what _read_since_preflight() returned.  A cut ends all servers of a host,
+        so another server that writes to the log has started again.
         """
         names = self._facts.log_names
-        texts = [text] if log is None else [text, log.text]
-        return any(find_other_server(each, names) for each in texts)
+        logged = [text] if log is None else [text, log.text]
+        return any(find_other_server(part, names) for part in logged)
 
     def _read_since_preflight(self) -> LogTail | None:
         """Return the host's log since the preflight, None if it has none."""
@@ -142,13 +143,13 @@ class ReadingLog:
         return None
 
     def _read_new_log(self) -> str | None:
-        """Return the server's log since the reading began, None if unknown.
+        """Return the server's log since the reading began.
 
-        None if there is no log to ask.
+        None if the log cannot be read over SQL, "" if the server does not answer.
         """
         with contextlib.suppress(HostError):
             if self._node.host is not None and self._marks is not None:
                 return self._node.host.read_log(self._path, self._marks).text
-        with contextlib.suppress(EngineError):  # it may be down
+        with contextlib.suppress(EngineError):  # the server may be down
             return self._node.engine.logged(self._facts.clock_us)
         return ""

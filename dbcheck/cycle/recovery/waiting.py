@@ -13,17 +13,17 @@ from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener, Phase, Progress, Unit
 
 POLL_S = 0.2
-PATIENCE_S = 5.0
+PATIENCE_S = 5.0  # why the server takes no queries is shown only after this time
 YOUNG_MAX_S = 10.0  # far more than a server's clock needs to distinguish two starts
-_MOMENT_S = 1.0
+_SHOWN_WAIT_S = 1.0  # a longer wait is shown
 RECONCILE = "Once it is back, before anything writes to it: dbcheck reconcile"
 
 
 def wait_for_server(rig: Rig) -> str:
     """Return "" once the server takes queries, or the reason why it never will.
 
-    Raise NotBack if it does not within limits.return_s, PowerError if what failed was
-    the rig and not the server.
+    Raise NotBack if it takes none within limits.return_s, PowerError if the rig failed
+    and not the server.
     """
     rig.listener.phase(Phase.RESTORE, f"waiting up to {rig.limits.return_s:.0f} s")
     began, shown = time.monotonic(), set[str]()
@@ -52,8 +52,8 @@ def wait_for_server(rig: Rig) -> str:
 def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
     """Return the server's facts once it takes queries; else None and the reason.
 
-    A server that crashes still takes queries for a moment, so after a connection that
-    breaks it is asked again.  Raise as wait_for_server() does.
+    A server that crashes still takes queries for a moment, so the server is asked again
+    if the connection breaks.  Raise as wait_for_server() does.
     """
     ends_s = time.monotonic() + rig.limits.return_s
     while True:
@@ -70,10 +70,11 @@ def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
 
 
 def read_settled_facts(engine: Engine, listener: Listener) -> ServerFacts:
-    """Read the server's facts once any later start can be distinguished from its own.
+    """Read the server's facts once any later start can be distinguished from this one.
 
-    A server that reports its start to the second must be older than that first.  Raise
-    EngineError if that would take long: then its clock was set back since it started.
+    A server that reports its start in seconds must first have run for longer than a
+    second.  Raise EngineError if it would take long until then: the server's clock was
+    set back since it started.
     """
     while True:
         interrupt.raise_if_interrupted()
@@ -89,7 +90,7 @@ def read_settled_facts(engine: Engine, listener: Listener) -> ServerFacts:
                 hint="Restart the server now that its clock is right; if each boot"
                 " begins with a wrong one, set the hardware clock: hwclock --systohc.",
             )
-        if wait_s > _MOMENT_S:
-            waiting = f"{wait_s:.0f} s: the server has only just started"
-            listener.phase(Phase.WAITING, waiting)
+        if wait_s > _SHOWN_WAIT_S:
+            text = f"{wait_s:.0f} s: the server has only just started"
+            listener.phase(Phase.WAITING, text)
         time.sleep(wait_s)

@@ -431,15 +431,15 @@ def test_nothing_of_it_is_asked_where_the_writer_is_read() -> None:
     assert not ids & {ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED}
     assert ItemId.PROMISED_SETTINGS in ids
     assert one.tested_name == "writer"
-    assert not one.spared
+    assert not one.reader_kept_power
 
 
 def test_which_node_is_judged_by_its_cut() -> None:
     gone = case()
-    assert (gone.tested_name, gone.spared) == ("writer", True)
+    assert (gone.tested_name, gone.reader_kept_power) == ("writer", True)
     assert gone.depths == []
     everywhere = case(Promise.ALL_WRITER_GONE)
-    assert (everywhere.tested_name, everywhere.spared) == ("standby", False)
+    assert (everywhere.tested_name, everywhere.reader_kept_power) == ("standby", False)
 
 
 @pytest.mark.parametrize(

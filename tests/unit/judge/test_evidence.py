@@ -669,7 +669,7 @@ def test_a_server_that_nobody_cut_is_not_to_blame_for_its_absence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "spared", "explained", "verdict"),
+    ("missing", "page_cache_kept", "explained", "verdict"),
     [
         (True, True, False, Verdict.INCONCLUSIVE),
         (True, True, True, Verdict.FAIL),
@@ -678,11 +678,15 @@ def test_a_server_that_nobody_cut_is_not_to_blame_for_its_absence() -> None:
     ],
 )
 def test_a_cut_that_spared_the_page_cache_took_no_table(
-    missing: bool, spared: bool, explained: bool, verdict: Verdict
+    missing: bool, page_cache_kept: bool, explained: bool, verdict: Verdict
 ) -> None:
     same = [Item(ItemId.NOT_RESTORED, Status.PRESENT, "as seen", False)]
     judged = judge_unrecoverable(
-        "no such table", same, missing=missing, explained=explained, spared=spared
+        "no such table",
+        same,
+        missing=missing,
+        explained=explained,
+        page_cache_kept=page_cache_kept,
     )
     assert judged.verdict is verdict
     assert ("somebody dropped" in judged.reasons[-1]) is missing

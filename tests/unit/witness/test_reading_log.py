@@ -65,7 +65,9 @@ def _of_sql(logged: str) -> reading_log.ReadingLog:
 
 
 def _why(logged: str) -> str:
-    return _log(logged).why(EngineError("lost", id=ErrorId.STATEMENT_FAILED)).damage
+    return (
+        _log(logged).find_cause(EngineError("lost", id=ErrorId.STATEMENT_FAILED)).damage
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_another_server_that_started_before_the_reading_writes_to_the_log(
     own = name == "own"
     log = _log(MARIA_PAGE + MARIA_ASSERTED, earlier=started)
     lost = EngineError("lost", id=ErrorId.STATEMENT_FAILED)
-    assert bool(log.why(lost).damage) is own
+    assert bool(log.find_cause(lost).damage) is own
     again = _log(SHUT + START, earlier=started).had_orderly_end()
     assert again is (True if own else None)
 
