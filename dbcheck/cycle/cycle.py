@@ -66,8 +66,8 @@ def run_cycle(
     """Run one whole cycle on *rig*, after *controls*, and return its verdict.
 
     moment: when the cut is to come, None to have it drawn.
-    known, emptied: see run_preflight().
-    Raise NotBack as require_server_back() does.
+    known, emptied: what earlier runs showed, and what is called before the tables are
+    dropped; see run_preflight().  Raise NotBack if the server is not back.
     """
     with wait_for_turn(rig):
         require_none_on_witness(rig)
@@ -87,7 +87,7 @@ def run_cycle(
 def wait_for_turn(rig: Rig) -> Iterator[None]:
     """Wait for the permit to cut this target; give it back if the body fails.
 
-    finish_cycle() ends it once the power is back, or if it was not cut.
+    Otherwise finish_cycle() gives it back, once the power is back or nothing was cut.
     """
     rig.permit.take()
     try:
@@ -100,7 +100,7 @@ def wait_for_turn(rig: Rig) -> Iterator[None]:
 def require_server_back(rig: Rig, outcome: Outcome) -> Outcome:
     """Return *outcome*; raise NotBack if the server is not back: no cycle can follow.
 
-    Its run is INCONCLUSIVE until it is reconciled.
+    Without the server the run is INCONCLUSIVE until it is reconciled.
     """
     if outcome.after.unanswered:
         raise NotBack(
@@ -113,10 +113,10 @@ def require_server_back(rig: Rig, outcome: Outcome) -> Outcome:
 
 
 def finish_cycle(rig: Rig, started: Started) -> Outcome:
-    """Run what comes after the preflight.
+    """Run the load, the cut, the restore, the reading and the judgement.
 
-    An error or an interrupt leaves a run that reconcile_run can finish, and no
-    target without power that a switch could give back.
+    After an error or an interrupt, reconcile_run() can finish the run, and no target
+    stays without power that a switch can restore.
     """
     with _keep_canary_session(started), started.run.locked():
         cutter = Cutter(rig, started)
@@ -136,9 +136,9 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     rig.listener.phase(Phase.RESTORE, text)
                     try:
                         restore_power(rig, started.run)
-                    except (PowerError, RunWriteError) as failed:
-                        # What ended the cycle is the error; the user must know both.
-                        rig.listener.phase(Phase.RESTORE, f"failed: {failed}")
+                    except (PowerError, RunWriteError) as failure:
+                        # The error that ended the cycle is raised, and this is shown.
+                        rig.listener.phase(Phase.RESTORE, f"failed: {failure}")
                 raise
             if cutter.asked or (load.gone is not Gone.NEVER and rig.site.attended):
                 restore_power(rig, started.run)
@@ -159,13 +159,13 @@ def _keep_canary_session(started: Started) -> Iterator[None]:
 
 
 def restore_power(rig: Rig, run: RunFolder) -> None:
-    """Apply power; store that, and what the switches and hosts showed meanwhile."""
+    """Restore the power; store the times off, and what hosts saw of their drives."""
     off_s = rig.site.restore()
     switches = {name: node.power for name, node in rig.site.nodes.items()}
     drives = {
-        name: found
+        name: seen
         for name, switch in switches.items()
-        if isinstance(switch, DriveScoped) and (found := switch.seen()) is not None
+        if isinstance(switch, DriveScoped) and (seen := switch.seen()) is not None
     }
     if off_s:
         run.write_restore(RestoreRecord(off_s, drives))
@@ -175,9 +175,9 @@ def restore_power(rig: Rig, run: RunFolder) -> None:
 def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
     """Read the survivors, fetch the witness's log, and judge.
 
-    Raise UsageError if the survivors were read before: later rows prove nothing; or
-    if the run on the witness is another one of the same id.  Of a server that did not
-    come back nothing was read: it is read again, and its failure stays on record.
+    Raise UsageError if the survivors were read before, as later rows prove nothing, or
+    if another client's run of this id is on the witness.  If the server had not come
+    back, no survivor was read: they are read now, and the failure stays on record.
     """
     with run.locked():
         require_same_site(rig.site, manifest)
@@ -204,9 +204,9 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
 def _describe_power_left_off(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     """Return the advice for power that a client cut and did not restore.
 
-    "" if it restored it, or never cut it, or if only a human can restore it.  The power
-    itself is left alone: somebody may be at work on the host by now.  A command of
-    another client's run is not shown: somebody might run it.
+    "" if the client restored the power or never cut it, or if only a human can restore
+    it.  dbcheck does not restore it here: somebody may be at work on the host by now.
+    The command in another client's run is not shown: somebody might run it.
     """
     node, promise = manifest.writer, manifest.promise
     is_away = promise is not None and not promise.writer_returns
@@ -231,13 +231,13 @@ def _describe_power_left_off(rig: Rig, run: RunFolder, manifest: Manifest) -> st
 
 def _read_log_facts(rig: Rig, run: RunFolder) -> LogFacts:
     """Return the facts of the run's first log, empty ones if it is damaged."""
-    with contextlib.suppress(LogDamaged):  # which the judgement will report
+    with contextlib.suppress(LogDamaged):  # the judgement will report the damage
         return rig.reader.facts(run.acks_path(), run.manifest().run_id, 0, None)
     return LogFacts(0, 0, 0, None, ())
 
 
 def require_same_site(site: Site, manifest: Manifest) -> None:
-    """Refuse a run whose nodes are not those of *site*."""
+    """Raise UsageError for a run whose nodes are not the nodes of *site*."""
     ours = (site.kind, site.promise, site.writer_name, set(site.nodes))
     theirs = (
         manifest.site,
@@ -255,9 +255,10 @@ def require_same_site(site: Site, manifest: Manifest) -> None:
 
 
 def _require_same_run(rig: Rig, run: RunFolder) -> None:
-    """Refuse a run whose id another client had first, so that the witness refused it.
+    """Raise UsageError if the witness has another client's run of this id.
 
-    Its log is that one's: none of the acks in it is of this run.
+    The witness refused this run then.  The log there is the other run's, without any
+    ack of this run.
     """
     ours = run.manifest()
     run_id = ours.run_id
@@ -275,8 +276,8 @@ def _require_same_run(rig: Rig, run: RunFolder) -> None:
 def undo_weakening(rig: Rig) -> None:
     """Undo the settings that a control changed on the server; never raises.
 
-    Only after the survivors were read, or if there will be none.  A cluster has no
-    controls, and its writer may be off.
+    It may be called only once the survivors were read, or if none will be.  A cluster
+    has no controls, and its writer may be off.
     """
     if rig.site.promise is not None:
         return
@@ -296,10 +297,10 @@ def _reconcile(
 ) -> Outcome:
     """Read the survivors, judge.
 
-    fetched: how long the witness's logs were when all that they hold was fetched.
-    What is judged, now or --offline, is stored as soon as the survivors are.  No ack
-    that is held against them came after them, and a client's record of its load, which
-    it left when all its sessions had ended, stays true of a log that grows.
+    fetched: the lengths of the witness's logs when they were fetched.
+    All that is judged, now or --offline, is stored once the survivors are.  The logs
+    were fetched before, so no ack came after the survivors.  The client's record of the
+    load, written when all its sessions had ended, stays true if a log grows.
     """
     if run.load() is None:
         _recall_load(rig, run)
@@ -322,23 +323,23 @@ def _reconcile(
 
 
 def _recall_load(rig: Rig, run: RunFolder) -> None:
-    """Take the client's record of the load from the witness, if it left one there."""
-    if (left := _read_log_facts(rig, run).load_left) is not None:
-        run.recall_load(*left, f"the load record in {run.acks_path()}")
+    """Take the client's record of the load from the witness, if it is there."""
+    if (sealed_load := _read_log_facts(rig, run).load_left) is not None:
+        run.recall_load(*sealed_load, f"the load record in {run.acks_path()}")
 
 
-TRIES_MAX = 3
+TRIES_MAX = 3  # of a control
 
 
 def run_controls(
     rig: Rig, workload: Workload, seed: int, known: Known = NOTHING_KNOWN
 ) -> Iterator[Outcome]:
-    """Run a control, and again while chance may be why it shows nothing.
+    """Run a control, and again as long as chance may be why it shows nothing.
 
-    Yield each outcome before the next control begins.  known: see run_preflight().
+    Yield each outcome before the next control begins.  known: what earlier runs showed.
 
-    PostgreSQL may by luck have written all but the last page of its log; so there are
-    up to TRIES_MAX tries, but only one where a human has to cut.
+    PostgreSQL may by chance have written all but the last page of its log.  So there
+    are up to TRIES_MAX tries, but only one if a human has to cut.
     """
     tries = 1 if rig.site.attended else TRIES_MAX
     for number in range(tries):
@@ -355,9 +356,9 @@ def run_control(
 ) -> Outcome:
     """Run one control on *rig*; return the outcome, whose verdict is a control's.
 
-    What it changes on the server is undone also after an error or an interrupt; if this
-    process dies before, a restart undoes it, or the next cycle or reconciliation on
-    that server.
+    Its settings on the server are undone even after an error or an interrupt.  If this
+    process dies, a restart of the server undoes them, or the next cycle or
+    reconciliation on it.
     """
     require_none_on_witness(rig)
     try:
@@ -379,13 +380,16 @@ def extract_control_facts(outcome: Outcome) -> ControlFacts:
 
 
 def _weaken(rig: Rig, started: Started) -> None:
-    """Weaken the server and note it in the log; end what the preflight began if not."""
+    """Weaken the server, and note that in the witness's log.
+
+    If that fails, end the log, the session and the canaries that the preflight began.
+    """
     process = rig.lab.get("cut") == LabCut.PROCESS.value
     try:
         text = rig.site.writer.engine.weaken_durability(process=process)
         started.log.note({"event": "relaxed", "how": text})
     except BaseException:
-        with contextlib.suppress(WitnessError):  # the first error is the one to show
+        with contextlib.suppress(WitnessError):  # it must not hide the first error
             started.log.close()
         if started.held is not None:
             started.held.close()

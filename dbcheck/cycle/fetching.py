@@ -23,7 +23,7 @@ LOG_BYTES_MAX = 16 << 30  # more than a thousand million acks
 def fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
     """Store copies of the witness's logs in the run folder; return their lengths.
 
-    Raise WitnessError if one is longer than it can be.
+    Raise WitnessError if a log is longer than the load can have made it.
     """
     load = run.load()
     lengths = []
@@ -42,9 +42,10 @@ def fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
 
 
 def have_logs_grown(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> bool:
-    """Return True if a log has another length than when it was *fetched*.
+    """Return True if a log has another length now than its copy.
 
-    Nothing is kept, and no more of each is read than shows that.
+    fetched: the lengths of the copies.  Nothing is stored, and each log is read only
+    until its length is seen to differ.
     """
     lengths = []
     for number, length in enumerate(fetched):
@@ -57,7 +58,7 @@ def have_logs_grown(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> boo
 
 
 def require_no_load(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> None:
-    """Raise UsageError if the run is under load: see have_logs_grown()."""
+    """Raise UsageError if the run is under load, as a log that has grown shows."""
     if have_logs_grown(rig, manifest, fetched):
         raise UsageError(
             f"run {manifest.run_id} is still under load: its witness log is growing",

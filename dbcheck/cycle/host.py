@@ -37,7 +37,7 @@ from dbcheck.power.driveonly import Server
 from dbcheck.remote.same_host import read_boot_id
 from dbcheck.rows.table import LEDGER, TABLES
 
-_PROCESS = uuid.uuid4().hex
+_PROCESS_ID = uuid.uuid4().hex  # a name for this process that no other has
 BOOT_S = 60.0  # a booted host may refuse logins for so long while its server answers
 POLL_S = 1.0
 T = TypeVar("T")
@@ -51,12 +51,12 @@ def read_client_clocks() -> ClientClocks:
 def _name_boot() -> str:
     """Return a name for this boot of the machine, and for its time namespace.
 
-    Clocks of another time namespace differ (time_namespaces(7), since Linux 5.6).
-    Where the system names no boot, the name is this process's own.
+    Clocks of another time namespace differ (time_namespaces(7), since Linux 5.6).  If
+    the system has no boot id, the name is that of this process.
     """
     boot = read_boot_id()
     if not boot:
-        return _PROCESS
+        return _PROCESS_ID
     try:
         return f"{boot} {os.readlink('/proc/self/ns/time')}"
     except OSError:
@@ -67,8 +67,8 @@ def _name_boot() -> str:
 class HostCanaries:
     """The canaries that run on a host.
 
-    data: beside the data directory.  elsewhere: on each other volume, in the order of
-    the host's facts; None where none could be started.
+    data: the canaries beside the data directory.  elsewhere: the canaries of each other
+    volume, in the order of the host's facts; None if they could not be started.
     """
 
     data: Canaries
@@ -77,8 +77,8 @@ class HostCanaries:
     def completed(self, *, host_kept: bool) -> tuple[Completed | None, ...]:
         """Return the progress of the canaries of each volume, the data's first.
 
-        host_kept: the host was to lose its drives alone, and reports on: of its reports
-        those count up to which blocks were written.
+        host_kept: the host was to lose its drives alone, and goes on to report.  Then
+        its reports count up to the last one that shows newly written blocks.
         """
         return tuple(
             canaries.completed(canaries.last_progress_us() if host_kept else None)
@@ -88,7 +88,7 @@ class HostCanaries:
         )
 
     def reported_us(self) -> int | None:
-        """Return the time of the newest report on each volume, None without any.
+        """Return the oldest time of the volumes' newest reports, None without reports.
 
         On the client's clock.
         """
@@ -99,7 +99,7 @@ class HostCanaries:
         return min(filter(None, sent), default=None)
 
     def answered(self) -> bool:
-        """True if the host answered stop(), and so had its power until then."""
+        """Return True if the host answered stop(), so it had its power until then."""
         return any(
             canaries.answered()
             for canaries in (self.data, *filter(None, self.elsewhere))
@@ -129,8 +129,8 @@ def inspect_host(
 
     may_write: the server takes writes of its own, so that its data can be marked.
 
-    Raise HostError if the host was named and one of these cannot be done for the
-    data directory; of other volumes, what cannot be done is noted.
+    Raise HostError if the user named the host and this fails for the data directory.  A
+    failure on another volume is only noted.
     """
     if node.host is None:
         return None, None
@@ -150,7 +150,7 @@ def start_host_inspection(
 ) -> tuple[HostBefore, HostCanaries]:
     """Describe a host that may be asked, note where its log ends, start canaries.
 
-    mark_data: see Engine.mark_data().
+    mark_data: marks the server's data, and returns the mark, see Engine.mark_data().
     """
     directory = require_data_directory(server)
     require_own_data(host, directory, server, mark_data)
@@ -193,9 +193,9 @@ def require_own_data(
 def read_facts_at_server_paths(
     host: TargetHost, directory: str, places: Sequence[Place]
 ) -> TargetFacts:
-    """Return the facts of a host whose server finds the files there that the host does.
+    """Return the facts of a host whose server finds the same files as the host.
 
-    Raise HostError, also if the server's process finds others at one of the paths.
+    Raise HostError, also if the server's process finds other files at a path.
     """
     facts = host.facts(directory, places)
     for place, text in facts.seen_otherwise.items():
@@ -210,7 +210,7 @@ def read_facts_at_server_paths(
 
 
 def _find_readable_log(listener: Listener, host: TargetHost, path: str) -> str:
-    """Return *path*, the server's own log, or "" if it cannot be read there."""
+    """Return *path*, the server's log, or "" if the host cannot read it."""
     try:
         if path:
             host.mark_log(path)
@@ -253,7 +253,7 @@ def describe_drive_server(
 ) -> Server:
     """Return the server as the switch of its drives needs it; nothing is asked yet.
 
-    start: see power.driveonly.Server.
+    start: starts the server; None to run the command of the switch's scope on the host.
     """
 
     def directory() -> str:
@@ -277,11 +277,13 @@ def end_canaries(
 def end_host_canaries(
     host: TargetHost, canaries: HostCanaries, *, remove: bool = False
 ) -> None:
-    """Stop the canaries of a host that was asked; see end_canaries()."""
+    """Stop the canaries of a host, and forget connections that a cut has ended."""
     canaries.stop()
-    for each in (canaries.data, *filter(None, canaries.elsewhere)) if remove else ():
+    for of_volume in (
+        (canaries.data, *filter(None, canaries.elsewhere)) if remove else ()
+    ):
         with contextlib.suppress(HostError):
-            host.remove_canaries(each.folder)
+            host.remove_canaries(of_volume.folder)
     host.close()
 
 
@@ -290,7 +292,7 @@ def inspect_host_again(
 ) -> HostAfter | None:
     """Describe the host after recovery; read its canaries' files and its log.
 
-    remove: whether the canaries are deleted then.
+    remove: whether the canaries are deleted after that.
     """
     if node.host is None or before.host is None:
         return None
@@ -307,7 +309,7 @@ def finish_host_inspection(
     *,
     remove: bool = True,
 ) -> HostAfter:
-    """Describe a host that was asked before; see inspect_host_again()."""
+    """Do what inspect_host_again() does, for a host that was asked before the load."""
     try:
         await_host(host, listener)
     except HostError as error:
@@ -354,7 +356,10 @@ def finish_host_inspection(
 
 
 def _remove_canaries(host: TargetHost, folder: str) -> bool:
-    """Remove canaries; return whether they are gone.  The report names what stays."""
+    """Remove canaries; return whether they are gone.
+
+    The report names the folders of those that stay.
+    """
     try:
         host.remove_canaries(folder)
     except HostError:
@@ -366,8 +371,8 @@ def await_host(host: TargetHost, listener: Listener) -> None:
     """Return once the host accepts a login; raise HostError if not within BOOT_S.
 
     The database may be started before sshd, or before sshd accepts logins: until the
-    boot is over, pam_nologin(8) refuses ordinary users.  The host is read only once,
-    since its answers are as final as the survivors.
+    boot is over, pam_nologin(8) refuses ordinary users.  The wait is worth it: the host
+    is read only once, and its answers are as final as the survivors.
     """
     ends_s, reported = time.monotonic() + BOOT_S, False
     while True:

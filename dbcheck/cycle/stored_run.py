@@ -49,7 +49,7 @@ class RowStore(Protocol):
 
 
 class StoredLogs:
-    """Every log of a run; each call verifies what it reads, see ports.LogReader.
+    """Every log of a run; each call verifies what it reads.
 
     All times are on the client's clock, also those of sessions on other machines.
     """
@@ -80,7 +80,8 @@ class StoredLogs:
     def facts(self) -> list[LogFacts]:
         """Read all logs of acks and return what each holds.
 
-        The newest ack of another machine is dated as early as it can have come.
+        The newest ack of another machine has the earliest time at which it can have
+        come.
         """
         return [self._facts(number) for number in range(len(self._confirmed))]
 
@@ -96,9 +97,11 @@ class StoredLogs:
 
     @cached_property
     def late_us(self) -> int | None:
-        """The most microseconds by which acks() dates an ack too late; None: unknown.
+        """The most microseconds by which acks() dates an ack too late; None if unknown.
 
-        An ack was unconfirmed for longer than it took to the witness.
+        An ack of another machine has the time at which it came to the witness.  It was
+        unconfirmed for longer than it took to get there, so the oldest unconfirmed ack
+        bounds the delay.
         """
         if not self._own_clocks:
             return 0
@@ -109,8 +112,8 @@ class StoredLogs:
     def acks(self) -> Iterator[AckArray]:
         """Stream the acks of one log after the other.
 
-        Those of a session come in the order in which they were received, as only one
-        process had it; raise LogDamaged if two logs hold acks of a session.
+        The acks of a session come in the order in which they were received, as only one
+        process had the session.  Raise LogDamaged if two logs hold acks of a session.
         """
         log_of = np.full(SESSION_MAX + 1, -1)
         for number, confirmed in enumerate(self._confirmed):
@@ -133,9 +136,10 @@ class StoredLogs:
                 yield acks
 
     def seen(self) -> Iterator[AckArray]:
-        """Stream what the readers saw, in the form of acks, from the log after those.
+        """Stream the rows that the readers saw, from the log after the logs of acks.
 
-        Each of them is a row that was read at acked_us, whether or not it was acked.
+        Each has the form of an ack, with the time of the reading as acked_us, whether
+        or not the row was acked.
         """
         number = self._seen_number
         path = self._run.acks_path(number)
@@ -159,17 +163,17 @@ class StoredLogs:
     def _anchor(self) -> Anchor:
         """The pair of readings that converts the witness's clock to the client's.
 
-        Raise LogDamaged if the client's own log does not show it: it notes that before
-        the first session commits.
+        Raise LogDamaged if the client's own log lacks it: the client notes its clock
+        there before the first session commits.
         """
         facts = self._facts(0)
         events = list(zip(facts.events, facts.events_us, strict=True))
         noted_us: Mapping[str, int] = self._load.noted_us if self._load else {}
-        found = find_anchor(events, noted_us)
-        if found is None:
+        anchor = find_anchor(events, noted_us)
+        if anchor is None:
             raise LogDamaged(
                 f"the witness log is damaged: {self._run.acks_path(0)} lacks what dates"
                 " the acks of the other logs",
                 id=ErrorId.WITNESS_LOG_DAMAGED,
             )
-        return found
+        return anchor

@@ -2,7 +2,7 @@
 
 A cut is judged by the rows in the tables before it, so they are read before the load:
 rows of an earlier fill, or of a cycle that nobody judged, may have changed since.  Each
-cycle leaves its rows, which every later one reads again.
+cycle leaves its rows in the tables, and every later cycle reads them again.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from dbcheck.rows.survivors import DIFFERENT, Inspector, Records
 from dbcheck.rows.table import TableFacts, TableSpec
 from dbcheck.rows.workload import Workload
 
-_DAMAGED = (CheckOutcome.INDEX, CheckOutcome.TABLE)
-_STEPS = 10  # lines of progress for a table, at most
+_OUTCOMES_OF_DAMAGE = (CheckOutcome.INDEX, CheckOutcome.TABLE)
+_PROGRESS_LINES_MAX = 10  # for each table
 
 
 def require_sound_tables(engine: Engine, tables: Sequence[TableSpec]) -> None:
     """Raise EngineError if the server finds its tables damaged before the load.
 
-    What was wrong before the cut is not to be held against what came after it.  A check
-    that cannot be made refuses nothing: the rows are looked at all the same.
+    Damage from before the cut must not be held against the cut.  If the check cannot be
+    made, nothing is refused: the rows are read in any case.
     """
     try:
         check = engine.check_tables(tables)
@@ -53,7 +53,7 @@ def require_sound_tables(engine: Engine, tables: Sequence[TableSpec]) -> None:
         raise
     except EngineError:
         return
-    if check is not None and check.outcome in _DAMAGED:
+    if check is not None and check.outcome in _OUTCOMES_OF_DAMAGE:
         raise EngineError(
             f"dbcheck's tables are damaged already, before the load: {check.reason}",
             id=ErrorId.TABLES_DAMAGED_BEFORE_LOAD,
@@ -66,15 +66,15 @@ def check_conditions(
 ) -> ConditionCheck | None:
     """Check the plan's conditions on the server; None if the plan has none.
 
-    facts: of the server that was read.  log: what it logs from now on.
+    facts: of the server that was read.  log: reads the server's log from now on.
     """
     if not plan.violations_statement:
         return None
     try:
         return engine.broken_conditions(plan.violations_statement, epoch, server=facts)
     except ConnectionLost as error:
-        why = log.find_cause(error)
-        reason = why.damage or why.crashed
+        cause = log.find_cause(error)
+        reason = cause.damage or cause.crashed
         return ConditionCheck(not_done="; ".join(filter(None, [str(error), reason])))
     except EngineError as error:
         return ConditionCheck(not_done=str(error))
@@ -85,9 +85,9 @@ def check_tables_read(
 ) -> TableCheck | None:
     """Check on the server the tables whose rows were read; None if it cannot.
 
-    facts: of the server that was read.  log: what it logs from now on.
-    A server may end itself at what the check meets.  Its log says so; without it the
-    check broke off, which proves nothing in either direction.
+    facts: of the server that was read.  log: reads the server's log from now on.
+    A server may end itself at damage that the check meets, and its log then says so.
+    Without that log the check broke off, which proves neither damage nor its absence.
     """
     try:
         return engine.check_tables(tables, server=facts)
@@ -108,25 +108,25 @@ def drop_tables_if_disk_half_full(
     node: NodeBefore,
     emptied: Callable[[Known], None] | None,
 ) -> Known:
-    """Drop the tables if half of the disk space is used; return the facts then.
+    """Drop the tables if half of the disk space is used; return what is known then.
 
-    They stay if they have a row that no cycle has read, which may still have to be
-    judged, or one that was found changed: that is evidence, and a doubt of each cycle.
+    The tables stay if they have a row that no cycle has read, which may still have to
+    be judged, or a row that was found changed, which is evidence.
     node:    as it is before the cycle; without its host's facts the tables stay.
-    emptied: called before anything is dropped, with what is known once it is: a client
-             that ends in between must not make the next one look for those rows.  None
+    emptied: called before anything is dropped, with what will be known after it.  If
+             this client ends in between, the next client must not miss the rows.  None
              if the tables must stay.
-    Raise TargetChanged if rows that were left are not there now.
+    Raise TargetChanged if rows of earlier cycles are not there now.
     """
     engine, tables = rig.site.writer.engine, tables_of(workload)
     can_drop = engine.has(Feature.HOUSEKEEPING)
     if emptied is None or not can_drop or not _is_disk_half_full(known, node):
         return known
-    now = engine.prepare(tables, server=node.facts)
-    known.complete_tables(now)
-    if not all(known.is_sound(name, facts) for name, facts in now.items()):
+    tables_now = engine.prepare(tables, server=node.facts)
+    known.complete_tables(tables_now)
+    if not all(known.is_sound(name, facts) for name, facts in tables_now.items()):
         return known
-    rows = sum(sum(facts.rows_by_epoch.values()) for facts in now.values())
+    rows = sum(sum(facts.rows_by_epoch.values()) for facts in tables_now.values())
     text = f"{rows:,} rows of earlier cycles, all judged, are dropped to make room"
     rig.listener.phase(Phase.PREFLIGHT, text)
     known = known.without_rows()
@@ -136,7 +136,7 @@ def drop_tables_if_disk_half_full(
 
 
 def _is_disk_half_full(known: Known, node: NodeBefore) -> bool:
-    """Return True if less than half of the space before the first cycle is free."""
+    """Return True if free space is less than half of that before the first cycle."""
     first = known.free_bytes
     free = node.host.facts.data.free_bytes if node.host is not None else None
     if first is None or free is None:
@@ -154,11 +154,11 @@ def fill_tables(
     """Fill each table with the rows that *workload* needs; return their facts.
 
     schedule: of the rows that are filled in; no row of its epoch is there yet.
-    known: what earlier cycles left.  Tables that the last of them read, and that need
-    no more rows, are not read again.  Raise TargetChanged, before anything is written,
-    if rows that were left are gone or changed; EngineError if the server stored other
-    rows than it was sent.  Each transaction that was committed stays, whatever ends the
-    fill: the next one adds what is missing.
+    known: of the rows of earlier cycles.  Tables that the last cycle read, and that
+    need no more rows, are not read again.  Raise TargetChanged, before anything is
+    written, if rows of earlier cycles are missing or changed; EngineError if the server
+    stored other rows than it was sent.  Whatever ends a fill, its committed
+    transactions stay, and the next fill adds the rows that are missing.
     """
     tables = tables_of(workload)
     engine = rig.site.writer.engine
@@ -180,26 +180,26 @@ def fill_tables(
     rig.listener.phase(Phase.FILL, "reading the rows that stand before the load")
     rows = sum(sum(facts.rows_by_epoch.values()) for facts in before.values())
     most = rows + sum(filled.values())
-    found = _read_tables(rig, unread, schedule, server, most)
+    rows_read = _read_tables(rig, unread, schedule, server, most)
     for table in unread:
-        _require_filled(table, found[table], schedule.epoch, filled.get(table, 0))
+        _require_filled(table, rows_read[table], schedule.epoch, filled.get(table, 0))
     return known.with_rows(
-        {table.name: one.facts for table, one in found.items()},
-        {table.name: tuple(one.different) for table, one in found.items()},
+        {table.name: read.facts for table, read in rows_read.items()},
+        {table.name: tuple(read.different) for table, read in rows_read.items()},
     )
 
 
 def _insert_rows(rig: Rig, table: TableSpec, rows: Fill, server: ServerFacts) -> None:
-    """Insert *rows*; show how far it is, and how fast."""
+    """Insert *rows*; show how many are inserted, and how fast."""
     engine = rig.site.writer.engine
-    began = time.monotonic()
+    began_s = time.monotonic()
     done = shown = 0
     for count in engine.fill(table, rows, server=server):
         done += count
         rig.listener.progress(Progress(table.name, done, rows.rows, Unit.ROWS))
-        if done * _STEPS // rows.rows > shown:
-            shown = done * _STEPS // rows.rows
-            per_s = done / max(time.monotonic() - began, 0.001)
+        if done * _PROGRESS_LINES_MAX // rows.rows > shown:
+            shown = done * _PROGRESS_LINES_MAX // rows.rows
+            per_s = done / max(time.monotonic() - began_s, 0.001)
             detail = f"{table.name}: {done:,} of {rows.rows:,} rows, {per_s:,.0f}/s"
             rig.listener.phase(Phase.FILL, detail)
 
@@ -209,9 +209,10 @@ class _Rows:
     """The rows that were read of one table.
 
     totals:    of all rows.
-    different: ids of those that do not match their checksum, or the schedule, as many
-               as are kept.
-    filled, wrong: rows of the fill's epoch, and how many of them are different.
+    different: ids of the rows that do not match their checksum or the schedule, at most
+               DIFFERENT_MAX.
+    filled, wrong: how many rows the fill's epoch has, and how many of them are
+               different.
     """
 
     totals: EpochTotals = field(default_factory=EpochTotals)
@@ -226,12 +227,12 @@ class _Rows:
         return TableFacts(dict(totals.rows), totals.row_id_max, totals.weights)
 
     def add(self, records: Records, epoch: int) -> None:
-        """Take in rows; epoch: the fill's."""
+        """Count *records*; epoch: of the fill."""
         self.totals.add(records)
         changed = records["content"] == DIFFERENT
-        own = records["epoch"] == epoch
-        self.filled += int(own.sum())
-        self.wrong += int((own & changed).sum())
+        of_fill = records["epoch"] == epoch
+        self.filled += int(of_fill.sum())
+        self.wrong += int((of_fill & changed).sum())
         room = DIFFERENT_MAX - len(self.different)
         self.different += records["row_id"][changed][:room].tolist()
 
@@ -243,26 +244,29 @@ def _read_tables(
     server: ServerFacts,
     rows: int,
 ) -> dict[TableSpec, _Rows]:
-    """Read every row of the tables; compare those of the fill in every byte."""
-    found = {table: _Rows() for table in tables}
+    """Read every row of the tables; compare each byte of the fill's rows.
+
+    rows: how many are expected, for the progress.
+    """
+    rows_read = {table: _Rows() for table in tables}
     inspector = Inspector(schedule, range(PARTS))
     engine = rig.site.writer.engine
     done = 0
     for table, batch in limit_survivors(engine, tables, server, rows):
         records, _ = inspector.inspect(batch)
-        found[table].add(records, schedule.epoch)
+        rows_read[table].add(records, schedule.epoch)
         done += len(batch)
         rig.listener.progress(Progress("all tables", done, rows, Unit.ROWS))
-    return found
+    return rows_read
 
 
-def _require_filled(table: TableSpec, found: _Rows, epoch: int, sent: int) -> None:
+def _require_filled(table: TableSpec, read: _Rows, epoch: int, sent: int) -> None:
     """Raise EngineError unless the rows of the fill are there as they were sent."""
-    if (found.filled, found.wrong) == (sent, 0):
+    if (read.filled, read.wrong) == (sent, 0):
         return
     raise EngineError(
-        f"of {sent:,} rows that were filled into {table.name}, {found.filled:,} are"
-        f" there, {found.wrong:,} of them with another content",
+        f"of {sent:,} rows that were filled into {table.name}, {read.filled:,} are"
+        f" there, {read.wrong:,} of them with another content",
         id=ErrorId.ROWS_ALTERED_WHEN_STORED,
         hint="Look for a trigger on the table, for another client that writes to it,"
         " and for errors in the server's log. dbcheck clean removes the tables.",

@@ -19,7 +19,8 @@ from dbcheck.model.replication import PromotedBy
 from dbcheck.power import registry
 from dbcheck.power.kinds.config import SwitchConfig
 
-_OF_ALL = ("topology", "survives", "promoted_by", "promote")  # the writer is the same
+# Variables that must be the same for all hosts of a cluster.
+_COMMON_VARIABLES = ("topology", "survives", "promoted_by", "promote")
 
 
 def make_cluster(group: str, hosts: Sequence[Entry]) -> Entry:
@@ -28,7 +29,7 @@ def make_cluster(group: str, hosts: Sequence[Entry]) -> Entry:
     Raise UsageError if they do not describe one and the same cluster.
     """
     first = hosts[0]
-    for name in _OF_ALL:
+    for name in _COMMON_VARIABLES:
         values = {getattr(host, name) for host in hosts}
         if len(values) > 1:
             raise _host_error(
@@ -84,7 +85,7 @@ def _host_error(
 
 
 _TOPOLOGY, _WRITER = f"{PREFIX}topology", f"{PREFIX}writer"
-_UNNAMED = "?"
+_UNNAMED_WRITER = "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,9 @@ class Inventory:
 
     faults: name -> what is wrong with a host; commands on other hosts still work.
     others: hosts that are not targets.
-    groups: name -> the hosts in it, and in the groups in it.
-    clustered: hosts that are nodes of a cluster -> the name of its writer, "?" if the
-               inventory does not name it.
+    groups: name of a group -> the hosts in it, and in the groups in it.
+    clustered: host that is a node of a cluster -> the name of the cluster's writer, "?"
+               if the inventory does not name it.
     """
 
     file: str
@@ -110,14 +111,14 @@ class Inventory:
         return [*self.entries, *self.faults]
 
     def members(self, names: Sequence[str]) -> list[str]:
-        """Return each host that is named, and the targets of each group, once.
+        """Return the hosts among *names*, and the targets of the groups, each once.
 
-        Raise UsageError if a group has no target.  A host's name wins over a group's.
+        Raise UsageError if a group has no target.  A name of both is the host's.
         """
-        targets, found = self.targets(), list[str]()
+        targets, members = self.targets(), list[str]()
         for name in names:
             if name in targets or name in self.others or name not in self.groups:
-                found.append(name)
+                members.append(name)
                 continue
             if self.is_cluster(name):
                 raise UsageError(
@@ -133,25 +134,25 @@ class Inventory:
                     id=ErrorId.INVENTORY_TARGET_MISSING,
                     hint=f"Give {PREFIX}target for its hosts, or name another group.",
                 )
-            found += inside
-        return list(dict.fromkeys(found))
+            members += inside
+        return list(dict.fromkeys(members))
 
     def is_cluster(self, name: str) -> bool:
         """Return True if *name* is a group whose hosts are one cluster."""
         if name in self.targets() or name in self.others or name not in self.groups:
             return False
-        inside = [self.clustered.get(host, "") for host in self.groups[name]]
-        return bool(inside) and len(set(inside)) == 1 and inside[0] != ""
+        writers = [self.clustered.get(host, "") for host in self.groups[name]]
+        return bool(writers) and len(set(writers)) == 1 and writers[0] != ""
 
     def cluster(self, name: str) -> Entry:
-        """Return the writer of the group *name*, which has the others as its standbys.
+        """Return the writer of the group *name*, with its other hosts as standbys.
 
         Raise UsageError if the hosts of the group do not make a cluster.
         """
-        inside = self.groups[name]
-        writer = self.clustered[inside[0]]
-        for host, other in self.clustered.items():
-            if writer != _UNNAMED and other == writer and host not in inside:
+        hosts = self.groups[name]
+        writer = self.clustered[hosts[0]]
+        for host, its_writer in self.clustered.items():
+            if writer != _UNNAMED_WRITER and its_writer == writer and host not in hosts:
                 raise UsageError(
                     f"{self.file}: group {name}: {host} is a node of the same cluster"
                     " and not in this group",
@@ -159,15 +160,15 @@ class Inventory:
                     hint=f"Name a group that has all hosts whose {PREFIX}writer is"
                     f" {writer}: commits may wait for any of them.",
                 )
-        return make_cluster(name, [self.entry(host) for host in inside])
+        return make_cluster(name, [self.entry(host) for host in hosts])
 
     def entry(self, name: str) -> Entry:
         """Return the target *name*; raise UsageError if it is invalid or missing."""
         if name in self.faults:
             raise self.faults[name]
-        found = self.entries.get(name)
-        if found is not None:
-            return found
+        entry = self.entries.get(name)
+        if entry is not None:
+            return entry
         if name in self.others:
             raise UsageError(
                 f"{self.file}: host {name}: {PREFIX}target is missing",
@@ -195,7 +196,7 @@ class Inventory:
 def load_inventory(path: Path) -> Inventory:
     """Return the inventory in *path*; raise UsageError if it cannot be read.
 
-    What is wrong with one host is raised when that host is asked for.
+    The fault of a host is raised by Inventory.entry(), once that host is asked for.
     """
     if not path.exists():
         raise UsageError(
@@ -209,8 +210,8 @@ def load_inventory(path: Path) -> Inventory:
             id=ErrorId.FILE_NOT_READABLE,
             hint="Write what a pipe would give into a file, and name that.",
         )
-    found = listed.read_listing(path)
-    return make_inventory(path, found.hosts, found.groups)
+    listing = listed.read_listing(path)
+    return make_inventory(path, listing.hosts, listing.groups)
 
 
 def make_inventory(
@@ -218,20 +219,23 @@ def make_inventory(
     hosts: Mapping[str, Variables],
     groups: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> Inventory:
-    """Return the inventory in *path*, whose hosts have these variables."""
-    found = _Found(str(path))
+    """Return the inventory in *path*.
+
+    hosts: name of a host -> its variables.  groups: name of a group -> its hosts.
+    """
+    builder = _InventoryBuilder(str(path))
     for name, variables in hosts.items():
-        found.add(Fields(name, variables, str(path)), variables)
+        builder.add(Fields(name, variables, str(path)), variables)
     clustered = {
-        name: str(own.get(_WRITER) or _UNNAMED)
-        for name, own in hosts.items()
-        if own.get(_TOPOLOGY)
+        name: str(variables.get(_WRITER) or _UNNAMED_WRITER)
+        for name, variables in hosts.items()
+        if variables.get(_TOPOLOGY)
     }
-    return replace(found.inventory(), groups=groups, clustered=clustered)
+    return replace(builder.inventory(), groups=groups, clustered=clustered)
 
 
-class _Found:
-    """Hosts with what is right and what is wrong about them."""
+class _InventoryBuilder:
+    """Collects the hosts of an inventory, with the faults that each has."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -241,7 +245,7 @@ class _Found:
         self._others: set[str] = set()
 
     def add(self, fields: Fields, variables: Variables) -> None:
-        """Read a host, as far as it can be."""
+        """Add the host of *fields*: as a target, as another host, or with its fault."""
         name = fields.host
         try:
             fields.refuse_unknown(KNOWN)
@@ -257,24 +261,26 @@ class _Found:
         """Return the inventory, once every host was added."""
         for name in sorted(self._faults.keys() - self._switches.keys()):
             doubt = f"the power settings of {name} are invalid: {self._faults[name]}"
-            for other, one in self._entries.items():
-                self._entries[other] = replace(one, doubt=doubt)
+            for other, entry in self._entries.items():
+                self._entries[other] = replace(entry, doubt=doubt)
         file = str(Path(self._file).resolve())
         entries = {
-            name: replace(one, inventory=file) for name, one in self._entries.items()
+            name: replace(entry, inventory=file)
+            for name, entry in self._entries.items()
         }
         self._refuse_shared("target", {n: e.target for n, e in entries.items()})
         witnesses = {n: e.witness.rstrip("/") for n, e in entries.items()}
         self._refuse_shared("witness", witnesses)
-        switches = {n: plan.outlet() for n, plan in self._switches.items()}
-        self._refuse_shared("power", switches)
-        right = {n: e for n, e in entries.items() if n not in self._faults}
-        return Inventory(self._file, right, self._faults, frozenset(self._others))
+        outlets = {n: config.outlet() for n, config in self._switches.items()}
+        self._refuse_shared("power", outlets)
+        valid = {n: e for n, e in entries.items() if n not in self._faults}
+        return Inventory(self._file, valid, self._faults, frozenset(self._others))
 
     def _refuse_shared(self, what: str, values: Mapping[str, Hashable]) -> None:
-        """Note the fault of hosts that share a witness's folder, a switch or a server.
+        """Note a fault of the hosts that have the same one of *values*.
 
-        A switch of a host that has a fault of its own is compared, too.
+        what: the variable of the values, without its prefix.  values: name of a host ->
+        its value.  The switch of a host with another fault is compared, too.
         """
         users: dict[Hashable, list[str]] = {}
         for name, value in values.items():

@@ -102,8 +102,8 @@ def _compare_commits_with_flushes(
     sessions = manifest.workload.sessions + bool(manifest.workload.housekeeping)
     covered = sessions * most_flushes
     if under_load.acked <= covered:
-        each = under_load.acked / most_flushes
-        return Status.PRESENT, f"{reason}: {each:.2f} commits per flush"
+        per_flush = under_load.acked / most_flushes
+        return Status.PRESENT, f"{reason}: {per_flush:.2f} commits per flush"
     unflushed = f"at least {under_load.acked - covered:,} were answered without one"
     if any(layer.fua == "1" for layer in layers.values()):
         return Status.NOT_OBSERVABLE, (
@@ -130,8 +130,8 @@ def judge_write_caches(case: Case) -> Item | None:
         if load
         else ()
     )
-    blind = {each.of for each in changes if each.value == WRITE_THROUGH}
-    measured = [each.depth for each in case.depths]
+    blind = {change.of for change in changes if change.value == WRITE_THROUGH}
+    measured = [finding.depth for finding in case.depths]
     results = [
         _judge_volume(volume, depth, blind)
         for volume, depth in itertools.zip_longest(volumes, measured)
@@ -139,7 +139,7 @@ def judge_write_caches(case: Case) -> Item | None:
     ]
     if not results:
         return None
-    status = max((each for each, _ in results), key=_FROM_BEST_TO_WORST.index)
+    status = max((status for status, _ in results), key=_FROM_BEST_TO_WORST.index)
     reasons = dict.fromkeys(reason for _, reason in results)
     return Item(ItemId.WRITE_CACHE, status, "; ".join(reasons), required=False)
 

@@ -25,21 +25,21 @@ _UNBOUNDED = (
 class TimeOff:
     """Bounds of the time without power of one cut, in seconds.
 
-    meant_s:   for how long the switch was to keep it off, or a human was asked to;
-               None if it comes back by itself.
+    meant_s:   for how long the switch was to keep the power off, or a human was asked
+               to; None if the power comes back by itself.
     off_s:     from the end of the cut to the beginning of the restore, by the client's
                clock; None if that was not measured.
     off_was_read: the switch read that the power was off, at the beginning and at the
                end.
     read_by_users_program: the state came from the user's own program, so no device is
                known to have confirmed it.
-    by_hand:   a human cut it, and restored it.
-    kernel_started_after: the host's kernel started so long after the host was last
-               heard; below 0 if it started before that, None if it is not known to
-               have started anew.
-    acks_after_cut_s: the last ack came so long after the switch reported its cut.
-    answered_after: the server answered again so long after the last ack; None if it did
-               not.
+    by_hand:   a human cut and restored the power.
+    kernel_started_after: how long after the host was last heard its kernel started;
+               below 0 if it started before that, None if it is not known to have
+               started anew.
+    acks_after_cut_s: how long after the switch reported its cut the last ack came.
+    answered_after: how long after the last ack the server answered again; None if it
+               did not.
     """
 
     meant_s: float | None
@@ -53,7 +53,7 @@ class TimeOff:
 
     @property
     def unbounded(self) -> bool:
-        """True if nothing bounds it from above, as the client's clocks do not."""
+        """True if no clock shows the times that would bound the time off from above."""
         both = (self.kernel_started_after, self.answered_after)
         bounds = [bound for bound in both if bound is not None]
         return bool(bounds) and not any(bound.known for bound in bounds)
@@ -78,7 +78,7 @@ def judge_time_off(case: Case) -> Item | None:
 
 
 def _rank_evidence(item: Item) -> int:
-    """Order items by what they allow: a PASS, one that assumes something, or none."""
+    """Rank items by what they allow: no PASS, one with an assumption, or a PASS."""
     order = (Status.ASSUMED, Status.PRESENT)
     return order.index(item.status) if item.status in order else -1
 
@@ -136,8 +136,9 @@ def judge_measured_time_off(
     """Judge whether the drives were without power for long enough.
 
     depth: how deep the cut went, None if that was not measured.
-    Supplies hold a charge for seconds: a drive's cache whose rail never fell cannot
-    lose, and the cut would prove nothing of the drive.  None for a lab.
+    Power supplies hold a charge for seconds.  The cache of a drive whose supply never
+    fell cannot lose anything, and the cut would prove nothing about the drive.  None
+    for a lab.
     """
     if cut_class in (CutClass.LAB_DRIVE, CutClass.PROCESS):
         return None

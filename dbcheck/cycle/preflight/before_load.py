@@ -63,13 +63,13 @@ from dbcheck.rows.workload import PlanKind, Workload
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder, new_run_id
 
-WARM_ROWS = 4
+WARM_ROWS = 4  # rows that are committed and read back before the load
 
 
 def require_failover(node: Node, server: ServerFacts) -> None:
-    """Raise UsageError if what is declared of a managed service cannot be true.
+    """Raise UsageError if a managed service is given a host, or a cut but a failover.
 
-    Nothing of its host can be asked, and no switch cuts the power of that.
+    The host of a managed service cannot be asked, and no switch cuts its power.
     """
     service = server.settings.get(SERVICE, "")
     if not service:
@@ -98,10 +98,10 @@ def require_failover(node: Node, server: ServerFacts) -> None:
 class Started:
     """A cycle that is ready for its load.
 
-    canaries: those that run, by the name of the node.
+    canaries: name of a node -> the canaries that run on its host.
     held: the session of the crash canary, to be closed once the survivors are read;
-          None if the canary needs no session, or there is none.
-    no_checkpoint: why the server made none just now, "" if it did.
+          None if the canary needs no session, or there is no canary.
+    no_checkpoint: why the server made no checkpoint just now, "" if it made one.
     """
 
     run: RunFolder
@@ -124,15 +124,16 @@ def run_preflight(
     known: Known = NOTHING_KNOWN,
     emptied: Callable[[Known], None] | None = None,
 ) -> Started:
-    """Settle everything before the load; raise before any row is written if unfit.
+    """Prepare the cycle's load; raise before any row is written if something is unfit.
 
     On return the tables exist and hold the workload's rows_before, the witness holds
     the manifest, and WARM_ROWS rows were committed, acked, logged and seen over a
     second connection.
-    control: the cycle is to be a control; controls: what those before it showed.
+    control: the cycle is to be a control.  controls: what earlier controls showed.
     moment: when the cut is to come, None to have it drawn.
-    emptied: see drop_tables_if_disk_half_full().
-    known: what earlier runs showed; raise TargetChanged if that is not there now.
+    emptied: called before the tables are dropped, with what is known without them; None
+    if the tables must stay.
+    known: what earlier runs showed; raise TargetChanged if the server shows it no more.
     """
     interrupt.raise_if_interrupted()
     require_restarter(rig)
@@ -174,7 +175,7 @@ def run_preflight(
             skipped = _write_checkpoint(rig)
         except BaseException:
             with contextlib.suppress(WitnessError):
-                log.close()  # the error that ended the preflight is the one to show
+                log.close()  # an error here must not hide the one that is raised
             raise
     except BaseException:
         if held is not None:
@@ -185,7 +186,10 @@ def run_preflight(
 
 
 def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]:
-    """Plant the crash canary; return what holds it, and why there is none, or ""."""
+    """Plant the crash canary; return the session that holds it, if one does.
+
+    Return also why there is no canary, "" if there is one.
+    """
     if rig.site.kind.is_group:
         return None, "no crash canary: a node of a group may copy another's data"
     try:
@@ -198,9 +202,9 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
 
 
 def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
-    """Make the run folder, and keep its key outside of it too.
+    """Make the run folder, and keep its key outside of it, too.
 
-    Without that, later commands cannot know that this client made it.
+    Without the key there, later commands cannot know that this client made the folder.
     """
     run = RunFolder.create(rig.runs, manifest)
     try:
@@ -214,7 +218,7 @@ def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
 def _drop_impossible_tasks(rig: Rig, workload: Workload) -> Workload:
     """Return the workload without the tasks that this server, or account, cannot do.
 
-    Raise EngineError if none is left.
+    Raise EngineError if no useful task remains.
     """
     if not workload.housekeeping:
         return workload
@@ -249,11 +253,12 @@ def _replace_impossible_task(
 def _require_fit(
     rig: Rig, workload: Workload, known: Known, *, control: bool
 ) -> WitnessHostFacts:
-    """Return the witness's facts; raise unless server and witness are fit for it."""
+    """Return the witness's facts; raise unless it and the server fit the *workload*."""
     engine = rig.site.writer.engine
     grouped = rig.site.kind.is_group
     if rig.site.promise is not None:
-        # Before check(), which refuses a member of any group, as this names what fits.
+        # This comes before Engine.check(), which refuses a member of any group: the
+        # error of require_kind() names the topology that fits.
         require_kind(rig.site, engine.facts().identity)
     require_server(engine, workload, weak=control, grouped=grouped)
     if known.identity:
@@ -280,9 +285,9 @@ def require_server(
 ) -> None:
     """Raise EngineError as Engine.check() does, for a cycle or for a control.
 
-    weak: the cycle is a control.  Raise UsageError for a server that has none, and
-    EngineError, with the GRANT as hint, if the account may not run one.
-    grouped: it is tested together with the others of its group.
+    weak: the cycle is a control.  Raise UsageError for a server without controls, and
+    EngineError, with the GRANT as hint, if the account may not run a control.
+    grouped: the server is tested together with the other nodes of its group.
     """
     if weak:
         engine.require(Feature.CONTROL)
@@ -294,9 +299,9 @@ def require_server(
 
 
 def _require_two_phase(engine: Engine, transactions: int, *, weak: bool) -> None:
-    """Raise EngineError if the server cannot hold that many prepared transactions.
+    """Raise EngineError if the server cannot hold so many prepared *transactions*.
 
-    Those that an earlier run left prepared are rolled back first.
+    Transactions that an earlier run left prepared are rolled back first.
     """
     for name in engine.prepared():
         engine.decide(name, commit=False)
@@ -311,7 +316,8 @@ def _describe_nodes(
 ) -> dict[str, NodeBefore]:
     """Describe each node, and start the canaries on its host.
 
-    canaries: filled with those that run, also where this raises in the middle.
+    canaries: each host's canaries are added once they run, so the caller can end them
+    if this raises in the middle.
     """
     nodes: dict[str, NodeBefore] = {}
     members: dict[str, Membership] = {}
@@ -346,7 +352,7 @@ def _describe_nodes(
 
 
 def _read_server_facts(engine: Engine, listener: Listener) -> ServerFacts:
-    """Return the facts of the server, and name what it hides."""
+    """Return the facts of the server; show which of them cannot be read, and why."""
     facts = read_settled_facts(engine, listener)
     for name, why in facts.unreadable.items():
         listener.phase(Phase.PREFLIGHT, f"{name} cannot be read: {why}")
@@ -356,8 +362,8 @@ def _read_server_facts(engine: Engine, listener: Listener) -> ServerFacts:
 def _choose_epoch(rig: Rig, seed: int, *, control: bool) -> int:
     """Return an epoch that no cycle on this server ever had.
 
-    Drawn at random, since the past of most servers is unknown: rows that their drives
-    kept of it, and could give back, must not count as rows of this cycle.
+    The past of most servers is unknown, so the epoch is drawn at random.  Drives may
+    give back rows of that past, which must not count as rows of this cycle.
     """
     if rig.used_epochs is None:
         return secrets.randbelow(EPOCH_MAX) + 1
@@ -379,18 +385,19 @@ def _make_manifest(
     before = nodes[site.writer_name]
     tables = engine.prepare(tables_of(workload), server=before.facts)
     if workload.housekeeping:
-        engine.discard(SIDES)  # that earlier cycles left
-    # Preparing may have given the data a name by which they are recognised.
+        engine.discard(SIDES)  # the side tables of earlier cycles
+    # prepare() may have given the data a name by which they are recognised.
     facts = replace(before.facts, identity=engine.facts().identity)
     nodes = {**nodes, site.writer_name: replace(before, facts=facts)}
     has_processes = rig.far is not None or workload.processes > 1
-    ack_logs = workload.processes + 1 if has_processes else 1  # groups_of()
-    # What a control shows to readers tells nothing about the server.
+    # Log 0 is the client's, and each process or worker has a log of its own.
+    ack_logs = workload.processes + 1 if has_processes else 1
+    # Rows that readers see in a control tell nothing about the server.
     has_readers = workload.readers > 0 and not control
-    moment = datetime.now(UTC)
+    now = datetime.now(UTC)
     return Manifest(
-        run_id=new_run_id(moment.strftime("%Y%m%d-%H%M%S")),
-        created=moment.isoformat(timespec="seconds"),
+        run_id=new_run_id(now.strftime("%Y%m%d-%H%M%S")),
+        created=now.isoformat(timespec="seconds"),
         dbcheck=dbcheck.__version__,
         seed=seed,
         epoch=epoch,
@@ -416,11 +423,11 @@ def _make_manifest(
 
 
 def _find_cut_class(rig: Rig, node: Node) -> CutClass:
-    """Return the kind of the switch's cut: a process in a lab without a drive."""
-    declared = node.power.cut_class
-    if declared is CutClass.LAB_DRIVE and rig.lab.get("cut") == LabCut.PROCESS.value:
+    """Return the class of the node's cut: PROCESS in a lab that cuts no drive."""
+    of_switch = node.power.cut_class
+    if of_switch is CutClass.LAB_DRIVE and rig.lab.get("cut") == LabCut.PROCESS.value:
         return CutClass.PROCESS
-    return declared
+    return of_switch
 
 
 def _find_power_scope(node: Node) -> PowerScope:
@@ -430,19 +437,19 @@ def _find_power_scope(node: Node) -> PowerScope:
 
 
 def _write_checkpoint(rig: Rig) -> str:
-    """Write a checkpoint on the server; return the error if it wrote none, or ""."""
-    skipped = rig.site.writer.engine.checkpoint()
-    made = f"no checkpoint: {skipped}" if skipped else "checkpoint done"
-    detail = f"{WARM_ROWS} test rows written and read back; {made}"
+    """Have the server checkpoint; return why it did not, "" if it did."""
+    refused = rig.site.writer.engine.checkpoint()
+    checkpoint = f"no checkpoint: {refused}" if refused else "checkpoint done"
+    detail = f"{WARM_ROWS} test rows written and read back; {checkpoint}"
     rig.listener.phase(Phase.WARM, detail)
-    return skipped
+    return refused
 
 
 def _commit_first_rows(rig: Rig, started: Started) -> None:
-    """Commit the first rows; see each of them, as it was sent, over another connection.
+    """Commit the first rows; read each as it was sent over another connection.
 
     A driver that left a transaction open would make every ack of the load false, and a
-    trigger that changes rows would make each row a loss; both are caught here.
+    trigger that changes rows would make each row a loss.  Both are detected here.
     """
     plan, engine = started.plan, rig.site.writer.engine
     server = started.manifest.writer.facts
@@ -473,9 +480,13 @@ def _require_stored(
             hint="Something between dbcheck and the server, perhaps a "
             "pooler, keeps a transaction open; connect to the server itself.",
         )
-    if not acked.table.has_key:  # nothing but its id
+    if not acked.table.has_key:  # the row has nothing but its id
         return
-    (statement,) = (each for each in operation.statements if each.name == acked.name)
+    (statement,) = (
+        statement_sent
+        for statement_sent in operation.statements
+        if statement_sent.name == acked.name
+    )
     values = (row_id, *statement.values)
     sent = dict(zip(Row._fields, values, strict=True))
     if changed := [n for n in Row._fields if getattr(found, n) != sent[n]]:

@@ -21,16 +21,17 @@ from dbcheck.ports.site import Node, Site
 from dbcheck.remote.same_host import resolve
 from dbcheck.rows.table import TableSpec
 
-REPLICATED_S, POLL_S = 30.0, 0.05
-LISTED_S = 3.0
+REPLICATED_S, POLL_S = 30.0, 0.05  # until each standby must have the first rows
+LISTED_S = 3.0  # until the writer must list each node
 
 
 @dataclass(frozen=True, slots=True)
 class _Advice:
     """Advice to the user about the nodes of a group.
 
-    absent:  about one that is not a member.  strange: about a member that is not one of
-    the nodes.  same: about two that go by one name.
+    absent:  about a node that is not a member.
+    strange: about a member that is not one of the nodes.
+    same:    about two nodes that go by one name.
     """
 
     absent: str
@@ -38,7 +39,7 @@ class _Advice:
     same: str
 
 
-_FOLLOWERS = _Advice(
+_ADVICE_ON_FOLLOWERS = _Advice(
     absent="Look into its log why replication has stopped, or remove it from the"
     " inventory's group.",
     strange="Add it to the inventory's group, or let no commit wait for it: it may have"
@@ -46,7 +47,7 @@ _FOLLOWERS = _Advice(
     same="Give each a name of its own: PostgreSQL, application_name in"
     " primary_conninfo; MySQL and MariaDB, server_id.",
 )
-_ADVICE = {
+_ADVICE_ON_GROUPS = {
     SiteKind.GALERA: _Advice(
         absent="Check wsrep_on, wsrep_cluster_status and wsrep_local_state there.",
         strange="Add it to the inventory's group, or stop it; an arbitrator (garbd)"
@@ -70,9 +71,9 @@ def find_membership(
 ) -> Membership | None:
     """Return the cluster's entry for the node *name*.
 
-    None of a writer that others follow, and of a single server.
+    Return None for a writer that others follow, and for a single server.
     facts: of the node.  known: the nodes that were described before it, the writer
-    first.  Raise EngineError unless a node that is to follow does, and is of the same
+    first.  Raise EngineError if a node that is to follow does not, or is of another
     cluster.
     """
     engine, writes = site.nodes[name].engine, name == site.writer_name
@@ -107,7 +108,8 @@ def find_membership(
 def require_kind(site: Site, writer: Mapping[str, str]) -> None:
     """Raise EngineError if the writer is in a group of another kind than the site's.
 
-    Also if the site is a group and the writer is in none.  writer: its identity.
+    Raise it, too, if the site is a group and the writer is in no group.
+    writer: the writer's identity.
     """
     groups = {kind.named_by: kind for kind in SiteKind if kind.is_group}
     named, _ = name_in_log(writer)
@@ -134,9 +136,9 @@ def add_connections(
 ) -> dict[str, NodeBefore]:
     """Return the nodes, each with the writer's connection to it.
 
-    Show which settings contradict the promise, before anything is cut.  members: by
-    the node's name.  Raise EngineError unless commits wait for nodes of the cluster
-    alone, and the writer's list shows which of its connections is which node's.
+    Show which settings contradict the promise, before anything is cut.  members: name
+    of a node -> the cluster's entry for it.  Raise EngineError unless commits wait for
+    nodes of the cluster alone, and the writer's list shows the connection of each node.
     """
     site = rig.site
     if site.promise is None:
@@ -155,13 +157,13 @@ def add_connections(
     for name, node in nodes.items():
         if name == site.writer_name:
             continue
-        of = f"the promise {site.promise.value}"
-        kept = judge_settings_for_promise(
+        promise = f"the promise {site.promise.value}"
+        judged = judge_settings_for_promise(
             site.kind, site.promise, settings, node.facts.settings
         )
-        if kept.contradiction:
-            shown[f"cannot keep {of}: {kept.contradiction}"] = None
-        shown |= {f"assumed for {of}: {doubt}": None for doubt in kept.doubts}
+        if judged.contradiction:
+            shown[f"cannot keep {promise}: {judged.contradiction}"] = None
+        shown |= {f"assumed for {promise}: {doubt}": None for doubt in judged.doubts}
     for text in shown:
         rig.listener.phase(Phase.PREFLIGHT, text)
     return known
@@ -170,7 +172,8 @@ def add_connections(
 def _require_following_writer(site: Site, members: Mapping[str, Membership]) -> None:
     """Raise EngineError if a node follows another node of the inventory.
 
-    Through a relay its own configuration does not show that; who serves it does.
+    If a relay is between them, the node's own configuration does not show that.  The
+    list of the node that serves it does.
     """
     if site.kind.is_group:
         return
@@ -191,27 +194,29 @@ def _require_following_writer(site: Site, members: Mapping[str, Membership]) -> 
 def _recognise_nodes(
     site: Site, members: Mapping[str, Membership]
 ) -> dict[str, tuple[str, str]]:
-    """Return the result of recognise_node() by the node's name.
+    """Return the result of recognise_node(), by the node's name.
 
-    Raise EngineError if the writer's list does not show them within LISTED_S: one that
-    connects anew may be missing, or be there twice, for a moment.
+    Raise EngineError if the writer's list does not show the nodes within LISTED_S.  A
+    node that connects anew may be missing, or be listed twice, for a moment.
     """
     ends_s = time.monotonic() + LISTED_S
-    others = {name: one for name, one in members.items() if name != site.writer_name}
+    others = {
+        name: member for name, member in members.items() if name != site.writer_name
+    }
     writer = find_address(site.writer.engine)
     while True:
         interrupt.raise_if_interrupted()
-        found = _read_followers(site.writer)
+        followers = _read_followers(site.writer)
         try:
             return {
                 name: recognise_node(
                     name,
-                    one,
-                    found,
+                    member,
+                    followers,
                     own=find_address(site.nodes[name].engine),
                     writer=writer,
                 )
-                for name, one in others.items()
+                for name, member in others.items()
             }
         except EngineError:
             if time.monotonic() >= ends_s:
@@ -228,7 +233,7 @@ class Address:
 
 
 def find_address(engine: Engine) -> Address:
-    """Return a server's address; looks its hosts up."""
+    """Return a server's address; looks up the names of its hosts."""
     endpoints = engine.endpoints()
     hosts = (resolve(host) for host, _ in endpoints if host)
     return Address(frozenset[str]().union(*hosts), endpoints[0][1])
@@ -237,25 +242,26 @@ def find_address(engine: Engine) -> Address:
 def recognise_node(
     name: str,
     member: Membership,
-    found: Sequence[Follower],
+    followers: Sequence[Follower],
     *,
     own: Address,
     writer: Address,
 ) -> tuple[str, str]:
-    """Return the writer's connection to a node, and the assumption behind it, or "".
+    """Return the writer's connection to a node, and the assumption behind it.
 
-    The latter is "" if nothing is.  A name alone shows nothing: PostgreSQL takes
-    cluster_name as that of each standby that was given none, and Debian's packages
-    give all clusters of a version one name.  A slot serves one connection at a time
-    (PostgreSQL 17 manual, 26.2.6 Replication Slots), and so does a server_uuid or a
-    server_id with the host and port that the replica itself reports.  Without a slot
-    the address of the connection has to be the node's, and the one from which the node
-    receives the writer's; through NAT, or with a virtual address, they are not seen to
-    be, which is then assumed.
-    name: of the node.  found: all that follow the writer.  own, writer: where the node
-    and the writer are reached.  Raise EngineError if it is another's connection.
+    The assumption is "" if nothing is assumed.  A name alone shows nothing: PostgreSQL
+    takes cluster_name for the name of each standby that was given none, and Debian's
+    packages give all clusters of a version one name.  A slot serves one connection at a
+    time (PostgreSQL 17 manual, 26.2.6 Replication Slots), and so does a server_uuid, or
+    a server_id with the host and port that the replica itself reports.  Without a slot,
+    the connection must come from the node's address, and the node must receive from the
+    writer's address.  Through NAT, or with a virtual address, neither is seen, and both
+    are assumed.
+    name: of the node.  followers: all that follow the writer.  own, writer: addresses
+    of the node and of the writer.  Raise EngineError if the connection is another
+    server's.
     """
-    listed = [standby for standby in found if standby.name == member.name]
+    listed = [standby for standby in followers if standby.name == member.name]
     if not listed:
         raise EngineError(
             f"the writer lists no standby {member.name}, which node {name} is",
@@ -267,26 +273,29 @@ def recognise_node(
             f"{len(listed)} connected standbys go by the name {member.name}: which of"
             f" them node {name} is, and whether commits wait for it, cannot be seen",
             id=ErrorId.NODES_SHARE_NAME,
-            hint=_FOLLOWERS.same,
+            hint=_ADVICE_ON_FOLLOWERS.same,
         )
-    (one,) = listed
-    if one.is_awaited and member.semi_sync is False:
-        raise _wrong_server_error(name, one, "the node acknowledges no commits")
-    if one.connection == member.connection:
-        if one.connection:
-            return one.connection, ""
-        return "", f"nothing but the name {one.name} shows which connection is its own"
-    if member.connection or not one.connection.startswith(ADDRESS):
-        why = f"it shows {one.connection or 'nothing'}"
+    (standby,) = listed
+    if standby.is_awaited and member.semi_sync is False:
+        raise _wrong_server_error(name, standby, "the node acknowledges no commits")
+    if standby.connection == member.connection:
+        if standby.connection:
+            return standby.connection, ""
+        return (
+            "",
+            f"nothing but the name {standby.name} shows which connection is its own",
+        )
+    if member.connection or not standby.connection.startswith(ADDRESS):
+        why = f"it shows {standby.connection or 'nothing'}"
         raise _wrong_server_error(
-            name, one, f"{why}, and not {member.connection or 'no slot'}"
+            name, standby, f"{why}, and not {member.connection or 'no slot'}"
         )
-    return one.connection, _describe_doubt(one, member, own, writer)
+    return standby.connection, _describe_doubt(standby, member, own, writer)
 
 
-def _wrong_server_error(name: str, one: Follower, why: str) -> EngineError:
+def _wrong_server_error(name: str, standby: Follower, why: str) -> EngineError:
     return EngineError(
-        f"the writer's connection to {one.name} is not that of node {name}: {why}",
+        f"the writer's connection to {standby.name} is not that of node {name}: {why}",
         id=ErrorId.NODE_NOT_RECOGNISED,
         hint="Another server bears its name, or the node follows another server: look"
         " at what the writer lists (docs/clusters.md).",
@@ -294,15 +303,15 @@ def _wrong_server_error(name: str, one: Follower, why: str) -> EngineError:
 
 
 def _describe_doubt(
-    one: Follower, member: Membership, own: Address, writer: Address
+    standby: Follower, member: Membership, own: Address, writer: Address
 ) -> str:
     """Return the assumption about a node that uses no slot, "" if there is none."""
     doubts = []
-    comes_from = one.connection.removeprefix(ADDRESS)
+    comes_from = standby.connection.removeprefix(ADDRESS)
     if comes_from not in own.hosts | {member.own_address}:
         doubts.append(
-            f"{comes_from}, from where {one.name} is connected, is not known to be an"
-            " address of it"
+            f"{comes_from}, from where {standby.name} is connected, is not known to be"
+            " an address of it"
         )
     host, port = member.sender or ("", None)
     if port != writer.port or not resolve(host) & writer.hosts:
@@ -314,10 +323,10 @@ def _describe_doubt(
 
 
 def await_replication(site: Site, table: TableSpec, row_id: int) -> None:
-    """Return once each standby has that row, which was committed on the writer.
+    """Return once each standby has the row *row_id*, which the writer committed.
 
-    Raise EngineError if one does not get it: it follows another server, whatever it
-    calls itself, or it applies nothing.
+    Raise EngineError if a standby does not get it: the standby follows another server,
+    or it applies nothing.
     """
     for name, node in site.nodes.items():
         if name == site.writer_name:
@@ -337,7 +346,7 @@ def await_replication(site: Site, table: TableSpec, row_id: int) -> None:
 
 
 def _has_row(node: Node, table: TableSpec, row_id: int) -> bool:
-    with contextlib.suppress(EngineError):  # it may lack the table, yet
+    with contextlib.suppress(EngineError):  # the table may not be there yet
         return node.engine.row(table, row_id) is not None
     return False
 
@@ -347,12 +356,12 @@ def _require_members_of_site(
 ) -> None:
     """Raise EngineError if commits may wait for a standby that is not of the cluster.
 
-    What it alone has would look lost.
+    Commits that only such a standby has would look lost.
     """
-    found = _read_followers(site.writer)
-    if not site.kind.is_group:  # one for which no commit waits may follow it
-        found = [standby for standby in found if standby.is_awaited]
-    for standby in found:
+    standbys = _read_followers(site.writer)
+    if not site.kind.is_group:  # others may follow if no commit waits for them
+        standbys = [standby for standby in standbys if standby.is_awaited]
+    for standby in standbys:
         if standby.name not in members:
             raise EngineError(
                 f"commits may wait for {standby.name}, which is not one of the nodes",
@@ -366,7 +375,7 @@ def _require_members_of_site(
                 id=ErrorId.GROUP_NOT_COMPLETE,
                 hint=advice.absent,
             )
-    names = [standby.name for standby in found]
+    names = [standby.name for standby in standbys]
     _require_unique_names(names, advice)
     if site.kind.is_group and len(names) < len(members) - 1:
         raise EngineError(
@@ -392,4 +401,4 @@ def _require_unique_names(names: Sequence[str], advice: _Advice) -> None:
 
 
 def _find_advice(kind: SiteKind) -> _Advice:
-    return _ADVICE.get(kind, _FOLLOWERS)
+    return _ADVICE_ON_GROUPS.get(kind, _ADVICE_ON_FOLLOWERS)

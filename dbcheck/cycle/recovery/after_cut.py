@@ -50,13 +50,13 @@ def read_survivors(
 
     earlier_failure: the record of an earlier reconciliation, in which the server had
     failed.  It stands unless the rows of that very server can be read now.
-    Raise UsageError, with nothing stored, if another server is asked, at another
-    address, than the one that took the load.
+    Raise UsageError, with nothing stored, if the target is at another address than the
+    server that took the load, and has other data.
 
     Nothing is written to the server.  A table that is gone or damaged, or a server
     that its own data keep from coming back, is a finding and not an error.  A server
     that is late for another reason is recorded as unanswered; reconcile may be
-    repeated.  Raise PowerError if what failed was the rig and not the server.
+    repeated.  Raise PowerError if the rig failed and not the server.
     """
     missing = False
     try:
@@ -95,8 +95,8 @@ def read_survivors(
         rig.listener.phase(Phase.READ, f"{why_unread}; {STANDS}")
         return earlier_failure
     nodes = ask_nodes(rig, run, manifest, facts, remove_canaries=not reading.unanswered)
-    if reading.unanswered:  # what it reports is not final
-        nodes = {n: replace(found, facts=None) for n, found in nodes.items()}
+    if reading.unanswered:  # the facts are not final
+        nodes = {n: replace(node_after, facts=None) for n, node_after in nodes.items()}
     after = replace(
         reading.record(nodes, rig.site.reader_name),
         failure=failure,
@@ -112,9 +112,10 @@ def read_survivors(
 def _add_other_nodes(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
 ) -> AfterRecord:
-    """Store *after*, and with what the other nodes show; return the last record.
+    """Store *after*, then again with what the other nodes show; return the last record.
 
-    The record of each step already says that the next one is not done.
+    The record of each step says that the next step is not done, in case this client
+    ends.
     """
     if names := list_comparable_nodes(rig.site, after):
         _store_record(run, replace(after, others=dict.fromkeys(names, UNCOMPARED)))
@@ -139,10 +140,10 @@ def _add_other_nodes(
 def _add_second_reading(
     rig: Rig, run: RunFolder, after: AfterRecord, other_lineage: str
 ) -> AfterRecord:
-    """Return *after* with a second reading, if one is asked for; stored before that.
+    """Return *after* with a second reading, if the user asked for one.
 
-    A control's rows prove nothing, and another server's are not read again, nor what
-    was not read at first.
+    *after* is stored before that.  There is no second reading of a control, whose rows
+    prove nothing, of another server, or if the first reading failed.
     """
     manifest, facts = run.manifest(), after.facts
     unusable = other_lineage or after.failure or after.engines
@@ -157,14 +158,14 @@ def _keep_earlier_findings(
 ) -> AfterRecord:
     """Return *after* with the findings that only the earlier reconciliation had.
 
-    It read the canaries and removed them.
+    The earlier reconciliation read the canaries and removed them.
     """
     nodes = {
         name: replace(
-            found,
-            host=_keep_canary_remains(found.host, earlier_failure.nodes[name].host),
+            node,
+            host=_keep_canary_remains(node.host, earlier_failure.nodes[name].host),
         )
-        for name, found in after.nodes.items()
+        for name, node in after.nodes.items()
     }
     return replace(after, nodes=nodes, failed_before=earlier_failure.failure)
 
@@ -187,11 +188,11 @@ def _store_absence(
     text: str,
     reading: Reading | None = None,
 ) -> AfterRecord:
-    """Store the cause of the server's absence: its data, or another one.
+    """Store the cause of the server's absence: its data, or another cause.
 
-    In the latter case the canaries stay for whoever reconciles the run.
-    reading: what was seen of the server before; None if this client read nothing, and
-    then what earlier readings saw is kept.
+    With another cause the canaries stay for whoever reconciles the run.
+    reading: this client's reading of the server, None if there was none; then the facts
+    of earlier readings are kept.
     """
     observed = reading or Reading(rig, run, manifest)
     nodes = ask_nodes(rig, run, manifest, None, remove_canaries=False)
@@ -227,7 +228,7 @@ def _store_absence(
 
 
 def _store_record(run: RunFolder, after: AfterRecord) -> AfterRecord:
-    """Store what was found, and the server's log beside it in full."""
+    """Store the record *after*, and beside it the server's log in full."""
     host = after.nodes[after.reader_name].host
     if host is not None and host.log is not None:
         run.write_lines("server.log", [host.log.text])

@@ -44,7 +44,7 @@ from dbcheck.rows.table import LEDGER, TableSpec
 from dbcheck.runs.folder import RunFolder
 
 POLL_S = 0.2
-APPLIED_S = FOLLOWS_S = 30.0
+APPLIED_S = FOLLOWS_S = 30.0  # within which a node must apply all, and follow
 _STAYS_OFF = (
     "{} stays off: it must rejoin {}, and may hold commits that no other node has. Keep"
     " its clients away when you restore its power"
@@ -56,7 +56,8 @@ _MARK_BYTES = 16
 def describe_nodes_left_off(names: Iterable[str], kind: SiteKind) -> str:
     """Return the notice about nodes that get no power back.
 
-    A writer that is started as it is splits a cluster whose nodes follow one another.
+    An old writer that starts as a writer splits a cluster whose nodes follow one
+    another.
     """
     way = "the cluster" if kind.is_group else "as a standby"
     return _STAYS_OFF.format(", ".join(sorted(names)), way)
@@ -67,7 +68,7 @@ def read_old_nodes(
 ) -> AfterRecord:
     """Return *after*, which is stored, with the rows of the nodes that stayed off.
 
-    The site must be one that brings them back.
+    The site must bring these nodes back (Site.brings_back).
     """
     site = rig.site
     if after.facts is None:
@@ -123,9 +124,9 @@ def _await_queries(rig: Rig, node: Node) -> None:
 
 
 def list_comparable_nodes(site: Site, after: AfterRecord) -> list[str]:
-    """Return the names of the nodes that must have the rows of the one that was read.
+    """Return the names of the nodes that must have the rows of the node that was read.
 
-    [] unless it is of a group.
+    Return [] if the site is no group.
     """
     if not site.kind.is_group or after.facts is None or after.failure:
         return []
@@ -137,10 +138,11 @@ def list_comparable_nodes(site: Site, after: AfterRecord) -> list[str]:
 def compare_members(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord, names: list[str]
 ) -> dict[str, OtherNode]:
-    """Compare the rows of each of these nodes with those that were read.
+    """Compare the rows of the nodes *names* with the rows that were read.
 
-    after: what was read, and is stored.  names: see list_comparable_nodes().
-    Only rows of this run count: others may have differed before it.
+    after: the record of the rows that were read, which is stored.
+    names: from list_comparable_nodes().
+    Only rows of this run are compared: rows of other runs may have differed before it.
     """
     assert after.promotion is not None
     rig.listener.phase(Phase.READ, f"the same rows of {', '.join(names)}, to compare")
@@ -148,12 +150,15 @@ def compare_members(
         why = "prepared transactions were decided after the first reading"
         return {name: OtherNode(not_done=why) for name in names}
     read = after.promotion.received[after.reader_name]
-    others = _Members(rig, run, manifest, read)
-    return {name: others.compare(name) for name in names}
+    members = _Members(rig, run, manifest, read)
+    return {name: members.compare(name) for name in names}
 
 
 class _Members:
-    """read: how far the node was whose rows were read, and who was in its view."""
+    """Compares the members of a group with the node whose rows were read.
+
+    read: how far that node was, and which members it saw.
+    """
 
     def __init__(
         self, rig: Rig, run: RunFolder, manifest: Manifest, read: Received
@@ -179,10 +184,10 @@ class _Members:
         return OtherNode(found.rows, found.count, tuple(found.changed), failure)
 
     def _await_all(self, node: Node, member: str) -> None:
-        """Return once the node has applied what the one that was read had.
+        """Return once the node has applied all that the node that was read had.
 
-        member: by which the group lists it.  Raise EngineError if it does not in time,
-        or is another server.
+        member: the name by which the group lists the node.  Raise EngineError if the
+        node does not apply all in time, or is another server.
         """
         engine, target = node.engine, node.engine.target
         ends_s = time.monotonic() + APPLIED_S
@@ -208,8 +213,8 @@ class _Members:
         read, applied = self._read, received.applied
         if applied is None or read.applied is None or applied < read.applied:
             return False
-        whole = received.connected and received.members == read.members
-        return whole and received.position == applied
+        sees_all = received.connected and received.members == read.members
+        return sees_all and received.position == applied
 
 
 def compare_rejoined_nodes(
@@ -217,7 +222,7 @@ def compare_rejoined_nodes(
 ) -> dict[str, OtherNode]:
     """Compare the rows of every other node once it has rejoined.
 
-    after: what was read, and is stored.
+    after: the record of the rows that were read, which is stored.
     """
     site = rig.site
     names = [name for name in site.nodes if name != site.reader_name]
@@ -240,18 +245,18 @@ def compare_rejoined_nodes(
 
 
 class _Mark:
-    """A row on the new writer, whose arrival shows that all before it was applied.
+    """A row on the new writer; a node that has it has applied all before it.
 
-    epoch: by which it is known, 0 as long as it was not committed.
+    epoch: the epoch of the row, 0 as long as it is not committed.
     """
 
     def __init__(self, site: Site) -> None:
         self._site, self.epoch = site, 0
 
     def commit(self) -> None:
-        """Commit it, once; raise EngineError.
+        """Commit the row, once; raise EngineError.
 
-        Only when a node follows: the new writer may be set to wait for one.
+        A node must follow by then: the new writer may be set to wait for one.
         """
         if self.epoch:
             return
@@ -290,17 +295,20 @@ class _Rejoined:
             return _describe_stuck_node(str(error), self._extra)
 
     def _await_following(self, node: Node) -> None:
-        """Return once it is connected at two looks: one that is refused is, shortly."""
-        seen = 0
-        while seen < 2:
-            seen = seen + 1 if self._is_following(node) else 0
+        """Return once the node is connected at two looks in a row.
+
+        A node that the writer refuses is connected for a moment, too.
+        """
+        looks = 0
+        while looks < 2:
+            looks = looks + 1 if self._is_following(node) else 0
             self._pause("it does not follow the new writer")
 
     def _is_following(self, node: Node) -> bool:
         engine = node.engine
         try:
             return engine.membership() is not None and engine.received().connected
-        except EngineError:  # it starts
+        except EngineError:  # the node is starting
             return False
 
     def _pause(self, late: str) -> None:
@@ -313,24 +321,24 @@ class _Rejoined:
         time.sleep(POLL_S)
 
     def _read(self, node: Node) -> tuple[Comparison, str]:
-        """Compare the tables, the ledger first, as long as the mark is there.
+        """Compare the tables, the ledger first; stop if the ledger lacks the mark.
 
-        Operations that the node alone has, as the ledger shows, change its other tables
-        as well, so these are not compared then.  Return also why a table disagrees with
-        its own index, "" if none does.
+        If the ledger shows operations that the node alone has, they changed its other
+        tables as well, so these are not compared.  Return also why a table disagrees
+        with its own index, "" if none does.
         """
         found = Comparison(self._run.path)
         facts = replace(node.engine.facts(), may_follow=True)
         survivors = Survivors(self._rig, self._run, self._manifest, facts, node)
         tables = self._manifest.plan().tables
         for table in sorted(tables, key=lambda table: table != LEDGER):
-            rows = partial(self._read_until_late, survivors, table)
+            rows = partial(self._read_and_find_mark, survivors, table)
             compare_stored(found, table, self._run, rows)
             if not self._arrived or found.new:
                 break
         return found, survivors.index.reason if survivors.index else ""
 
-    def _read_until_late(
+    def _read_and_find_mark(
         self, survivors: Survivors, table: TableSpec
     ) -> Iterator[Records]:
         for records in survivors.inspected(table):
@@ -352,9 +360,10 @@ class _Rejoined:
 
 
 def _describe_stuck_node(why: str, found: Comparison | None) -> OtherNode:
-    """Return the rows that only a node has which does not apply the rest.
+    """Return the extra rows of a node that does not apply all in time.
 
-    found: of the ledger, from which nothing is ever deleted; None if it was not read.
+    found: the comparison of the ledger, from which nothing is ever deleted; None if it
+    was not read.
     """
     if found is None:
         return OtherNode(not_done=why)

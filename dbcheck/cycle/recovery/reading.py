@@ -1,8 +1,9 @@
 """Reads every survivor, and once more if the connection breaks meanwhile.
 
-A crash, a kill by an administrator, a restart and a failing network all look like a
-broken connection.  Of these only an unreadable page recurs: if the server's log shows
-twice that the process which read the rows crashed, the server did not recover them.
+A crash at an unreadable page, a kill by an administrator, a restart and a failing
+network all look like a broken connection.  Of these only the crash recurs: if the
+server's log shows twice that the process which read the rows crashed, the server did
+not recover them.
 """
 
 from __future__ import annotations
@@ -65,15 +66,15 @@ _MAY_BE_SOUND = (
     "the data may be sound; check that the table's file is there, its owner and mode,"
     " free space, memory and the limit of open files, then run dbcheck reconcile"
 )
-_THEN = "Then run dbcheck reconcile."
+_RECONCILE_THEN = "Then run dbcheck reconcile."
 
 
 @dataclass(frozen=True, slots=True)
-class _Broken:
+class _BrokenReading:
     """A reading whose connection broke.
 
     error:   the client's message.
-    crashed: the log's lines on a crash of what read the rows, "" if it has none.
+    crashed: the log's lines on a crash of the process that read the rows, "" without.
     """
 
     error: str
@@ -122,7 +123,7 @@ class Reading:
 
     @property
     def _is_copy(self) -> bool:
-        """True if the data of another server may have replaced those of this one."""
+        """True if another server's data may have replaced this server's data."""
         return self.refill is not None and self.refill.replaces
 
     @property
@@ -132,11 +133,11 @@ class Reading:
     def read(self, facts: ServerFacts) -> None:
         """Read the rows and the server's facts.
 
-        facts: its answer of just before.  Raise NotBack if it ended meanwhile and
-        takes no queries in its time, EngineError if it refuses to be read, PowerError
-        if what failed was the rig and not the server.
+        facts: of the server, read just before.  Raise NotBack if the server ended
+        meanwhile and takes no queries in its time, EngineError if it refuses to be
+        read, PowerError if the rig failed and not the server.
         """
-        broken: list[_Broken] = []
+        broken: list[_BrokenReading] = []
         now: ServerFacts | None = facts
         while now is not None:
             self.unanswered = find_hiding_settings(self._manifest, now.settings)
@@ -180,10 +181,11 @@ class Reading:
 
     def _attempt(
         self, facts: ServerFacts, log: ReadingLog, *, first: bool
-    ) -> _Broken | None:
-        """Read once nothing withholds the rows; see _read_once().
+    ) -> _BrokenReading | None:
+        """Call _read_once() once nothing withholds the rows.
 
-        What may end, such as a lock, is waited for as long as for the server itself.
+        The wait for an obstacle that may end, such as a lock, is as long as the wait
+        for the server.
         """
         ends_s, shown = time.monotonic() + self._rig.limits.return_s, set[str]()
         while True:
@@ -192,7 +194,7 @@ class Reading:
                 return self._read_once(facts, log, first=first)
             except RowsWithheld as error:
                 if time.monotonic() >= ends_s:
-                    self.unanswered = f"{error}. {error.hint} {_THEN}"
+                    self.unanswered = f"{error}. {error.hint} {_RECONCILE_THEN}"
                     return None
                 if str(error) not in shown:
                     shown.add(str(error))
@@ -201,12 +203,12 @@ class Reading:
 
     def _read_once(
         self, facts: ServerFacts, log: ReadingLog, *, first: bool
-    ) -> _Broken | None:
-        """Read once; return the break of the connection, None if reading is over."""
+    ) -> _BrokenReading | None:
+        """Read once; return the reading if its connection broke, None otherwise."""
         try:
             self._read_all(facts, first=first)
         except OtherServer as error:
-            self.unanswered = f"{error}. {error.hint} {_THEN}"
+            self.unanswered = f"{error}. {error.hint} {_RECONCILE_THEN}"
         except TableConverted as error:
             self.engines = error.engines
         except TableLost as error:
@@ -223,27 +225,30 @@ class Reading:
             if not cause.damage and not isinstance(error, ConnectionLost):
                 raise
             if not cause.damage:
-                return _Broken(str(error), cause.crashed)
+                return _BrokenReading(str(error), cause.crashed)
             self.failure = f"{error}: {cause.damage}"
         return None
 
     def _read_all(self, facts: ServerFacts, *, first: bool) -> None:
         """Read the rows, then the facts that identify their tables and server.
 
-        None of a server whose data may be another one's copy.
+        Read nothing of a server whose data may be a copy of another server's.
         """
         self._ask_about_replication(facts)
         if self._is_copy:
             return
-        if first:  # a crash since then would empty the canary's table as well
-            self._ask(facts)
-        if not self._is_same_process(facts):  # as a start anew discards the count
+        # Only at the first reading: a crash since then would have emptied the canary's
+        # table, too.
+        if first:
+            self._ask_how_ended(facts)
+        # Counted before the rows are read, too: a restart would discard the count.
+        if not self._is_same_process(facts):
             self.deleted = self._count_deleted(facts)
         survivors = Survivors(self._rig, self._run, self._manifest, facts)
         self._read_rows(survivors, facts)
         self._ask_about_replication(facts)
         self.index = survivors.index
-        # After the rows: what replaced a table before they were read is seen.
+        # Read after the rows, so that they show whether a table was replaced before.
         engine = self._rig.site.reader.engine
         self.tables = {
             table.name: replace(
@@ -257,7 +262,7 @@ class Reading:
         self.deleted = self._count_deleted(facts)
 
     def _handle_refusal(self, error: TableRefused, log: ReadingLog) -> None:
-        """Blame the table if the log names damage of it, else leave it open."""
+        """Blame the table if the log names its damage, else leave the cause open."""
         if damage := log.damage(self._plan.tables):
             self.failure = f"{error}: {damage}"
         else:
@@ -271,7 +276,10 @@ class Reading:
         return None
 
     def _count_deleted(self, facts: ServerFacts) -> int | None:
-        """Return AfterRecord.deleted; a node that was not cut counts older deletes."""
+        """Return AfterRecord.deleted: None of a node that did not take the load.
+
+        Such a node may count older deletes.
+        """
         if not self._is_writer:
             return None
         engine, table = self._rig.site.reader.engine, self._plan.tables[0]
@@ -280,25 +288,25 @@ class Reading:
         return self.deleted
 
     def _is_same_process(self, facts: ServerFacts) -> bool:
-        """Return True if it is the process that took the load, so it is not cut yet."""
+        """Return True if the process of *facts* took the load: it is not cut yet."""
         before = self._manifest.writer.facts
         return self._is_writer and not is_restarted(before, facts)
 
     def _count_decisions(self, facts: ServerFacts) -> None:
         """Ask how many transactions were decided, before this reading decides any.
 
-        A server that was not restarted counts those of the load, and is not asked.
+        A server that was not restarted is not asked: it counts the load's decisions.
         """
         if self._is_writer and not self._is_same_process(facts):
             with unless_refused():
-                found = self._rig.site.reader.engine.decisions(server=facts)
-                self.decisions = find_largest_counts(self.decisions, found)
+                decisions = self._rig.site.reader.engine.decisions(server=facts)
+                self.decisions = find_largest_counts(self.decisions, decisions)
 
     def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:
         """Store the rows; decide the prepared transactions, then read their rows again.
 
-        Rows that an earlier reading stored before it decided any are kept: the tables
-        do not hold what recovery brought back any more.
+        Rows that an earlier reading stored before it decided transactions are kept: the
+        tables no longer have all that recovery brought back.
         """
         table, engine = self._plan.prepares_in, self._rig.site.reader.engine
         epoch = self._manifest.epoch
@@ -311,14 +319,15 @@ class Reading:
             decided = in_doubt.decide_transactions(engine, epoch, names, facts)
         else:
             return
-        assert table is not None  # no other plan has any listed
+        assert table is not None  # other plans have no prepared transactions
         self.left_over = in_doubt.find_fates(decided, survivors.again(table))
 
     def _store(self, survivors: Survivors, facts: ServerFacts) -> tuple[Name, ...]:
-        """Store the rows and the prepared transactions; return those to decide.
+        """Store the rows and the prepared transactions; return the ones to decide.
 
-        None before the cut: the next reading would take rows that the cut may lose.
-        Raise UsageError if a load still runs: what it prepared is its own to decide.
+        Before the cut none is decided: the next reading would take over rows that the
+        cut may lose.  Raise UsageError if the load still runs, as it decides its own
+        transactions.
         """
         site, names = self._rig.site, tuple[Name, ...]()
         if self._plan.prepares_in is not None:
@@ -354,7 +363,7 @@ class Reading:
         return names
 
     def _take(self, prepared: PreparedRecord, survivors: Survivors) -> None:
-        """Take what an earlier reading stored; raise OtherServer if of another node."""
+        """Take over an earlier reading's rows; raise OtherServer for another node."""
         if prepared.reader_name != self._rig.site.reader_name:
             raise OtherServer(
                 f"the rows were read on {prepared.reader_name}, where dbcheck then"
@@ -367,7 +376,7 @@ class Reading:
         for table in self._plan.tables:
             if table != self._plan.prepares_in:
                 for _ in survivors.again(table):
-                    pass  # it counts them, and compares them with the indexes
+                    pass  # again() counts them, and compares them with the indexes
 
     def _check(self, facts: ServerFacts, log: ReadingLog) -> None:
         """Check the tables on the server, last of all: the check may write."""
@@ -388,14 +397,14 @@ class Reading:
         if self.check is not None and self.check.outcome is CheckOutcome.INDEX:
             self.index = IndexLoss(self.check.reason, 1)
 
-    def _ask(self, facts: ServerFacts) -> None:
-        """Ask how the server ended; only the one that took the load can show it."""
+    def _ask_how_ended(self, facts: ServerFacts) -> None:
+        """Ask how the server ended, if it is the server that took the load."""
         engine, manifest = self._rig.site.reader.engine, self._manifest
         if not self._is_writer:
             return
         if not manifest.no_canary and self.canary is None:
             is_there = engine.canary(manifest.epoch, server=facts)
-            # Before the cut it is there, and a later reading may find it gone.
+            # Before the cut the canary is there, and a later reading may not find it.
             shows_nothing = is_there and self._is_same_process(facts)
             self.canary = None if shows_nothing else is_there
         self.logged = engine.logged(manifest.writer.facts.clock_us, server=facts)
@@ -403,18 +412,19 @@ class Reading:
     def _ask_about_replication(self, facts: ServerFacts) -> None:
         """Ask whether a single server replicated anything from another.
 
-        Once it did, that stands: a process that starts later may not show it.  The
-        failover of a managed service may well be to a replica.
+        An earlier sign of it stays: a process that starts later may not show it.  A
+        managed service is not asked, as its failover may be to a replica.
         """
         writer = self._manifest.writer.facts
         if self._manifest.site.is_cluster or SERVICE in writer.settings:
             return
         engine, tables = self._rig.site.reader.engine, self._plan.tables
-        asked = replace(facts, may_follow=True)  # or it would be another server
-        found = engine.refill(tables, writer.clock_us, server=asked)
-        self.refill = select_refill(self.refill, found)
+        # may_follow: a server that follows another must not be refused as another.
+        expected = replace(facts, may_follow=True)
+        refill = engine.refill(tables, writer.clock_us, server=expected)
+        self.refill = select_refill(self.refill, refill)
 
-    def _await_same_server(self, broke: _Broken) -> ServerFacts | None:
+    def _await_same_server(self, broke: _BrokenReading) -> ServerFacts | None:
         """Return the facts of the same server once it is back, None if it is not."""
         try:
             facts, self.failure = await_facts(self._rig)
@@ -428,8 +438,8 @@ class Reading:
             return None
         return facts
 
-    def _give_up(self, broken: list[_Broken]) -> None:
-        """Blame the server if each reading crashed what read; else leave it open."""
+    def _give_up(self, broken: list[_BrokenReading]) -> None:
+        """Blame the server if it crashed at each reading, else leave the cause open."""
         last, times = broken[-1], f"{len(broken)} times"
         if all(broke.crashed for broke in broken):
             self.failure = f"{last.error}, {times}: {last.crashed}"
@@ -440,12 +450,12 @@ class Reading:
 
 
 def describe_other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
-    """Return the sign that *facts* are of a server with other data, or ""."""
+    """Return the sign that *facts* are of a server with other data, "" if none."""
     before = manifest.writer.facts.identity
-    itself = None
+    promoted = None
     if site.reader_name != manifest.writer_name:
-        itself = manifest.nodes[site.reader_name].facts.identity
-    return compare_lineage(site.kind, before, facts.identity, promoted=itself).other
+        promoted = manifest.nodes[site.reader_name].facts.identity
+    return compare_lineage(site.kind, before, facts.identity, promoted=promoted).other
 
 
 def _max_count(one: int | None, other: int | None) -> int | None:
@@ -454,9 +464,9 @@ def _max_count(one: int | None, other: int | None) -> int | None:
 
 
 def store_nothing_read(run: RowStore, manifest: Manifest) -> dict[str, StoredRows]:
-    """Store that no row was read of any table.
+    """Store that no row was read of any table; return the stored rows.
 
-    Rows that were read before dbcheck decided what was prepared stay, and are returned.
+    Rows that were read before dbcheck decided prepared transactions stay instead.
     """
     if (prepared := run.prepared()) is not None:
         return dict(prepared.survivors)

@@ -27,7 +27,7 @@ UNFINISHED = SecondReading(not_done="the client ended before it was made")
 
 
 def require_restarter(rig: Rig) -> None:
-    """Raise UsageError if a second reading is wanted and nothing can restart."""
+    """Raise UsageError if a second reading is wanted without a way to restart."""
     if rig.twice and rig.site.reader.restarter is None:
         raise UsageError(
             "--twice needs a way to restart the server cleanly, and none is given",
@@ -46,8 +46,8 @@ def read_second_time(
 ) -> SecondReading:
     """Restart the server, read every row again, and compare.
 
-    after: the first reading, which is stored.  before: the server that was read.  Raise
-    PowerError if it was the drive that went.
+    after: the first reading, which is stored.  before: the facts of the server then.
+    Raise PowerError if the drive failed and not the server.
     """
     restarter, engine = rig.site.reader.restarter, rig.site.reader.engine
     assert restarter is not None
@@ -73,7 +73,7 @@ def read_second_time(
     detail = "every row, to be compared with the first reading"
     rig.listener.phase(Phase.READ_AGAIN, detail)
     try:
-        return _Second(rig, run, manifest, after, facts).compare(orderly=orderly)
+        return _SecondReader(rig, run, manifest, after, facts).compare(orderly=orderly)
     except TableLost as error:
         rig.site.failure()  # raises if it was the drive that went meanwhile
         return SecondReading(failure=str(error), orderly=orderly)
@@ -81,8 +81,8 @@ def read_second_time(
         return SecondReading(not_done=str(error), orderly=orderly)
 
 
-class _Second:
-    """The second reading, of the server that *facts* are of."""
+class _SecondReader:
+    """Reads the rows of the server of *facts* for the second time, and compares."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class _Second:
         stored = [table for table in tables if table.name in after.survivors]
         self._tables = (*plan.tables, *dict.fromkeys((*stored, *present)))
         self._absent = {table for table in tables if table not in present}
-        # The first reading came before they were decided.
+        # The first reading came before these transactions were decided.
         self._decided = {
             (transaction.session, transaction.seq) for transaction in after.left_over
         }
@@ -111,26 +111,26 @@ class _Second:
         found = Comparison(self._run.path)
         for table in self._tables:
             found.add(
-                table, partial(self._read_stored, table), partial(self._now, table)
+                table, partial(self._read_stored, table), partial(self._read_now, table)
             )
         index = self._survivors.index
         reason = index.reason if index else ""
         changed = tuple(found.changed)
         return SecondReading(found.rows, found.count, changed, reason, orderly)
 
-    def _now(self, table: TableSpec) -> Iterator[Records]:
+    def _read_now(self, table: TableSpec) -> Iterator[Records]:
         if table not in self._absent:
-            yield from map(self._compared, self._survivors.inspected(table))
+            yield from map(self._drop_decided, self._survivors.inspected(table))
 
     def _read_stored(self, table: TableSpec) -> Iterator[Records]:
         if rows := self._after.survivors.get(table.name):
-            yield from map(self._compared, self._run.survivors(table.name, rows))
+            yield from map(self._drop_decided, self._run.survivors(table.name, rows))
 
-    def _compared(self, records: Records) -> Records:
-        """Return *records* without those that a decision after the reading changed."""
+    def _drop_decided(self, records: Records) -> Records:
+        """Return *records* without rows that a decision after the reading changed."""
         if not self._decided:
             return records
         names = zip(records["session"].tolist(), records["seq"].tolist(), strict=True)
         decided = np.array([name in self._decided for name in names], np.bool_)
-        found: Records = records[~(decided & (records["epoch"] == self._epoch))]
-        return found
+        undecided: Records = records[~(decided & (records["epoch"] == self._epoch))]
+        return undecided

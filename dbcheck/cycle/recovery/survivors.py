@@ -30,14 +30,17 @@ from dbcheck.rows.survivors import RECORD, Records, RowBatch
 from dbcheck.rows.table import TableFacts, TableSpec
 from dbcheck.runs.folder import RunFolder
 
-Read = Callable[[], Iterator[Records]]
+Read = Callable[[], Iterator[Records]]  # begins a reading of rows
 _ROWS_AT_ONCE = 1 << 16
-DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
-DIFFERENT_BYTES_MAX = 256 << 20  # of their payloads; those of a sound server have half
-# Rows that may be there: so many times those that were there and those that were sent,
-# and so many more.  Beyond that, something sends rows that no table holds.
-_TIMES, _MORE = 4, 10_000_000
-_SENT_UNKNOWN = 1_000_000_000  # where the client's record of the load is lost
+DIFFERENT_MAX = 1000  # different rows that are kept whole; all are counted and listed
+# Bytes of payloads that are kept of such rows; a sound server's have half as many.
+DIFFERENT_BYTES_MAX = 256 << 20
+# The rows that are accepted: so many times the expected rows, and so many more.  Beyond
+# that, something sends rows that no table holds.
+_ROWS_FACTOR, _ROWS_MORE = 4, 10_000_000
+_SENT_UNKNOWN = (
+    1_000_000_000  # taken as sent if the client's record of the load is lost
+)
 
 
 @dataclass(slots=True)
@@ -45,10 +48,10 @@ class Comparison:
     """Adds up how tables differ between a first reading and a second one.
 
     folder:  where the rows of the second reading are kept meanwhile.
-    rows:    how many the second readings found.
-    count:   how many rows only one of the two found.  changed: the first ones that
-             each of them found alone.
-    new:     how many of these the second one found.
+    rows:    how many rows the second readings found.
+    count:   how many rows only one of the two readings found.
+    new:     how many of these only the second reading found.
+    changed: the first rows that only one reading found, of each reading.
     """
 
     folder: Path
@@ -60,7 +63,8 @@ class Comparison:
     def add(self, table: TableSpec, first: Read, second: Read) -> None:
         """Compare one table.
 
-        first: a reading that can be made anew.  second: one that is made once.
+        first: begins a reading that can be repeated.  second: begins one that is made
+        only once.
         """
         with tempfile.TemporaryFile(dir=self.folder) as spool:
             earlier, later = Digest(), Digest()
@@ -91,9 +95,9 @@ class Comparison:
 def compare_stored(
     found: Comparison, table: TableSpec, run: RunFolder, rows: Read
 ) -> None:
-    """Compare the run's rows of a table on another node with those that are stored.
+    """Compare the run's rows of a table on another node with the stored rows.
 
-    rows: of all runs, there.
+    rows: begins a reading of the table there, with the rows of all runs.
     """
     epoch, stored = run.manifest().epoch, run.after().stored_rows(table.name)
     found.add(
@@ -118,11 +122,11 @@ def _read_spool(spool: IO[bytes]) -> Iterator[Records]:
 def limit_survivors(
     engine: Engine, tables: Sequence[TableSpec], facts: ServerFacts, rows: int
 ) -> Iterator[tuple[TableSpec, RowBatch]]:
-    """Yield what Engine.survivors() does; raise EngineError if it sends far more.
+    """Yield what Engine.survivors() yields; raise EngineError if it is far too much.
 
-    rows: how many the tables should hold together, at most.
+    rows: how many rows the tables should hold together, at most.
     """
-    most, read = _TIMES * rows + _MORE, 0
+    most, read = _ROWS_FACTOR * rows + _ROWS_MORE, 0
     for table, batch in engine.survivors(tables, server=facts):
         read += len(batch)
         if read > most:
@@ -139,10 +143,10 @@ def limit_survivors(
 class Survivors:
     """The rows of the tables, inspected.
 
-    facts: the server whose rows they must be.
-    node:  which it is, None for the one whose rows decide.
-    index: why a table's index disagrees with it, known once all were read.
-    sides_lost: see AfterRecord.
+    facts: of the server whose rows they must be.
+    node:  the node of that server, None for the node whose rows decide.
+    index: why a table's index disagrees with it, known once all tables were read.
+    sides_lost: side table that the server names and cannot open -> its error.
     """
 
     def __init__(
@@ -164,9 +168,9 @@ class Survivors:
 
     def facts_of(self, table: TableSpec) -> TableFacts:
         """Return the facts of the stored *table*, counted as Engine.prepare() does."""
-        left = self._totals[table]
-        weights = left.weights if table.has_key else {}
-        return TableFacts(dict(left.rows), left.row_id_max, weights)
+        totals = self._totals[table]
+        weights = totals.weights if table.has_key else {}
+        return TableFacts(dict(totals.rows), totals.row_id_max, weights)
 
     def store(self) -> dict[str, StoredRows]:
         """Store every row without its payload; rows that differ are stored whole."""
@@ -197,14 +201,14 @@ class Survivors:
         return self._run.write_survivors(table.name, self._inspect(table, batches))
 
     def inspected(self, table: TableSpec) -> Iterator[Records]:
-        """Yield the rows that are in *table* by now, and store nothing."""
+        """Yield the rows that are in *table* now, and store nothing."""
         inspector = self._plan.inspector(table)
         for _, batch in self._batches((table,)):
             records, _ = inspector.inspect(batch)
             yield records
 
     def again(self, table: TableSpec) -> Iterator[Records]:
-        """Yield the rows of this run that are in *table* by now, and count all anew."""
+        """Yield the rows of this run that are in *table* now; count all rows anew."""
         totals = self._totals[table] = EpochTotals()
         for records in self.inspected(table):
             totals.add(records)
@@ -223,7 +227,7 @@ class Survivors:
                 done[table] += len(batch)
                 at = Progress(table.name, done[table], expected[table], Unit.ROWS)
                 self._rig.listener.progress(at)
-        except IndexDamaged as error:  # after the last row
+        except IndexDamaged as error:  # raised after the last row
             self._rig.site.failure()  # raises if it was the drive that went meanwhile
             self.index = IndexLoss(str(error), error.rows, error.ids, error.table)
 
@@ -248,8 +252,8 @@ class Survivors:
     def _expect_rows(self, table: TableSpec) -> int | None:
         """Return the number of a table's rows on a sound server, None if not known.
 
-        Each operation inserts a row into its plan's first table, and no other keeps
-        all that were inserted.
+        It is known of the plan's first table alone: each operation inserts a row there,
+        and none deletes any.
         """
         load, before = self._run.load(), self._manifest.tables.get(table.name)
         if load is None or before is None or table != self._plan.tables[0]:

@@ -1,8 +1,8 @@
 """Asks the target's host about a run that another client may have made.
 
-The names of folders and files in its manifest are a stranger's choice, and the host's
-agent, which may be root, would read or remove them.  So it is asked only about paths
-that the server at the user's own URL names now.
+A stranger may have chosen the names of folders and files in the run's manifest, and the
+host's agent, which may be root, would read or remove them.  So the agent is asked only
+about paths that the server at the user's own URL names now.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def ask_nodes(
     *,
     remove_canaries: bool = True,
 ) -> dict[str, NodeAfter]:
-    """Inspect each node again; return the findings by name, none of one that is away.
+    """Inspect each node again; return the findings by name, none of a node kept off.
 
-    server: what the server of the node that is read reports, None if it does not
-    answer.  remove_canaries: see inspect_host_again().
+    server: the facts of the server whose rows are read, None if it does not answer.
+    remove_canaries: whether the canaries are deleted after that.
     """
     found = {}
     for name in rig.site.nodes:
@@ -60,8 +60,8 @@ def ask_nodes(
 def _read_node_facts(site: Site, name: str) -> ServerFacts | None:
     """Return the facts of a node that is not read, None if they are not needed.
 
-    The nodes of a group that were all cut give each other what they lost: each must
-    have started anew.
+    They are needed if all nodes of a group were cut: the nodes give each other what
+    they lost, so each must have started anew.
     """
     if not (site.kind.is_group and site.promise and site.promise.cuts_all):
         return None
@@ -81,7 +81,7 @@ def _ask_of_run(
 ) -> HostAfter | None:
     """Inspect the host again, as far as the manifest of *run* may be trusted.
 
-    server: what that node's server reports now, None if that is not known.
+    server: the facts of that node's server, None if it does not answer.
     """
     node, recorded = rig.site.nodes[name], manifest.nodes[name]
     if node.host is None or recorded.host is None or run.is_own():
@@ -108,7 +108,7 @@ def find_log_of_run(
 ) -> HostBefore | None:
     """Return the record in *manifest* of the log of the server that is read.
 
-    None if that may not be used.  server: what that server reports now.
+    None if that record must not be used.  server: the facts of that server now.
     """
     recorded = manifest.nodes[site.reader_name].host
     if recorded is None or run.is_own():
@@ -123,7 +123,8 @@ def drop_untrusted_names(
 ) -> HostBefore:
     """Return *recorded* without file names that the server and its host do not give.
 
-    facts: of the host, now.  logs: where its log is, by the user or the server.
+    facts: of the host, now.  logs: the paths of its log that the user or the server
+    names.
     """
     marks = _filter_marks(recorded, logs)
     return replace(
@@ -142,7 +143,7 @@ def drop_untrusted_names(
 def _filter_marks(recorded: HostBefore, logs: Sequence[str]) -> LogMarks | None:
     """Return the marks of files that *logs* name, None if they name another log.
 
-    What a server's standard error goes to, it does not say.
+    A server does not name the file to which its standard error goes.
     """
     path, marks = recorded.log_path, recorded.log_marks
     if path not in logs:
@@ -162,5 +163,5 @@ def _filter_folder(folder: str, facts: TargetFacts) -> str:
     places = {path for volume in facts.volumes for path in volume.places.values()}
     parent, name = os.path.split(folder)
     beside = {os.path.dirname(path) for path in places}
-    ours = name.endswith(CANARY) and parent in places | beside
-    return folder if ours else ""
+    may_hold_canaries = name.endswith(CANARY) and parent in places | beside
+    return folder if may_hold_canaries else ""
