@@ -46,13 +46,13 @@ def format_losses(
     shift_us: int,
     before_cut_s: Callable[[int], float | None],
 ) -> Iterator[str]:
-    """Yield a line for each loss, by table and id; last those that no row read shows.
+    """Yield a line for each loss, by table and id; last the losses without a read row.
 
-    Of these the time of the ack stays empty, and of an index, which is asked for ids
-    alone, session and seq as well.
+    Those have no time of the ack.  A loss that an index shows has no session and seq,
+    either, as the index is asked for ids alone.
 
-    shift_us:     from the clock of the acks to that of the wall.
-    before_cut_s: how long before the cut an ack came, None if that is not known.
+    shift_us:     difference of the wall clock to the clock of the acks.
+    before_cut_s: returns how long before the cut an ack came, None if not known.
     """
     yield HEADER
     if found is None:
@@ -81,8 +81,8 @@ def _list_losses_without_row(after: AfterRecord) -> Iterator[str]:
 
 def _format_loss_rows(kind: LossKind, rows: Iterable[ChangedRow]) -> Iterator[str]:
     for row in rows:
-        named = f"{row.session},{row.seq},{row.row_id}"
-        yield f"{kind.value},{named},,,{row.table}\n"
+        key_and_id = f"{row.session},{row.seq},{row.row_id}"
+        yield f"{kind.value},{key_and_id},,,{row.table}\n"
 
 
 def _format_utc(wall_us: int) -> str:
@@ -100,7 +100,7 @@ def judge_run(
     """Reconcile a run whose log and survivors are stored; write losses and verdict.
 
     Nothing is written in a folder that others may change; its run is only judged.
-    report: gets how many rows of each table were judged, from 0 for each pass.
+    report: is told how many rows of each table were judged, from 0 for each pass.
     """
     records = run.read()
     case = _reconcile_case(run, reader, _build_case(records), report)
@@ -127,7 +127,7 @@ def _build_case(records: StoredRun) -> Case:
 def _reconcile_case(
     run: RunFolder, reader: LogReader, case: Case, report: Reporter
 ) -> Case:
-    """Return *case* with what the witness's log and the rows show."""
+    """Return *case* with the facts of the witness's logs and the fate of the rows."""
     try:
         logs = StoredLogs(run, reader, case.manifest, case.load)
         case = replace(case, logs=tuple(logs.facts()), clock_set=logs.clock_set)
@@ -194,7 +194,7 @@ def judge_run_rows(
 def _stream_survivors(
     run: RowStore, name: str, case: Case, report: Reporter
 ) -> Iterator[Records]:
-    """Yield what was stored of a table; report how much of it has been taken."""
+    """Yield the stored rows of a table; report how many were yielded."""
     rows, done = case.after.stored_rows(name), 0
     total = rows.rows if name in case.after.survivors else None
     for records in run.survivors(name, rows):
@@ -204,7 +204,10 @@ def _stream_survivors(
 
 
 def _list_tables_read(plan: Plan, case: Case) -> list[str]:
-    """Return the tables whose rows were read; a side table may not have been there."""
+    """Return the names of the tables whose rows were read.
+
+    Side tables that were not there are left out.
+    """
     sides = [
         table
         for table in plan.housekeeping_tables

@@ -51,8 +51,8 @@ from dbcheck.rows.tasks import HousekeepingTasks
 from dbcheck.runs import stored
 from dbcheck.runs.folder import Recalled, RunFolder
 
-RANGES_MAX = 10_000
-SEEN_MAX = 100
+RANGES_MAX = 10_000  # ranges of lost ids that a result lists
+SEEN_MAX = 100  # rows that readers saw and that were lost, which a result lists
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def find_met_activity(outcome: Outcome) -> Met | None:
 
 
 class _Fate(TypedDict):
-    """Of rows.reconcile.Reconciliation, what a result shows as it is."""
+    """The fields of rows.reconcile.Reconciliation that a result shows unchanged."""
 
     confirmed: int | None
     kept: int | None
@@ -315,10 +315,10 @@ def _count_losses(outcome: Outcome) -> dict[str, int] | None:
 
 def _count_losses_without_row(after: AfterRecord) -> dict[str, int]:
     """Return the losses that no row of the first reading shows."""
-    found: dict[str, int] = {}
-    for each in (after.index, after.conditions, after.again):
-        found |= each.counts if each else {}
-    return found | differences.count_differing_rows(after.others)
+    counts: dict[str, int] = {}
+    for check in (after.index, after.conditions, after.again):
+        counts |= check.counts if check else {}
+    return counts | differences.count_differing_rows(after.others)
 
 
 def _find_kept_image(outcome: Outcome) -> str:
@@ -334,16 +334,16 @@ def _find_canaries_left_on_host(outcome: Outcome) -> LeftOnHost | None:
     if before is None or outcome.after.unanswered or (host and not host.left):
         return None
     if not outcome.run.is_own():
-        return None  # a command with names that others chose
+        return None  # others may have chosen the names in the command
     folders = host.left if host else before.canary_folders
     command = shlex.join(["rm", "-r", "--", *folders])
     return LeftOnHost(before.facts.hostname, command)
 
 
 def _compute_statistics(outcome: Outcome) -> Statistics | None:
-    """Return the statistics of this cut; None of a control, which was to lose.
+    """Return the statistics of this cut; None for a control, which must lose rows.
 
-    A loss without a cut is no cut that lost.
+    A loss without a cut does not count as a cut that lost something.
     """
     if outcome.manifest.control:
         return None

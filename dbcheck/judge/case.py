@@ -51,16 +51,18 @@ def find_unsafe_settings(
     before the cut if it was worse then.  Of a control only the preflight counts, since
     a control itself makes settings worse.
     went_us: when the cut came, None if the time is not known.
-    tested_name: see Case.  Where a standby was cut and read, its own settings count
-    beside the settings of the writer, which answered the commits.
+    tested_name: the node whose cut is judged.  If a standby was cut and read, its own
+    settings count beside the settings of the writer, which answered the commits.
     """
     tested = manifest.nodes[tested_name]
-    kept = _list_mount_settings(manifest, load, tested_name)
-    settings = {**manifest.writer.facts.settings, **kept}
+    of_mounts = _list_mount_settings(manifest, load, tested_name)
+    settings = {**manifest.writer.facts.settings, **of_mounts}
     found = find_flagged_settings(manifest, settings)
     if tested is not manifest.writer:
-        own = find_flagged_settings(manifest, {**tested.facts.settings, **kept})
-        found = _add_findings_that_became_unsafe(found, own)
+        of_standby = find_flagged_settings(
+            manifest, {**tested.facts.settings, **of_mounts}
+        )
+        found = _add_findings_that_became_unsafe(found, of_standby)
     if load is not None and not manifest.control:
         for setting, value in load.settings_seen(went_us):
             found = _add_findings_that_became_unsafe(
@@ -425,7 +427,7 @@ class Case:
             return None
         facts = self.before.facts
         unseen = {**facts.unseen, **self.seen_otherwise}
-        unseen |= {each.of: "it lay elsewhere for a time" for each in self.strayed}
+        unseen |= {seen.of: "it lay elsewhere for a time" for seen in self.strayed}
         if self.moved and self.tested_name == self.after.reader_name:
             unseen |= self.moved
         return find_least_depth(self.depths, replace(facts, unseen=unseen))

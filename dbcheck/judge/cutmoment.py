@@ -1,10 +1,10 @@
 """Finds the moment at which the power of a stored run was cut, and its evidence.
 
-A lab knows the moment.  A switch cuts at some time between being asked and reporting
-that it has cut; where that is more than a second after the last ack, the network may
+A lab knows the moment.  A switch cuts at some time between the request and its report
+of the cut.  If the report comes more than a second after the last ack, the network may
 have failed first and the power gone later, when the drive had had time to write, so the
-moment is assumed.  A cut by hand comes at a moment that the client never learns.  What
-is known of it:
+moment is assumed.  A cut by hand comes at a moment that the client never learns.  These
+signs bound it:
 
 - The server went silent, and so did its host: a power cut looks like that.  The host's
   last report is taken to be the moment of the cut, or the last ack where no report came
@@ -17,22 +17,22 @@ Where drives alone lose their power the host answers on, and the server ends by 
 once it sees errors: the cut came between the request and the moment at which the host
 saw them gone, and is taken to be the last ack.
 
-The last two hold for a switch that acts late, too.  And where the client stood still
-when the server went, nothing dates a cut whose moment no lab knows: what came meanwhile
-was read afterwards, and the silence may have begun at any time.  And where blocks of
-the canaries survived that were written after the last report, the host had its power
-until then.
+The last two signs hold for a switch that acts late, too.  If the client stood still
+when the server went, nothing dates a cut whose moment no lab knows: replies that came
+meanwhile were read afterwards, and the silence may have begun at any time.  If blocks
+of the canaries survived that were written after the last report, the host had its power
+until they were written.
 
 A server or host that answered had power when it was asked: no such cut is dated before
 that moment.  See find_last_life_of_server_us().
 
-How long after a moment of its load a client saw something is taken from clocks that may
+The time from a moment of the load to a later observation is taken from clocks that may
 step.  The wall clock may be set meanwhile, as by NTP once a network is back.
-CLOCK_BOOTTIME is never set, and counts while the machine is suspended; it begins anew
+CLOCK_BOOTTIME is never set, and counts while the machine is suspended.  It begins anew
 with each boot, and stands still with a virtual machine that is paused, as does the wall
-clock until it is set forward.  So what it shows passed at least, and more may have
-passed where the wall clock shows more.  Of another machine, or of another boot, nothing
-is known.
+clock until it is set forward.  So at least the time that CLOCK_BOOTTIME shows has
+passed, and perhaps more if the wall clock shows more.  Between clocks of two machines,
+or of two boots, no time is known.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _UNKNOWN = (
 )
 _UNSURE = "the client's clock was set meanwhile, or the client stood still"
 LAST_ACK_AGE_MAX_S = 1.0
-# The last ack may be that old, and its commit have taken another second.
+# The last ack may be LAST_ACK_AGE_MAX_S old, and its commit have taken another second.
 SENT_AGE_MAX_S = 2.0
 _AGAIN = "cut again, while the server works"
 _ENDED_FIRST = (
@@ -81,27 +81,27 @@ _STOOD_STILL = (
 
 @dataclass(frozen=True, slots=True)
 class Elapsed:
-    """Between what limits a time lies, in seconds; infinite ones say nothing."""
+    """The limits between which a time lies, in seconds; infinite if not known."""
 
     least_s: float = -math.inf
     most_s: float = math.inf
 
     @property
     def known(self) -> bool:
-        """True if anything is known of it."""
+        """True if the time has a lower limit."""
         return math.isfinite(self.least_s)
 
     @property
     def doubt(self) -> str:
-        """The reason why it is not known better."""
+        """The reason why the limits are not closer."""
         return _UNSURE if self.known else _UNKNOWN
 
     def less(self, seconds: float) -> Elapsed:
-        """Return a time that is shorter by so much."""
+        """Return the limits of a time that is shorter by *seconds*."""
         return Elapsed(self.least_s - seconds, self.most_s - seconds)
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the limits in words."""
         least, most = f"{self.least_s:.1f}", f"{self.most_s:.1f}"
         return f"{least} s" if least == most else f"{least} to {most} s"
 
@@ -115,8 +115,8 @@ def measure_elapsed(
     """Measure the time from a moment of *load* to *now* on the client's clocks.
 
     moment_us: on the clock of the load, and not after its end.  The machine may have
-    been suspended before or after it while the load ran: the first is no part of the
-    time, the second is.
+    been suspended while the load ran.  A suspension after the moment is a part of the
+    time, and one before it is not.
     """
     if load.clocks is None or now is None:
         return UNKNOWN
@@ -137,7 +137,7 @@ def find_newest_observation(load: LoadRecord) -> Observed:
 def find_newest_ack_us(load: LoadRecord) -> int | None:
     """Return the earliest moment at which the newest ack may have come, None if none.
 
-    It is the last one for an order of events: see LoadRecord.last_ack_us.
+    LoadRecord.last_ack_us is the latest such moment, for an order of events.
     """
     seen = find_newest_observation(load)
     return None if seen.last_ack_us is None else seen.came_us(seen.last_ack_us)
@@ -190,29 +190,30 @@ def find_last_life_of_server_us(case: Case) -> int | None:
     )
     if case.tested_name == case.manifest.writer_name:
         looked = filter(None, (load.watched, load.sessions_watched))
-        known_us += [each.lived_us(before_us) for each in looked]
+        known_us += [watched.lived_us(before_us) for watched in looked]
         if load.replication is not None:  # asked over one connection, before the load
             known_us.append(load.replication.last_us)
-    return max((one for one in known_us if one is not None), default=None)
+    return max((life_us for life_us in known_us if life_us is not None), default=None)
 
 
 def _find_last_life_of_host_us(seen: NodeAtTheCut, before_us: int) -> int | None:
     """Return the last moment at which a node's host surely lived, or None.
 
-    before_us: see Watched.find_last_life_of_server_us().
+    before_us: a moment before the cut; only answers over connections made by then count
+    (see Watched.lived_us()).
     """
     reports = (seen.canaries, *seen.canaries_elsewhere)
-    known_us = [each.as_of_us for each in reports if each is not None]
+    known_us = [report.as_of_us for report in reports if report is not None]
     if seen.host_watched is not None:
         known_us.append(seen.host_watched.lived_us(before_us))
-    return max((one for one in known_us if one is not None), default=None)
+    return max((life_us for life_us in known_us if life_us is not None), default=None)
 
 
 def _find_last_word_of_server_us(case: Case, load: LoadRecord) -> int:
     """Return the server's last sign of life, as far as it dates a switch's cut.
 
-    Drives that lost their power alone answer nothing at first, and the server's
-    connections break only once the kernel gives them up.
+    Drives that alone lost their power answer nothing at first, and the server's
+    connections break only once the kernel gives the drives up.
     """
     gone_us = load.gone_us or 0
     if case.drive_only and load.last_ack_us is not None:
@@ -232,7 +233,7 @@ def find_last_canary_write_us(case: Case) -> int | None:
 def find_last_sign_of_power_us(case: Case) -> int | None:
     """Return the last moment at which the host was known to have power, or None.
 
-    The moment of the cut, where a lab knows it, or where the host keeps running.
+    It is the moment of the cut if a lab knows that, or if the host keeps running.
     """
     went_us, cut, heard_us = find_cut_us(case), case.cut, case.at_the_cut.heard_us
     exact = cut is not None and cut.exact_us is not None
@@ -244,7 +245,7 @@ def find_last_sign_of_power_us(case: Case) -> int | None:
 def measure_switch_lag_s(case: Case) -> float | None:
     """Measure the time from asking the switch to the loss of power, None if unknown.
 
-    That is when the host was last heard, or when it saw its drives gone.
+    The loss is dated by when the host was last heard, or saw its drives gone.
     """
     cut = case.cut
     if cut is None or cut.asked_us is None or explain_missing_date(case):
@@ -280,7 +281,7 @@ def explain_missing_date(case: Case) -> str:
         return why
     if cut.by_hand and load.gone is Gone.BROKEN:
         return _ENDED_FIRST
-    if case.drive_only:  # its host runs on; the server ends when it sees errors
+    if case.drive_only:  # the host runs on; the server ends when it sees errors
         return ""
     switched_us, gone_us = find_latest_cut_us(case), load.gone_us
     if switched_us is not None and gone_us is not None and load.gone is Gone.BROKEN:

@@ -74,7 +74,7 @@ def _judge_age_of_commits(
 ) -> tuple[Status, str]:
     """Judge the age of the last ack when the power went, and how well it is known.
 
-    last_ack_us: see find_newest_ack_us(): no ack looks younger than it may be.
+    last_ack_us: from find_newest_ack_us(), so that no ack looks younger than it may be.
     """
     age_s = measure_longest_passed_s(
         find_newest_observation(load), last_ack_us, went_us
@@ -185,17 +185,17 @@ def judge_witness_log(case: Case) -> Item:
     if case.damage:
         return Item(ItemId.WITNESS_LOG, Status.CONTRADICTED, case.damage, required=True)
     logs = case.logs
-    acks, frames = sum(one.acks for one in logs), sum(one.frames for one in logs)
+    acks, frames = sum(log.acks for log in logs), sum(log.frames for log in logs)
     reason = f"{acks:,} acks in {frames:,} frames"
     reason += f" of {len(logs)} logs, chains intact" if logs[1:] else ", chain intact"
-    if torn := sum(one.torn_bytes for one in logs):
+    if torn := sum(log.torn_bytes for log in logs):
         reason += f", a torn tail of {torn} bytes left out, as a cut leaves one"
     if case.load:
         windows = case.load.windows
         reason += (
-            f"; at most {format_count(sum(one.acks for one in windows), 'ack')}"
-            " waited for"
-            f" the log, for {max((one.age_s for one in windows), default=0):.3f} s"
+            f"; at most {format_count(sum(window.acks for window in windows), 'ack')}"
+            " waited for the log, for"
+            f" {max((window.age_s for window in windows), default=0):.3f} s"
         )
     return Item(ItemId.WITNESS_LOG, Status.PRESENT, reason, required=True)
 
@@ -221,8 +221,8 @@ def _list_observations(case: Case) -> list[Observed]:
     observed = (case.load.observed if case.load else None) or ()
     missing = (Observed(),) * (len(case.logs) - len(observed))
     return [
-        Observed(facts.newest_us, one.gaps)
-        for facts, one in zip(case.logs, (*observed, *missing), strict=False)
+        Observed(facts.newest_us, of_log.gaps)
+        for facts, of_log in zip(case.logs, (*observed, *missing), strict=False)
     ]
 
 

@@ -77,11 +77,11 @@ def judge_return_of_server(case: Case) -> Item | None:
 
     None if it came back by itself, or not at all.
     """
-    failed = case.after.failed_before
-    if case.after.facts is None or not failed:
+    earlier_failure = case.after.failed_before
+    if case.after.facts is None or not earlier_failure:
         return None
     reason = (
-        f"the server did not come back after the cut ({failed}), and took"
+        f"the server did not come back after the cut ({earlier_failure}), and took"
         " queries only later; a PASS needs one that comes back by itself"
     )
     return Item(ItemId.CAME_BACK, Status.CONTRADICTED, reason, required=True)

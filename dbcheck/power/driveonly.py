@@ -53,12 +53,12 @@ def judge_host_back(noted: Noted, now: Survey | None, again: str) -> Back:
 
     noted: the note of the cut.
     now:   a survey of the drives, None if they have no power, or nothing is mounted.
-    again: what to do once the server has ended, for the hint.
+    again: for the hint: the advice for the time after the server has ended.
     Raise PowerError if a server that was started after the cut is not on all of these
     drives.
     """
     points = {mount.point for mount in now.mounts} if now else set()
-    missing = [each.point for each in noted.seen.mounts if each.point not in points]
+    missing = [mount.point for mount in noted.seen.mounts if mount.point not in points]
     is_on_drives = now is not None and now.on_them
     if noted.newer and (missing or not is_on_drives):
         why = "not on these drives"
@@ -89,10 +89,10 @@ def find_renamed_drives(seen: Survey, now: Survey) -> Sequence[DriveMount]:
     return [mount for mount in seen.mounts if mount.name not in names]
 
 
-NOTES = "/var/lib/dbcheck"
-GONE_S = 10.0  # in which the host must see that its drives are gone
-RELEASE_S = 10.0  # in which processes that were killed let go of their files
-_LOOK_S = 1.0  # of one look at the drives; a cut may take that much longer
+NOTES = "/var/lib/dbcheck"  # the folder on the host for notes of cuts
+GONE_S = 10.0  # the time in which the host must see that its drives are gone
+RELEASE_S = 10.0  # the time in which killed processes let go of their files
+_LOOK_S = 1.0  # the time of one look at the drives, by which a cut may take longer
 _RESTORE_HINT = (
     "The drives stay without power. Then give it back with dbcheck power restore, "
     "which mounts the filesystems and starts the server."
@@ -105,8 +105,8 @@ class Server:
 
     directory: returns its data directory.  places: returns the places that an ack
                depends on.
-    start: starts the server and returns how that failed, "" if it did not; None: the
-           scope's command is run on the host.
+    start: starts the server and returns how that failed, "" if it did not fail; None to
+           run the scope's command on the host.
     """
 
     directory: Callable[[], str]
@@ -117,11 +117,12 @@ class Server:
 class DriveOnlySwitch:
     """Cuts and restores the power of drives under a host (ports.power.DriveScoped).
 
-    gone_s:    how long a cut waits until the host sees its drives gone; 0 where they
-               stay visible until nothing uses them, as a lab's do.
+    gone_s:    how long a cut waits until the host sees its drives gone; 0 for drives
+               that stay visible until nothing uses them, as a lab's do.
     timeout_s: for each program that is run on the host.
-    release_s: in which processes that were killed let go of their files.
-    notes:     folder on the host, for the note by which another process puts it back.
+    release_s: the time in which killed processes let go of their files.
+    notes:     folder on the host for the note of the cut, by which another process can
+               put the host back.
     """
 
     attended = False
@@ -146,7 +147,7 @@ class DriveOnlySwitch:
         self.kind, self.cut_class = inner.kind, inner.cut_class
         self._control: DriveControl | None = None
         self._seen: Survey | None = None
-        self._cutting = False  # the host has to be put back on its drives
+        self._cutting = False  # whether the host has to be put back on its drives
         self._kill_commands: Sequence[Sequence[str]] = scope.kill
         self._gone_us: int | None = None
         self._record: DriveCut | None = None
@@ -154,14 +155,14 @@ class DriveOnlySwitch:
     def state(self) -> PowerState:
         """Read the state from the switch.
 
-        UNKNOWN also if the power is on and the host was not put back on its drives, as
-        after the loss of a client: restore() puts it back.  Raise PowerError, also if
-        the host cannot be asked for its note.
+        Return UNKNOWN also if the power is on and the host was not put back on its
+        drives, as after the loss of a client; restore() puts it back.  Raise
+        PowerError, also if the host cannot be asked for its note.
         """
-        found = self._inner.state()
-        if found is PowerState.ON and self._read_note() is not None:
+        state = self._inner.state()
+        if state is PowerState.ON and self._read_note() is not None:
             return PowerState.UNKNOWN
-        return found
+        return state
 
     def _read_note(self, hint: str = "") -> Noted | None:
         """Return the note of a cut that was not put back, or None; raise PowerError."""
@@ -209,9 +210,8 @@ class DriveOnlySwitch:
             watcher.join(self._gone_s)
         finally:
             over.set()
-            with (
-                interrupt.hold_interrupts_back()
-            ):  # it uses the channel that a restore needs
+            # The watcher uses the channel that a restore needs.
+            with interrupt.hold_interrupts_back():
                 watcher.join()
         return cut
 
@@ -234,9 +234,8 @@ class DriveOnlySwitch:
         tells what was mounted from them.
         """
         if self._cutting:
-            self._cutting = (
-                self._read_note(_RESTORE_HINT) is not None
-            )  # else another client has put the host back
+            # Without the note, another client has put the host back.
+            self._cutting = self._read_note(_RESTORE_HINT) is not None
         else:
             self._take_over_cut()
         if not self._cutting or self._seen is None:
@@ -310,7 +309,7 @@ class DriveOnlySwitch:
         self._kill_commands = self._scope.kill if noted.server else ()
 
     def _is_host_back(self, noted: Noted) -> bool:
-        """Return True if somebody has put the host back; see _take_over_cut()."""
+        """Return True if somebody has put the host back; its server then runs."""
         now = self._survey_drives(noted)
         back = judge_host_back(noted, now, _RESTORE_HINT)
         if now is None or back is Back.NO:
@@ -319,9 +318,9 @@ class DriveOnlySwitch:
             with self._open_agent("when asked for its mounts") as control:
                 if any(control.check_still_held(find_renamed_drives(noted.seen, now))):
                     return False
-            if failed := self._start():
+            if failure := self._start():
                 raise PowerError(
-                    f"the command that starts the server failed: {failed}",
+                    f"the command that starts the server failed: {failure}",
                     id=ErrorId.START_COMMAND_FAILED,
                     hint="Start it by hand, then repeat dbcheck power restore.",
                 )
@@ -365,7 +364,7 @@ class DriveOnlySwitch:
     def _take_off(self, seen: Survey) -> tuple[EndedServer, TakenOff, Names]:
         """End the server, unmount its filesystems, and look for the drives.
 
-        Return what became of each; raise PowerError if one of the first two fails.
+        Return the result of each step; raise PowerError if one of the first two fails.
         """
         with self._open_agent("before the power came back", _RESTORE_HINT) as control:
             ended = control.end_server(seen, self._kill_commands, self._timeout_s)
@@ -407,7 +406,7 @@ class DriveOnlySwitch:
     def _put_back(
         self, seen: Survey, *, gone: bool
     ) -> tuple[Names, tuple[PutBack, ...]]:
-        """Wait for the drives, check and mount what was on them.
+        """Wait for the drives, check and mount the filesystems on them.
 
         gone: the host saw that the drives were gone.  If it did not, damage may come
         from the host's memory, and is an error.
@@ -428,10 +427,10 @@ class DriveOnlySwitch:
                     hint=f"Check that it has power and is seen by the host. {hint}",
                 )
             back = control.put_back(seen.mounts, self._timeout_s)
-        for each in back:
-            if each.failure and not (each.damaged and gone):
+        for filesystem in back:
+            if filesystem.failure and not (filesystem.damaged and gone):
                 raise PowerError(
-                    each.failure, id=ErrorId.FILESYSTEM_NOT_MOUNTED, hint=hint
+                    filesystem.failure, id=ErrorId.FILESYSTEM_NOT_MOUNTED, hint=hint
                 )
         return after, back
 
@@ -468,7 +467,7 @@ class DriveOnlySwitch:
 
 
 def _describe_failure(back: Sequence[PutBack]) -> str:
-    return "; ".join(each.failure for each in back if each.failure)
+    return "; ".join(put_back.failure for put_back in back if put_back.failure)
 
 
 def _list_cut_drives(seen: Survey, left: Names, after: Names) -> Mapping[str, CutDrive]:

@@ -12,7 +12,7 @@ from dbcheck.model.host import Expected, Identity
 from dbcheck.remote.same_host import read_boot_id
 
 I_KNOW = "--i-know"
-_SHOWN_MAX = 5
+_DATABASES_SHOWN_MAX = 5
 
 
 def require_host(
@@ -98,8 +98,8 @@ def require_no_other_users(name: str, found: OtherUsers, *, i_know: bool) -> Non
         return
     descriptions = []
     if found.databases:
-        names = ", ".join(found.databases[:_SHOWN_MAX])
-        unnamed_count = len(found.databases) - _SHOWN_MAX
+        names = ", ".join(found.databases[:_DATABASES_SHOWN_MAX])
+        unnamed_count = len(found.databases) - _DATABASES_SHOWN_MAX
         names += f" and {unnamed_count} more" if unnamed_count > 0 else ""
         descriptions.append(f"has other data ({names})")
     if found.connections:

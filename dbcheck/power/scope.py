@@ -15,7 +15,7 @@ from dbcheck.power.kinds.config import SwitchConfig
 SCOPE = "dbcheck_power_scope"
 CLASSES = (CutClass.AC, CutClass.DC_RAIL)  # cuts that take a drive's own power
 _DEVICE_OPTIONS = ("logdev=", "rtdev=")  # options of XFS (xfs(5)) that name devices
-_CLASS_NAMES = " or ".join(f"'{each.value}'" for each in CLASSES)
+_CLASS_NAMES = " or ".join(f"'{cut_class.value}'" for cut_class in CLASSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class DriveScope:
 
     def describe(self) -> str:
         """Return the steps around the cut in words, to come after "dbcheck would"."""
-        kill = ", ".join(f"`{format_command(each)}`" for each in self.kill)
+        kill = ", ".join(f"`{format_command(command)}`" for command in self.kill)
         first = f"run {kill} and " if kill else ""
         return (
             f"cut the drives {', '.join(self.drives)} alone. Before it gives their "
@@ -184,10 +184,10 @@ def _require_mounts(seen: Survey) -> None:
                 id=ErrorId.DRIVE_USED_OTHERWISE,
                 hint="Unmount it: only whole filesystems are put back.",
             )
-        apart = [o for o in mount.options.split(",") if o.startswith(_DEVICE_OPTIONS)]
-        if apart:
+        devices = [o for o in mount.options.split(",") if o.startswith(_DEVICE_OPTIONS)]
+        if devices:
             raise PowerError(
-                f"{mount.point} has a part of its own on another device ({apart[0]})",
+                f"{mount.point} has a part of its own on another device ({devices[0]})",
                 id=ErrorId.DRIVE_USED_OTHERWISE,
                 hint="A cut of drives alone needs the whole filesystem on one drive.",
             )

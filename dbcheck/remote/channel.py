@@ -20,11 +20,12 @@ from dbcheck.agent import wire
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError
 
-SLOWEST_BYTES_PER_S = 4 << 10  # a tenth of a slow line over a satellite
+# An agent may send as slowly as this, a tenth of a slow line over a satellite.
+SLOWEST_BYTES_PER_S = 4 << 10
 _MODULES_OF_EVERY_AGENT = ("dbcheck.base.system", "dbcheck.agent.wire")
 REPLY_TIMEOUT_S = 60.0  # a slow disk may take long; a silent host is dead
 _HELLO_TIMEOUT_S = 60.0  # for a login shell, and Python's start
-_NOISE_BYTES_MAX = 1 << 16
+_NOISE_BYTES_MAX = 1 << 16  # that a login shell may print before the agent's greeting
 _ERROR_CHARACTERS_MAX = 2000
 T = TypeVar("T")
 
@@ -124,11 +125,11 @@ class Pipe(Protocol):
 class AgentProtocol:
     """One kind of agent, and how its failures are reported.
 
-    program:    what is sent and run, see build_program().
+    program:    the agent's program, made by build_program().
     who:        the host's role, e.g. "witness".
     failure:    raised when it fails.
-    refusals:   code of a refusal -> its id, and what to do about it.
-    ended_hint: what to do when the agent is gone.
+    refusals:   code of a refusal -> the id of its error, and the hint.
+    ended_hint: the hint of the error if the agent is gone.
     """
 
     program: bytes

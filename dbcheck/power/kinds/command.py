@@ -23,8 +23,8 @@ from dbcheck.base.errors import EngineError, PowerError
 from dbcheck.model.cut import PowerState
 from dbcheck.ports.site import Node
 
-TAIL_MAX = 400
-_GRACE_S = 5
+TAIL_MAX = 400  # characters of a program's output that an error shows
+_GRACE_S = 5  # how much later than dbcheck timeout(1) ends a program
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class PromotionProgram:
         self._command, self._timeout_s = command, timeout_s
 
     def promote(self, name: str, _node: Node) -> None:
-        """Run it for the node *name*; raise EngineError unless it exits with 0."""
+        """Promote *name*; raise EngineError unless the program exits with 0."""
         command = (*self._command, name)
         try:
             done = run_program(command, "promotion command", self._timeout_s)
@@ -141,7 +141,7 @@ class PromotionProgram:
 
 
 class RestartProgram:
-    """Runs one program, without a shell; see ports.site.Restarter.
+    """A ports.site.Restarter that runs one program, without a shell.
 
     Its arguments may hold no secret: they are shown in errors and by ps(1).
     """
@@ -150,7 +150,7 @@ class RestartProgram:
         self._command, self._timeout_s = command, timeout_s
 
     def restart(self) -> None:
-        """Run it; raise PowerError unless it exits with 0."""
+        """Run the program; raise PowerError unless it exits with 0."""
         done = run_program(self._command, "restart command", self._timeout_s)
         if done.code:
             raise PowerError(

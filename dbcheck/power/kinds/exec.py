@@ -1,4 +1,4 @@
-"""The switch is three programs of the user's."""
+"""The switch that is up to three programs of the user: cut, restore and state."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class ExecConfig:
     """Programs with their arguments, run without a shell; see config.SwitchConfig.
 
     Each must exit with 0.
-    cut:     drops the power, never by a shutdown.
-    restore: applies it; () if the power comes back by itself (a reset).
+    cut:     cuts the power, never by a shutdown.
+    restore: restores the power; () if it comes back by itself (a reset).
     state:   prints "on" or "off" as the last word on standard output, in any case
-             and with or without a full stop; () if there is none.
-    state_on, state_off: regular expressions, one of which is found in what `state`
-             prints instead; "" if it prints "on" or "off".
+             and with or without a full stop; () if no program shows the state.
+    state_on, state_off: regular expressions for a `state` that prints other texts; one
+             of them is found in its output.  "" if it prints "on" or "off".
     off_s:   seconds between power off and restore, at least.
     timeout_s: for each program, and again for the state that must follow.
     declared: the class of the cut, None if it is not known.
@@ -299,9 +299,8 @@ class ExecSwitch:
             wait_for(wanted, self.state, self._config.timeout_s)
 
     def _run(self, name: str, command: tuple[str, ...]) -> str:
-        keep = (
-            processes.list_switch_variables()
-        )  # the program may log in to the switch with one of them
+        # The program may log in to the switch with a secret in one of these variables.
+        keep = processes.list_switch_variables()
         timeout_s = self._config.timeout_s
         hidden = [os.environ[variable] for variable in keep if variable in os.environ]
         done = run_program(
