@@ -18,7 +18,7 @@ from dbcheck.rows.table import TABLES
 _CHECKOUT_FOLDER = Path(__file__).resolve().parents[2]
 _FOLDERS = {"workload": "workloads", "matrix": "matrices"}
 _SWITCHES_FOLDER = "switches"  # a folder in inventory/
-_INDENT = "      "  # of the variables of a host in inventory/switch.yml
+_INDENT_OF_VARIABLES = "      "  # as a host in inventory/switch.yml has them
 
 
 def find_data_folder(name: str) -> Traversable:
@@ -33,7 +33,7 @@ def find_data_folder(name: str) -> Traversable:
 def read_sql(family: str, statement: str) -> str:
     """Return one statement of sql/FAMILY/, without its comments.
 
-    statement: its file's name, or VERB_TABLE.  A statement that several tables share is
+    statement: the name of its file, or VERB_TABLE.  A statement of several tables is
     in VERB_LAYOUT.sql (see TableSpec.layouts) or VERB_any.sql, with {table} in place of
     the table's name and {key} in place of the name of its unique index.
     """
@@ -41,7 +41,7 @@ def read_sql(family: str, statement: str) -> str:
     verb, _, name = statement.rpartition("_")
     spec = next((table for table in TABLES if table.name == name), None)
     layouts, key = (spec.layouts, spec.key) if spec else ((), "")
-    for file in (statement, *(f"{verb}_{one}" for one in (*layouts, "any"))):
+    for file in (statement, *(f"{verb}_{layout}" for layout in (*layouts, "any"))):
         if (path := files.joinpath(f"{file}.sql")).is_file():
             break
     lines = path.read_text("utf-8").splitlines()
@@ -158,4 +158,6 @@ def make_switch_inventory(name: str) -> str:
     """Return a commented inventory of one host that this switch cuts."""
     head = find_data_folder("inventory").joinpath("switch.yml").read_text("utf-8")
     lines = read_switch_recipe(name).splitlines()
-    return head + "".join(f"{_INDENT}{line}".rstrip() + "\n" for line in lines)
+    return head + "".join(
+        f"{_INDENT_OF_VARIABLES}{line}".rstrip() + "\n" for line in lines
+    )

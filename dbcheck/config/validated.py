@@ -25,8 +25,11 @@ T = TypeVar("T")
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Command = Annotated[tuple[Text, ...], msgspec.Meta(min_length=1)]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_TYPES: dict[type[Any], Mapping[str, Any]] = {}  # evaluating annotations is slow
-_TRUTH = "In YAML on, off, yes and no are true or false; put them in quotes."
+# Dataclass -> the types of its fields; kept, as evaluating annotations is slow.
+_TYPES: dict[type[Any], Mapping[str, Any]] = {}
+_ADVICE_ON_BOOLEANS = (
+    "In YAML on, off, yes and no are true or false; put them in quotes."
+)
 
 
 def convert_fields(
@@ -42,49 +45,50 @@ def convert_fields(
     """Return the *kind*, a dataclass, that *values* describe.
 
     given:  fields that the caller gives; *values* must not have them.
-    keys:   field -> its key, if they differ.  prefix: of each key in an error.
+    keys:   field -> its key, if they differ.
+    prefix: precedes each key in an error.
     strict: False also takes a string for a number, and a number for a string.
     Raise UsageError, naming *where* and the key, if one is unknown, missing or wrong.
     """
     types = {
-        name: hint for name, hint in _list_types(kind).items() if name not in given
+        name: type_ for name, type_ in _list_types(kind).items() if name not in given
     }
     names = {keys.get(name, name): name for name in types}
     refuse_unknown(values, names, where)
-    found = dict(given)
+    fields = dict(given)
     for key, value in values.items():
-        hint = types[names[key]]
-        found[names[key]] = convert_value(
-            value, hint, where, f"{prefix}{key}", strict=strict
+        type_ = types[names[key]]
+        fields[names[key]] = convert_value(
+            value, type_, where, f"{prefix}{key}", strict=strict
         )
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         has_default = (field.default, field.default_factory) != (
             dataclasses.MISSING,
         ) * 2
-        if field.name not in found and not has_default:
+        if field.name not in fields and not has_default:
             raise UsageError(
                 f"{where}: {prefix}{keys.get(field.name, field.name)} is missing",
                 id=ErrorId.KEY_MISSING,
                 hint=f"Give {allowed(types[field.name])}.",
             )
-    return kind(**found)
+    return kind(**fields)
 
 
 def convert_value(
-    value: object, hint: Any, where: str, key: str, *, strict: bool
+    value: object, type_: Any, where: str, key: str, *, strict: bool
 ) -> Any:
-    """Return *value* as *hint* requires; raise UsageError naming *where* and *key*."""
+    """Return *value* as a *type_*; raise UsageError naming *where* and *key*."""
     if not strict:
-        value = _convert_numbers_to_strings(value, inspect.type_info(hint))
+        value = _convert_numbers_to_strings(value, inspect.type_info(type_))
     try:
-        return msgspec.convert(value, hint, strict=strict, dec_hook=_convert_path)
+        return msgspec.convert(value, type_, strict=strict, dec_hook=_convert_path)
     except (msgspec.ValidationError, UnicodeError):
         raise UsageError(
             f"{where}: {key} is {_show_value(value)}",
             id=ErrorId.VALUE_INVALID,
-            hint=_advise(value, hint),
+            hint=_advise(value, type_),
         ) from None
-    except LookupError as error:  # of _convert_path()
+    except LookupError as error:  # raised by _convert_path()
         raise UsageError(
             f"{where}: {key} is {error.args[0]}",
             id=ErrorId.VALUE_INVALID,
@@ -97,9 +101,9 @@ def require_valid(value: object, where: str) -> None:
 
     A field that is a dataclass itself was checked when that was made.
     """
-    for name, hint in _list_types(type(value)).items():
-        if not dataclasses.is_dataclass(hint):
-            convert_value(getattr(value, name), hint, where, name, strict=True)
+    for name, type_ in _list_types(type(value)).items():
+        if not dataclasses.is_dataclass(type_):
+            convert_value(getattr(value, name), type_, where, name, strict=True)
 
 
 def one_of(choices: Collection[str]) -> msgspec.Meta:
@@ -142,7 +146,7 @@ def _convert_path(kind: type, value: object) -> Path:
 
 
 def _convert_numbers_to_strings(value: object, wanted: inspect.Type) -> object:
-    """Return *value* with strings for the numbers that stand where one is wanted."""
+    """Return *value* with strings in place of numbers if strings are wanted."""
     wanted = _unwrap_type(wanted)
     if isinstance(wanted, inspect.VarTupleType) and isinstance(value, list):
         return [_convert_numbers_to_strings(item, wanted.item_type) for item in value]
@@ -157,15 +161,15 @@ def _show_value(value: object) -> str:
     return "not valid; it has an @, so it is not shown" if "@" in shown else shown
 
 
-def _advise(value: object, hint: Any) -> str:
-    wanted = inspect.type_info(hint)
-    texts = [f"It must be {allowed(hint)}."]
+def _advise(value: object, type_: Any) -> str:
+    wanted = inspect.type_info(type_)
+    texts = [f"It must be {allowed(type_)}."]
     choices = [str(choice) for choice in _list_choices(wanted)]
     if isinstance(value, str) and (question := suggest_nearest(value, choices)):
         texts.append(question)
     items = value if isinstance(value, list) else [value]
     if any(isinstance(item, bool) for item in items) and _takes_any_string(wanted):
-        texts.append(_TRUTH)
+        texts.append(_ADVICE_ON_BOOLEANS)
     return " ".join(texts)
 
 
@@ -180,12 +184,12 @@ def _takes_any_string(wanted: inspect.Type) -> bool:
     return is_text and not _list_choices(wanted)
 
 
-def allowed(hint: Any) -> str:
-    """Return the values that *hint* allows in words, to come after "it must be"."""
-    return _described(inspect.type_info(hint))
+def allowed(type_: Any) -> str:
+    """Return the values that a *type_* can have, to come after "it must be"."""
+    return _describe_type(inspect.type_info(type_))
 
 
-def _described(wanted: inspect.Type) -> str:
+def _describe_type(wanted: inspect.Type) -> str:
     if choices := _list_choices(wanted):
         return f"one of {', '.join(map(str, choices))}"
     wanted = _unwrap_type(wanted)
@@ -197,9 +201,9 @@ def _described(wanted: inspect.Type) -> str:
         return "true or false"
     if isinstance(wanted, inspect.VarTupleType | inspect.ListType):
         some = "a list" if wanted.min_length is None else "a list that is not empty"
-        return f"{some}, of which each is {_described(wanted.item_type)}"
+        return f"{some}, of which each is {_describe_type(wanted.item_type)}"
     if isinstance(wanted, inspect.TupleType):
-        items = ", ".join(_described(item) for item in wanted.item_types)
+        items = ", ".join(_describe_type(item) for item in wanted.item_types)
         return f"a list of {len(wanted.item_types)}: {items}"
     if isinstance(wanted, inspect.DictType | inspect.DataclassType):
         return "a table"
@@ -208,22 +212,22 @@ def _described(wanted: inspect.Type) -> str:
     return "a string"
 
 
-def _layers(wanted: inspect.Type) -> Iterator[inspect.Type]:
-    """Yield a type, and what is left without a description, one_of() or None."""
+def _unwrap_layers(wanted: inspect.Type) -> Iterator[inspect.Type]:
+    """Yield a type, then the types inside it: each without one annotation or None."""
     yield wanted
     if isinstance(wanted, inspect.Metadata):
-        yield from _layers(wanted.type)
+        yield from _unwrap_layers(wanted.type)
     elif isinstance(wanted, inspect.UnionType):
-        yield from _layers(wanted.types[0])
+        yield from _unwrap_layers(wanted.types[0])
 
 
 def _unwrap_type(wanted: inspect.Type) -> inspect.Type:
     """Return the innermost layer: the type of a value that is given."""
-    return [*_layers(wanted)][-1]
+    return [*_unwrap_layers(wanted)][-1]
 
 
 def _list_choices(wanted: inspect.Type) -> tuple[object, ...]:
-    for layer in _layers(wanted):
+    for layer in _unwrap_layers(wanted):
         if isinstance(layer, inspect.Metadata) and layer.extra:
             return tuple(layer.extra["choices"])
         if isinstance(layer, inspect.LiteralType):

@@ -338,10 +338,7 @@ def _make_load_record(
         ),
         refusals=tuple(result.refusals),
         farewells=tuple(load.farewells),
-        nodes={
-            name: _describe_node_at_cut(started, monitors, cutter, name)
-            for name in nodes
-        },
+        nodes={name: _describe_node(started, monitors, cutter, name) for name in nodes},
         settings=cutter.before.settings if cutter.before else None,
         settings_us=cutter.read_us,
         log=cutter.log,
@@ -374,7 +371,7 @@ def _list_observed(load: Load, parts: Sequence[GroupResult]) -> tuple[Observed, 
     return (own, *(part.observed for part in parts))
 
 
-def _describe_node_at_cut(
+def _describe_node(
     started: Started, monitors: LoadMonitors, cutter: Cutter, name: str
 ) -> NodeAtTheCut:
     """Return the facts of the node *name* at the cut."""

@@ -34,7 +34,7 @@ from dbcheck.runs import stored
 from dbcheck.runs.stored import state_folder
 
 KEY_BYTES = 32
-FILE = "client.key"  # in the run folder
+FILE = "client.key"  # the name of the key's file in the run folder
 _FILE_BYTES_MAX = 1 << 16
 
 
@@ -52,7 +52,7 @@ class ClientKey:
 
     @classmethod
     def draw(cls, run_id: str, manifest: bytes) -> ClientKey:
-        """Return a new key for a run with that manifest."""
+        """Return a new key for the run of *manifest*."""
         digest = hashlib.sha256(manifest).hexdigest()
         return cls(run_id, secrets.token_hex(KEY_BYTES), digest)
 
@@ -80,9 +80,8 @@ class ClientKey:
                 file.write(stored.to_bytes(self))
                 file.flush()
                 sync(file.fileno())
-            except (
-                BaseException
-            ):  # a partial key would refuse what a missing key allows
+            except BaseException:
+                # With a partial key the run is refused; without a key it is judged.
                 path.unlink()
                 raise
 
@@ -115,7 +114,7 @@ class ClientKey:
 
 
 def remember(key: ClientKey) -> None:
-    """Keep *key* also where the loss of the run folder does not reach it.
+    """Store a copy of *key* outside of the run folder, in case that is lost.
 
     Raise RunWriteError if that fails.
     """
@@ -130,7 +129,8 @@ def recall(run_id: str) -> ClientKey | None:
     Raise RunFormatError as ClientKey.read() does.
     """
     path = _key_path(run_id)
-    if not os.access(path.parent, os.X_OK):  # another user's, as root may have made it
+    # The folder may be another user's: root may have made it.
+    if not os.access(path.parent, os.X_OK):
         return None
     try:
         return ClientKey.read(path)
@@ -155,7 +155,7 @@ def forget(run_id: str) -> None:
 
 
 def is_own(run_id: str, manifest: bytes) -> bool:
-    """Return True if this user's client made the run, by this very manifest."""
+    """Return True if this user's client made the run, with this very manifest."""
     try:
         key = recall(run_id)
     except RunFormatError:

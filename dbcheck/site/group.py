@@ -33,13 +33,13 @@ class Bootstrap:
     This is done once, and only while every node answers, is the server that it was
     before the cut, and neither is in a group nor tries to join one: a second group
     would take writes beside the first.  No node is asked to join a group that somebody
-    else
-    formed: a node with transactions that such a group lacks is refused at first, but
-    let in once the group has used the same GTIDs for other rows.
+    else formed: a node with transactions that such a group lacks is refused at first,
+    but let in once the group has used the same GTIDs for other rows.
+
+    nodes: all nodes of the group, by their names.
     """
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
-        """nodes: all of the group, by their names."""
         self._nodes = nodes
         self._before: dict[str, Membership] = {}
         self._received: dict[str, Received] = {}
@@ -50,8 +50,8 @@ class Bootstrap:
     def prepare(self) -> None:
         """Note the nodes' identities before the cut.
 
-        Raise EngineError, with nothing cut, if one has left the group, or if an account
-        lacks the privileges to form it again.
+        Raise EngineError, with nothing cut, if a node has left the group, or if an
+        account lacks the privileges to form it again.
         """
         for name, node in self._nodes.items():
             membership = node.engine.membership()

@@ -18,7 +18,7 @@ from dbcheck.ports.site import Node
 
 @dataclass(frozen=True, slots=True)
 class SingleServer:
-    """See ports.site.Site."""
+    """A ports.site.Site of one node."""
 
     writer: Node
     kind = SiteKind.SINGLE
