@@ -1,4 +1,8 @@
-"""Rules for MySQL and MariaDB; a comment marks what only one of them has."""
+"""Rules for MySQL and MariaDB; a comment marks what only one of them has.
+
+A rule with harm=Harm() has values that can spoil the rows of a run, but no cut loses a
+commit by them alone.  A rule without *harm* says nothing about the rows of a run.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ _BINLOG = "MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables"
 _NOT_IN_AURORA = (SERVICE, frozenset({AURORA.lower()}))
 _SEMI_SYNC = "MySQL 8.4 manual, 19.4.10 Semisynchronous Replication"
 _ARIA = "MariaDB documentation, Aria System Variables"
-_RECOVERY_MODE = (
+_FIX_RECOVERY_MODE = (
     "rocksdb_wal_recovery_mode = 2 in the configuration file, then restart the server"
 )
 _MYROCKS = (
@@ -34,11 +38,12 @@ _MYROCKS = (
 )
 # The storage engines that dbcheck's tables can have, as servers write them.
 INNODB, ROCKSDB = "InnoDB", "ROCKSDB"
-# Under which MyRocks writes the rows of a session past its log.
+# The setting under which MyRocks writes the rows of a session past its log.
 BULK_LOAD = "rocksdb_bulk_load"
-# Where MariaDB keeps the binary log, from 12.3 on.
+# The setting that says which storage engine keeps the binary log (MariaDB 12.3 on).
 BINLOG_STORAGE = "binlog_storage_engine"
-# Facts that are derived, not server variables; see engines.mysql.engine and audited.
+# Facts that are derived, and no server variables: engines.mysql.engine and
+# engines.mysql.facts set them.
 TABLES = "engine of dbcheck's tables"
 UNSAFE_TABLES = "tables of engines without durable commits"
 
@@ -413,7 +418,7 @@ RULES = (
         unsafe=frozenset({"3"}),
         why="With this 3 recovery leaves damaged records of the log out without an"
         " error, so commits vanish from between others.",
-        fix=_RECOVERY_MODE,
+        fix=_FIX_RECOVERY_MODE,
         source=f"{_MYROCKS}, rocksdb_wal_recovery_mode; RocksDB wiki, WAL Recovery"
         " Modes",
         severity=Severity.WARNING,
@@ -428,7 +433,7 @@ RULES = (
         why="With this 0 or 1 MyRocks may not start after a power cut in the midst of a"
         " write to its log: it takes the torn record for corruption. No acknowledged"
         " commit is in that record.",
-        fix=_RECOVERY_MODE,
+        fix=_FIX_RECOVERY_MODE,
         source="docs/findings.md, with a recorded case; RocksDB wiki, WAL Recovery"
         " Modes; facebook/rocksdb issue 1351: mode 1 is not crash safe",
         severity=Severity.WARNING,

@@ -210,6 +210,7 @@ def list_applicable_rules(family: str, subject: Subject) -> Sequence[Rule]:
         if rule.subject is subject.kind
         and rule.product in (None, subject.product)
         and (not subject.version or _covers_version(rule, subject.version))
+        # A subject that is one account or database: only rules on its own settings.
         and (subject.own is None or rule.fact in subject.own)
     ]
 

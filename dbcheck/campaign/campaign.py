@@ -205,7 +205,7 @@ def _run_next_cycle(
     except (UsageError, TargetChanged):
         raise
     except DbcheckError as error:
-        if is_first and not any(run.load() for run in folder.list_unsettled_runs()):
+        if is_first and not any(run.load() for run in folder.list_runs_without_cycle()):
             raise  # nothing was cut
         rig.listener.phase(Phase.CYCLE, f"{drawn.number}: {error}")
         if not _settle_all(rig, folder):
@@ -242,7 +242,7 @@ def _find_lag_range_s(
 
 def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
     """Judge the runs that an error or a lost client left; return True if any were."""
-    unsettled = list(folder.list_unsettled_runs())
+    unsettled = list(folder.list_runs_without_cycle())
     if unsettled:
         rig.permit.take()  # an earlier client may have left the server without power
     for run in unsettled:

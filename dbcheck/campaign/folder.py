@@ -67,7 +67,8 @@ class CampaignPlan:
     bound_ppm: what the cuts are to show if none loses, None if only a number was given.
     keep_going: a loss does not end the campaign.
     control:  controls run before the cycles.
-    twice:    see cycle.rig.Rig.
+    twice:    once a cycle's rows were read, the server is restarted, and they are read
+              again.
     price:    of what the target runs on, in any currency; None if not given.
     """
 
@@ -100,7 +101,8 @@ class Cycle:
     number:   1-based; 0 for a control.
     run:      run id, "" if the cycle ended before it had one.
     activity:  what went on when the power went, see model.moments; "" if not known.
-    missed:   why it is not known that this is the activity that was drawn, "" if it is.
+    missed:   why the power may have gone in another activity than the one that was
+              drawn, "" if it did not.
     drawn:    the activity that was drawn, "" if none was or it is not known.
     after_s:  see model.moments: the moment that was drawn.
     cut_s:    seconds of load when the power went, as well as it is known; None if it
@@ -110,7 +112,8 @@ class Cycle:
     reason:   the first reason of the verdict, or the error.
     depth:    how deep the cut went, "" if it was not measured.
     confirmed, lost: rows; None if the table was not read.
-    earlier_lost: rows of earlier cycles; None as well where no cycle stored it.
+    earlier_lost: lost rows of earlier cycles; None if the table was not read, or if the
+              file of the cycle lacks this field.
     acks_per_s: of the load; None if the client was lost before it stored the rate.
     ended:    when, UTC, ISO 8601.
     settled:  judged by a later client, as the client that began it was lost before.
@@ -123,8 +126,9 @@ class Cycle:
               was not read after the cut.
     at_fault: settings under which such a cut loses commits, a sentence for each.
     error_id: of the error, "" if it came to a verdict, or its client was lost.
-    despite:  what is more than a note of the audit before the load, and what is assumed
-              of such settings, a text for each.
+    despite:  why a PASS is worth less: each finding of the audit before the load whose
+              severity is above a note, and each assumption about settings, a text for
+              each.
     uncut:    the server's power was surely not cut, whatever ended the load.
     """
 
@@ -279,11 +283,11 @@ class CampaignFolder:
         """Store what the runs so far showed of the server."""
         stored.write_file(self.path / "server.json", [stored.to_bytes(known)])
 
-    def list_unsettled_runs(self) -> Iterator[RunFolder]:
+    def list_runs_without_cycle(self) -> Iterator[RunFolder]:
         """Yield the runs that no cycle names: their client was lost before that."""
-        settled = {cycle.run for cycle in self.cycles()}
+        runs_with_cycle = {cycle.run for cycle in self.cycles()}
         for path in sorted(self.runs.glob("*/manifest.json")):
-            if path.parent.name not in settled:
+            if path.parent.name not in runs_with_cycle:
                 yield RunFolder.open(path.parent)
 
 

@@ -134,7 +134,7 @@ def command(
     result = AuditsResult(dbcheck.__version__, created, results)
     file = str(lookup.inventory) if entries[0].name else NOWHERE
     code = _exit_code(results, Severity(fail_on) if fail_on else None)
-    with output.print_and_exit(code):
+    with output.exit_if_unprintable(code):
         if as_json:
             output.print_json(to_values(result))
         elif shape == SARIF:

@@ -15,7 +15,8 @@ from dbcheck.cli.output import write_file
 from dbcheck.cli.say import say
 from dbcheck.evidence.bundle import make_bundle
 from dbcheck.evidence.scrub import describe_removed_secrets
-from dbcheck.evidence.signature import file_of, sign
+from dbcheck.evidence.signature import file_of as signature_file_of
+from dbcheck.evidence.signature import sign
 from dbcheck.runs.stored import lock_folder_to_judge
 from dbcheck.witness.log import FrameLogReader
 
@@ -69,12 +70,13 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
         write_file(target, made.chunks())
         plain = target.is_file()
         if plain:
-            file_of(target).unlink(missing_ok=True)  # of a bundle that was replaced
+            # Of a bundle that was replaced.
+            signature_file_of(target).unlink(missing_ok=True)
         # Nothing may follow a bundle that is written to a pipe.
         shown = f"{target}: {index.verdict.value}, {len(index.members)} files"
         say(shown, err=not plain)
         if index.removed:
             say(describe_removed_secrets(index.removed), err=not plain)
         if key is not None:
-            write_file(file_of(target), [sign(target, made.chunks(), key)])
-            say(f"signed: {file_of(target)}")
+            write_file(signature_file_of(target), [sign(target, made.chunks(), key)])
+            say(f"signed: {signature_file_of(target)}")

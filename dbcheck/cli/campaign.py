@@ -154,7 +154,7 @@ def command(
         shown = campaign_run.run_one(entries[0], folders[0], as_json=as_json)
     result = CampaignsResult(str(root), tuple(shown), group_targets(shown))
     code = output.campaigns_code(shown)
-    with output.print_and_exit(code):
+    with output.exit_if_unprintable(code):
         if as_json:
             output.print_json(to_values(result))
         else:

@@ -45,7 +45,7 @@ def command(id: str | None) -> None:
     docs/guides/reading-a-verdict.md, of docs/losses.md and of docs/rules.md.
     """
     shown = _listed() if id is None else _explained(id_of(id))
-    with output.print_and_exit(PASS):
+    with output.exit_if_unprintable(PASS):
         make_console().print(*shown)
 
 

@@ -295,7 +295,7 @@ def run(
     results = [outcome.result for outcome in real]
     verdict = find_worst(outcome.verdict for outcome in real or outcomes[-1:])
     code = output.EXIT_CODES[verdict]
-    with output.print_and_exit(code):
+    with output.exit_if_unprintable(code):
         if as_json:
             proven = tally(*results).statistics
             spec = lab.to_values()

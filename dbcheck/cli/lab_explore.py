@@ -244,7 +244,7 @@ def _explore(
     )
     folder.write_result(to_values(result))
     code = output.EXIT_CODES[result.verdict]
-    with output.print_and_exit(code):
+    with output.exit_if_unprintable(code):
         if as_json:
             output.print_json(to_values(result))
         else:
@@ -267,7 +267,7 @@ def _judge_one(
     with Labs(found.oracle, 1) as labs:
         (result,) = labs.results([judged])
     code = output.EXIT_CODES[result.judgement.verdict]
-    with output.print_and_exit(code):
+    with output.exit_if_unprintable(code):
         if as_json:
             output.print_json(to_values(result))
         else:

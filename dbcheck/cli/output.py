@@ -1,4 +1,4 @@
-"""Ends a verb: the report or its JSON on stdout or in a file, and the exit code."""
+"""Ends a command: the report or its JSON on stdout or in a file, and the exit code."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def print_text(text: str) -> None:
 
 
 @contextlib.contextmanager
-def print_and_exit(code: int) -> Iterator[None]:
-    """Print a result, after which the command exits with *code*.
+def exit_if_unprintable(code: int) -> Iterator[None]:
+    """Exit with *code* if the `with` block cannot print a result, else go on.
 
-    If the result cannot be printed, exit here: a success then becomes a failure, and
-    any other code stays.  A reader that is gone, as with `| head`, is not reported.
+    If *code* is a success, exit with FAILED instead.  It is not reported that nobody
+    reads the result any more, as with `| head`.
     """
     try:
         yield
@@ -62,11 +62,12 @@ def print_and_exit(code: int) -> Iterator[None]:
 def end_with(outcome: Outcome, *, as_json: bool, reconcile: str = "") -> NoReturn:
     """Show a judged run and exit with its verdict's code.
 
-    reconcile: see report.words.run.caveats().
+    reconcile: the command that continues a run which is not final; "" for the command
+               without flags.
     """
     result = outcome.result
     code = EXIT_CODES[outcome.verdict]
-    with print_and_exit(code):
+    with exit_if_unprintable(code):
         if as_json:
             print_json(to_values(result))
         else:

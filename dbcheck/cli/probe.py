@@ -115,7 +115,7 @@ def latency(
     )
     results = run_at_once(timed, entries)
     code = FAILED if any(result.error for result in results) else PASS
-    with output.print_and_exit(code):
+    with output.exit_if_unprintable(code):
         if as_json:
             found = LatencyResults(dbcheck.__version__, created, results)
             output.print_json(to_values(found))
@@ -227,7 +227,7 @@ def flushes(
     results = run_at_once(partial(_probe_entry, commits=commits, seed=seed), entries)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     code = _exit_code(results)
-    with output.print_and_exit(code):
+    with output.exit_if_unprintable(code):
         if as_json:
             found = FlushesResults(dbcheck.__version__, created, results)
             output.print_json(to_values(found))

@@ -75,7 +75,7 @@ def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool
         run_in_labs(measured, seed, view, runs)
     results = [make_receipt_result(found.rule, one) for one in measured]
     shown = all(result.shown for result in results)
-    with output.print_and_exit(PASS if shown else FAIL):
+    with output.exit_if_unprintable(PASS if shown else FAIL):
         if as_json:
             output.print_json(to_values(ReceiptsResult(tuple(results))))
         else:

@@ -189,7 +189,7 @@ def _write_report(subject: Subject, kind: str, file: Path | None) -> None:
         write_file(file, [text.encode()])
         say(f"{file}: {len(text.encode()):,} bytes of {kind}", err=True)
         return
-    with output.print_and_exit(PASS):
+    with output.exit_if_unprintable(PASS):
         if kind == "text":
             make_console().print(draw_subject(subject))
         else:

@@ -130,7 +130,7 @@ def command(
         results = tuple(tried.result for tried in controls)
         result = replace(outcome.result, controls=results)
         code = output.EXIT_CODES[outcome.verdict]
-        with output.print_and_exit(code):
+        with output.exit_if_unprintable(code):
             output.print_json(to_values(result))
         sys.exit(code)
     reconcile = rig.reconcile_command(outcome.run.path)

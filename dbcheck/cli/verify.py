@@ -62,7 +62,7 @@ def command(bundle: Path, allowed: Path | None, signer: str, as_json: bool) -> N
         say_error(error)
         sys.exit(FAIL)
     code = PASS if result.same else FAIL
-    with output.print_and_exit(code):
+    with output.exit_if_unprintable(code):
         if as_json:
             output.print_json(to_values(result))
         else:

@@ -134,7 +134,7 @@ class FleetRig:
 def make_rig(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> FleetRig:
     """Return a campaign that waits for a worker, or has nothing left to do."""
     files, cycles, plan = read_needed_files(folder), folder.cycles(), folder.plan()
-    unsettled = list(folder.list_unsettled_runs())
+    unsettled = list(folder.list_runs_without_cycle())
     own_runs = tuple(run.path.name for run in unsettled if run.is_own())
     is_over = is_finished(plan, cycles) and not unsettled
     return FleetRig(

@@ -33,7 +33,8 @@ _QUIET: Mapping[str, list[str]] = {
     "distributed.worker.http.routes": [],
 }
 
-Workers = Mapping[str, Mapping[str, Any]]  # dask.workers_about()
+# Address of a worker -> what load.dask_cluster.read_worker_info() returns of it.
+Workers = Mapping[str, Mapping[str, Any]]
 
 
 @contextlib.contextmanager

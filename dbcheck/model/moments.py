@@ -158,8 +158,8 @@ class AtTheCut:
 class Met(NamedTuple):
     """Activity during which a cut came.
 
-    activity: None if that is not known.  missed: why it is not known to be the one that
-    was drawn, "" if it is that one.
+    activity: None if it is not known.  missed: why it may be another activity than the
+    one that was drawn, "" if it is that activity.
     """
 
     activity: Activity | None
@@ -207,8 +207,8 @@ def _judge_hold(
 ) -> Met:
     """Judge whether the sessions were held when the power went.
 
-    At whatever moment from *went_us* to *latest_us* that was; some switches report a
-    cut that comes later.
+    The power went at an unknown moment from *went_us* to *latest_us*.  Some switches
+    report a cut before the power goes: then *went_us* is the later of both.
     """
     latest_us = max(went_us, latest_us or went_us)
     if quiet_us is None:

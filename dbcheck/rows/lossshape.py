@@ -215,7 +215,7 @@ def _is_missing(losses: LossArray) -> Flags:
 def _is_reordered(losses: LossArray, latest_us: int) -> Flags:
     """Return a flag for each loss: True if it was acked before a survivor was sent.
 
-    latest_us: a survivor was surely not sent before this moment, the latest such one.
+    latest_us: the latest moment before which some survivor was certainly not sent.
     A time in the log is rounded up by less than its unit (rows.acks.pack), so a whole
     unit must lie between.  A hole has a later survivor in its own session.
     """

@@ -47,13 +47,14 @@ def is_committed(seq: int | Ints) -> bool | Flags:
 class LeftFate(enum.Enum):
     """Fate of a prepared transaction that the server listed after recovery."""
 
-    KEPT = "kept"  # it was decided, and its row is there as it was sent, or gone
+    KEPT = "kept"  # it was decided, and its row is as the decision leaves it
     REFUSED = "refused"  # the server refused to commit it or to roll it back
     ABSENT = "absent"  # it was committed, and its row is not there
     DIFFERENT = "different"  # it was committed, and its row is not as it was sent
     PRESENT = "present"  # it was rolled back, and its row is there
     GONE = "gone"  # another client decided it, after it was listed
-    UNDECIDED = "undecided"  # by dbcheck: the server was not restarted since the load
+    # dbcheck did not decide it, as the server was not restarted since the load.
+    UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +81,15 @@ def find_largest_counts(
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Losses of transactions that the load had left prepared, and not decided.
+    """Losses of transactions that the load had prepared, and had not decided.
 
-    They look the same as transactions that another client decided after recovery,
-    before dbcheck listed them or read their rows.
+    If another client decided such transactions after recovery, before dbcheck listed
+    them or read their rows, they look like lost ones.
 
     rolled_back: not listed, and the row is not there.
     committed: not listed, and the row is there.
-    gone: see LeftFate.GONE and LeftOver.perhaps_earlier.
+    gone: listed, and then perhaps decided by another client (LeftFate.GONE and
+          LeftOver.perhaps_earlier).
     """
 
     rolled_back: int = 0
@@ -114,8 +116,9 @@ class LeftOver:
 
     session, seq: of the operation that prepared it.
     reason: why dbcheck did not decide it, "" if it did.
-    perhaps_earlier: it is not listed any more, and its row is there: it was committed
-            by another client, or by a reading of dbcheck that broke off.
+    perhaps_earlier: it was not listed any more when dbcheck wanted to decide it, and
+            its row is there: another client committed it, or an earlier reading of
+            dbcheck that broke off.
     """
 
     session: int

@@ -88,7 +88,7 @@ def _take_over(folder: CampaignFolder, own: Container[str]) -> None:
 
     Without its key a run is settled like a stranger's, with less evidence.
     """
-    for run in folder.list_unsettled_runs():
+    for run in folder.list_runs_without_cycle():
         if run.path.name in own:
             with contextlib.suppress(DbcheckError):
                 run.remember()

@@ -76,7 +76,10 @@ class Wakeup:
         self._armed = True
 
     def clear(self) -> None:
-        """Make the descriptor unreadable; read what changed after that."""
+        """Make the descriptor unreadable.
+
+        Look for changes only afterwards: a change after clear() sets it again.
+        """
         if self._is_set:
             os.read(self._reader, 1)
         self._is_set = False
@@ -112,16 +115,13 @@ class Window:
         self._now = now
         lock = threading.Lock()
         self._lock = lock
-        self._changed = threading.Condition(
-            lock
-        )  # for sessions: acks confirmed, or failed
-        self._entry_queued = threading.Condition(
-            lock
-        )  # for the writer: something to take
+        # For sessions: acks were confirmed, or the window failed.
+        self._changed = threading.Condition(lock)
+        # For the writer: there is something to take, or nothing will come any more.
+        self._entry_queued = threading.Condition(lock)
         self._waiting = 0  # sessions that wait on _changed
-        self.ready = (
-            Wakeup()
-        )  # for an event loop, as _changed is for sessions; same lock
+        # For an event loop, as _changed is for sessions; used under the same lock.
+        self.ready = Wakeup()
         self._batches: list[Batch] = []
         self._acks: list[AckValues] = []  # the batch that still grows
         self._acks_put = self._events_put = 0
@@ -307,7 +307,7 @@ class Window:
             self._set_failure(_silent_witness_error(self._limits.silence_s))
 
     def _wait_until(self, is_done: Callable[[], bool]) -> None:
-        """Wait for *done*; raise if the window fails or the witness stays silent."""
+        """Wait until *is_done*; raise if the window fails, or the witness is silent."""
         self._waiting += 1
         try:
             while not is_done():
@@ -327,7 +327,7 @@ class Window:
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            # A new one each time: several threads must not share a traceback.
+            # A copy for each call: several threads must not share a traceback.
             raise copy.copy(self._failure)
 
     def _set_failure(self, failure: DbcheckError) -> None:

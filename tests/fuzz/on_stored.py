@@ -116,7 +116,7 @@ def campaigns(data: bytes) -> None:
         with contextlib.suppress(DbcheckError):
             campaign = CampaignFolder.open(folder)
             campaign.plan()
-            list(campaign.list_unsettled_runs())
+            list(campaign.list_runs_without_cycle())
             campaign.write_lines()
 
 

@@ -19,10 +19,12 @@ from typing import Any
 from dbcheck.agent.host.servers import find_server_processes
 from dbcheck.agent.wire import Refusal, read_lines
 
-JOURNAL = "journal:"  # and a data directory: its server logs by way of syslog
-# systemd names a cgroup after each unit: that of its own manager, which is under
-# slices, and below the unit of a user's manager one of that (systemd,
-# src/basic/cgroup-util.c, cg_path_get_unit and cg_path_get_user_unit).
+# Prefix of a data directory, used instead of a log's path; see log.mark_log().
+JOURNAL = "journal:"
+# systemd names the cgroup of a unit after the unit.  A cgroup's path has slices, then a
+# unit of the system's manager.  If that unit is user@UID.service, the manager of a
+# user, slices and a unit of this manager follow (systemd, src/basic/cgroup-util.c,
+# cg_path_get_unit and cg_path_get_user_unit).
 UNIT = re.compile(
     r"[A-Za-z0-9:_.\\-]+(?:@[A-Za-z0-9:_.\\@-]+)?"
     r"\.(?:service|socket|device|mount|automount|swap|target|path|timer|scope)"
@@ -43,14 +45,15 @@ def mark_journal(directory: str) -> dict[str, list[int]]:
     unit = find_unit(directory)
     if not run_journalctl(unit, "--lines=1", 1)[0]:
         raise Refusal("journal", "the journal has no message of " + unit)
+    # In the form of log.mark_files(); the 0 is not used.
     return {unit: [math.ceil(time.time()), 0]}
 
 
 def find_unit(directory: str) -> str:
     """Return the service of the server that works in *directory*.
 
-    One of a user's manager stands behind the unit of that: user@1000.service/x.service.
-    Raise Refusal if it is no service.
+    A service of a user's manager is returned behind the unit of this manager:
+    user@1000.service/x.service.  Raise Refusal if the server runs in no service.
     """
     why = "the server does not run as a systemd service"
     for folder in find_server_processes(directory):
@@ -60,7 +63,7 @@ def find_unit(directory: str) -> str:
                 continue
             if not units[-1].endswith(SERVICE) or USER_MANAGER.fullmatch(units[-1]):
                 why = f"the server runs in {units[-1]}, and not in a systemd service"
-            elif any(each.endswith(SERVICE) for each in below):
+            elif any(part.endswith(SERVICE) for part in below):
                 why = f"another systemd, in {units[-1]}, keeps the server's journal"
             else:
                 return "/".join(units)
@@ -70,7 +73,8 @@ def find_unit(directory: str) -> str:
 def parse_units(path: str) -> tuple[list[str], list[str]]:
     """Return the units that a cgroup's path names, and what is below the last one.
 
-    The system's is first; a user's manager has others below its own.
+    The unit of the system's manager is first.  If it is a user's manager, a unit of
+    this manager may follow.
     """
     parts = path.split("/")[1:]
     units: list[str] = []
@@ -95,7 +99,7 @@ def unescape_unit(name: str) -> str:
 
 
 def read_journal_since(marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
-    """Return the service's messages since then, see log.since()."""
+    """Return the service's messages since *marks*, as log.read_since() does."""
     ((unit, (start_s, _)),) = marks.items()
     text, truncated = run_journalctl(unit, "--since=@" + str(start_s), limit)
     return {
@@ -106,7 +110,7 @@ def read_journal_since(marks: dict[str, list[int]], limit: int) -> dict[str, Any
 
 
 def run_journalctl(unit: str, option: str, limit: int) -> tuple[bytes, bool]:
-    """Return at most *limit* bytes of a service's messages, and whether it was more.
+    """Return at most *limit* bytes of a service's messages, and whether it has more.
 
     Raise Refusal if journalctl(1) does not run.
     """

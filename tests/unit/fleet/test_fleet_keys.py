@@ -45,7 +45,7 @@ def test_a_run_that_was_there_before_stays_whose_it_was(
     rig.agreed = True
     keeps = cast(Any, SimpleNamespace(_view=None))
     Coordinator._check_listing(keeps, rig, Listing(listing))
-    own = {each.path.name for each in folder.list_unsettled_runs() if each.is_own()}
+    own = {each.path.name for each in folder.list_runs_without_cycle() if each.is_own()}
     assert own == {OURS, NEW}
 
 
@@ -60,6 +60,6 @@ def test_a_worker_takes_over_the_runs_that_its_client_knows(
     unpack_files(tmp_path / "there", read_needed_files(folder))
     there = CampaignFolder.open(tmp_path / "there")
     _take_over(there, (OURS,))
-    own = {each.path.name for each in there.list_unsettled_runs() if each.is_own()}
+    own = {each.path.name for each in there.list_runs_without_cycle() if each.is_own()}
     assert own == {OURS}
     assert client_key.recall(FOREIGN) is None
