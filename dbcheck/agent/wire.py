@@ -40,7 +40,7 @@ MOUNT = re.compile(r"(.*?) on (/.*?) (?:type (\S+) )?\(([^()]*)\)$")
 # The source of a mount of sshfs(1), GlusterFS or NFS: "[user@]host:folder".
 FILE_SERVER = re.compile(r"(?:[^@:/]*@)?(\[[^]]*\]|[^@:/\[]+):")
 PROGRAM_TIMEOUT_S = 10.0
-BOOTED_LOOKS = 3
+BOOT_TIME_READINGS = 3
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ def take_messages(buffer: bytearray) -> list[tuple[int, int, int, bytes]]:
 
 
 def call(verb: Callable[[Any], T], payload: bytes) -> T:
-    """Return *verb*'s answer to a request; refuse one that it cannot use."""
+    """Return *verb*'s answer to a request; refuse a request that it cannot use."""
     try:
         return verb(json.loads(payload))
     except (
@@ -169,7 +169,7 @@ def prepare_process() -> None:
 
 
 def require_linux() -> None:
-    """End this process, an agent on a target's host, where that does not run Linux."""
+    """End this process, an agent on a target's host, if the host does not run Linux."""
     if not sys.platform.startswith("linux"):
         sys.exit("the target's host must run Linux, and this is " + sys.platform)
 
@@ -263,7 +263,7 @@ def read_boot_time_us() -> int | None:
     # The two clocks are read one after the other; a pause between makes the value less.
     return max(
         clock_us() - time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
-        for _ in range(BOOTED_LOOKS)
+        for _ in range(BOOT_TIME_READINGS)
     )
 
 
@@ -342,9 +342,8 @@ def find_covering_mount(path: str, table: str = "") -> dict[str, str]:
     for mount in list_mounts(table):
         point = mount["point"]
         is_on_mount = point == "/" or path == point or path.startswith(point + "/")
-        if is_on_mount and len(point) >= len(
-            covering["point"]
-        ):  # a later mount covers an earlier one
+        # A later mount covers an earlier one of the same point.
+        if is_on_mount and len(point) >= len(covering["point"]):
             covering = mount
     return covering
 
@@ -361,12 +360,14 @@ def list_mounts(table: str = "") -> Iterator[dict[str, str]]:
         fields = line.split()
         kind, source, options = fields[fields.index("-") + 1 :][:3]
         of_mount = fields[5].split(",")
-        more = [option for option in options.split(",") if option not in of_mount]
+        of_filesystem = [
+            option for option in options.split(",") if option not in of_mount
+        ]
         yield {
             "point": unescape(fields[4]),
             "source": unescape(source),
             "type": kind,
-            "options": ",".join(of_mount + more),
+            "options": ",".join(of_mount + of_filesystem),
         }
 
 

@@ -80,7 +80,7 @@ HEADER, ACKS, EVENT = 1, 2, 3
 BODY_BYTES_MAX = 1 << 18
 WRITE_BYTES_MAX = 1 << 20  # a write has at most this and one frame
 
-# Verbs; a batch carries the token of its log.
+# Verbs; the batches, APPEND and NOTE, carry the token of their log.
 FACTS, PROBE, CREATE, JOIN, APPEND, NOTE, RUNS, MANIFEST, READ, REMOVE = range(1, 11)
 LOCK, JUDGED = 11, 12
 # A mark: frames, acks, events, digest; clock_us, as in a frame, when it was sent.
@@ -137,7 +137,7 @@ class Log:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self.path = path = os.path.join(folder, log_name(number))
         self.token = make_token(run_id, number)
-        self.failed: str | None = None
+        self.why_failed: str | None = None
         self._fd = os.open(path, flags, 0o600)
         self._sha = hashlib.sha256()
         self._pending: list[bytes] = []
@@ -158,21 +158,22 @@ class Log:
     def add(self, verb: int, token: int, count: int, body: bytes) -> None:
         """Frame one batch; commit() writes and confirms it."""
         if token != self.token:
-            self.failed = "a batch for another run came in"
+            self.why_failed = "a batch for another run came in"
         if not 0 < len(body) <= BODY_BYTES_MAX:
-            self.failed = f"a batch of {len(body)} bytes came in"
-        if self.failed:
-            raise Refusal("log", f"{self.path}: {self.failed}")
+            self.why_failed = f"a batch of {len(body)} bytes came in"
+        if self.why_failed:
+            raise Refusal("log", f"{self.path}: {self.why_failed}")
         self._add(ACKS if verb == APPEND else EVENT, count, body)
         if self._pending_bytes >= WRITE_BYTES_MAX:
             self.commit()
 
     def commit(self) -> bytes:
         """Write all added batches in one go, sync once; return the new mark."""
-        if self.failed:
-            raise Refusal("log", f"{self.path}: {self.failed}")
+        if self.why_failed:
+            raise Refusal("log", f"{self.path}: {self.why_failed}")
         if self._pending:
-            self.failed = "an earlier write failed"  # until the write below succeeded
+            # Until the write below has succeeded.
+            self.why_failed = "an earlier write failed"
             self._check_file()
             write_all(self._fd, b"".join(self._pending))
             sync_data(self._fd)
@@ -181,7 +182,7 @@ class Log:
             self._pending_bytes = 0
             frames, acks, events = self._added
             self._mark = (frames, acks, events, self._sha.digest())
-            self.failed = None
+            self.why_failed = None
         return MARKED.pack(*self._mark, clock_us())
 
     def close(self) -> None:
@@ -265,8 +266,8 @@ class Agent:
     def _error(self, code: str, message: str) -> None:
         self._send(ERROR, to_json({"code": code, "message": message}))
 
-    def _facts(self, ask: Any) -> None:
-        folder = resolve_own_folder(ask)
+    def _facts(self, request: Any) -> None:
+        folder = resolve_own_folder(request)
         make_folder(folder)
         require_own(folder)
         with Scratch(folder):
@@ -283,39 +284,39 @@ class Agent:
         }
         self._send(RESULT, to_json(result))
 
-    def _probe(self, ask: Any) -> None:
-        if not 1 <= ask["count"] <= PROBE_COUNT_MAX:
-            raise Refusal("protocol", f"cannot probe {ask['count']!r} times")
-        folder = resolve_own_folder(ask)
+    def _probe(self, request: Any) -> None:
+        if not 1 <= request["count"] <= PROBE_COUNT_MAX:
+            raise Refusal("protocol", f"cannot probe {request['count']!r} times")
+        folder = resolve_own_folder(request)
         make_folder(folder)
         require_own(folder)
-        require_disk(folder, volatile=ask["volatile"])
+        require_disk(folder, volatile=request["volatile"])
         durations_s = []
         with Scratch(folder) as fd:
-            for _ in range(ask["count"]):
+            for _ in range(request["count"]):
                 start = time.perf_counter()
                 write_all(fd, bytes(PROBE_BYTES))
                 sync_data(fd)
                 durations_s.append(time.perf_counter() - start)
         self._send(RESULT, to_json(durations_s))
 
-    def _create(self, ask: Any) -> None:
+    def _create(self, request: Any) -> None:
         if self._log is not None:
             raise Refusal("log", "a log is open on this channel already")
-        folder = resolve_own_folder(ask)
-        path = run_folder(folder, ask["run"])
+        folder = resolve_own_folder(request)
+        path = run_folder(folder, request["run"])
         make_folder(folder)
         require_own(folder)
-        require_disk(folder, volatile=ask["volatile"])
+        require_disk(folder, volatile=request["volatile"])
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:
-            raise Refusal("exists", f"run {ask['run']} already exists") from None
+            raise Refusal("exists", f"run {request['run']} already exists") from None
         try:
             write_durably(
-                os.path.join(path, MANIFEST_NAME), base64.b64decode(ask["manifest"])
+                os.path.join(path, MANIFEST_NAME), base64.b64decode(request["manifest"])
             )
-            self._log = Log(path, ask["run"], 0)
+            self._log = Log(path, request["run"], 0)
             sync_folder(path)
             sync_folder(folder)
         except BaseException:
@@ -323,35 +324,35 @@ class Agent:
             raise
         self._send(MARK, self._log.commit())
 
-    def _join(self, ask: Any) -> None:
+    def _join(self, request: Any) -> None:
         if self._log is not None:
             raise Refusal("log", "a log is open on this channel already")
-        folder, number = resolve_own_folder(ask), ask["log"]
-        path = run_folder(folder, ask["run"])
+        folder, number = resolve_own_folder(request), request["log"]
+        path = run_folder(folder, request["run"])
         logs = count_announced_logs(path)
         require_own(folder)
         require_own(path)
         if not 1 <= number < logs:
             raise Refusal(
-                "no-log", f"run {ask['run']} has {logs} logs, no log {number}"
+                "no-log", f"run {request['run']} has {logs} logs, no log {number}"
             )
         try:
-            self._log = Log(path, ask["run"], number)
+            self._log = Log(path, request["run"], number)
         except FileExistsError:
             refuse_if_open(path, log_name(number))
             raise Refusal(
-                "exists", f"log {number} of run {ask['run']} already exists"
+                "exists", f"log {number} of run {request['run']} already exists"
             ) from None
         sync_folder(path)
         self._send(MARK, self._log.commit())
 
-    def _runs(self, ask: Any) -> None:
+    def _runs(self, request: Any) -> None:
         runs = []
-        folder = resolve_folder(ask)
+        folder = resolve_folder(request)
         for run_id in list_folder(folder):
             path = os.path.join(folder, run_id)
             try:
-                if ask.get("unjudged") and os.path.lexists(f"{path}/{JUDGED_NAME}"):
+                if request.get("unjudged") and os.path.lexists(f"{path}/{JUDGED_NAME}"):
                     continue
                 made_ns = os.lstat(os.path.join(path, MANIFEST_NAME)).st_mtime_ns
                 for number in range(count_announced_logs(path)):
@@ -362,9 +363,9 @@ class Agent:
                 runs.append((made_ns, run_id))
         self._send(RESULT, to_json([run_id for _, run_id in sorted(runs)]))
 
-    def _judged(self, ask: Any) -> None:
+    def _judged(self, request: Any) -> None:
         """Note durably that the rows of a run were read."""
-        path = run_folder(resolve_own_folder(ask), ask["run"])
+        path = run_folder(resolve_own_folder(request), request["run"])
         count_announced_logs(path)  # refuses a run that is not there
         require_own(path)
         with contextlib.suppress(FileExistsError):
@@ -372,12 +373,12 @@ class Agent:
         sync_folder(path)
         self._send(RESULT, to_json(None))
 
-    def _lock(self, ask: Any) -> None:
+    def _lock(self, request: Any) -> None:
         """Lock the folder until this channel ends; answer whether it is locked.
 
         flock(2) locks a directory like a file, and leaves no file behind.
         """
-        folder = resolve_own_folder(ask)
+        folder = resolve_own_folder(request)
         make_folder(folder)
         require_own(folder)
         if self._locked_folder is None:
@@ -392,22 +393,21 @@ class Agent:
                 raise
         self._send(RESULT, to_json(self._locked_folder is not None))
 
-    def _manifest(self, ask: Any) -> None:
-        self._stream(ask, MANIFEST_NAME)
+    def _manifest(self, request: Any) -> None:
+        self._stream(request, MANIFEST_NAME)
 
-    def _read(self, ask: Any) -> None:
-        self._stream(ask, log_name(ask["log"]))
+    def _read(self, request: Any) -> None:
+        self._stream(request, log_name(request["log"]))
 
-    def _stream(self, ask: Any, name: str) -> None:
-        path = run_folder(resolve_folder(ask), ask["run"])
+    def _stream(self, request: Any, name: str) -> None:
+        path = run_folder(resolve_folder(request), request["run"])
         try:
             fd = open_file(path, name)
         except (FileNotFoundError, NotADirectoryError):
             raise Refusal("no-run", f"{path}/{name} is not there") from None
         try:
-            left_bytes = os.fstat(
-                fd
-            ).st_size  # a log that grows meanwhile is read up to this size
+            # A log that grows meanwhile is read up to this size.
+            left_bytes = os.fstat(fd).st_size
             while left_bytes:
                 chunk = os.read(fd, min(left_bytes, CHUNK_BYTES))
                 if not chunk:
@@ -418,9 +418,9 @@ class Agent:
             os.close(fd)
         self._send(END, b"")
 
-    def _remove(self, ask: Any) -> None:
-        folder = resolve_own_folder(ask)
-        path = run_folder(folder, ask["run"])
+    def _remove(self, request: Any) -> None:
+        folder = resolve_own_folder(request)
+        path = run_folder(folder, request["run"])
         try:
             names = os.listdir(path)
         except (FileNotFoundError, NotADirectoryError):

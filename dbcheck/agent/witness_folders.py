@@ -14,20 +14,20 @@ from dbcheck.base.owners import exchangeable, expanded, others_write, own_users
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def resolve_folder(ask: Any) -> str:
+def resolve_folder(request: Any) -> str:
     """Return the folder that a request names, with the user's own link followed."""
-    folder = _parse_folder(ask)
+    folder = _parse_folder(request)
     if os.path.islink(folder) and os.lstat(folder).st_uid in own_users():
         folder = os.path.realpath(folder)
     return folder
 
 
-def _parse_folder(ask: Any) -> str:
+def _parse_folder(request: Any) -> str:
     """Return the folder that a request names.
 
     /~/NAME is NAME in the user's home, and /~USER/NAME in that of another.
     """
-    folder = ask["folder"]
+    folder = request["folder"]
     if not isinstance(folder, str):
         raise TypeError("the name of a folder is not valid text")
     if folder.startswith("/~"):
@@ -38,13 +38,14 @@ def _parse_folder(ask: Any) -> str:
     return folder
 
 
-def resolve_own_folder(ask: Any) -> str:
-    """Return resolve_folder() to write there; refuse root one that others can exchange.
+def resolve_own_folder(request: Any) -> str:
+    """Return the folder that a request names, as resolve_folder() does, to write in it.
 
-    Root would make and remove files wherever they had it lead.
+    Refuse root a folder that others can exchange: root would make and remove files
+    wherever they had it lead.
     """
-    require_not_exchangeable(_parse_folder(ask))
-    return resolve_folder(ask)
+    require_not_exchangeable(_parse_folder(request))
+    return resolve_folder(request)
 
 
 def require_not_exchangeable(folder: str) -> None:
@@ -56,7 +57,7 @@ def require_not_exchangeable(folder: str) -> None:
 def require_own(folder: str) -> None:
     """Refuse a folder in which another user may have put files, or may do so.
 
-    In /var/tmp, or the like, any user may have made it before us, or what leads there.
+    In a folder such as /var/tmp any user may have made it, or one above it, before us.
     """
     require_not_exchangeable(folder)
     if os.path.islink(folder):
@@ -79,7 +80,7 @@ def require_own(folder: str) -> None:
 def open_file(folder: str, name: str) -> int:
     """Return a descriptor of a file in *folder* to read it; follow no link.
 
-    Raise FileNotFoundError or NotADirectoryError if one of them is not there.
+    Raise FileNotFoundError or NotADirectoryError if folder or file is not there.
     """
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

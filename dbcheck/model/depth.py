@@ -32,15 +32,14 @@ IN_PLACE = frozenset({"ext2", "ext3", "ext4", "xfs"})
 # Documentation/filesystems/fscrypt.rst, which knows exceptions that nothing shows).
 _OPTIONS_AGAINST_DIRECT = ("data=journal", "encryption")
 # On these filesystems an appended record waits in the page cache, whatever other files
-# are synced:
-# XFS, Btrfs and ext4 do not even allocate its blocks before it is written back.  ext3
-# has no delayed allocation, and writes the data of every file with its journal.
+# are synced: XFS, Btrfs and ext4 do not even allocate its blocks before it is written
+# back.  ext3 has no delayed allocation, and writes the data of every file with its
+# journal.
 _DELAYING_FILESYSTEMS = frozenset({"btrfs", "ext2", "ext4", "tmpfs", "xfs"})
-# Options that write a record out at once, or with the next sync of any file: mount(8)
-# for
-# sync, ext4(5) for data=journal and nodelalloc (data=ordered writes allocated blocks
-# before each commit of the journal), btrfs(5) for flushoncommit, and for dax, which
-# has no page cache, Documentation/filesystems/dax.rst.
+# Options that write a record out at once, or with the next sync of any file.  Sources:
+# mount(8) for sync; ext4(5) for data=journal and nodelalloc (data=ordered writes
+# allocated blocks before each commit of the journal); btrfs(5) for flushoncommit; and
+# Documentation/filesystems/dax.rst for dax, which has no page cache.
 _WRITTEN_AT_ONCE_BY = {
     "sync": "each write",
     "data=journal": "each commit of its journal",

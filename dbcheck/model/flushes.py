@@ -34,9 +34,9 @@ class Counts:
 
     @classmethod
     def of(cls, stat: Sequence[int], *, queues: bool) -> Counts:
-        """Return the counts in the fields of such a file.
+        """Return the counts in the fields of a device's file "stat".
 
-        queues: it is a device where the kernel queues requests.  Raise ValueError if
+        queues: the kernel queues requests at the device.  Raise ValueError if
         there are too few fields.
         """
         if len(stat) <= _WRITE_MS:
@@ -79,7 +79,7 @@ class UnderLoad:
 
     seconds: from the first sample to the last one.
     acked:   commits that were answered meanwhile, at least.
-    drives:  by name, those that were counted at both.
+    drives:  by name, those that were counted at both samples.
     """
 
     seconds: float
@@ -114,9 +114,9 @@ class Shape:
 class Timed:
     """Writes of one shape.
 
-    took_ns: how long each took, until it was durable, nanoseconds, in order.
+    took_ns: how long each write took until it was durable, in nanoseconds, in order.
     before, after: what the devices had done; device counters count whole milliseconds.
-    why: the reason why there are none, "" if there are.
+    why: the reason why no write was timed, "" if writes were.
     """
 
     took_ns: tuple[int, ...]

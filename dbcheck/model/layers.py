@@ -1,9 +1,9 @@
 """Kinds of block devices, as their names show them.
 
-Device-mapper devices have their owner's name in front of their UUID.  LVM's is "LVM-",
-64 characters of the volume, and a suffix for volumes of its own, whose names it refuses
-to users (lvm2, lib/misc/lvm-string.c: build_dm_uuid, is_reserved_lvname).  They show
-what the volume above them is made with; its own UUID does not.
+Device-mapper devices have their owner's name in front of their UUID.  A UUID of LVM is
+"LVM-", 64 characters of the volume, and a suffix for LVM's own volumes, whose names it
+refuses to users (lvm2, lib/misc/lvm-string.c: build_dm_uuid, is_reserved_lvname).  The
+suffix shows what the volume above is made with; the UUID of that volume does not.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ CACHE, WRITECACHE = "LVM's cache", "LVM's write cache"
 THIN, VDO, INTEGRITY = "thin provisioning", "VDO", "dm-integrity"
 UNKNOWN = "device-mapper of an unknown kind"
 ZVOL, BCACHE = "zvol", "bcache"
-_LVM_ID = 64
+_LVM_ID_CHARACTERS = 64
 _LVM = "LVM-"
-_OF_LVM = {
+_KIND_OF_SUFFIX = {
     "cdata": CACHE,
     "cmeta": CACHE,
     "corig": CACHE,
@@ -39,14 +39,14 @@ _OF_LVM = {
     "mimage": "LVM's mirror",
     "cow": "LVM's snapshot",
 }
-_PREFIXES = {
+_KIND_OF_PREFIX = {
     _LVM: "LVM",
     "mpath-": "multipath",
     "CRYPT-LUKS1-": "dm-crypt",
     "CRYPT-LUKS2-": "dm-crypt",
     "CRYPT-PLAIN-": "dm-crypt",
-    # cryptsetup, lib/libcryptsetup.h and lib/utils_dm.h: what a LUKS2 device with
-    # integrity lies on is a "SUBDEV", "INTEGRITY" before.
+    # cryptsetup, lib/libcryptsetup.h and lib/utils_dm.h: the device below a LUKS2
+    # device with integrity is a "SUBDEV"; earlier releases call it "INTEGRITY".
     "CRYPT-INTEGRITY-": INTEGRITY,
     "CRYPT-SUBDEV-": INTEGRITY,
     "INTEGRITY-": INTEGRITY,
@@ -73,14 +73,18 @@ def list_kinds(layers: Sequence[Layer]) -> list[str]:
 
 
 def _find_kind_of_mapper_device(layer: Layer) -> str:
-    # kpartx puts "partN-" before the UUID of what it divides.
+    # kpartx puts "partN-" before the UUID of the device that it divides.
     uuid = re.sub(r"^part\d+-", "", layer.dm_uuid)
-    kind = next((v for k, v in _PREFIXES.items() if uuid.startswith(k)), UNKNOWN)
+    kind = next((v for k, v in _KIND_OF_PREFIX.items() if uuid.startswith(k)), UNKNOWN)
     if not uuid.startswith(_LVM):
         return kind
-    suffix = uuid[len(_LVM) + _LVM_ID :].lstrip("-")
+    suffix = uuid[len(_LVM) + _LVM_ID_CHARACTERS :].lstrip("-")
     # "group-volume-suffix", where a hyphen of a name is written twice.
     parts = re.split(r"(?<!-)-(?!-)", layer.dm_name)
     tails = re.findall(r"_([a-z]+)", "-".join(parts[1:]) or layer.dm_name)
-    own = [_OF_LVM[tail] for tail in (suffix, *reversed(tails)) if tail in _OF_LVM]
-    return own[0] if own else kind
+    kinds = [
+        _KIND_OF_SUFFIX[tail]
+        for tail in (suffix, *reversed(tails))
+        if tail in _KIND_OF_SUFFIX
+    ]
+    return kinds[0] if kinds else kind

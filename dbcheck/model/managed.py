@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-# The name of a fact beside a server's settings; there only if it is of such a service.
+# The name of a fact beside a server's settings; only a server of a service has it.
 SERVICE = "managed service"
 
 RDS, AURORA = "Amazon RDS", "Amazon Aurora"
@@ -19,7 +19,7 @@ AZURE = "Azure Database"
 # Endings of host names: Amazon RDS User Guide, Amazon Aurora User Guide, Finding the
 # connection information; Cloud SQL, Connect using a DNS name; Azure Database for
 # PostgreSQL and for MySQL, Connectivity and networking concepts.
-_HOSTS = {
+_SERVICE_OF_HOST_ENDING = {
     ".rds.amazonaws.com": RDS,
     ".rds.amazonaws.com.cn": RDS,
     ".sql.goog": CLOUD_SQL,
@@ -31,7 +31,7 @@ _AURORA_ENDPOINTS = (".cluster-", ".cluster-ro-", ".cluster-custom-")
 
 # Beginnings of settings that no other PostgreSQL has: Amazon RDS and Aurora User Guide,
 # parameters; Cloud SQL and AlloyDB, Configure database flags; Azure, Server parameters.
-_OF_POSTGRESQL = {
+_SERVICE_OF_POSTGRESQL_PREFIX = {
     "apg_": AURORA,
     "aurora_": AURORA,
     "rds.": RDS,
@@ -39,10 +39,10 @@ _OF_POSTGRESQL = {
     "cloudsql.": CLOUD_SQL,
     "azure.": AZURE,
 }
-_OF_MYSQL = {"aurora_": AURORA, "azure_": AZURE, "cloudsql_": CLOUD_SQL}
+_SERVICE_OF_MYSQL_PREFIX = {"aurora_": AURORA, "azure_": AZURE, "cloudsql_": CLOUD_SQL}
 # Where Amazon's servers have their programs and data, as their own parameters show.
 _RDS_FOLDERS = ("/rdsdbbin", "/rdsdbdata")
-_MYSQL_WORDS = {"google": CLOUD_SQL, "azure": AZURE}
+_SERVICE_OF_MYSQL_WORD = {"google": CLOUD_SQL, "azure": AZURE}
 
 
 # Databases of the providers, on every server of theirs.
@@ -54,7 +54,7 @@ OWN_DATABASES = frozenset(
 def find_service_of_host(host: str) -> str:
     """Return the service that a server's *host* name belongs to, "" if to none."""
     name = host.lower().rstrip(".")
-    for ending, service in _HOSTS.items():
+    for ending, service in _SERVICE_OF_HOST_ENDING.items():
         if name.endswith(ending):
             aurora = service == RDS and any(w in name for w in _AURORA_ENDPOINTS)
             return AURORA if aurora else service
@@ -68,7 +68,7 @@ def find_service_of_hosts(hosts: Iterable[str]) -> str:
 
 def find_service_of_postgresql(settings: Mapping[str, str]) -> str:
     """Return the service whose server has *settings*, all that it shows; "" if none."""
-    if service := _find_service_by_prefix(settings, _OF_POSTGRESQL):
+    if service := _find_service_by_prefix(settings, _SERVICE_OF_POSTGRESQL_PREFIX):
         return service
     return RDS if settings.get("data_directory", "").startswith(_RDS_FOLDERS) else ""
 
@@ -81,10 +81,10 @@ def find_service_of_mysql(
     version, comment: version() and @@version_comment: "8.0.31-google" and "(Google)" on
     Cloud SQL (as dumps and clients of it print).
     """
-    if service := _find_service_by_prefix(variables, _OF_MYSQL):
+    if service := _find_service_by_prefix(variables, _SERVICE_OF_MYSQL_PREFIX):
         return service
     words = f"{version} {comment}".lower()
-    for word, service in _MYSQL_WORDS.items():
+    for word, service in _SERVICE_OF_MYSQL_WORD.items():
         if word in words:
             return service
     places = (variables.get("basedir", ""), variables.get("datadir", ""))

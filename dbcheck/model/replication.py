@@ -225,8 +225,8 @@ class Membership:
 class Detached:
     """A server that is out of its group, and does not try to join it.
 
-    name, group: see Membership.  transactions: a set, as the server's product writes
-    it.
+    name: see Membership.  group: the name of the group that it is out of.
+    transactions: its set of transactions, as the server's product writes such a set.
     """
 
     name: str
@@ -305,7 +305,8 @@ class Promotion:
 
 
 GALERA_CLUSTER = "wsrep_cluster_state_uuid"
-REPLICATION_GROUP = "group_replication_group_name"  # also begins its GTIDs
+# The name of a group; the GTIDs of its transactions begin with the name.
+REPLICATION_GROUP = "group_replication_group_name"
 _NAMES_IN_LOG = (
     *(GALERA_CLUSTER, REPLICATION_GROUP),
     *("timeline", "server_uuid", "server_id"),

@@ -17,15 +17,18 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-# A loop looks at least every 50 ms, and takes milliseconds for what it finds.
+# A longer time between two rounds of a loop is a gap: a loop looks at least every
+# 50 ms, and takes milliseconds for what it finds.  A wall clock that NTP keeps is
+# slewed.
 GAP_US = 100_000
-# A wall clock that is kept by NTP is slewed; the witness's is read across a network.
+# A gap by the witness's clock is longer, as that clock is read across a network.
 WITNESS_GAP_US = 500_000
-# A kernel that runs on keeps what comes in such a time; one that stood still itself, as
+# A kernel that runs on keeps what comes in a gap.  A kernel that stood still itself, as
 # of a paused virtual machine, may be sent it once more within about as long again.
 SHORT_US = 500_000
 GAPS_MAX = 50
-_DRIFT = 1000  # of two clocks: one microsecond in so many, see model.witness
+# Two clocks drift apart by one microsecond in so many; see model.witness.
+_DRIFT_DIVISOR = 1000
 
 
 class GapClock(enum.Enum):
@@ -39,21 +42,21 @@ class GapClock(enum.Enum):
 
 # The client's clocks at one moment, in microseconds: see base.system.clocks_us().
 Clocks = tuple[int, int, int]
-_SHOWN_BY = (GapClock.MONOTONIC, GapClock.BOOT, GapClock.WALL)
+_CLOCK_NAMES = (GapClock.MONOTONIC, GapClock.BOOT, GapClock.WALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """A time in which a client observed nothing.
 
-    from_us, to_us: the last moment before it, and the first one after it.
-    lasted_us:   how long it took, by the clock that shows most of it.
-    clock:       that clock.
-    in_flight:   operations sent before it that had no answer when it was over, also
-                 those whose connection broke.
-    answered_us: when an ack came to an operation that was sent after it, or, of a gap
-                 below SHORT_US, once all that had come in it was read; None if none
-                 did.  An ack that was read before that may have come within the gap.
+    from_us, to_us: the last moment before the gap, and the first moment after it.
+    lasted_us:   how long the gap took, by the clock that shows most of it.
+    clock:       the clock that shows most of the gap.
+    in_flight:   operations sent before the gap that had no answer when it was over,
+                 also those whose connection broke.
+    answered_us: when an ack came to an operation that was sent after the gap, or, of a
+                 gap below SHORT_US, once all that had come in it was read; None if no
+                 such ack came.  An earlier ack may have come within the gap.
     """
 
     from_us: int
@@ -73,8 +76,9 @@ class Gap:
 class Observed:
     """Observations of one log's sessions about its acks.
 
-    last_ack_us: when the newest was read, None if none was.
-    gaps:        in which they observed nothing, GAPS_MAX at most: see Rounds.add().
+    last_ack_us: when the newest ack was read, None if none was.
+    gaps:        in which the sessions observed nothing, GAPS_MAX at most: see
+                 Rounds.add().
     sent_us:     when the newest operation that was acked was sent, tasks left out;
                  None if that is not known.
     """
@@ -86,7 +90,7 @@ class Observed:
     def came_us(self, read_us: int) -> int:
         """Return the earliest moment at which an ack read at *read_us* may have come.
 
-        Later acks of this log than that one are left out of account.
+        Later acks of this log are left out of account.
         """
         open_gaps = (gap.from_us for gap in self._open(read_us))
         return min((at for at in open_gaps if at < read_us), default=read_us)
@@ -147,7 +151,7 @@ class Rounds:
         """Begin with a round at *clocks*."""
         self._before = clocks
         self.gaps: list[Gap] = []
-        self.is_open = False  # of some gap it is not known yet whether acks came after
+        self.is_open = False  # True if no ack has shown some gap to be over
         self._emptied_us = clocks[0]
 
     def passed(self, clocks: Clocks) -> Gap | None:
@@ -161,30 +165,30 @@ class Rounds:
             return None
         passed_us = [now - then for now, then in zip(clocks, before, strict=True)]
         lasted_us = max(passed_us)
-        clock = _SHOWN_BY[passed_us.index(lasted_us)]
+        clock = _CLOCK_NAMES[passed_us.index(lasted_us)]
         return Gap(before[0], clocks[0], lasted_us, clock)
 
     def add(self, gap: Gap) -> None:
         """Keep *gap*; of too many drop the shortest that an ack has shown to be over.
 
-        Where none has, the two oldest become one that is as long as both.
+        If no gap is over, the two oldest become one gap that is as long as both.
         """
         self.gaps.append(gap)
         self.is_open = True
         if len(self.gaps) <= GAPS_MAX:
             return
-        over = [one for one in self.gaps if one.answered_us is not None]
-        if over:
-            self.gaps.remove(min(over, key=lambda one: one.lasted_us))
+        gaps_over = [gap for gap in self.gaps if gap.answered_us is not None]
+        if gaps_over:
+            self.gaps.remove(min(gaps_over, key=lambda gap: gap.lasted_us))
             return
         first, second, *later = self.gaps
-        both = replace(
+        joined = replace(
             first,
             to_us=second.to_us,
             lasted_us=first.lasted_us + second.lasted_us,
             in_flight=min(first.in_flight, second.in_flight),
         )
-        self.gaps = [both, *later]
+        self.gaps = [joined, *later]
 
     def emptied(self, moment_us: int) -> None:
         """Note that all replies that had come by *moment_us* are taken."""
@@ -209,8 +213,9 @@ class Rounds:
 class OtherClock:
     """Compares another machine's clock with this one's, message by message.
 
-    How far it is ahead seems less by what a message took to come, and never more.  If
-    it is more than ever before, time passed there that did not pass here.
+    The other clock seems less far ahead by the time that a message took to come, and
+    never further.  If it is further ahead than ever before, time passed there that did
+    not pass here.
     """
 
     def __init__(self) -> None:
@@ -223,7 +228,7 @@ class OtherClock:
         if most_us is None:
             self._ahead_us, self._sent_us, self._here_us = ahead_us, here_us, here_us
             return None
-        most_us -= max(0, here_us - self._here_us) // _DRIFT
+        most_us -= max(0, here_us - self._here_us) // _DRIFT_DIVISOR
         gap, more_us = None, ahead_us - most_us
         if more_us >= WITNESS_GAP_US:
             lasted_us = here_us - self._sent_us + more_us
@@ -236,12 +241,12 @@ class OtherClock:
 def find_newest(observed: Sequence[Observed]) -> Observed | None:
     """Return the log whose last ack surely is newest; None without acks.
 
-    Of several the one that observed most of the end.
+    Of several such logs it is the one that observed most of the server's end.
     """
-    with_acks = [one for one in observed if one.last_ack_us is not None]
+    with_acks = [log for log in observed if log.last_ack_us is not None]
     return max(with_acks, key=_rank_by_newest_ack, default=None)
 
 
-def _rank_by_newest_ack(one: Observed) -> tuple[int, int]:
-    last_us = one.last_ack_us or 0
-    return one.came_us(last_us), -one.unseen_us(last_us)
+def _rank_by_newest_ack(log: Observed) -> tuple[int, int]:
+    last_us = log.last_ack_us or 0
+    return log.came_us(last_us), -log.unseen_us(last_us)

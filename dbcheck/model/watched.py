@@ -109,12 +109,14 @@ class Watched:
         reached a server that had started again.  If a record does not date its
         connections, all answers are taken to have come over one connection.
         """
-        lived = [last for there_us, last in self.made if there_us <= before_us]
+        lived = [
+            last for there_us, last in self.connections_made if there_us <= before_us
+        ]
         return max(lived, default=None)
 
     @property
-    def made(self) -> tuple[tuple[int, int], ...]:
-        """The connections; if none is dated, one that answered every look."""
+    def connections_made(self) -> tuple[tuple[int, int], ...]:
+        """The connections; if none is dated, a connection that answered every look."""
         return self.connections or ((self.first_us, self.last_us),) * bool(self.looks)
 
     def has_look_by(self, until_us: int | None) -> bool:
@@ -166,11 +168,15 @@ class Watched:
         lived_us = self.lived_us(until_us)
         if lived_us is not None and lived_us <= until_us:
             return lived_us
-        around = [begun for begun, to_us in self.gaps if begun <= until_us < to_us]
-        if around:
-            return around[0]
-        before = [to - begun for begun, to in self.gaps if to <= until_us]
-        return until_us - max(before, default=self.gap_us)
+        begins_of_gaps_around = [
+            from_us for from_us, to_us in self.gaps if from_us <= until_us < to_us
+        ]
+        if begins_of_gaps_around:
+            return begins_of_gaps_around[0]
+        gaps_before_us = [
+            to_us - from_us for from_us, to_us in self.gaps if to_us <= until_us
+        ]
+        return until_us - max(gaps_before_us, default=self.gap_us)
 
 
 def join_watched(one: Watched | None, other: Watched | None) -> Watched | None:
@@ -185,7 +191,10 @@ def join_watched(one: Watched | None, other: Watched | None) -> Watched | None:
         known = seen.get(key := (change.kind, change.of, change.value))
         seen[key] = change if known is None else _join_seen(known, change)
     apart_us = max(one.first_us - other.last_us, other.first_us - one.last_us)
-    made = sorted((*one.made, *other.made), key=lambda change: change[1])
+    connections = sorted(
+        (*one.connections_made, *other.connections_made),
+        key=lambda connection: connection[1],
+    )
     return Watched(
         one.facts,
         one.looks + other.looks,
@@ -194,7 +203,7 @@ def join_watched(one: Watched | None, other: Watched | None) -> Watched | None:
         max(one.gap_us, other.gap_us, apart_us),
         tuple(seen.values())[:SEEN_MAX],
         one.ended or other.ended,
-        connections=tuple(made[-SEEN_MAX:]),
+        connections=tuple(connections[-SEEN_MAX:]),
     )
 
 
@@ -216,7 +225,8 @@ class WatchTally:
         self._looks = self._first_us = self._last_us = self._gap_us = 0
         self._gaps: list[tuple[int, int]] = []
         self._seen: dict[tuple[Fact, str], Seen] = {}
-        self._connected_us: int | None = None  # of one that has answered no look yet
+        # When the newest connection was there, if it has answered no look yet.
+        self._connected_us: int | None = None
         self._connections: deque[tuple[int, int]] = deque(maxlen=SEEN_MAX)
 
     def connected(self, there_us: int) -> None:
@@ -241,7 +251,7 @@ class WatchTally:
         self._note_answer(asked_us)
         for fact, before in self._before.items():
             if (value := found.get(fact, "")) != before:
-                self._note(fact, value, asked_us, answered_us)
+                self._note_difference(fact, value, asked_us, answered_us)
 
     def _note_answer(self, asked_us: int) -> None:
         """Note that the newest connection answered what was asked at *asked_us*."""
@@ -251,15 +261,17 @@ class WatchTally:
         if there_us is not None:
             self._connections.append((there_us, asked_us))
 
-    def _note(self, fact: Fact, value: str, asked_us: int, answered_us: int) -> None:
+    def _note_difference(
+        self, fact: Fact, value: str, asked_us: int, answered_us: int
+    ) -> None:
         known = self._seen.get((fact, value))
         if known is not None:
             first_us = min(known.first_us, asked_us)
             last_us = max(known.last_us, asked_us)
-            more = replace(
+            longer_seen = replace(
                 known, looks=known.looks + 1, first_us=first_us, last_us=last_us
             )
-            self._seen[fact, value] = more
+            self._seen[fact, value] = longer_seen
         elif len(self._seen) < SEEN_MAX:
             seen = Seen(*fact, value, 1, asked_us, asked_us, answered_us)
             self._seen[fact, value] = seen
@@ -324,7 +336,7 @@ def list_folders_of_places(
     facts: TargetFacts, names: Iterable[str]
 ) -> dict[str, Folders]:
     """Return the folders of each place in *names* all of whose files could be seen."""
-    on = {
+    folder_of_label = {
         label: (path, volume.filesystem, volume.device)
         for volume in facts.volumes
         if volume.device
@@ -333,8 +345,13 @@ def list_folders_of_places(
     found = {}
     for name in names:
         files = f"{name} files"
-        if name in on and not any(label.startswith(files) for label in facts.unseen):
-            found[name] = (on[name], *(on[f] for f in on if f.startswith(files)))
+        if name in folder_of_label and not any(
+            label.startswith(files) for label in facts.unseen
+        ):
+            found[name] = (
+                folder_of_label[name],
+                *(folder_of_label[f] for f in folder_of_label if f.startswith(files)),
+            )
     return found
 
 

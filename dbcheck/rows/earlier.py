@@ -51,7 +51,7 @@ def count_losses_by_epoch(
     """Return epoch -> how many rows of it are gone or changed, at least.
 
     All parameters are by epoch.  The rows of an epoch without a weight are only
-    counted.  As many rows with another weight: at least one row was replaced.
+    counted.  If as many rows have another weight, at least one row was replaced.
     """
     losses: dict[int, int] = {}
     for epoch, count in rows.items():

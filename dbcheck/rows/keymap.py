@@ -121,7 +121,7 @@ def _list_operations_beyond_acks(
 
 
 def _select_session(numbers: Ints, session: int) -> Ints:
-    """Return the numbers of one session's operations; *names* are sorted."""
+    """Return the numbers of one session's operations; *numbers* are sorted."""
     ends = np.searchsorted(numbers, [session << _SEQ_BITS, (session + 1) << _SEQ_BITS])
     return numbers[ends[0] : ends[1]] & _SEQ_MASK
 
@@ -133,7 +133,7 @@ def _choose_commits_per_cell(acked: Ints, beyond: Ints, lost: Ints, shown: Ints)
         lost_seqs = _select_session(lost, session)
         if lost_seqs.size:
             top = _limit_top(int(acked[session]), _select_session(beyond, session))
-            # A quarter more, so that what was kept before the losses shows as well.
+            # A quarter more, so that the map also shows commits before the losses.
             longest = max(longest, (top - int(lost_seqs[0]) + 1) * 5 // 4)
     return -(-longest // CELLS_MAX)
 
@@ -151,11 +151,13 @@ def _build_lane(session: int, acked: int, lost: Ints, beyond: Ints, step: int) -
     top = _limit_top(acked, recovered)
     cells = -(-top // step)
     first_cell = max(0, cells - CELLS_MAX)
-    places = np.bincount((lost_seqs - 1) // step, minlength=cells)
+    lost_by_cell = np.bincount((lost_seqs - 1) // step, minlength=cells)
     fates = []
     for cell in range(first_cell, cells):
-        in_cell = min(acked, (cell + 1) * step) - cell * step
-        fates.append(_decide_fate(in_cell, int(places[cell]), cell * step < top))
+        acked_in_cell = min(acked, (cell + 1) * step) - cell * step
+        fates.append(
+            _decide_fate(acked_in_cell, int(lost_by_cell[cell]), cell * step < top)
+        )
     letters = "".join(fate.value for fate in fates)
     return Lane(session, first_cell * step + 1, acked, int(lost_seqs.size), letters)
 

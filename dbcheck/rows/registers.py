@@ -119,10 +119,8 @@ class _ReadRegisters:
                 losses.append(
                     self._make_loss(LossKind.CORRUPT, session, newest or -1, row_id)
                 )
-                held[register] = (
-                    newest,
-                    row_id,
-                )  # what it holds is not known; so it agrees
+                # What it holds is not known, so it does not disagree with the ledger.
+                held[register] = newest, row_id
             else:
                 held[register] = seq, row_id
         return held, losses

@@ -66,7 +66,7 @@ class Schedule:
     """The operations of one cycle.
 
     seed:          0..2^63-1, decides every size, and with the epoch every byte.
-    epoch:         see Key.
+    epoch:         the number of the run, see rows.acks.Key.
     payload_bytes: sizes to draw from, each 1..1048576; empty for the classic shape.
     """
 

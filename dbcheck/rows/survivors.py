@@ -73,7 +73,7 @@ class RowBatch:
     """Some rows of a table, in columns: no object is made for a row.
 
     records:  all columns but the payload; the content is not judged yet.
-    payloads: bytes that hold the payload of each row, and others between them.
+    payloads: bytes that hold the payload of each row, and other bytes between them.
     starts, sizes: where the payload of each row begins in *payloads*, and its length.
     """
 
@@ -129,7 +129,7 @@ class Inspector:
         self._payloads = {size: Payloads(schedule, size) for size in sizes}
 
     def inspect(self, batch: RowBatch) -> tuple[Records, Ints]:
-        """Judge the records of *batch*; return them and the places of the different."""
+        """Judge the records of *batch*; return them, and which places are DIFFERENT."""
         records = batch.records
         if self._sizes is None:
             records["content"] = INTACT

@@ -111,7 +111,7 @@ OF_ORDERS = (WAREHOUSE, DISTRICT, ORDERS, NEW_ORDER, ORDER_LINE)
 TABLES = (LEDGER, ITEM, REGISTER, CLASSIC, *SIDES, *OF_ORDERS)
 
 
-PLAIN = "nothing"
+PLAIN = "nothing"  # Definition.besides of a table as dbcheck created it
 
 
 class Definition(NamedTuple):
@@ -135,8 +135,8 @@ class TableFacts:
 
     rows_by_epoch: epoch -> rows that earlier cycles left; {0: n} if classic.
     row_id_max:    highest id present, 0 if the table is empty.
-    weights_by_epoch: epoch -> sum of id times checksum, modulo 2^64; {} if classic.  An
-                   epoch without one is only counted.
+    weights_by_epoch: epoch -> sum of id times checksum, modulo 2^64; {} if classic.
+                   The rows of an epoch without a weight are only counted.
     different:     ids of rows that the campaign's cycle before this one found changed;
                    a loss by an earlier cut does not count again.
     sound:         epochs of which the cycle before read every row, as many as are

@@ -37,16 +37,18 @@ from dbcheck.agent.wire import Refusal, fill_durably, write_all
 RUN = "run.json"
 DIRECT = "direct-{}"
 BUFFERED = "buffered-{:06d}"
-OF_RECORDS = re.compile(r"buffered-[0-9]{6,}")
+BUFFERED_NAME = re.compile(r"buffered-[0-9]{6,}")
 BLOCK_BYTES = 4096
 SECTOR_BYTES = 512
 RECORD_BYTES = 64
 HEAD = struct.Struct("<8s16sQ")  # magic, nonce, number
 MAGIC = b"dbcanary"
 RUN_BYTES_MAX = 1 << 12
-READ_BYTES_MAX = 1 << 26  # of a folder of canaries, which has 24 MiB
-ROOM = 2  # the free space must be this many times the size of the canaries
-END_S = 1.0  # for all threads together, as a client soon takes a mute host for gone
+READ_BYTES_MAX = 1 << 26  # no more is read of a folder of canaries; it has 24 MiB
+FREE_SPACE_FACTOR = 2  # the free space must be this many times the size of the canaries
+# stop() waits so long for all threads together; a client soon takes a mute host for
+# gone.
+END_S = 1.0
 IDLE_REPORT_S = 0.02
 # FS_IOC_GETFLAGS of linux/fs.h, as most machines number it: _IOR('f', 1, long)
 GET_ATTRIBUTES = 2 << 30 | struct.calcsize("l") << 16 | ord("f") << 8 | 1
@@ -95,36 +97,38 @@ def read_attributes(fd: int) -> int:
 class Canaries:
     """Threads that write until stop(), an error, or the end of this process.
 
-    buffered: number of the last complete record.  direct: that of the last block, by
-    ring.  stopped: why a thread stopped by itself, "" if none did.
+    buffered: number of the last complete record.  direct: for each ring the number of
+    the last block.  stopped: why a thread stopped by itself, "" if none did.
     """
 
-    def __init__(self, ask: Any, send: Callable[[int, list[int]], object]) -> None:
+    def __init__(self, request: Any, send: Callable[[int, list[int]], object]) -> None:
         """Prepare the folder durably, and start; *send* gets the numbers.
 
-        ask: data_directory, folder, nonce (hex), direct_per_s, buffered_per_s,
+        request: data_directory, folder, nonce (hex), direct_per_s, buffered_per_s,
         report_us, rings, ring_blocks, file_bytes.
         """
-        self._nonce = bytes.fromhex(ask["nonce"])
-        self._ring_blocks = ask["ring_blocks"]
-        self._file_bytes = ask["file_bytes"]
+        self._nonce = bytes.fromhex(request["nonce"])
+        self._ring_blocks = request["ring_blocks"]
+        self._file_bytes = request["file_bytes"]
         self._send = send
-        self._report_s = ask["report_us"] / 1e6
+        self._report_s = request["report_us"] / 1e6
         self._reported_s = 0.0
         self._stop = threading.Event()
         self.buffered = 0
-        self.direct = [0] * ask["rings"]
+        self.direct = [0] * request["rings"]
         self.stopped = ""
-        self.folder, device = choose_folder(ask["data_directory"], ask["folder"])
+        self.folder, device = choose_folder(
+            request["data_directory"], request["folder"]
+        )
         self._folder_in_use = self._prepare(device)
-        each_s = len(self.direct) / ask["direct_per_s"]
+        ring_interval_s = len(self.direct) / request["direct_per_s"]
         jobs: list[Callable[[], None]] = [
-            functools.partial(self._overwrite, ring, each_s)
+            functools.partial(self._overwrite, ring, ring_interval_s)
             for ring in range(len(self.direct))
         ]
-        jobs.append(functools.partial(self._append, 1 / ask["buffered_per_s"]))
-        self._open = len(jobs)  # threads that hold files
-        self._closing = threading.Lock()
+        jobs.append(functools.partial(self._append, 1 / request["buffered_per_s"]))
+        self._threads_running = len(jobs)  # the last one to end closes the folder
+        self._running_lock = threading.Lock()
         self._threads = [
             threading.Thread(target=self._guard, args=(job,), daemon=True)
             for job in jobs
@@ -144,7 +148,9 @@ class Canaries:
         remove(self.folder)
         zeros = bytes(BLOCK_BYTES * self._ring_blocks)
         space = os.statvfs(os.path.dirname(self.folder))
-        needed = ROOM * (len(zeros) * len(self.direct) + 2 * self._file_bytes)
+        needed = FREE_SPACE_FACTOR * (
+            len(zeros) * len(self.direct) + 2 * self._file_bytes
+        )
         if space.f_bavail * space.f_frsize < needed:
             raise Refusal("ENOSPC", f"{self.folder}: less than {needed} bytes are free")
         with contextlib.ExitStack() as undo:
@@ -186,9 +192,9 @@ class Canaries:
             if error.errno != errno.EINVAL:
                 self._stop.set()
         finally:
-            with self._closing:
-                self._open -= 1
-                if not self._open:
+            with self._running_lock:
+                self._threads_running -= 1
+                if not self._threads_running:
                     self._folder_in_use.close()
 
     def _overwrite(self, ring: int, interval_s: float) -> None:
@@ -248,7 +254,7 @@ class Canaries:
 
 
 class _Reader:
-    """Reads the files of a folder, up to READ_BYTES_MAX bytes in all.
+    """Reads the files of a folder of canaries, up to READ_BYTES_MAX bytes in all.
 
     There is a limit because the files' owner may be hostile.
     """
@@ -292,8 +298,8 @@ class _Reader:
 def read_survivors(path: str) -> dict[str, Any]:
     """Read the survivors of the canaries in the folder *path*.
 
-    run: the content of run.json, None if that is gone.  buffered: ranges of the whole
-    records' numbers; first: the first record that was not deleted to make room.
+    run: the content of run.json, None if the file is gone.  buffered: ranges of the
+    whole records' numbers; first: the first record that was not deleted to make room.
     rings: of each ring the ranges found, and the torn slots, from 0, that hold parts
     of two blocks.
     Raise OSError, or Refusal if the path has a link or the folder is not dbcheck's.
@@ -315,7 +321,7 @@ def _read_folder(folder: Folder) -> dict[str, Any]:
     rings = [
         reader.ring(DIRECT.format(ring + 1), nonce) for ring in range(run["rings"])
     ]
-    names = sorted(name for name in file_names if OF_RECORDS.fullmatch(name))
+    names = sorted(name for name in file_names if BUFFERED_NAME.fullmatch(name))
     per_file = int(run["records_per_file"])
     records = [
         number for name in names for number in reader.pieces(name, RECORD_BYTES, nonce)

@@ -17,19 +17,21 @@ from typing import Any
 from dbcheck.agent.host.open import open_regular
 from dbcheck.agent.wire import describe_error, read_lines, unescape
 
-ENTRIES_MAX = 200_000  # of a folder that are listed
-LINKS_MAX = 1000  # of a folder that are followed
-# More than the steps of times on any local filesystem.  Those of a network filesystem
-# are its server's, whose clock may be behind by more.
+ENTRIES_MAX = 200_000  # so many entries of a folder are listed at most
+LINKS_MAX = 1000  # so many links of a folder are followed at most
+# A folder that was changed longer ago gets other times when it is changed again: this
+# is more than the steps of times on any local filesystem.  A network filesystem has the
+# times of its server, whose clock may be behind by more.
 SETTLED_NS = 3_000_000_000
 
 
 class Files:
-    """What the files of one folder that have such names lie on, by device.
+    """The devices that hold the files of certain names in one folder.
 
-    away:   path -> st_dev of a folder, one for each device that is not the folder's
-            own; of a file that is mounted, whose folder nothing shows, the file.
-    unseen: why some could not be looked at, "" if all were.
+    away:   path -> st_dev of a folder that holds such files, one for each device that
+            is not the folder's own.  The path is that of the file if the file is
+            mounted, and nothing shows its folder.
+    unseen: why some files could not be looked at, "" if all were.
     """
 
     def __init__(self, folder: str, names: Sequence[str]) -> None:
@@ -42,7 +44,7 @@ class Files:
         mounts = list(read_mount_table())
         try:
             own = os.stat(folder).st_dev
-            led = [
+            paths_leading_away = [
                 *find_mounts_in(folder, mounts, wanted),
                 *find_links_in(folder, wanted),
             ]
@@ -50,17 +52,17 @@ class Files:
             self.unseen = describe_error(error, folder)
             return
         seen = {own}
-        for path in sorted(led):
+        for path in sorted(paths_leading_away):
             try:
-                where = find_containing_folder(path, mounts)
-                device = os.stat(where).st_dev
+                holder = find_containing_folder(path, mounts)
+                device = os.stat(holder).st_dev
             except OSError as error:
                 if os.path.lexists(path):  # it was not removed just now
                     self.unseen = describe_error(error, path)
                 continue
             if device not in seen:
                 seen.add(device)
-                self.away[where] = device
+                self.away[holder] = device
 
 
 def read_mount_table() -> Iterator[tuple[str, str, str]]:
@@ -73,7 +75,7 @@ def read_mount_table() -> Iterator[tuple[str, str, str]]:
 def find_mounts_in(
     folder: str, mounts: Sequence[tuple[str, str, str]], wanted: re.Pattern[str]
 ) -> list[str]:
-    """List the mounts directly in the folder that have such a name."""
+    """List the mounts directly in the folder whose name matches *wanted*."""
     return [
         point
         for point, _, _ in mounts
@@ -83,10 +85,10 @@ def find_mounts_in(
 
 
 def find_links_in(folder: str, wanted: re.Pattern[str]) -> tuple[str, ...]:
-    """Return the links in the folder that have such a name.
+    """Return the links in the folder whose name matches *wanted*.
 
-    A folder that was not changed is not listed anew; but one that was changed just now
-    may change again, and its times need not show that.
+    A folder that was not changed is not listed anew.  A folder that was changed just
+    now is listed anew: its times may stay the same when it is changed again.
     Raise OSError, also if there are too many files to list, or links to follow.
     """
     status = os.stat(folder)
@@ -154,10 +156,10 @@ def find_folder_of_mounted_file(
     return file
 
 
-READ_MAX = 1 << 16  # of each file
+READ_BYTES_MAX = 1 << 16  # so much of each file is read at most
 MARKED_MAX = 1000  # tables that are looked at for marks
 AUTO_CNF = re.compile(rb"^\s*server[-_]uuid\s*=\s*([0-9A-Fa-f-]{36})\s*$", re.MULTILINE)
-ARIA_UUID = slice(4, 20)
+ARIA_UUID = slice(4, 20)  # of aria_log_control
 MARK = re.compile(rb"dbcheck-mark-[0-9a-f]{32}")
 
 
@@ -216,7 +218,7 @@ def read_server_uuid(path: str, unreadable: dict[str, str]) -> str:
 def read_server_names(path: str) -> list[str]:
     """Read the names that the server of *path* got when its data were made.
 
-    Of MariaDB that is the UUID of Aria (CF_UUID_OFFSET, ma_control_file.h).
+    MariaDB has the UUID of Aria (CF_UUID_OFFSET, ma_control_file.h).
     """
     control = read_beginning(os.path.join(path, "aria_log_control"), "", {})
     aria = control[ARIA_UUID].hex()
@@ -236,11 +238,11 @@ def read_marks(path: str, unreadable: dict[str, str]) -> list[str]:
 def read_beginning(path: str, key: str, unreadable: dict[str, str]) -> bytes:
     """Return the beginning of a file, b"" with a reason if it cannot be read.
 
-    It may be a link, as to a faster disk, but nothing other than a file in the end.
+    The path may be a link, as to a faster disk, that leads to a regular file.
     """
     try:
         with os.fdopen(open_regular(path, follow=True), "rb") as file:
-            return file.read(READ_MAX)
+            return file.read(READ_BYTES_MAX)
     except OSError as error:
         unreadable[key] = describe_error(error, path)
         return b""

@@ -41,17 +41,17 @@ from dbcheck.agent.wire import (
 LAYERS_MAX = 64
 BY_UUID = "/dev/disk/by-uuid"
 # Files of an array in /sys (Documentation/admin-guide/md.rst), by model.host.Layer.md
-MD = {
+MD_FILES = {
     "level": "level",
     "degraded": "degraded",
     "policy": "consistency_policy",
     "backlog": "bitmap/backlog",
 }
-NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+NOT_THERE_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # Files that a server writes in place and never replaces.
-LASTING = ("", "global/pg_control", "ibdata1")
+LASTING_FILES = ("", "global/pg_control", "ibdata1")
 # Files that no server writes once its data is made: of PostgreSQL, MySQL, MariaDB.
-UNTOUCHED = ("PG_VERSION", "base/1/PG_VERSION", "auto.cnf", "mysql/db.opt")
+UNTOUCHED_FILES = ("PG_VERSION", "base/1/PG_VERSION", "auto.cnf", "mysql/db.opt")
 
 
 class Volume:
@@ -82,11 +82,13 @@ class Volume:
             "filesystem_uuid": self.uuid(),
             "free_bytes": self.free_bytes(),
             "layers": layers,
-            "apart": {role: os.path.basename(at) for role, at in self.apart().items()},
+            "apart": {
+                role: os.path.basename(folder) for role, folder in self.apart().items()
+            },
             "drives": [
-                describe_drive(each, self.unreadable)
-                for each in layers
-                if not each["below"]
+                describe_drive(layer, self.unreadable)
+                for layer in layers
+                if not layer["below"]
             ],
         }
         if not facts["filesystem"]:
@@ -115,15 +117,14 @@ class Volume:
             self.unreadable[key] = f"{source} is not a block device"
             return ""
         text = ""
-        if not os.path.exists(
-            source
-        ):  # as /dev/root, or the list of devices of bcachefs
+        # Such a source is /dev/root, or the list of devices of bcachefs.
+        if not os.path.exists(source):
             first = next(iter(self.sources()), "")
             source = "/dev/" + os.path.basename(first) if first else source
         with pin_block_device(source) as device:
             if device:
                 command = ("blkid", "-p", "-s", "UUID", "-o", "value", device)
-                text = self.tool(key, *command)
+                text = self.run_program(key, *command)
                 if key in self.unreadable:
                     why = self.unreadable[key].replace(device, source)
                     self.unreadable[key] = why
@@ -185,7 +186,7 @@ class Volume:
             self.unreadable[JOURNAL] = why
         return {role: folder for role, folder in folders.items() if folder}
 
-    def tool(self, fact: str, name: str, *arguments: str) -> str:
+    def run_program(self, fact: str, name: str, *arguments: str) -> str:
         """Return the output of a program, "" with a reason if it does not run."""
         text, why = read_output(name, *arguments)
         if why:
@@ -257,12 +258,12 @@ def assign_outlying_files(
 
 
 def read_births(data: str, unreadable: dict[str, str]) -> dict[str, str]:
-    """Return inode and birth time of the data directory and of its LASTING files.
+    """Return inode and birth time of the data directory and of LASTING_FILES in it.
 
     A copy that is put in its place has another inode and birth time.
     """
     births = {}
-    for name, status in read_statuses(data, LASTING, "made", unreadable):
+    for name, status in read_statuses(data, LASTING_FILES, "made", unreadable):
         birth = read_birth_time(os.path.join(data, name))
         births[name or "."] = f"inode {status.st_ino}{birth}"
     return births
@@ -273,7 +274,7 @@ def read_change_times(data: str, unreadable: dict[str, str]) -> dict[str, int]:
 
     A copy that is written over them keeps inode and birth, and restores the mtime.
     """
-    statuses = read_statuses(data, UNTOUCHED, "changed", unreadable)
+    statuses = read_statuses(data, UNTOUCHED_FILES, "changed", unreadable)
     return {name: status.st_ctime_ns for name, status in statuses}
 
 
@@ -397,11 +398,11 @@ def find_filesystem_of_place(
     try:
         volumes = [Volume(path)]
     except OSError as error:
-        return [] if error.errno in NOT_THERE else None
+        return [] if error.errno in NOT_THERE_ERRORS else None
     for folder in Files(volumes[0].path, files).away:
         with contextlib.suppress(OSError):  # it was removed just now
             volumes.append(Volume(folder))
-    return [(each.path, each.mount["type"], each.number) for each in volumes]
+    return [(volume.path, volume.mount["type"], volume.number) for volume in volumes]
 
 
 def find_backing_filesystem(file: str) -> str:
@@ -412,6 +413,7 @@ def find_backing_filesystem(file: str) -> str:
 def read_md_array(folder: str) -> dict[str, str]:
     """Read the facts of an MD array, {} if the device is not one."""
     facts = {
-        name: read_first_line(os.path.join(folder, file)) for name, file in MD.items()
+        name: read_first_line(os.path.join(folder, file))
+        for name, file in MD_FILES.items()
     }
     return {name: value for name, value in facts.items() if value}

@@ -24,8 +24,8 @@ from dbcheck.agent.wire import Refusal, describe_error
 BESIDE = ".dbcheck-canary"
 INSIDE = "#sql-dbcheck-canary"  # MariaDB and MySQL list no folder "#sql..." as a schema
 MARKER = "dbcheck-canary"
-OURS = re.compile(r"dbcheck-canary|run\.json|direct-\d+|buffered-\d{6}")
-ENTRIES_MAX = 10_000  # that are listed
+CANARY_FILE = re.compile(r"dbcheck-canary|run\.json|direct-\d+|buffered-\d{6}")
+ENTRIES_MAX = 10_000  # so many entries of the folder are listed at most
 WRITABLE_BY_OTHERS = 0o022  # also what an access control list lets others do (acl(5))
 
 
@@ -66,9 +66,10 @@ def choose_folder(data_directory: str, wanted: str) -> tuple[str, int]:
 
 
 class Folder:
-    """An open folder; its path serves to name it, and leads anywhere by now.
+    """An open folder; its path only names it, as the path may lead elsewhere by now.
 
-    fd: its descriptor.  lock: that of its marker once it was taken, -1 before.
+    fd: its descriptor.  lock: the descriptor of its marker once take() has locked the
+    folder, -1 before.
     """
 
     def __init__(self, path: str, *, new_on: int | None = None) -> None:
@@ -80,16 +81,16 @@ class Folder:
         self.path = path
         self.lock = -1
         self._name = os.path.basename(path)
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as descriptors:
             self._parent = open_folder(os.path.dirname(path))
-            held.callback(os.close, self._parent)
+            descriptors.callback(os.close, self._parent)
             if new_on is not None:
                 self._make(new_on)
             self.fd = open_folder_in(self._parent, self._name, path)
-            held.callback(os.close, self.fd)
+            descriptors.callback(os.close, self.fd)
             if new_on is not None:
                 self._require_private(new_on)
-            self._held = held.pop_all()
+            self._held = descriptors.pop_all()
 
     def _make(self, device: int) -> None:
         if os.fstat(self._parent).st_dev != device:
@@ -120,17 +121,17 @@ class Folder:
         self._held.close()
 
     def names(self) -> list[str]:
-        """Return the names in it; raise OSError if there are far too many."""
+        """Return the names in the folder; raise OSError if there are far too many."""
         return list_names(self.fd, self.path, ENTRIES_MAX)
 
     def take(self, *, new: bool = False) -> None:
-        """Lock it; raise Refusal if it is not dbcheck's, or if canaries write there.
+        """Lock the folder; refuse one that is not dbcheck's, or that canaries write in.
 
-        new: it was made by us just now, and must be empty.  An empty one of our own
-        name was made by us too, in a run that was cut off before it was marked.
+        new: we made the folder just now, and it must be empty.  An empty folder of our
+        own name is ours too: a run made it, and was cut off before it was marked.
         """
         names = self.names()
-        strangers = [name for name in names if new or not OURS.fullmatch(name)]
+        strangers = [name for name in names if new or not CANARY_FILE.fullmatch(name)]
         if strangers:
             text = f"{self.path} holds files that dbcheck did not write: {strangers[0]}"
             raise Refusal("strangers", text)
@@ -155,13 +156,13 @@ class Folder:
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
         """Return a descriptor of a file that lies here, and under no other name.
 
-        Raise OSError, or Refusal if it cannot be one that canaries made.
+        Raise OSError, or Refusal if canaries cannot have made the file.
         """
         path = os.path.join(self.path, name)
         with name_path_in_errors(path):
             fd = open_regular(name, flags, folder=self.fd)
         status, own = os.fstat(fd), os.fstat(self.fd)
-        # Not its device: on overlayfs that of files is another than that of folders.
+        # The device is not compared: overlayfs has another for files than for folders.
         if (status.st_uid, status.st_nlink) != (own.st_uid, 1):
             os.close(fd)
             raise Refusal("strangers", f"{path} was not made by canaries")
@@ -173,15 +174,15 @@ class Folder:
             os.unlink(name, dir_fd=self.fd)
 
     def sync(self) -> None:
-        """Make its names and its own durable."""
+        """Make the names in the folder, and the folder's own name, durable."""
         os.fsync(self.fd)
         os.fsync(self._parent)
 
     def remove(self) -> None:
-        """Delete it with all that canaries left; it must have been taken."""
+        """Delete the folder with all that canaries left; take() must have locked it."""
         with name_path_in_errors(self.path):
             for name in sorted(self.names(), key=lambda name: name == MARKER):
-                if OURS.fullmatch(name):
+                if CANARY_FILE.fullmatch(name):
                     self.delete(name)
             self._remove_name()
             os.fsync(self._parent)

@@ -147,14 +147,14 @@ def read_output_beginning(
 ) -> tuple[bytes, str]:
     """Return a program's output, *limit* bytes at most, and its failure or "".
 
-    A journal holds as much as any account had logged, so the program is ended once it
-    has printed that much.  Raise OSError if it cannot be run.
+    Any account may have logged far more, so the program is ended once it has printed
+    *limit* bytes.  Raise OSError if it cannot be run.
     """
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(command, stdin=null, stdout=pipe, stderr=pipe) as running:
         assert running.stdout and running.stderr
-        late = threading.Timer(timeout_s, running.kill)
-        late.start()
+        kill_timer = threading.Timer(timeout_s, running.kill)
+        kill_timer.start()
         try:
             printed = running.stdout.read(limit)
             if len(printed) == limit:
@@ -165,7 +165,7 @@ def read_output_beginning(
             )
             code = running.wait()
         finally:
-            late.cancel()
+            kill_timer.cancel()
             running.kill()
     if code < 0:
         return printed, f"ended after {timeout_s:.0f} s"
@@ -176,21 +176,24 @@ WTMP = "/var/log/wtmp"
 WTMP_READ_BYTES = 1 << 18
 # struct utmp of utmp(5) with 32-bit times, as x86-64 and most others have it, and with
 # 64-bit times, as aarch64 has it: size, and where ut_user and ut_tv begin.
-LAYOUTS = ((384, 44, "ii", 340), (400, 44, "qq", 344))
+UTMP_LAYOUTS = ((384, 44, "ii", 340), (400, 44, "qq", 344))
 RUN_LEVEL, BOOT = 1, 2  # ut_type
 SHUTDOWN_USER = b"shutdown"  # of the record that shutdown writes, see utmp(5), last(1)
-# systemd's own ids (sd-messages.h): logind begins a shutdown; the journal is stopped,
-# which it is last of all.
-MESSAGES = ("98268866d1d54a499c4e98921d93bc40", "d93fb3c9c24d451a97cea615ce59c00b")
-SHUTDOWNS_TIMEOUT_S = 20
+# systemd's ids of messages (sd-messages.h): logind begins a shutdown; the journal is
+# stopped, as the last service of all.
+SHUTDOWN_IDS = (
+    "98268866d1d54a499c4e98921d93bc40",
+    "d93fb3c9c24d451a97cea615ce59c00b",
+)
+SHUTDOWN_TIMEOUT_S = 20
 LINE_BYTES_MAX = 1000
 
 
 def find_shutdown_record(boot_id: str, since_us: int) -> str:
     """Describe the record that shows an orderly shutdown, "" if none does.
 
-    boot_id: of the kernel that took the load.  since_us: the host's own clock then,
-    microseconds since the epoch.
+    boot_id: of the kernel that took the load.  since_us: the host's own clock
+    before the load, in microseconds since the epoch.
     """
     if is_shutdown_in_wtmp(WTMP, since_us):
         return "wtmp records the shutdown"
@@ -199,13 +202,13 @@ def find_shutdown_record(boot_id: str, since_us: int) -> str:
 
 
 def is_shutdown_in_wtmp(path: str, since_us: int) -> bool:
-    """Return True if a shutdown is the first change of state since then.
+    """Return True if a shutdown is the first change of state since *since_us*.
 
-    A boot that comes first shows that the kernel before it wrote none.
+    If a boot comes first, the kernel before it recorded no shutdown.
     """
     try:
         size = os.stat(path).st_size
-        layout = next(one for one in LAYOUTS if size % one[0] == 0)
+        layout = next(known for known in UTMP_LAYOUTS if size % known[0] == 0)
         with open(path, "rb") as file:
             file.seek(max(0, size - WTMP_READ_BYTES // layout[0] * layout[0]))
             content = file.read(WTMP_READ_BYTES)
@@ -238,7 +241,11 @@ def find_shutdown_in_journal(boot_id: str, since_us: int) -> str:
     program = shutil.which("journalctl")
     if program is None or not boot_id:
         return ""
-    matches = [f"MESSAGE_ID={MESSAGES[0]}", "+", f"MESSAGE_ID={MESSAGES[1]}"]
+    matches = [
+        f"MESSAGE_ID={SHUTDOWN_IDS[0]}",
+        "+",
+        f"MESSAGE_ID={SHUTDOWN_IDS[1]}",
+    ]
     command = [
         *(program, "--quiet", "--no-pager", "--output=cat"),
         *("--boot=" + boot_id.replace("-", ""), f"--since=@{since_us // 1000000}"),
@@ -246,7 +253,7 @@ def find_shutdown_in_journal(boot_id: str, since_us: int) -> str:
     ]
     try:
         printed, failure = read_output_beginning(
-            command, LINE_BYTES_MAX, SHUTDOWNS_TIMEOUT_S
+            command, LINE_BYTES_MAX, SHUTDOWN_TIMEOUT_S
         )
     except OSError:
         return ""

@@ -19,9 +19,10 @@ from dbcheck.agent.wire import Refusal, describe_error, read_lines, unescape
 from dbcheck.base.system import steps
 
 MOUNTINFO = "/proc/self/mountinfo"
-NOT_OPTIONS = frozenset({"seclabel"})  # that mountinfo shows and mount(8) refuses
+# Options that mountinfo shows, and that mount(8) refuses.
+REFUSED_OPTIONS = frozenset({"seclabel"})
 WRITABLE_BY_OTHERS = 0o022  # also what an access control list lets others do (acl(5))
-OTHERS = "others"  # the code of the refusals
+OTHERS = "others"  # the code of all refusals of this module
 
 
 class Mounted:
@@ -30,15 +31,21 @@ class Mounted:
     def __init__(self, line: str) -> None:
         fields = line.split()
         kind, source, options = fields[fields.index("-") + 1 :][:3]
-        own = fields[5].split(",")
+        of_mount = fields[5].split(",")
         self.id, self.parent = map(int, fields[:2])
         self.device = fields[2]
         self.root = unescape(fields[3])
         self.point = unescape(fields[4])
         self.type = kind
         self.source = unescape(source)
-        more = [each for each in options.split(",") if each not in own]
-        self.options = ",".join(o for o in own + more if o not in NOT_OPTIONS)
+        of_filesystem = [
+            option for option in options.split(",") if option not in of_mount
+        ]
+        self.options = ",".join(
+            option
+            for option in of_mount + of_filesystem
+            if option not in REFUSED_OPTIONS
+        )
 
 
 def read_mounts() -> Iterator[Mounted]:
@@ -64,8 +71,8 @@ class _Way:
     """Looks at the folders on the way to *goal*, the outermost first.
 
     dead: mounts on drives without power.  Their folders were looked at before the cut;
-    one of XFS answers nothing now, and lets nobody rename either (xfs_vn_getattr and
-    xfs_rename, on a filesystem that was shut down).
+    a folder of XFS answers nothing now, and lets nobody rename either (xfs_vn_getattr
+    and xfs_rename, on a filesystem that was shut down).
     """
 
     def __init__(self, goal: str, dead: Container[int]) -> None:
@@ -77,9 +84,9 @@ class _Way:
     def look(self, folder: int, path: str) -> None:
         """Raise Refusal if others can exchange the folder, or what is in it.
 
-        In a sticky one, as /tmp, nobody can rename what is root's (unlink(2), EPERM).
-        The owner of a folder under a mount cannot be seen, so that folder may not lie
-        in a sticky one.
+        In a sticky folder, such as /tmp, nobody can rename what is root's (unlink(2),
+        EPERM).  A mount hides the owner of the folder that it lies on, so that folder
+        may not lie in a sticky folder.
         """
         mount = read_mount_id(folder)
         if mount in self._dead:
@@ -102,9 +109,9 @@ class _Way:
 
     def require_root_serves(self) -> None:
         """Raise Refusal if another user's program names the owners of folders."""
-        for each in read_mounts():
-            if each.id in self._seen and is_user_fuse(each):
-                place = self._seen[each.id]
+        for mount in read_mounts():
+            if mount.id in self._seen and is_user_fuse(mount):
+                place = self._seen[mount.id]
                 raise self._refusal(f"{place} is served by a program of another user")
 
     def _refusal(self, why: str) -> Refusal:
@@ -113,7 +120,7 @@ class _Way:
 
 
 def is_user_fuse(mount: Mounted) -> bool:
-    """Return True if it is a FUSE mount of a user other than root (mount.fuse(8))."""
+    """Return True for a FUSE mount of a user other than root (mount.fuse(8))."""
     return mount.type.startswith("fuse") and "user_id=0" not in mount.options.split(",")
 
 
@@ -122,10 +129,10 @@ def open_folder_above(
 ) -> int:
     """Return a descriptor of the folder that the last name of *path* is in.
 
-    Raise OSError, or Refusal unless it and all above it are root's, or this process's
-    own, and nobody else's to change.
+    Raise OSError, or Refusal unless the folder and all folders above it belong to root
+    or to this process's user, and nobody else can change them.
     dead: ids of mounts that were looked at before their drives lost their power.
-    search_only: it need not be readable.
+    search_only: the folder need not be readable.
     """
     way = _Way(path, dead)
     above = os.path.dirname(path)
@@ -163,10 +170,10 @@ def resolve_path(path: str) -> str:
 
 
 def make_private_folder(folder: str) -> None:
-    """Make a folder where it is missing, in one that is nobody else's to change.
+    """Make a folder where it is missing, in a folder that nobody else can change.
 
-    One that is there may lie in a sticky folder: who uses it looks at it, and at its
-    owner (folder_above).  Raise as open_folder_above() does.
+    A folder that is there may lie in a sticky folder: its user has to check it, and its
+    owner.  Raise as open_folder_above() does.
     """
     if os.path.lexists(folder):
         return

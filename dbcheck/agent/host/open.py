@@ -40,8 +40,8 @@ def open_folder(
     """Return a descriptor of the folder at an absolute path, no part of it a link.
 
     Each part is opened in the folder before it, so that none can be replaced by a link
-    meanwhile.  search_only: it need not be readable.  look: called with a descriptor
-    and the path of each folder on the way, this one too, may raise.
+    meanwhile.  search_only: the folder need not be readable.  look: called with the
+    descriptor and the path of each folder on the way, and of the folder; it may raise.
     Raise OSError, or Refusal if a part is a link or no folder.
     """
     if not os.path.isabs(path):
@@ -52,9 +52,9 @@ def open_folder(
         look(folder, "/")
         for depth, part in enumerate(parts, 1):
             reached += "/" + part
-            above = depth < len(parts)
+            is_above = depth < len(parts)
             inner = open_folder_in(
-                folder, part, reached, search_only=above or search_only
+                folder, part, reached, search_only=is_above or search_only
             )
             os.close(folder)
             folder = inner
@@ -70,7 +70,7 @@ def open_folder_in(
 ) -> int:
     """Return a descriptor of the folder *name* in the folder *parent*, no link.
 
-    path: its path, for errors.  search_only: it need not be readable.
+    path: its path, for errors.  search_only: the folder need not be readable.
     """
     try:
         with name_path_in_errors(path):
@@ -90,13 +90,13 @@ def open_regular(
 ) -> int:
     """Return a descriptor of a regular file, opened with *flags*.
 
-    It is known to be one before it is opened: opening a FIFO waits, and opening a
-    device may do anything, as /dev/watchdog shows.
-    path: in the folder with that descriptor, if one is given.  follow: whether it may
-    be a link.  Raise OSError, also if it is not a regular file.
+    The file is known to be regular before it is opened: opening a FIFO waits, and
+    opening a device may do anything, as /dev/watchdog shows.
+    path: relative to *folder*, a descriptor, if it is given.  follow: whether *path*
+    may be a link.  Raise OSError, also if it is not a regular file.
     """
-    seen = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    handle = os.open(path, seen, dir_fd=folder)
+    look_flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    handle = os.open(path, look_flags, dir_fd=folder)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(0, "not a regular file", path)
@@ -110,8 +110,8 @@ def open_regular(
 def pin_block_device(path: str) -> Iterator[str]:
     """Give a path that leads a program to the block device at *path*, and no other.
 
-    "" if there is none, as in the /dev of some containers.  Its opening may do anything
-    to a device of another kind.
+    "" if there is none, as in the /dev of some containers.  A program must open no
+    device of another kind: that may do anything.
     """
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -119,8 +119,8 @@ def pin_block_device(path: str) -> Iterator[str]:
         yield ""
         return
     try:
-        is_one = stat.S_ISBLK(os.fstat(handle).st_mode)
-        yield f"/proc/{os.getpid()}/fd/{handle}" if is_one else ""
+        is_block_device = stat.S_ISBLK(os.fstat(handle).st_mode)
+        yield f"/proc/{os.getpid()}/fd/{handle}" if is_block_device else ""
     finally:
         os.close(handle)
 
@@ -131,7 +131,7 @@ def list_names(folder: int | str, path: str, most: int) -> list[str]:
     folder: its path or descriptor.  path: for errors.
     """
     with os.scandir(folder) as entries:
-        names = [each.name for each in itertools.islice(entries, most + 1)]
+        names = [entry.name for entry in itertools.islice(entries, most + 1)]
     if len(names) > most:
         raise OSError(0, f"more than {most} files", path)
     return names

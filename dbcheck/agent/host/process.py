@@ -20,36 +20,37 @@ from dbcheck.agent.wire import Refusal, describe_error
 PRELOAD = "/etc/ld.so.preload"  # ld.so(8)
 NO_PROCESS = "no process of the server can be seen there"
 FLUSH_FUNCTIONS = (b"fsync", b"fdatasync")  # every supported server flushes by these
-# What defines them for every program: glibc, in older releases libpthread, and musl.
+# The libraries that define these functions for every program: glibc, in older releases
+# libpthread, and musl.
 C_LIBRARY = re.compile(r"(libc|libpthread)([.-][0-9.]*)?\.so(\.[0-9]+)?|ld-musl-.*")
 # MariaDB's option under which it flushes nothing, and the variable that it sets
-# (mysys/my_sync.c; os0file.cc, os_file_flush_func).  No statement shows it.  Options
-# may be cut short as long as no other begins so, and "_" is "-" (MariaDB documentation,
-# Option Files).  MySQL 8.0 and later have no such option.
+# (mysys/my_sync.c; os0file.cc, os_file_flush_func).  No statement shows the
+# option.  An option may be shortened as long as no other option begins so, and "_" is
+# "-" (MariaDB documentation, Option Files).  MySQL 8.0 and later have no such option.
 NO_SYNC = "debug-no-sync"
 NO_SYNC_SHORTEST = "debug-no-s"  # the shortest unambiguous abbreviation
 NO_SYNC_VARIABLE = b"my_disable_sync"
-ENTRY = 9  # getauxval(3), AT_ENTRY
+AT_ENTRY = 9  # getauxval(3)
 ADDRESS_END = 1 << 63
-VALUE_MAX = 8  # bytes of a variable
-READ_MAX = 1 << 20  # of a text in /proc
-TABLE_MAX = 32 << 20  # of symbols, or of their names
+VARIABLE_BYTES_MAX = 8
+TEXT_BYTES_MAX = 1 << 20  # of a text in /proc
+TABLE_BYTES_MAX = 32 << 20  # of a table of symbols, or of their names
 SECTIONS_MAX = 4096
-PROGRAM_MAX = 1 << 30  # far more than a server has
+PROGRAM_BYTES_MAX = 1 << 30  # far more than a server's program has
 # ELF, 64 bits (elf(5)): the header's e_shoff, e_shentsize and e_shnum; a section's
 # sh_type, sh_offset, sh_size and sh_link; a symbol's st_name, st_shndx, st_value and
 # st_size.
 HEADER, SECTION, SYMBOL = "40xQ10xHH2x", "4xI16xQQI20x", "I2xHQQ"
 ELF_ENTRY = "24xQ"  # the header's e_entry
-DYNSYM = 11
+SHT_DYNSYM = 11  # sh_type of the symbols that an object shares with others
 
 
 def find_error_file(directory: str) -> str:
     """Return the file that the server's standard error goes to, "" if it is not a file.
 
-    That of PostgreSQL's processes is a pipe to the logging collector, which itself
-    keeps what the server was started with (syslogger.c, SysLogger_Start).
-    Raise Refusal if what is written there cannot be read.
+    The standard error of PostgreSQL's processes is a pipe to the logging collector,
+    which itself keeps the standard error that the server was started with (syslogger.c,
+    SysLogger_Start).  Raise Refusal if what is written there cannot be read.
     """
     for folder in find_server_processes(directory):
         link = folder + "/fd/2"
@@ -62,7 +63,7 @@ def find_error_file(directory: str) -> str:
         if not stat.S_ISREG(status.st_mode):  # a pipe, or the socket of the journal
             continue
         if not (os.path.exists(path) and os.path.samestat(os.stat(path), status)):
-            # It was deleted, or the path is one inside a container.
+            # The file was deleted, or its path is inside a container.
             raise Refusal("log", "the server's log is not on this filesystem: " + path)
         return path
     return ""
@@ -73,7 +74,8 @@ def describe_server_process(directory: str) -> dict[str, Any]:
 
     See model.host.ServerProcess.
     """
-    folder = next(find_server_processes(directory), "")  # which started the others
+    # The first process started the others.
+    folder = next(find_server_processes(directory), "")
     if not folder:
         return make_unread_process(NO_PROCESS)
     try:
@@ -132,9 +134,9 @@ def describe_process(folder: str) -> dict[str, Any]:
 def read_preload_file(root: str) -> str:
     """Read a process's /etc/ld.so.preload; raise OSError.
 
-    root: its own, in which its account may have put or mounted any file of the host
-    there (user_namespaces(7)).  So no link is followed, and none is shown that not
-    everybody may read.
+    root: the root folder of the process, in which its account may have put or mounted
+    any file of the host at this path (user_namespaces(7)).  So no link is followed, and
+    no file is read that not everybody may read.
     """
     path = root + PRELOAD
     with contextlib.ExitStack() as held:
@@ -150,17 +152,19 @@ def read_preload_file(root: str) -> str:
     with os.fdopen(file, "rb") as stream:
         if not os.fstat(file).st_mode & stat.S_IROTH:
             raise OSError(0, "not everybody may read it", path)
-        return stream.read(READ_MAX).decode("utf-8", "replace")
+        return stream.read(TEXT_BYTES_MAX).decode("utf-8", "replace")
 
 
 def find_sync_bypass(folder: str, command: list[str]) -> tuple[str, str]:
-    """Find what stops a process's flushes: "" if nothing, or why it is unknown.
+    """Return what stops a process's flushes, or "", and why that is not known, or "".
 
-    Its own variable is read: it may be set in any option file and group, under any
-    spelling, and a file may have been changed since the server read it.
-    command: its command line, which alone is looked at where its memory is not shown.
+    NO_SYNC_VARIABLE is read in the process's memory: the option may be set in any
+    option file and group, under any spelling, and a file may have been changed since
+    the server read it.
+    command: the process's command line; only this is looked at where its memory is not
+             shown.
     """
-    word = next((each for each in command[1:] if is_no_sync_option(each)), "")
+    option = next((word for word in command[1:] if is_no_sync_option(word)), "")
     try:
         if not are_syncs_off(folder):
             return "", ""
@@ -169,8 +173,8 @@ def find_sync_bypass(folder: str, command: list[str]) -> tuple[str, str]:
             f"whether {NO_SYNC} is set is not known:"
             f" {describe_read_error(error, folder)}"
         )
-        return word, "" if word else why
-    return word or NO_SYNC + " (in an option file)", ""
+        return option, "" if option else why
+    return option or NO_SYNC + " (in an option file)", ""
 
 
 def describe_read_error(error: OSError | struct.error, place: str) -> str:
@@ -183,7 +187,7 @@ def describe_read_error(error: OSError | struct.error, place: str) -> str:
 def are_syncs_off(folder: str) -> bool:
     """Return True if a server's process flushes nothing; raise OSError, struct.error.
 
-    OSError if the program has the option, and does not show the variable.
+    Raise OSError, too, if the program has NO_SYNC and does not show the variable.
     """
     program = folder + "/exe"
     variable = find_defined_symbols(program, (NO_SYNC_VARIABLE,))
@@ -193,17 +197,18 @@ def are_syncs_off(folder: str) -> bool:
         return False
     ((address, size),) = variable.values()
     with open(folder + "/auxv", "rb") as file:
-        text = file.read(READ_MAX)
+        text = file.read(TEXT_BYTES_MAX)
     entries = dict(struct.iter_unpack("QQ", text[: len(text) // 16 * 16]))
     with os.fdopen(open_regular(program, follow=True), "rb") as file:
         (entry,) = struct.unpack("=" + ELF_ENTRY, file.read(32))
-    if ENTRY not in entries:  # of a process that is ending
+    if AT_ENTRY not in entries:  # the process is ending
         raise OSError(0, "it shows no entry point", folder + "/auxv")
-    # Where it was loaded: proc(5), mem, has its memory by address.
+    # In memory all addresses are shifted as the entry point is.  proc(5), mem: the file
+    # has the process's memory by address.
     with open(folder + "/mem", "rb", buffering=0) as memory:
-        memory.seek((entries[ENTRY] - entry + address) % ADDRESS_END)
-        value = memory.read(min(size, VALUE_MAX))
-    if not value:  # of a process that has ended
+        memory.seek((entries[AT_ENTRY] - entry + address) % ADDRESS_END)
+        value = memory.read(min(size, VARIABLE_BYTES_MAX))
+    if not value:  # the process has ended
         raise OSError(0, "its memory cannot be read", folder + "/mem")
     return any(value)
 
@@ -212,9 +217,9 @@ def contains_text(path: str, text: bytes) -> bool:
     """Return True if *text* stands in a file; raise OSError."""
     end = b""
     with os.fdopen(open_regular(path, follow=True), "rb") as file:
-        if os.fstat(file.fileno()).st_size > PROGRAM_MAX:
+        if os.fstat(file.fileno()).st_size > PROGRAM_BYTES_MAX:
             raise OSError(0, "it is too large to be read", path)
-        while part := file.read(READ_MAX):
+        while part := file.read(TEXT_BYTES_MAX):
             if text in end + part:
                 return True
             end = part[-len(text) :]
@@ -249,7 +254,7 @@ def list_mapped_files(folder: str) -> dict[str, str]:
 def read_text(path: str) -> str:
     """Return the beginning of a file; raise OSError."""
     with os.fdopen(open_regular(path, follow=True), "rb") as file:
-        return file.read(READ_MAX).decode("utf-8", "replace")
+        return file.read(TEXT_BYTES_MAX).decode("utf-8", "replace")
 
 
 def find_defined_symbols(
@@ -257,8 +262,8 @@ def find_defined_symbols(
 ) -> dict[str, tuple[int, int]]:
     """Find address and size of the symbols that an ELF object defines for others.
 
-    wanted: their names.  Raise OSError, struct.error.  Of an object of 32 bits nothing
-    is known: no server of today is one.
+    wanted: their names.  Raise OSError, struct.error.  An object of 32 bits is not
+    searched: no server of today is one.
     """
     with os.fdopen(open_regular(path, follow=True), "rb") as file:
         ident = file.read(16)
@@ -274,18 +279,18 @@ def find_defined_symbols(
             sections.append(struct.unpack(order + SECTION, file.read(64)))
         found: dict[str, tuple[int, int]] = {}
         for kind, offset, length, link in sections:
-            if kind != DYNSYM or link >= len(sections):
+            if kind != SHT_DYNSYM or link >= len(sections):
                 continue
             file.seek(sections[link][1])
-            names = file.read(min(sections[link][2], TABLE_MAX))
+            names = file.read(min(sections[link][2], TABLE_BYTES_MAX))
             places = dict(find_names(names, wanted))
             if not places:
                 continue
             file.seek(offset)
-            symbols = file.read(min(length, TABLE_MAX) // 24 * 24)
+            symbols = file.read(min(length, TABLE_BYTES_MAX) // 24 * 24)
             for symbol in struct.iter_unpack(order + SYMBOL, symbols):
                 name_offset, section, address, size = symbol
-                if section and name_offset in places:  # 0: another object defines it
+                if section and name_offset in places:  # 0: defined elsewhere
                     found[places[name_offset]] = (address, size)
     return found
 
@@ -293,7 +298,7 @@ def find_defined_symbols(
 def find_names(names: bytes, wanted: Sequence[bytes]) -> Iterator[tuple[int, str]]:
     """Yield the offset of each wanted name in a name table, and the name.
 
-    Also as the tail of a longer name, since ELF string tables share tails.
+    It may be the tail of a longer name, since ELF string tables share tails.
     """
     for name in wanted:
         offset = names.find(name + b"\0")

@@ -1,10 +1,10 @@
-"""The target host's side: who it is, facts, the server's log, canaries, the reset.
+"""The agent on the target's host: its identity and facts, the server's log, canaries.
 
-It ends with the channel and does nothing until it is asked.  Before the user agrees to
-a cut only IDENTITY is asked, and it only reads.
+The agent ends with the channel, and does nothing until it is asked.  Before the user
+agrees to a cut only IDENTITY is asked, and it only reads.
 
-It also keeps the file that resets this host open (Trigger), through sudo if it is not
-root.
+The agent also keeps the file that resets this host open (Trigger), through sudo if it
+does not run as root.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class Trigger:
 
 
 SERIAL = "/sys/class/dmi/id/product_serial"  # only root may read it
-# REMOVE_CANARIES deletes one folder of canaries, which must be one; CLEAR_CANARIES
-# deletes those of earlier runs beside and inside a data directory.
+# REMOVE_CANARIES deletes one folder, which must be a folder of canaries; CLEAR_CANARIES
+# deletes the folders of earlier runs beside and inside a data directory.
 (
     FACTS,
     MARK_LOG,
@@ -150,7 +150,7 @@ SERIAL = "/sys/class/dmi/id/product_serial"  # only root may read it
 ) = range(11, 19)
 SURVEY, AWAIT_DRIVES, END_SERVER, TAKE_OFF, PUT_BACK, START_SERVER = range(19, 25)
 WRITE_NOTE, READ_NOTE, REMOVE_NOTE, STILL_HELD, MOUNTS_AND_CACHES = range(25, 30)
-COMPLETED = 111  # a report: when, and the numbers completed: see report_layout()
+COMPLETED = 111  # the kind of reply that reports progress, see report_layout()
 
 
 def read_identity() -> dict[str, Any]:
@@ -169,7 +169,7 @@ def report_layout(rings: int) -> struct.Struct:
     """Return the binary layout of a report about this number of rings.
 
     Its fields: the host's monotonic clock in microseconds when the numbers were read;
-    the number of the last completed record; that of the last block of each ring.
+    the number of the last completed record; the number of the last block of each ring.
     """
     return struct.Struct(f"<{2 + rings}Q")
 

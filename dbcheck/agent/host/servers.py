@@ -171,7 +171,7 @@ def read_stat_fields(process: str) -> list[str]:
 
 
 def holds_data(process: str, directory: str) -> bool:
-    """Return True if a process has a segment or files open as only a server has.
+    """Return True if a process has a segment, or files open to write, of a server.
 
     A program that copies or restores a server's files opens them as well, so files that
     are open only to be read, and files of PostgreSQL, do not count.

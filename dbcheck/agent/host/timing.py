@@ -1,8 +1,7 @@
 """Times durable writes, and shows what the flush of a file of our own does to drives.
 
 Each file is without a name: the kernel removes it when its last descriptor is closed.
-
-Random writes of several threads at once, by fio(1), where it is installed.
+fio(1), where it is installed, times random writes of several threads at once.
 """
 
 from __future__ import annotations
@@ -20,13 +19,14 @@ from dbcheck.agent.host.open import name_path_in_errors, open_folder
 from dbcheck.agent.host.tools import PATHS, find_program
 from dbcheck.agent.wire import Refusal
 
-WITHOUT = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
+# Errors of open(2) where a filesystem has no unnamed files.
+NO_UNNAMED_FILES_ERRORS = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 BLOCK_BYTES = 8192
 BLOCKS = 16
 TIME_MAX_S = 20.0  # well within what the client waits for an answer
 FILE_BYTES = 1 << 20
-SIZE_MAX = 1 << 19
-FLAGS = {"dsync": os.O_DSYNC, "direct": getattr(os, "O_DIRECT", 0)}
+WRITE_BYTES_MAX = 1 << 19
+FLAGS_OF_METHODS = {"dsync": os.O_DSYNC, "direct": getattr(os, "O_DIRECT", 0)}
 
 
 def open_unnamed(folder: str, flags: int = 0) -> int:
@@ -43,11 +43,11 @@ def open_unnamed(folder: str, flags: int = 0) -> int:
             try:
                 return os.open(".", flags | os.O_TMPFILE, 0o600, dir_fd=parent)
             except OSError as error:
-                if error.errno not in WITHOUT:
+                if error.errno not in NO_UNNAMED_FILES_ERRORS:
                     raise
             name = "#sql-dbcheck-probe-" + os.urandom(8).hex()
-            created = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            file = os.open(name, flags | created, 0o600, dir_fd=parent)
+            creation_flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            file = os.open(name, flags | creation_flags, 0o600, dir_fd=parent)
             os.unlink(name, dir_fd=parent)
             return file
     finally:
@@ -57,18 +57,18 @@ def open_unnamed(folder: str, flags: int = 0) -> int:
 def count_flush_requests(folder: str, devices: list[str], writes: int) -> list[Any]:
     """Write blocks of a file and flush each with fdatasync(2); return the counters.
 
-    They are read before the first write, after each flush and after each wait, which is
-    one to four times as long as the write and its flush took: 1 + 2 * writes samples,
-    or fewer if that takes too long.  The file's blocks are written and flushed before,
-    so that nothing but a block of data is written in between.
+    The counters are read before the first write, after each flush and after each wait.
+    A wait is one to four times as long as the write and its flush took.  These are 1 +
+    2 * writes samples, or fewer if that takes too long.  All blocks of the file are
+    written and flushed first, so that later only data are written, and no metadata.
     """
-    counted = Devices(devices)
+    counters = Devices(devices)
     try:
         file = open_unnamed(folder)
         try:
             os.pwrite(file, os.urandom(BLOCK_BYTES * BLOCKS), 0)
             os.fsync(file)
-            samples = [counted.read()]
+            samples = [counters.read()]
             end = time.monotonic() + TIME_MAX_S
             for number in range(writes):
                 begun = time.monotonic()
@@ -77,30 +77,30 @@ def count_flush_requests(folder: str, devices: list[str], writes: int) -> list[A
                 block = os.urandom(BLOCK_BYTES)
                 os.pwrite(file, block, number % BLOCKS * BLOCK_BYTES)
                 os.fdatasync(file)
-                samples.append(counted.read())
-                times = 1 + 3 * os.urandom(1)[0] / 255
-                time.sleep((time.monotonic() - begun) * times)
-                samples.append(counted.read())
+                samples.append(counters.read())
+                factor = 1 + 3 * os.urandom(1)[0] / 255
+                time.sleep((time.monotonic() - begun) * factor)
+                samples.append(counters.read())
             return samples
         finally:
             os.close(file)
     finally:
-        counted.close()
+        counters.close()
 
 
-def time_writes(ask: dict[str, Any]) -> dict[str, Any]:
-    """Write a block in place until there are *count*, or *time_s* is over.
+def time_writes(request: dict[str, Any]) -> dict[str, Any]:
+    """Write a block in place *count* times, or until *time_s* is over.
 
     folder: where the file is, which has no name.  method: fsync, fdatasync, dsync,
-    direct or rwf_dsync.  size, offset: of each write, bytes; direct takes multiples of
-    the device's block alone.  devices: whose counters are read before and after.
+    direct or rwf_dsync.  size, offset: of each write, bytes; direct takes only
+    multiples of the device's block.  devices: their counters are read before and after.
     """
-    size, offset = ask["size"], ask["offset"]
-    if not 0 < size <= SIZE_MAX or not 0 <= offset <= FILE_BYTES - size:
+    size, offset = request["size"], request["offset"]
+    if not 0 < size <= WRITE_BYTES_MAX or not 0 <= offset <= FILE_BYTES - size:
         raise Refusal("protocol", f"{size} bytes at {offset} are too many")
-    method = ask["method"]
-    file = open_unnamed(ask["folder"], FLAGS.get(method, 0))
-    counted = Devices(ask["devices"])
+    method = request["method"]
+    file = open_unnamed(request["folder"], FLAGS_OF_METHODS.get(method, 0))
+    counters = Devices(request["devices"])
     try:
         # O_DIRECT takes memory that begins with a page.
         with mmap.mmap(-1, FILE_BYTES) as memory, memoryview(memory) as whole:
@@ -113,13 +113,13 @@ def time_writes(ask: dict[str, Any]) -> dict[str, Any]:
                     write()
                 except OSError as error:
                     why = error.strerror or str(error)
-                    seen = counted.read()
+                    seen = counters.read()
                     return {"took_ns": [], "before": seen, "after": seen, "why": why}
                 return time_each_write(
-                    write, counted, block, ask["count"], ask["time_s"]
+                    write, counters, block, request["count"], request["time_s"]
                 )
     finally:
-        counted.close()
+        counters.close()
         os.close(file)
 
 
@@ -135,18 +135,18 @@ def make_writer(
         return lambda: os.pwritev(file, [block], offset, flag)
     if method not in sync:
         raise Refusal("protocol", f"no such method: {method}")
-    made_durable = sync[method]
+    sync_file = sync[method]
 
     def write_and_sync() -> None:
         os.pwrite(file, block, offset)
-        made_durable(file)
+        sync_file(file)
 
     return write_and_sync
 
 
 def time_each_write(
     write: Callable[[], object],
-    counted: Devices,
+    counters: Devices,
     block: memoryview,
     count: int,
     time_s: float,
@@ -154,7 +154,7 @@ def time_each_write(
     """Time each of *count* writes; return durations and the devices' counters."""
     took_ns: list[int] = []
     clock = time.perf_counter_ns
-    before = counted.read()
+    before = counters.read()
     end = clock() + int(min(time_s, TIME_MAX_S) * 1e9)
     number = 0
     while number < count:
@@ -169,34 +169,37 @@ def time_each_write(
     return {
         "took_ns": took_ns,
         "before": before,
-        "after": counted.read(),
+        "after": counters.read(),
         "why": "",
     }
 
 
 FIO_FILE_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 20
-FIO_BLOCK_BYTES = 16384  # of InnoDB's pages
+FIO_BLOCK_BYTES = 16384  # the size of InnoDB's pages
 FIO_TIME_MAX_S = 20
-MORE_S = 20  # that fio may take to begin and to end
+FIO_EXTRA_S = 20  # fio may take so much longer, to begin and to end
 TEXT_BYTES_MAX = 1 << 20
 
 
-def run_fio(ask: dict[str, Any]) -> dict[str, str]:
+def run_fio(request: dict[str, Any]) -> dict[str, str]:
     """Run fio; return its JSON output, or why it could not be run.
 
-    folder: where the file is, which has no name.  at_once: threads that each write and
-    flush a block, or blocks in flight that are never flushed.  flushed: which of both.
-    time_s: for how long.
+    folder: where the file is, which has no name.  flushed: each write is flushed.
+    at_once: threads that each write and flush a block; if not *flushed*, blocks in
+    flight.  time_s: for how long fio writes.
     """
     program = find_program("fio")
     if not program:
         return {"text": "", "why": "fio is not installed"}
-    at_once, time_s = int(ask["at_once"]), min(int(ask["time_s"]), FIO_TIME_MAX_S)
+    at_once, time_s = (
+        int(request["at_once"]),
+        min(int(request["time_s"]), FIO_TIME_MAX_S),
+    )
     kind = ["--ioengine=libaio", f"--iodepth={at_once}"]
-    if ask["flushed"]:
+    if request["flushed"]:
         kind = ["--ioengine=psync", "--fdatasync=1", f"--numjobs={at_once}"]
-    file = open_unnamed(ask["folder"])
+    file = open_unnamed(request["folder"])
     try:
         for place in range(0, FIO_FILE_BYTES, CHUNK_BYTES):
             os.pwrite(file, os.urandom(CHUNK_BYTES), place)
@@ -217,7 +220,7 @@ def run_fio(ask: dict[str, Any]) -> dict[str, str]:
             "--output-format=json",
             *kind,
         ]
-        return read_fio_output(command, time_s + MORE_S)
+        return read_fio_output(command, time_s + FIO_EXTRA_S)
     finally:
         os.close(file)
 

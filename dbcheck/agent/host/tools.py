@@ -15,16 +15,18 @@ import subprocess
 
 from dbcheck.agent.wire import read_first_line
 
-DENIED = re.compile("permission denied|not permitted|must be root", re.IGNORECASE)
+DENIAL = re.compile("permission denied|not permitted|must be root", re.IGNORECASE)
 TOOL_TIMEOUT_S = 10
 LINE_MAX = 200
 # Where Broadcom's, Dell's and HPE's packages put their programs, in no PATH.
-VENDORS = (
+VENDOR_FOLDERS = (
     *("/opt/MegaRAID/storcli", "/opt/MegaRAID/perccli"),
     *("/opt/MegaRAID/storcli2", "/opt/MegaRAID/perccli2"),
     *("/opt/smartstorageadmin/ssacli/bin", "/opt/hp/hpssacli/bld"),
 )
-PATHS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", *VENDORS))
+PATHS = os.pathsep.join(
+    (os.environ.get("PATH", ""), "/usr/sbin", "/sbin", *VENDOR_FOLDERS)
+)
 
 
 def find_program(name: str) -> str:
@@ -35,8 +37,8 @@ def find_program(name: str) -> str:
 def read_output(name: str, *arguments: str) -> tuple[str, str]:
     """Return a program's output, and "" or the reason why it failed.
 
-    smartctl's exit status is a set of bits, of which the first two mean that it could
-    not (smartctl(8)).
+    smartctl's exit status is a set of bits, of which the first two mean that smartctl
+    itself failed (smartctl(8)).
     """
     program = find_program(name)
     if not program:
@@ -52,8 +54,8 @@ def read_output(name: str, *arguments: str) -> tuple[str, str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return "", f"{name}: {type(error).__name__}"
     text = done.stdout.decode(errors="replace")
-    failed = done.returncode & 3 if name == "smartctl" else done.returncode
-    if failed:
+    failure_status = done.returncode & 3 if name == "smartctl" else done.returncode
+    if failure_status:
         why = pick_reason_line(
             done.stderr.decode(errors="replace")
         ) or find_reason_in_output(text)
@@ -72,12 +74,14 @@ def find_reason_in_output(text: str) -> str:
     try:
         shown = json.loads(text)
     except (ValueError, RecursionError):
-        lines = (each for each in text.splitlines() if each.startswith("Error"))
+        lines = (line for line in text.splitlines() if line.startswith("Error"))
         return shorten(next(lines, ""))
     try:
         if "smartctl" in shown:
             messages = list(shown["smartctl"]["messages"])
-            errors = (each for each in messages if each.get("severity") == "error")
+            errors = (
+                message for message in messages if message.get("severity") == "error"
+            )
             return shorten(next(errors, messages[0])["string"])
         if "Controllers" in shown:
             return shorten(shown["Controllers"][0]["Command Status"]["Description"])
@@ -94,21 +98,21 @@ def shorten(text: str) -> str:
 def pick_reason_line(printed_errors: str) -> str:
     """Return the line that says why a program could not do its work, "" without any.
 
-    That is the one that names a missing right, as nvme prints its usage after it, else
-    the first: dmsetup's last one says no more than that a command failed.
+    A line that names a missing right comes first, as nvme prints its usage after it.
+    Else it is the first line: dmsetup's last line says only that a command failed.
     """
     lines = [line.strip() for line in printed_errors.splitlines() if line.strip()]
-    denied = [each for each in lines if DENIED.search(each)]
-    return shorten((denied or lines or [""])[0])
+    denials = [line for line in lines if DENIAL.search(line)]
+    return shorten((denials or lines or [""])[0])
 
 
 BLOCK = "/sys/class/block"
 TEXT_BYTES_MAX = 64 << 10
 RAID_BYTES_MAX = 512 << 10
 DEVICES_MAX = 64
-NAME = re.compile(r"[A-Za-z0-9!._-]{1,64}")  # of a block device in /sys
-DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.:/@-]{0,255}")  # of ZFS
-# Below the folder of a block device.
+DEVICE_NAME = re.compile(r"[A-Za-z0-9!._-]{1,64}")  # of a block device in /sys
+DATASET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.:/@-]{0,255}")  # of ZFS
+# Files below the folder of a block device in /sys, as patterns.
 DEVICE_FILES = (
     "queue/rotational",
     "cache_type",  # of virtio-blk
@@ -129,11 +133,12 @@ HOST_FILES = (
     "/run/systemd/container",
 )
 DOCKER = "/.dockerenv"
-# Targets whose options are shown; those of dm-crypt have the name of a key.
-TABLE = re.compile(r"(\d+) (\d+) ([a-z0-9-]+)(.*)")
+# A line of a table of device-mapper: start, length, target, options.
+TABLE_LINE = re.compile(r"(\d+) (\d+) ([a-z0-9-]+)(.*)")
+# Targets whose options are shown; the options of dm-crypt have the name of a key.
 SHOWN_TARGETS = ("cache", "writecache", "integrity", "flashcache", "era", "raid")
 STORCLI = ("storcli64", "storcli", "perccli64", "perccli", "storcli2", "perccli2")
-SSACLI = ("ssacli", "hpssacli", "hpacucli")  # one program, under its names since 2009
+SSACLI = ("ssacli", "hpssacli", "hpacucli")  # names of one program since 2009
 RAID_COMMANDS = {
     **{tool: (tool, "/call", "show", "all", "J") for tool in STORCLI},
     **{f"{tool} vall": (tool, "/call/vall", "show", "all", "J") for tool in STORCLI},
@@ -152,20 +157,20 @@ def read_everything(devices: list[str], datasets: list[str]) -> list[dict[str, s
         shown.append(read_virtualization(kind))
     docker = "yes" if os.path.exists(DOCKER) else "no"
     shown.append(make_reading("", DOCKER, DOCKER, docker, ""))
-    there = [
+    present_devices = [
         name
         for name in devices[:DEVICES_MAX]
-        if NAME.fullmatch(name) and os.path.exists(os.path.join(BLOCK, name))
+        if DEVICE_NAME.fullmatch(name) and os.path.exists(os.path.join(BLOCK, name))
     ]
-    # Imported here: it takes as long as all else, and every agent would wait for it.
+    # Imported here: its import takes as long as all others, and every agent would wait.
     from concurrent.futures import ThreadPoolExecutor
 
-    # Together: a drive that spins up, or hangs, takes its time for each tool.
-    with ThreadPoolExecutor(max(1, len(there))) as pool:
-        for found_there in pool.map(read_device, there):
-            shown += found_there
+    # All at once: a drive that spins up, or hangs, delays each tool.
+    with ThreadPoolExecutor(max(1, len(present_devices))) as pool:
+        for readings_of_device in pool.map(read_device, present_devices):
+            shown += readings_of_device
     for name in datasets[:DEVICES_MAX]:
-        if DATASET.fullmatch(name):
+        if DATASET_NAME.fullmatch(name):
             properties = ("-Hp", "-o", "property,value", "sync,logbias,recordsize")
             shown.append(read_tool(name, "zfs", "zfs", "get", *properties, name))
     shown += [
@@ -191,8 +196,8 @@ def read_device(name: str) -> list[dict[str, str]]:
         for path in glob.glob(os.path.join(glob.escape(folder), pattern)):
             shown.append(read_kernel_file(name, pattern, path))
     if os.path.exists(os.path.join(folder, "dm")):
-        mapped = read_first_line(os.path.join(folder, "dm", "name"))
-        table = read_tool(name, "dmsetup table", "dmsetup", "table", mapped)
+        mapper_name = read_first_line(os.path.join(folder, "dm", "name"))
+        table = read_tool(name, "dmsetup table", "dmsetup", "table", mapper_name)
         shown.append({**table, "text": remove_keys(table["text"])})
     elif name.startswith("nvme"):
         for verb in ("id-ctrl", "id-ns", "smart-log"):
@@ -209,10 +214,10 @@ def read_device(name: str) -> list[dict[str, str]]:
 
 
 def remove_keys(table: str) -> str:
-    """Return a table of device-mapper without the options of most targets."""
+    """Return a table of device-mapper with the options of SHOWN_TARGETS only."""
     lines, is_shown = [], False
     for line in table.splitlines():
-        match = TABLE.match(line.strip())
+        match = TABLE_LINE.match(line.strip())
         if match is not None:
             start, length, kind, options = match.groups()
             is_shown = kind in SHOWN_TARGETS
@@ -243,5 +248,5 @@ def read_tool(
 
 
 def make_reading(of: str, what: str, how: str, text: str, why: str) -> dict[str, str]:
-    """Return one of them."""
+    """Return one reading; see read_everything()."""
     return {"of": of, "what": what, "how": how, "text": text, "why": why}

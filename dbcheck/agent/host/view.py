@@ -23,9 +23,9 @@ from dbcheck.agent.host.servers import (
 )
 from dbcheck.agent.wire import describe_error, find_covering_mount, list_mounts
 
-OWN = "/proc/self"
-LINKS_DEEP_MAX = 40  # as the kernel follows of one path (path_resolution(7))
-LOOKS = 3  # a server renames and removes files meanwhile
+OWN_PROCESS = "/proc/self"
+LINKS_DEEP_MAX = 40  # the kernel follows so many of one path (path_resolution(7))
+COMPARISONS = 3  # several, as a server renames and removes files meanwhile
 
 
 def compare_with_server_view(
@@ -33,16 +33,16 @@ def compare_with_server_view(
 ) -> dict[str, Any]:
     """Compare *places* as the server sees them with this host's view.
 
-    The data directory is the first of them.  seen_otherwise: name of a place, or of its
-    files -> the path and what is there, for each that differs.  view_unread: why it is
-    not known, "" if it is.
+    The data directory is the first place.  seen_otherwise: name of a place, or of its
+    files -> the path and what is there, for each that differs.  view_unread: why the
+    server's view is not known, "" if it is.
     """
     directory = places[0][1]
     found: dict[str, str] = {}
     try:
         account = os.stat(directory).st_uid
-        if of_this := list(find_server_processes(directory)):
-            found, why = compare_views(of_this, places)
+        if processes := list(find_server_processes(directory)):
+            found, why = compare_views(processes, places)
         else:
             others = find_account_processes(os.path.realpath(directory), account)
             claimed, why = find_server_elsewhere(others, directory)
@@ -55,21 +55,19 @@ def compare_with_server_view(
 def find_server_elsewhere(processes: Iterable[str], directory: str) -> tuple[str, str]:
     """Return the process that may be the server's, or "" and why none of them is.
 
-    Raise OSError if the folder of one cannot be seen.
-    processes: those that work at the path *directory*, but in another folder than this
-    host has there, as in a container.  They may be another server's.  A copy of a
-    server's data has its names; but one of MySQL that was made without auto.cnf has
-    another.
+    Raise OSError if the folder of a process cannot be seen.
+    processes: processes that work at the path *directory*, but in another folder than
+    this host has there, as in a container.  They may belong to another server.  A copy
+    of a server's data has the server's names; but a copy of MySQL's data without
+    auto.cnf gets another name.
     """
     here = read_server_names(directory)
     first: dict[tuple[int, int] | None, str] = {}
     for process in processes:
         first.setdefault(read_file_identity(process + "/cwd"), process)
-    for other in (
-        None,
-        read_file_identity(directory),
-    ):  # it ended, or was started only now
-        first.pop(other, None)
+    # None: the process ended.  The directory itself: the process was started only now.
+    for identity in (None, read_file_identity(directory)):
+        first.pop(identity, None)
     for process in first.values():
         there = read_server_names(process + "/cwd")
         if not (there and here) or not set(here).isdisjoint(there):
@@ -77,8 +75,8 @@ def find_server_elsewhere(processes: Iterable[str], directory: str) -> tuple[str
             return f"process {pid_of(process)} {text}", ""
     if not first:
         return "", NO_PROCESS
-    one = f"process {pid_of(next(iter(first.values())))} at {directory}"
-    return "", f"{one} belongs to another server (its data have another id)"
+    process_text = f"process {pid_of(next(iter(first.values())))} at {directory}"
+    return "", f"{process_text} belongs to another server (its data have another id)"
 
 
 def compare_views(
@@ -86,18 +84,18 @@ def compare_views(
 ) -> tuple[dict[str, str], str]:
     """Compare *places* as these processes see them; raise OSError.
 
-    One stands for all that find the same files.
+    One process stands for all processes that find the same files.
     """
     found: dict[str, str] = {}
     unread = ""
-    own = identify_view(OWN)
+    own_view = identify_view(OWN_PROCESS)
     seen = set()
     for process in processes:
         try:
             view = identify_view(process)
-            if view not in seen and view != own:
+            if view not in seen and view != own_view:
                 differing, why = find_differences(process, places)
-                identify_view(process)  # which raises if it ended meanwhile
+                identify_view(process)  # raises if the process ended meanwhile
                 found.update(differing)
                 unread = unread or why
         except (FileNotFoundError, ProcessLookupError):  # a session may end
@@ -141,16 +139,16 @@ def find_differences(
 def list_place_files(process: str, path: str, names: Sequence[str]) -> Iterator[str]:
     """Yield the paths of a place that may be other files there; raise OSError.
 
-    path: of the place, which is one folder for both.  names: of what counts in it, as
-    shell patterns.  That are links, and what is mounted there, also further below: all
-    else in one folder is one file.
+    path: of the place, which is the same folder for the process and this host.  names:
+    shell patterns of the files in it that count.  Only links, and what is mounted in
+    the folder or further below, may differ: any other name in it is the same file.
     """
     if not names:
         return
     wanted = re.compile("|".join(map(translate, names)))
-    for table in (process, OWN):
+    for table in (process, OWN_PROCESS):
         folder = resolve_below_root(table + "/root", path)
-        points = [each["point"] for each in list_mounts(table + "/mountinfo")]
+        points = [mount["point"] for mount in list_mounts(table + "/mountinfo")]
         if not points:
             raise OSError(errno.EACCES, "it cannot be read", table + "/mountinfo")
         for point in points:
@@ -164,7 +162,7 @@ def list_place_files(process: str, path: str, names: Sequence[str]) -> Iterator[
 def describe_difference(process: str, path: str) -> str:
     """Describe what a process finds at *path*, "" if it is the same; raise OSError."""
     text = ""
-    for _ in range(LOOKS):
+    for _ in range(COMPARISONS):
         inner = resolve_below_root(process + "/root", path)
         there = read_file_identity(process + "/root" + inner)
         here = read_file_identity(path)

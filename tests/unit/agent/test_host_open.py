@@ -161,11 +161,11 @@ def test_a_source_that_is_no_block_device_is_not_opened(
     """Whoever mounts a FUSE filesystem names its source as it likes."""
     opened: list[str] = []
 
-    def tool(_: object, *words: str) -> str:
+    def run_program(_: object, *words: str) -> str:
         opened.append(words[-1])
         return ""
 
-    monkeypatch.setattr(host_facts.Volume, "tool", tool)
+    monkeypatch.setattr(host_facts.Volume, "run_program", run_program)
     for source in ("/dev/zero", "/dev/none"):
         volume = host_facts.Volume(str(tmp_path))
         volume.mount = {"source": source, "type": "fuse"}
@@ -185,14 +185,14 @@ def test_a_source_that_is_exchanged_while_it_is_looked_at_is_not_opened(
     device = next(path for path in Path("/dev").iterdir() if path.is_block_device())
     opened: list[str] = []
 
-    def tool(_: object, *words: str) -> str:
+    def run_program(_: object, *words: str) -> str:
         source.unlink()
         source.symlink_to("/dev/zero")
         opened.append(words[-1])
         assert os.stat(words[-1]).st_rdev == device.stat().st_rdev
         return "11111111-2222-3333-4444-555555555555"
 
-    monkeypatch.setattr(host_facts.Volume, "tool", tool)
+    monkeypatch.setattr(host_facts.Volume, "run_program", run_program)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
         source = Path(shared) / "source"
         source.symlink_to(device)
