@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Signals that came.  No Event: a second signal would wait for the lock of the first.
 _interrupts: list[int] = []
-_holds: list[bool] = []  # for each body that runs, innermost last: interrupts wait
+# For each running body of a hold, the innermost last: True if interrupts wait for it.
+_holds: list[bool] = []
 ended: list[int] = []  # the exit code, once the program's work is over
 
 
@@ -33,9 +34,8 @@ def install_handlers() -> None:
     signal ends the process at once, with that code.
     """
     sys.unraisablehook = _silence_hook(sys.unraisablehook)
-    atexit.register(
-        _ignore_signals
-    )  # the first to be registered is the last to be called
+    # The function that is registered first is called last.
+    atexit.register(_ignore_signals)
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _handle_signal)
@@ -44,9 +44,9 @@ def install_handlers() -> None:
 def _silence_hook(hook: Callable[[Any], None]) -> Callable[[Any], None]:
     """Return a hook that calls *hook* but for interrupts, which are noted anyway."""
 
-    def report(what: Any) -> None:
-        if not isinstance(what.exc_value, KeyboardInterrupt):
-            hook(what)
+    def report(unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            hook(unraisable)
 
     return report
 

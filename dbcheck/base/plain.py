@@ -2,8 +2,7 @@
 
 Something other than a regular file may stand there: opening a FIFO waits for a writer,
 opening a device may do anything, and /dev/zero has no end.  /dev/null counts as an
-empty
-file: many configurations name it to have no file.
+empty file: many configurations name it to have no file.
 """
 
 from __future__ import annotations

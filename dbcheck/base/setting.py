@@ -97,9 +97,10 @@ def list_settings(kind: type[Any]) -> Mapping[str, Declared]:
     """Return the settings among the fields of a dataclass, in their order."""
     hints = get_type_hints(kind, include_extras=True)
     found = (
-        _find_declared(one.name, hints[one.name], one.default) for one in fields(kind)
+        _find_declared(field.name, hints[field.name], field.default)
+        for field in fields(kind)
     )
-    return {one.name: one for one in found if one is not None}
+    return {declared.name: declared for declared in found if declared is not None}
 
 
 def map_keys(kind: type[Any]) -> Mapping[str, str]:

@@ -59,7 +59,7 @@ def sync_data(fd: int) -> None:
         sync(fd)
 
 
-_LINKS_MAX = 40  # as the kernel follows (path_resolution(7))
+_LINKS_MAX = 40  # as many links as the kernel follows (path_resolution(7))
 
 
 def steps(path: Path) -> Iterator[Path]:

@@ -53,7 +53,7 @@ def visible(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return visible() text that keeps its lines; those after the first are marked.
+    """Return visible() text that keeps its lines; each after the first is marked.
 
     So no line of a foreign text can pass for one of dbcheck's own.
     """

@@ -50,7 +50,7 @@ class Survey:
                st_dev and st_ino.
     places:    the directories that an ack depends on, with links followed.
     on_them:   the data directory lies on one of the drives.
-    notes_on_them: the folder of agent.remount if it does, else "".
+    notes_on_them: the folder of agent.host.remount if it does, else "".
     exposed:   why another account could put something else where one is mounted, or
                among the notes; none in a note that an older dbcheck wrote.
     """
@@ -94,7 +94,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """See agent.remount.read_note()."""
+    """See agent.host.remount.read_note()."""
 
     seen: Survey | None
     same_boot: bool = True
@@ -105,7 +105,7 @@ class _Note:
 
 @dataclass(frozen=True, slots=True)
 class EndedServer:
-    """See agent.remount.end_server()."""
+    """See agent.host.remount.end_server()."""
 
     killed: tuple[int, ...]
     left: tuple[int, ...]
@@ -113,7 +113,7 @@ class EndedServer:
 
 @dataclass(frozen=True, slots=True)
 class TakenOff:
-    """See agent.remount.take_off(); off and lazy are in the order of the mounts."""
+    """See agent.host.remount.take_off(); off, lazy: in the order of the mounts."""
 
     off: tuple[bool, ...]
     lazy: tuple[bool, ...]
@@ -123,7 +123,7 @@ class TakenOff:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """See agent.remount.put_back(); device: the kernel's name, "" if none was found."""
+    """See agent.host.remount.put_back(); device: its name, "" if none was found."""
 
     device: str
     checked: str
@@ -144,7 +144,7 @@ class DriveControl:
         """Survey the mounts and users of the drives that have these serials.
 
         directory: of the server's data; places: the others that an ack depends on.
-        notes: the folder of agent.remount.
+        notes: the folder of agent.host.remount.
         """
         return self._answer(
             Survey,
@@ -183,7 +183,7 @@ class DriveControl:
         )
 
     def take_off(self, mounts: Sequence[DriveMount], time_s: float) -> TakenOff:
-        """Force the filesystems off; time_s: see agent.remount.take_off()."""
+        """Force the filesystems off; time_s: see agent.host.remount.take_off()."""
         asked = {"mounts": [asdict(mount) for mount in mounts], "time_s": time_s}
         most_s = time_s * (len(mounts) + 1)
         return self._answer(TakenOff, host_agent.TAKE_OFF, most_s, **asked)

@@ -82,17 +82,16 @@ def connect_client(address: str) -> Iterator[Client]:
     try:
         yield client
     finally:
-        with contextlib.suppress(Exception):  # of Dask: the scheduler is gone
+        with contextlib.suppress(Exception):  # Dask raises: the scheduler is gone
             client.close(CONNECT_S)
 
 
 def read_worker_info(client: Client) -> Mapping[str, Mapping[str, Any]]:
     """Return the scheduler's information on each worker now, by its address.
 
-    Not by Client.scheduler_info(): what that fetches may be replaced, before it is
-    returned, by the client's own heartbeat, which asks for no workers
-    (distributed 2026.8, Client._update_scheduler_info).  Raise OSError if the scheduler
-    is gone.
+    Client.scheduler_info() is not used: before it returns the information, the client's
+    own heartbeat, which asks for no workers, may replace it (distributed 2026.8,
+    Client._update_scheduler_info).  Raise OSError if the scheduler is gone.
     """
     scheduler: Any = client.scheduler
     about = client.sync(scheduler.identity, n_workers=-1)
@@ -113,15 +112,20 @@ def list_workers(client: Client) -> list[str]:
 
 
 def call_on_workers(
-    client: Client, workers: Sequence[str], function: Callable[..., Any], *given: Any
+    client: Client,
+    workers: Sequence[str],
+    function: Callable[..., Any],
+    *arguments: Any,
 ) -> dict[str, Any]:
     """Call *function* on each of *workers*, beside its tasks; return results or errors.
 
-    What it is given must hold no secret: a worker logs that where the function raises.
+    The arguments must hold no secret: a worker logs them if the function raises.
     Raise UsageError if the scheduler, or a worker, is gone.
     """
     try:
-        found = client.run(function, *given, workers=list(workers), on_error="return")
+        found = client.run(
+            function, *arguments, workers=list(workers), on_error="return"
+        )
     except (OSError, KeyError) as error:
         raise UsageError(
             f"the Dask scheduler, or a worker of it, is gone: {error!r}",

@@ -17,7 +17,7 @@ _DRAIN_BYTES = 4096
 
 
 class Poller(Protocol):
-    """As select.epoll: descriptors by number, masks of READ and WRITE."""
+    """Waits as select.epoll does: descriptors by number, masks of READ and WRITE."""
 
     def register(self, fd: int, mask: int, /) -> None:
         """Wait for *fd* as well."""
@@ -36,27 +36,27 @@ class Poller(Protocol):
 
 
 class SelectorPoller:
-    """A Poller by the best that another system has, such as kqueue(2)."""
+    """A Poller for systems without epoll, by their best, such as kqueue(2)."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
 
     def register(self, fd: int, mask: int, /) -> None:
         """Wait for *fd* as well."""
-        self._selector.register(fd, _events(mask))
+        self._selector.register(fd, _to_selector_events(mask))
 
     def modify(self, fd: int, mask: int, /) -> None:
         """Wait for something else of *fd*."""
-        self._selector.modify(fd, _events(mask))
+        self._selector.modify(fd, _to_selector_events(mask))
 
     def unregister(self, fd: int, /) -> None:
         """Wait for *fd* no more."""
         self._selector.unregister(fd)
 
     def poll(self, timeout_s: float, most: int, /) -> list[tuple[int, int]]:
-        """Return all that are ready: which would come first next time is unknown."""
+        """Return all ready descriptors: those left out might never come first."""
         ready = self._selector.select(timeout_s)
-        return [(key.fd, _mask(events)) for key, events in ready]
+        return [(key.fd, _to_poll_mask(events)) for key, events in ready]
 
     def close(self) -> None:
         """Free what this holds."""
@@ -64,7 +64,7 @@ class SelectorPoller:
 
 
 def open_poller() -> Poller:
-    """Return the quickest that this system has."""
+    """Return the quickest poller that this system has."""
     return select.epoll() if hasattr(select, "epoll") else SelectorPoller()
 
 
@@ -81,12 +81,15 @@ class Alarm:
         return self._reader.fileno()
 
     def set(self) -> None:
-        """Make it readable, if it is not."""
-        with contextlib.suppress(BlockingIOError):  # full, so readable
+        """Make the descriptor readable, if it is not."""
+        with contextlib.suppress(BlockingIOError):  # the socket is full, so readable
             self._writer.send(b"!")
 
     def clear(self) -> None:
-        """Make it unreadable; what it was set for is to be read after that."""
+        """Make the descriptor unreadable.
+
+        Look only afterwards for what it was set for: a later set() counts again.
+        """
         with contextlib.suppress(BlockingIOError):
             while len(self._reader.recv(_DRAIN_BYTES)) == _DRAIN_BYTES:
                 pass
@@ -97,11 +100,11 @@ class Alarm:
         self._writer.close()
 
 
-def _events(mask: int) -> int:
+def _to_selector_events(mask: int) -> int:
     reads = selectors.EVENT_READ if mask & READ else 0
     return reads | (selectors.EVENT_WRITE if mask & WRITE else 0)
 
 
-def _mask(events: int) -> int:
+def _to_poll_mask(events: int) -> int:
     reads = READ if events & selectors.EVENT_READ else 0
     return reads | (WRITE if events & selectors.EVENT_WRITE else 0)

@@ -23,21 +23,21 @@ log = logging.getLogger(__name__)
 PAUSE_S = 0.002
 # Rows become visible out of the order of their ids, as far apart as there are sessions.
 _TAIL_IDS = 200
-_UNCONFIRMED_MAX = 4096  # then the readers wait for the witness
+_UNCONFIRMED_MAX = 4096  # with so many unconfirmed rows readers wait for the witness
 
 
 class Readers:
     """Threads that read, each over a connection of its own.
 
-    A row is handed over once, with the moment at which it had been read.  Of each
-    session only rows with a higher seq than the last one are: a session's operations
-    become visible one after the other, so its last one alone can be without an ack.
+    A row is handed over once, with the moment at which it had been read.  Of a session
+    each further row that is handed over has a higher seq: a session's operations become
+    visible one after the other, so only the last of them can be without an ack.
 
     A reader whose connection breaks ends, and is not replaced: of a server that has
     restarted nothing must be read, since what survived would count as seen.
 
     After end(): seen, how many rows were handed over; watermark, what the witness
-    confirmed of them, None if nothing was read.
+    confirmed of these rows, None if nothing was read.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Readers:
     ) -> None:
         """Have *count* readers; with none, there is nothing to connect and no log.
 
-        after_id: the highest id before the load.  sessions: those of the load.
+        after_id: the highest id before the load.  sessions: how many the load has.
         """
         self._count, self._connect, self._open_log = count, connect, open_log
         self._after_id, self._tail = after_id, _TAIL_IDS + sessions
@@ -59,7 +59,8 @@ class Readers:
         self._last_seq: dict[int, int] = {}
         self._handing_over = threading.Lock()
         self._connections: list[NewestRows] = []
-        self._ended: list[threading.Event] = []  # not join(): see ProcessGroup
+        # Used in place of Thread.join(), see ProcessGroup.
+        self._ended: list[threading.Event] = []
         self._stopping = threading.Event()
         self._log: WitnessLog | None = None
         self.seen = 0
@@ -88,7 +89,7 @@ class Readers:
     def end(self) -> str:
         """End every reader, close the log; idempotent.
 
-        Return why the witness did not confirm all of it, "" if it did.
+        Return why the witness did not confirm all rows that were seen, "" if it did.
         """
         self._stopping.set()
         for connection in self._connections:
@@ -109,7 +110,7 @@ class Readers:
         return why
 
     def abandon(self) -> None:
-        """End as end() does, and wait for no confirmation."""
+        """End the readers as end() does, and wait for no confirmation."""
         if self._log is not None:
             self._log.abandon()
         self.end()

@@ -40,7 +40,7 @@ class Flag:
     The rule's texts are not stored; the running program supplies them.
 
     rule:  its id.
-    fact:  that it judges.
+    fact:  the fact that the rule judges.
     value: of the fact, None if it could not be read.
     """
 

@@ -70,4 +70,4 @@ MYSQL = Family(
     has_innodb=True,
     has_session_canary=True,
 )
-FAMILIES: Mapping[str, Family] = {each.name: each for each in (POSTGRESQL, MYSQL)}
+FAMILIES: Mapping[str, Family] = {family.name: family for family in (POSTGRESQL, MYSQL)}

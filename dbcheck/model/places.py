@@ -1,4 +1,4 @@
-"""The directories that what a server acknowledges depends on.
+"""The directories that a server's acknowledged commits depend on.
 
 In a container, beside a second server or after a move, the path that a server names may
 hold nothing, another server's data, or an old copy of its own.  Its drives then show
@@ -155,10 +155,7 @@ def find_sign_of_other_data(
 
 
 def find_missing_mark(mark: str, found: DataNames) -> str:
-    """Return the sign that a directory lacks the *mark* that its server wrote, or "".
-
-    "" if it is.
-    """
+    """Return the sign that a directory lacks its server's *mark*, "" if it has it."""
     if mark in found.marks:
         return ""
     why = found.unreadable.get("marks", "")

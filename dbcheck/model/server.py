@@ -34,8 +34,8 @@ class ServerFacts:
     settings:   effective in the session that asked: name -> value as text.
     unreadable: fact -> why it could not be read.
     log:        see LogPosition; None if the server does not report it.
-    server_log: path of the server's log on its host, see engines.server_log; "" if
-                unknown.
+    server_log: path of the server's log on its host, or a prefix of model.host and a
+                data directory; "" if unknown.
     log_names:  what identifies the server in the lines of its starts, see
                 server_log.startlog.NAMES; {} if that is unknown.
     platform:   what the server prints of the system that it was built for, "" if

@@ -86,8 +86,8 @@ class LogFacts:
         return None
 
 
-# Of two clocks: one microsecond in so many, at most.  The kernel keeps each to 500 us
-# in a second of true time (adjtimex(2), MAXFREQ).
+# Two clocks drift apart by one microsecond in so many, at most.  The kernel keeps each
+# to 500 us in a second of true time (adjtimex(2), MAXFREQ).
 DRIFT = 1000
 _NEVER = 2**62
 
@@ -104,7 +104,7 @@ class WitnessTime:
         """Move acked_us of *acks* to the witness's clock.
 
         counts: how many of them each frame holds, one or more.
-        received_us: when the witness received each.
+        received_us: when the witness received each frame.
         """
         starts = np.cumsum(counts) - counts
         newest_us = np.maximum.reduceat(acks["acked_us"], starts)
@@ -121,8 +121,8 @@ class WitnessTime:
 class Anchor:
     """Pair of moments that maps the witness's clock to the client's.
 
-    least_us, most_us: what must be added, at least and at most: the client noted
-             something, and its clock is known before that and after.
+    least_us, most_us: what must be added to the witness's clock, at least and at most:
+             the client's clock is known before and after a note that the witness dated.
     was_set: the witness's clock was set between two such notes, "" if not.
     """
 
@@ -161,7 +161,7 @@ def find_anchor(
     return last
 
 
-_START_US = 1000  # what one kernel shows twice differs by some microseconds
+_START_TOLERANCE_US = 1000  # two readings of one start differ by some microseconds
 
 
 class Apart(enum.Enum):
@@ -193,4 +193,4 @@ def is_same_start(ours_us: int | None, theirs_us: int | None) -> bool:
     """
     if ours_us is None or theirs_us is None:
         return False
-    return abs(ours_us - theirs_us) <= _START_US
+    return abs(ours_us - theirs_us) <= _START_TOLERANCE_US

@@ -29,7 +29,7 @@ class Session(Protocol):
         """
 
     def flush(self) -> bool:
-        """Send what is left; return whether nothing is."""
+        """Send the rest of the operation; return True if nothing is left to send."""
 
     def receive(self) -> int | None:
         """Read what has come, to be called whenever the descriptor is readable.
@@ -43,9 +43,10 @@ class Session(Protocol):
     def settings(self) -> Mapping[str, str]:
         """Return the settings that decide whether this session's commits are durable.
 
-        Those that a session may have otherwise than its server, as the last operation
-        found them that was sent to look and that receive() has confirmed; {} if none
-        was, or if the server has none of them.
+        Only settings that a session may have otherwise than its server.  Their values
+        are those that the last operation found that was sent with *look* and that
+        receive() has confirmed; {} if there was none, or if the server has no such
+        settings.
         """
 
     def close(self) -> None:
@@ -66,7 +67,7 @@ class NewestRows(Protocol):
     def read(self, after_id: int) -> Sequence[KeyRead]:
         """Return the newest rows with an id above *after_id*, in order of their ids.
 
-        Those of one epoch that are committed at this moment, as far as the server
+        Only rows of one epoch that are committed at this moment, as far as the server
         shows it; 1000 at most.  Blocks.  Raise EngineError.
         """
 
@@ -81,7 +82,7 @@ class Followers(Protocol):
     """A connection to the writer of a cluster that lists the nodes that follow it."""
 
     def read(self) -> Sequence[Follower]:
-        """Return them as they are now; blocks.  Raise EngineError."""
+        """Return the nodes that follow the writer now; blocks.  Raise EngineError."""
 
     def sever(self) -> None:
         """End a read() of another thread, which then raises; never raises."""

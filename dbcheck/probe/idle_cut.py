@@ -36,7 +36,9 @@ def cut_idle_host_and_measure_depth(
     cut: Callable[[], SelfTest],
     cut_class: CutClass,
 ) -> tuple[SelfTest, list[VolumeDepth], Reached | None]:
-    """Start canaries, do *cut*, and read what is left; return what it gave and reached.
+    """Start canaries, call *cut*, and read what is left of the canaries.
+
+    Return the result of *cut*, the depth on each volume, and what the cut reached.
 
     mark_data: see ports.engine.Engine.
     cut: cuts and restores the power, and returns once the host answers again.
@@ -45,23 +47,24 @@ def cut_idle_host_and_measure_depth(
     before, canaries = start_host_inspection(host, "", server, places, mark_data)
     try:
         _wait_for_writes()
-        done = cut()
+        test = cut()
     finally:
         end_host_canaries(host, canaries)
     after = finish_host_inspection(host, listener, before, places)
     completed, *elsewhere = canaries.completed(host_kept=False)
     depths = find_volume_depths(before, completed, elsewhere, after, cut_class)
     if not depths:
-        return done, [], None
+        return test, [], None
     volumes = tuple(
         ReachedVolume(
-            each.volume.filesystem_uuid, each.depth.value if each.depth else ""
+            found_depth.volume.filesystem_uuid,
+            found_depth.depth.value if found_depth.depth else "",
         )
-        for each in depths
+        for found_depth in depths
     )
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    lag_s = _measure_lag_s(done.cut, canaries.data.heard_us())
-    return done, depths, Reached(at, before.facts.machine_id, volumes, lag_s)
+    lag_s = _measure_lag_s(test.cut, canaries.data.heard_us())
+    return test, depths, Reached(at, before.facts.machine_id, volumes, lag_s)
 
 
 def _measure_lag_s(cut: Cut, heard_us: int | None) -> float | None:

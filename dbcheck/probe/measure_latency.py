@@ -32,10 +32,10 @@ from dbcheck.probe.measure_flushes import (
 from dbcheck.runs import stored
 from dbcheck.runs.stored import state_folder
 
-TIME_S = 2.0  # for the writes of one shape
-FILEIO_S = 2  # for the random writes of so many at once
-AT_ONCE = (1, 4, 16)
-KEPT = 50  # probes of one filesystem that are remembered
+SHAPE_TIME_S = 2.0  # for the writes of one shape
+FILEIO_TIME_S = 2  # for the random writes of one number of threads
+THREADS_AT_ONCE = (1, 4, 16)
+PROBES_KEPT = 50  # so many probes of one filesystem are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def probe_server(
 ) -> LatencyResult:
     """Time writes in one directory of each filesystem that a server's logs lie on.
 
-    everywhere: on each of its filesystems.  Raise EngineError, HostError,
+    everywhere: on each filesystem of the server.  Raise EngineError, HostError,
     RunWriteError.
     """
     facts = read_server_facts(engine, host)
@@ -92,7 +92,7 @@ def _time_folder(
     found: list[tuple[Shape, Timed]] = []
     for shape in effort.shapes:
         interrupt.raise_if_interrupted()
-        timed = host.time_writes(folder, shape, drives, effort.count, TIME_S)
+        timed = host.time_writes(folder, shape, drives, effort.count, SHAPE_TIME_S)
         found.append((shape, timed))
     main = next((t for shape, t in found if shape == MAIN and t.took_ns), None)
     result = FolderResult(
@@ -120,9 +120,11 @@ def _time_folder(
 def _run_fio(host: TargetHost, folder: str) -> tuple[FileioResult, ...]:
     found = []
     for flushed in (True, False):
-        for at_once in AT_ONCE:
+        for at_once in THREADS_AT_ONCE:
             interrupt.raise_if_interrupted()
-            text, why = host.fileio(folder, at_once, flushed=flushed, time_s=FILEIO_S)
+            text, why = host.fileio(
+                folder, at_once, flushed=flushed, time_s=FILEIO_TIME_S
+            )
             found.append(FileioResult.of(at_once, flushed, text, why))
     return tuple(found)
 
@@ -156,16 +158,16 @@ class _History:
 def _remember_probe(
     facts: TargetFacts, volume: Volume, now: Earlier
 ) -> tuple[Earlier, ...]:
-    """Add a probe to those of the same filesystem; return the ones before it."""
-    which = "\0".join(
+    """Add a probe to the probes of its filesystem; return the earlier probes."""
+    filesystem_key = "\0".join(
         (facts.machine_id or facts.hostname, *_identify_filesystem(volume))
     )
-    name = hashlib.sha256(which.encode()).hexdigest()[:32]
+    name = hashlib.sha256(filesystem_key.encode()).hexdigest()[:32]
     path = state_folder("probes") / f"{name}.json"
     before = _read_earlier(path)
-    kept = _History((*before, now)[-KEPT:])
+    history = _History((*before, now)[-PROBES_KEPT:])
     stored.make_folder(path.parent)
-    stored.write_file(path, [stored.to_bytes(kept)])
+    stored.write_file(path, [stored.to_bytes(history)])
     return before
 
 

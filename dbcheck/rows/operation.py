@@ -30,14 +30,14 @@ class Verb(enum.Enum):
     ROTATE = "rotate"
 
 
-_OF_THE_SERVER = (Verb.CHECKPOINT, Verb.ROTATE)
+_SERVER_VERBS = (Verb.CHECKPOINT, Verb.ROTATE)
 
 
 @dataclass(frozen=True, slots=True)
 class StatementSpec:
     """One statement that sessions prepare.
 
-    table:      that it changes; the ledger, if it changes the server instead.
+    table:      the table that it changes; the ledger, if it changes the server instead.
     parameters: the columns whose values it takes, in the order of its parameters.
     rows:       how many rows each execution changes, exactly.
     is_late:    it cannot be prepared: when a session begins, its table may be absent.
@@ -53,7 +53,7 @@ class StatementSpec:
     def name(self) -> str:
         """The name of its file under sql/FAMILY/."""
         verb = self.verb.value if self.rows == 1 else "batch"
-        return verb if self.verb in _OF_THE_SERVER else f"{verb}_{self.table.name}"
+        return verb if self.verb in _SERVER_VERBS else f"{verb}_{self.table.name}"
 
 
 def list_verbs_by_table(
@@ -76,7 +76,8 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
 
 
 # What a transaction may do beside its statements.
-ROLLBACK = Statement("rollback", ())  # all that it did so far; then it begins again
+# Rolls back all that the transaction did so far; then the transaction begins again.
+ROLLBACK = Statement("rollback", ())
 SAVEPOINT = Statement("savepoint", ())
 ROLLBACK_TO = Statement("rollback to savepoint", ())
 CONTROLS = (ROLLBACK, SAVEPOINT, ROLLBACK_TO)

@@ -2,11 +2,11 @@
 
 What the fields mean is in model/flushes.py.
 
-The number of a filesystem's device (stat(2), st_dev) names the one that it was mounted
-from, also where udev gave that another name since, and where the kernel calls it
-/dev/root.  Btrfs and bcachefs lie on several devices, and have numbers that name none.
-Of such a filesystem all are known, or none: one that is missing in a list would count
-as one that holds nothing.
+The number of a filesystem's device (stat(2), st_dev) names the device that it was
+mounted from, also where udev gave the device another name since, and where the kernel
+calls it /dev/root.  Btrfs and bcachefs lie on several devices, and have numbers that
+name none.  Of such a filesystem all devices are returned, or none: a device that is
+missing in the list would count as a device that holds nothing.
 
 Devices that look like drives may be made by another system or by the kernel.  A
 hypervisor and a storage server may hold what such a device completed in their own page
@@ -39,7 +39,7 @@ from dbcheck.agent.wire import read_first_line, unescape
 
 BLOCK = "/sys/class/block"
 DEVICES_MAX = 64
-NAME = re.compile(r"[A-Za-z0-9!._-]{1,64}")  # of a block device in /sys
+DEVICE_NAME = re.compile(r"[A-Za-z0-9!._-]{1,64}")  # of a block device in /sys
 STAT_BYTES_MAX = 4096
 
 
@@ -50,13 +50,13 @@ class Devices:
         """Open the devices of *names* that are present."""
         self._open: dict[str, tuple[int, bool]] = {}
         for name in names[:DEVICES_MAX]:
-            if not NAME.fullmatch(name):
+            if not DEVICE_NAME.fullmatch(name):
                 continue
             folder = os.path.join(BLOCK, name)
             with contextlib.suppress(OSError):
-                counted = is_queue_counted(folder)
+                is_counted = is_queue_counted(folder)
                 stat = os.open(os.path.join(folder, "stat"), os.O_RDONLY | os.O_CLOEXEC)
-                self._open[name] = (stat, counted)
+                self._open[name] = (stat, is_counted)
 
     def read(self) -> dict[str, Any]:
         """Return the host's monotonic clock in microseconds, and each device's fields.
@@ -94,7 +94,7 @@ BTRFS = "/sys/fs/btrfs"
 FS_INFO, FS_INFO_BYTES, FS_INFO_HEAD = 0x8400941F, 1024, "=8xQ16s"
 # The colon between the devices of bcachefs, as in /dev/sda:/dev/sdb (fs/bcachefs/fs.c,
 # bch2_show_devname).  Names below /dev/disk/by-path have colons as well.
-BETWEEN = re.compile(r":(?=/)")
+DEVICE_SEPARATOR = re.compile(r":(?=/)")
 # Parts of a device's path in /sys, as the kernel's drivers name their buses.
 BUSES = (
     (re.compile(r"/virtio\d+/"), "virtio"),
@@ -106,7 +106,7 @@ BUSES = (
     (re.compile(r"/devices/virtual/block/"), "a virtual device"),
 )
 # Vendors and models of drives that hypervisors and clouds emulate on ordinary buses.
-EMULATED = re.compile(
+EMULATED_DRIVE = re.compile(
     r"^(QEMU|VMware|VBOX|Msft|MSFT|ORCL-VBOX|Google|nvme_card-pd)|Virtual [Dd]isk|"
     r"Amazon Elastic Block Store"
 )
@@ -122,8 +122,8 @@ def find_device_folders(
 ) -> tuple[list[str], str]:
     """Return the sysfs folders of a filesystem's devices, or [] and why.
 
-    mount: as mount_of() returns it.  number: MAJOR:MINOR of its device.  path: of a
-    folder on the filesystem.
+    mount: as wire.find_mount() returns it.  number: MAJOR:MINOR of its device.  path:
+    of a folder on the filesystem.
     """
     kind, source = mount["type"] or "unknown", mount["source"]
     if kind == "btrfs":
@@ -140,7 +140,7 @@ def find_device_folders(
 def find_folders_by_source(kind: str, source: str) -> tuple[list[str], str]:
     """Find the sysfs folders by the devices that the source of a mount names."""
     folders = []
-    for device in BETWEEN.split(source):
+    for device in DEVICE_SEPARATOR.split(source):
         folder = find_block_folder(device)
         if not folder:
             return [], f"{kind} on {source}: no block device {device} found"
@@ -219,7 +219,7 @@ def name_disk_provider(folder: str) -> str:
                 return "NVMe over " + transport
     for file in ("vendor", "model"):
         value = read_first_line(os.path.join(device, file))
-        if EMULATED.search(value):
+        if EMULATED_DRIVE.search(value):
             return value
     return ""
 
@@ -229,8 +229,8 @@ def find_separate_devices(
 ) -> tuple[dict[str, str], str]:
     """Map each part of a filesystem on its own device to that device's path or name.
 
-    mount: as mount_of() returns it.  device: its name in /sys, "" if it is unknown.
-    Also return why the journal's device is unknown, "" if it is known.
+    mount: as wire.find_mount() returns it.  device: its name in /sys, "" if that is
+    unknown.  Also return why the journal's device is unknown, "" if it is known.
     """
     if mount["type"] == "xfs":
         options = (option.partition("=") for option in mount["options"].split(","))
@@ -265,16 +265,16 @@ def find_ext4_journal(device: str) -> tuple[dict[str, str], str]:
 
 
 VPD_HEAD = 4  # bytes before the serial in page 0x80 of a SCSI device (SPC-4, 7.8.18)
-QUOTED = re.compile(r"[0-9][0-9,]{0,30}")  # a number, as nvme-cli may print it
+QUOTED_NUMBER = re.compile(r"[0-9][0-9,]{0,30}")  # a number, as nvme-cli may print it
 # SMART attributes of ATA drives that count losses of power, by their usual numbers.
-ATA_UNSAFE = (174, 192)
-ATA_CYCLES = 12
+ATA_UNSAFE_SHUTDOWNS = (174, 192)
+ATA_POWER_CYCLES = 12
 
 
 def describe_drive(layer: dict[str, Any], unreadable: dict[str, str]) -> dict[str, Any]:
     """Return one drive's identity and its counters of lost power.
 
-    layer: as layer_of() returns it.
+    layer: as facts.describe_layer() returns it.
     unreadable: the reason is added here if the drive has no counters that can be read.
     virtio-blk has its serial beside the queue (drivers/block/virtio_blk.c,
     virtblk_attrs), NVMe in the controller's folder, SCSI in a page of its own.
@@ -349,9 +349,9 @@ def parse_smartctl(text: str) -> dict[str, int]:
     if counters:
         counters = {"power_cycles": counters["power_cycle_count"]}
     for number, value in parse_ata_attributes(printed):
-        if number in ATA_UNSAFE:
+        if number in ATA_UNSAFE_SHUTDOWNS:
             counters.setdefault("unsafe_shutdowns", value)
-        if number == ATA_CYCLES:
+        if number == ATA_POWER_CYCLES:
             counters.setdefault("power_cycles", value)
     return counters
 
@@ -385,7 +385,7 @@ def pick_numbers(values: dict[str, Any], *names: str) -> dict[str, int]:
     numbers = {}
     for name in names:
         value = values.get(name)
-        if isinstance(value, str) and QUOTED.fullmatch(value):
+        if isinstance(value, str) and QUOTED_NUMBER.fullmatch(value):
             value = int(value.replace(",", ""))
         if isinstance(value, int) and not isinstance(value, bool):
             numbers[name] = value

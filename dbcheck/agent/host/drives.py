@@ -16,9 +16,9 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from dbcheck.agent.host.devices import (
-    BETWEEN,
     BLOCK,
     BTRFS,
+    DEVICE_SEPARATOR,
     find_block_folder,
     read_scsi_serial,
 )
@@ -31,10 +31,10 @@ from dbcheck.agent.host.mounts import (
 from dbcheck.agent.wire import Refusal, read_first_line, read_lines, unescape
 
 SWAPS = "/proc/swaps"
-# Filesystems that have a folder in /sys while the kernel holds them in memory, and
-# their drivers (Documentation/ABI/testing/sysfs-fs-xfs, sysfs-fs-ext4).
-HELD = {"xfs": "xfs", "ext4": "ext4", "ext3": "ext4", "ext2": "ext4"}
-HELD_IN = "/sys/fs"
+# Filesystem -> its driver, which has a folder for it in /sys while the kernel holds the
+# filesystem in memory (Documentation/ABI/testing/sysfs-fs-xfs, sysfs-fs-ext4).
+DRIVERS_IN_SYS = {"xfs": "xfs", "ext4": "ext4", "ext3": "ext4", "ext2": "ext4"}
+FILESYSTEMS_IN_SYS = "/sys/fs"
 POLL_S = 0.01
 GONE_ID = -2  # this and lower ids are of no mount; -1 stands for an unknown id
 # linux/loop.h: LOOP_GET_STATUS64 gives device and inode of the file behind it first.
@@ -159,29 +159,29 @@ def survey(
     by_device = {part.device: part for part in parts}
     by_name = {part.name: part for part in parts}
     twins = [
-        f"{one.name} and {other.name} have the serial {one.serial}"
-        for one, other in itertools.combinations(parts, 2)
-        if one.place == other.place
+        f"{part.name} and {other.name} have the serial {part.serial}"
+        for part, other in itertools.combinations(parts, 2)
+        if part.place == other.place
     ]
     mounts = [
-        describe_mount(by_device[each.device], each)
-        for each in read_mounts()
-        if each.device in by_device
+        describe_mount(by_device[mount.device], mount)
+        for mount in read_mounts()
+        if mount.device in by_device
     ]
     busy = [f"{p.name} is a part of {', '.join(p.holders)}" for p in parts if p.holders]
     # A lazy unmount also detaches the mounts below (umount2(2), MNT_DETACH).
     busy += [
-        f"{other.point} is mounted below {each['point']}"
-        for each in mounts
+        f"{other.point} is mounted below {mount['point']}"
+        for mount in mounts
         for other in read_mounts()
         if other.device not in by_device
-        and other.point.startswith(each["point"].rstrip("/") + "/")
+        and other.point.startswith(mount["point"].rstrip("/") + "/")
     ]
     busy += [
-        f"{other.source} is mounted over {each['point']}"
-        for each in mounts
+        f"{other.source} is mounted over {mount['point']}"
+        for mount in mounts
         for other in read_mounts()
-        if (other.parent, other.point) == (each["id"], each["point"])
+        if (other.parent, other.point) == (mount["id"], mount["point"])
     ]
     busy += find_multi_device_parts(by_name)
     for line in list(read_lines(SWAPS))[1:]:
@@ -208,7 +208,7 @@ def survey(
 def find_multi_device_parts(names: Container[str]) -> list[str]:
     """Describe the devices *names* that are parts of a filesystem of several devices.
 
-    The device number of its mount is none of theirs, so survey() finds no mount there.
+    Such a mount has a device number of its own, so survey() does not find it.
     """
     descriptions = {}
     with contextlib.suppress(OSError):  # this kernel has no Btrfs
@@ -216,13 +216,13 @@ def find_multi_device_parts(names: Container[str]) -> list[str]:
             folder = os.path.join(BTRFS, filesystem, "devices")
             for name in os.listdir(folder) if os.path.isdir(folder) else ():
                 descriptions[name] = f"{name} is a part of btrfs {filesystem}"
-    for each in read_mounts():
-        if each.device.startswith("0:") and not each.type.startswith("fuse"):
-            for device in BETWEEN.split(each.source):
+    for mount in read_mounts():
+        if mount.device.startswith("0:") and not mount.type.startswith("fuse"):
+            for device in DEVICE_SEPARATOR.split(mount.source):
                 if device.startswith("/dev/"):
                     name = os.path.basename(find_block_folder(device))
                     descriptions.setdefault(
-                        name, f"{name} is a part of {each.type} on {each.point}"
+                        name, f"{name} is a part of {mount.type} on {mount.point}"
                     )
     return [text for name, text in descriptions.items() if name in names]
 
@@ -237,10 +237,10 @@ def _survey_paths(
         if os.path.lexists(real_folder)
         else real_folder
     )
-    used_paths = [*(each["point"] for each in mounts), *links, note]
+    used_paths = [*(mount["point"] for mount in mounts), *links, note]
     is_on_drives = any(
-        find_device_at(each) in devices
-        for each in (real_folder, *map(os.path.dirname, links))
+        find_device_at(path) in devices
+        for path in (real_folder, *map(os.path.dirname, links))
     )
     return {
         "exposed": [why for path in used_paths if (why := explain_exposure(path))],
@@ -270,7 +270,9 @@ def is_held(kind: str, name: str) -> bool:
 
     It may be mounted nowhere any more, and still be used by an open file.
     """
-    return kind in HELD and os.path.isdir(os.path.join(HELD_IN, HELD[kind], name))
+    return kind in DRIVERS_IN_SYS and os.path.isdir(
+        os.path.join(FILESYSTEMS_IN_SYS, DRIVERS_IN_SYS[kind], name)
+    )
 
 
 def find_device_of_mount(mount: dict[str, Any]) -> str:

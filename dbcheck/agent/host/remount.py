@@ -55,16 +55,16 @@ from dbcheck.agent.wire import (
 MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8  # umount(2)
 KILL_S = 20.0
 START_TIME = 19  # proc(5), stat: index of starttime among the fields after the name
-BACK_S = 15.0  # in which the kernel must find the partitions of a drive
-TEXT_MAX = 2000
+PARTITIONS_BACK_S = 15.0  # the kernel must find a drive's partitions within this time
+PRINTED_MAX = 2000  # so many characters that a program printed are kept
 HOLDERS_MAX = 8
 # Exit codes of e2fsck(8): 1 and 2 for corrected errors, 4 for errors that are left.
 FSCK_DAMAGED = 4
 FSCK_FAILED = ~(1 | 2 | FSCK_DAMAGED)
-# DAMAGE: what mount(8) and e2fsck print if the stored filesystem is damaged.
-# Not "bad superblock" and "can't read superblock", which mount(8) also prints for an
-# option that is refused, a module that is missing, a drive that cannot be read yet.
 XFS_MAGIC = b"XFSB"  # xfs_format.h: XFS_SB_MAGIC
+# What mount(8) and e2fsck print if the stored filesystem is damaged.  Not "bad
+# superblock" and "can't read superblock", which mount(8) also prints for an option that
+# is refused, a module that is missing, a drive that cannot be read yet.
 DAMAGE = ("Structure needs cleaning", "Bad magic number in super-block")
 
 
@@ -88,9 +88,9 @@ def run_program(
             env={**os.environ, "PATH": PATHS, "LC_ALL": "C"},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return -1, f"{command[0]}: {error}"[:TEXT_MAX]
+        return -1, f"{command[0]}: {error}"[:PRINTED_MAX]
     return completed.returncode, completed.stdout.decode(errors="replace").strip()[
-        -TEXT_MAX:
+        -PRINTED_MAX:
     ]
 
 
@@ -161,10 +161,11 @@ def read_started_s(pid: int) -> float:
 
 
 def unmount(mount: dict[str, Any], flags: int, dead: Collection[int]) -> int:
-    """Unmount that very mount; return the number of the error, 0 if it succeeded.
+    """Unmount exactly *mount*; return the number of the error, 0 if it succeeded.
 
-    Its name in the folder above is used, which is held open: a descriptor of the mount
-    itself would keep it busy (seen on Linux 6.18).  dead: see open_folder_above().
+    The mount is named by the folder above, which is held open, and its name there: a
+    descriptor of the mount itself would keep it busy (seen on Linux 6.18).
+    dead: see open_folder_above().
     Raise OSError, or Refusal if another mount would or could be unmounted.
     """
     folder = open_folder_above(mount["point"], dead)
@@ -196,7 +197,7 @@ def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
     dead = [mount["id"] for mount in mounts]
     lazy_ids = set()
     refused: dict[str, str] = {}
-    for mount in sorted(mounts, key=lambda each: -len(each["point"])):
+    for mount in sorted(mounts, key=lambda mount: -len(mount["point"])):
         ends_s = time.monotonic() + time_s
         while is_mounted(mount):
             is_late = time.monotonic() >= ends_s
@@ -204,7 +205,7 @@ def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
                 error = unmount(mount, MNT_DETACH if is_late else 0, dead)
             except (OSError, Refusal) as why:
                 if is_mounted(mount):  # else systemd was quicker
-                    refused[mount["point"]] = refusal_reason(why, mount["point"])
+                    refused[mount["point"]] = describe_refusal(why, mount["point"])
                 break
             if is_late:
                 lazy_ids.add(mount["id"])
@@ -223,13 +224,13 @@ def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
     }
 
 
-def refusal_reason(why: OSError | Refusal, place: str) -> str:
+def describe_refusal(why: OSError | Refusal, place: str) -> str:
     """Return the reason for leaving the mount at the path *place* alone."""
     return str(why) if isinstance(why, Refusal) else describe_error(why, place)
 
 
 def is_mounted(mount: dict[str, Any]) -> bool:
-    """Return True if that very mount is still there."""
+    """Return True if exactly this mount is still there."""
     wanted = (mount["id"], mount["point"], mount["device"])
     return any((each.id, each.point, each.device) == wanted for each in read_mounts())
 
@@ -281,8 +282,8 @@ def identify_namespace(process: str) -> str:
 def has_file(process: str, mounts: list[dict[str, Any]]) -> bool:
     """Return True if a process has an open file or works on one of the mounts.
 
-    The mount's id of each descriptor tells (proc(5), fdinfo): a dead filesystem answers
-    no stat(), and files of a detached mount have no path.
+    Descriptors are compared by the ids of their mounts (proc(5), fdinfo): a dead
+    filesystem answers no stat(), and files of a detached mount have no path.
     """
     ids = {mount["id"] for mount in mounts}
     for link in ("cwd", "root"):
@@ -314,7 +315,7 @@ def put_back(mounts: list[dict[str, Any]], time_s: float) -> list[dict[str, Any]
     what the check printed, and the failure; damaged: the stored content is its reason.
     """
     results = {}
-    for mount in sorted(mounts, key=lambda each: len(each["point"])):
+    for mount in sorted(mounts, key=lambda mount: len(mount["point"])):
         results[mount["id"]] = put_one_back(mount, time_s)
     return [results[mount["id"]] for mount in mounts]
 
@@ -336,7 +337,7 @@ def put_one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
     try:
         handle = open_mount_point(mount["point"])
     except (OSError, Refusal) as error:
-        why = f"{device} was not mounted: {refusal_reason(error, mount['point'])}"
+        why = f"{device} was not mounted: {describe_refusal(error, mount['point'])}"
         if isinstance(error, Refusal) and error.code == OTHERS:
             why += "; make that folder root's alone (chown root, chmod go-w)"
         return {**result, "failure": why}
@@ -381,7 +382,7 @@ def check_and_mount(
         is_bad = code < 0 or code & (FSCK_DAMAGED | FSCK_FAILED)
         if is_bad and not is_mounted_from(mount, device):
             damaged = code >= 0 and bool(code & FSCK_DAMAGED)
-            damaged = damaged or any(each in text for each in DAMAGE)
+            damaged = damaged or any(sign in text for sign in DAMAGE)
             why = f"e2fsck -p {device} ended with {code}: {text}"
             return {"checked": checked, "failure": why, "damaged": damaged}
     options = ("-t", mount["type"], "-o", mount["options"])
@@ -389,11 +390,11 @@ def check_and_mount(
     # versions of mount(8) use, refuses the link itself.
     folder = f"/proc/self/fd/{handle}/."
     code, text = run_program(
-        (*mount_command(), *options, device, folder), time_s, [handle]
+        (*make_mount_command(), *options, device, folder), time_s, [handle]
     )
     if code and not is_mounted_from(mount, device):
         text = text.replace(folder, mount["point"])
-        damaged = any(each in text for each in DAMAGE) or has_lost_magic(mount, device)
+        damaged = any(sign in text for sign in DAMAGE) or has_lost_magic(mount, device)
         why = f"{device} cannot be mounted on {mount['point']}: {text}"
         return {"checked": checked, "failure": why, "damaged": damaged}
     if not code and not is_mounted_from({**mount, "id": GONE_ID}, device):
@@ -402,7 +403,7 @@ def check_and_mount(
     return {"checked": checked}
 
 
-def mount_command() -> Sequence[str]:
+def make_mount_command() -> Sequence[str]:
     """Return the command of mount(8) that hands paths to the kernel as they are.
 
     The mount of busybox always does so (1.35), and has no option for it.
@@ -414,7 +415,9 @@ def mount_command() -> Sequence[str]:
 def find_covering_mount(point: str) -> str:
     """Return the mount that covers *point*, "" if none but an automount does."""
     sources = [
-        e.source for e in read_mounts() if e.point == point and e.type != "autofs"
+        mount.source
+        for mount in read_mounts()
+        if mount.point == point and mount.type != "autofs"
     ]
     return sources[-1] if sources else ""
 
@@ -422,7 +425,7 @@ def find_covering_mount(point: str) -> str:
 def has_lost_magic(mount: dict[str, Any], device: str) -> bool:
     """Return True if the device can be read, and does not begin like an XFS.
 
-    mount(8) has the same message for that as for an option that is refused.
+    mount(8) prints the same for such a device as for an option that is refused.
     """
     if mount["type"] != "xfs":
         return False
@@ -436,7 +439,7 @@ def has_lost_magic(mount: dict[str, Any], device: str) -> bool:
 
 def await_device(mount: dict[str, Any]) -> str:
     """Wait for the device of a mount and return it, "" if it does not come in time."""
-    ends_s = time.monotonic() + BACK_S
+    ends_s = time.monotonic() + PARTITIONS_BACK_S
     while True:
         device = find_device_of_mount(mount)
         if device or time.monotonic() >= ends_s:
@@ -456,10 +459,10 @@ def is_mounted_from(mount: dict[str, Any], device: str) -> bool:
     )
 
 
-FORMAT = 2
+NOTE_FORMAT = 2
 
 
-def note_path(folder: str, serials: Sequence[str]) -> str:
+def make_note_path(folder: str, serials: Sequence[str]) -> str:
     """Return the path of the note on the drives that have these serials."""
     digest = hashlib.sha256("\0".join(sorted(set(serials))).encode()).hexdigest()
     return os.path.join(folder, f"drives-{digest[:24]}.json")
@@ -471,7 +474,7 @@ def write_note(folder: str, seen: dict[str, Any]) -> None:
     folder: must not be on one of the drives.  Raise Refusal if that fails, or if
     another account could exchange the note.
     """
-    path = note_path(folder, list(seen["drives"]))
+    path = make_note_path(folder, list(seen["drives"]))
     try:
         make_private_folder(resolve_path(folder))
         with open_note_folder(path) as descriptor:
@@ -501,7 +504,7 @@ def open_note_folder(path: str) -> Iterator[int]:
 def store_note(folder: int, path: str, seen: dict[str, Any]) -> None:
     """Write the note in the folder with that descriptor; raise OSError."""
     note = {
-        "format": FORMAT,
+        "format": NOTE_FORMAT,
         "boot_id": read_host_names()["boot_id"],
         "uptime_s": time.clock_gettime(time.CLOCK_BOOTTIME),
         "seen": seen,
@@ -519,17 +522,17 @@ def store_note(folder: int, path: str, seen: dict[str, Any]) -> None:
 def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
     """Return the stored note or None, and the server that runs there now.
 
-    same_boot: the host was not started since.  server: the processes of that server.
-    newer: all of them were started after the note.  path: of the note.  Raise OSError,
-    or Refusal if the note cannot be read.
+    seen: the survey that the note holds.  same_boot: the host was not started since.
+    server: the processes of the server.  newer: all these processes were started after
+    the note.  path: of the note.  Raise OSError, or Refusal if the note cannot be read.
     """
-    path = note_path(folder, serials)
+    path = make_note_path(folder, serials)
     try:
         with open_note_folder(path) as descriptor:
             file = open_regular(os.path.basename(path), folder=descriptor)
         with os.fdopen(file) as stream:
             note = json.load(stream)
-        if note["format"] != FORMAT:
+        if note["format"] != NOTE_FORMAT:
             raise Refusal("note-read", f"{path} was written by another dbcheck")
         seen, since_s = note["seen"], float(note["uptime_s"])
         same = note["boot_id"] == read_host_names()["boot_id"]
@@ -540,7 +543,7 @@ def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError) as error:
         raise Refusal("note-read", f"{path} is damaged: {error!r}") from None
     started = {pid: read_started_s(pid) for pid in list_server_pids(*place)}
-    server = {pid: at_s for pid, at_s in started.items() if at_s}  # the others ended
+    server = {pid: at_s for pid, at_s in started.items() if at_s}  # 0.0: it ended
     newer = bool(server) and (not same or min(server.values()) > since_s)
     return {
         "seen": seen,
@@ -553,7 +556,7 @@ def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
 
 def remove_note(folder: str, serials: Sequence[str]) -> None:
     """Delete the note; its folder stays, as another client may be about to use it."""
-    path = note_path(folder, serials)
+    path = make_note_path(folder, serials)
     with contextlib.suppress(FileNotFoundError), open_note_folder(path) as descriptor:
         os.unlink(os.path.basename(path), dir_fd=descriptor)
         os.fsync(descriptor)

@@ -195,7 +195,7 @@ def test_a_note_of_another_account_is_neither_followed_nor_read(base: Path) -> N
     folder = of_account(base / "notes")
     victim = base / "victim"
     victim.write_text("thesis")
-    note = Path(remount.note_path(str(folder), ["S1"]))
+    note = Path(remount.make_note_path(str(folder), ["S1"]))
     as_account('ln -s "$1" "$2.new"', victim, note)
     asked: list[Callable[[], Any]] = [
         lambda: remount.write_note(str(folder), {"drives": {"S1": ["sda"]}}),

@@ -55,7 +55,7 @@ def test_a_note_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 def test_a_damaged_note_is_not_taken_for_none(tmp_path: Path) -> None:
     remount.write_note(str(tmp_path), VALUES)
-    path = Path(remount.note_path(str(tmp_path), ["S1", "S2"]))
+    path = Path(remount.make_note_path(str(tmp_path), ["S1", "S2"]))
     path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
     with pytest.raises(Refusal, match="was written by another dbcheck"):
         remount.read_note(str(tmp_path), ["S1", "S2"])
