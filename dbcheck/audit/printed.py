@@ -1,6 +1,6 @@
 """Parses what tools for drives and device-mapper print; pure functions of texts.
 
-Each returns None where the text does not show the fact.
+A parser returns None where the text does not show the fact.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ ENABLED, DISABLED, NONE = "enabled", "disabled", "none"
 FAILED, PASSED = "failed", "passed"
 _HDPARM = re.compile(r"write-caching\s*=\s*([01])\b")
 _SDPARM = re.compile(r"^WCE\s+([01])\b", re.MULTILINE)
-_FEATURE = re.compile(r"Current value:\s*(?:0x)?([0-9a-fA-F]{1,16})\b")
-_CHOSEN = re.compile(r"\[([\w-]+)\]")
-_TARGET = re.compile(r"^\d+ \d+ ([a-z0-9-]+)(.*)$")
+_NVME_FEATURE = re.compile(r"Current value:\s*(?:0x)?([0-9a-fA-F]{1,16})\b")
+_BRACKETED_WORD = re.compile(r"\[([\w-]+)\]")
+_TARGET_LINE = re.compile(r"^\d+ \d+ ([a-z0-9-]+)(.*)$")
 _FLASHCACHE = re.compile(r"cache mode\(WRITE_(BACK|THROUGH|AROUND)\)")
 _POWER_LOSS_TEST = 175  # ATA attribute Power_Loss_Cap_Test (smartmontools, drivedb.h)
 _BACKUP_FAILED = 1 << 4  # NVMe, SMART / Health Information, Critical Warning
@@ -34,8 +34,8 @@ def parse_json_object(text: str) -> Mapping[str, Any]:
 
 
 def parse_chosen_word(text: str) -> str | None:
-    """Return the word in brackets: how files of the kernel show one of several."""
-    found = _CHOSEN.search(text)
+    """Return the word in brackets: so files of the kernel mark one of several words."""
+    found = _BRACKETED_WORD.search(text)
     return found[1] if found else None
 
 
@@ -83,13 +83,13 @@ def parse_virtio_cache(text: str) -> str | None:
 def parse_nvme_cache(id_ctrl: str, feature: str) -> str | None:
     """Parse nvme-cli's output on the volatile write cache.
 
-    id_ctrl: of `nvme id-ctrl -o json`, bit 0 of vwc: there is one; feature: of
-    `nvme get-feature -f 6`, bit 0: it is enabled.
+    id_ctrl: of `nvme id-ctrl -o json`; bit 0 of vwc says that there is a cache.
+    feature: of `nvme get-feature -f 6`; bit 0 says that the cache is enabled.
     """
     vwc = parse_json_object(id_ctrl).get("vwc")
     if isinstance(vwc, int) and not vwc & 1:
         return NONE
-    found = _FEATURE.search(feature)
+    found = _NVME_FEATURE.search(feature)
     if found is None:
         return None
     return ENABLED if int(found[1], 16) & 1 else DISABLED
@@ -108,7 +108,7 @@ def parse_smart_health(text: str) -> str | None:
 def parse_smartctl_error(text: str) -> str:
     """Return the error that `smartctl -j` reports of its own work, "" without any.
 
-    Its exit status may show the drive opened all the same (smartctl(8), bit 2).
+    Its exit status may say that it opened the drive all the same (smartctl(8), bit 2).
     """
     messages = parse_json_object(text).get("smartctl")
     rows = messages.get("messages") if isinstance(messages, dict) else None
@@ -131,7 +131,8 @@ def parse_critical_warning(text: str) -> int | None:
 def judge_cache_backup(warning: int | None) -> str | None:
     """Return "failed" if what keeps an NVMe drive's volatile memory alive has failed.
 
-    Without that bit there is none, or it works: nothing is known.
+    Without that bit the drive has no such backup, or the backup works: which of both
+    is not known.
     """
     return FAILED if warning is not None and warning & _BACKUP_FAILED else None
 
@@ -203,7 +204,7 @@ def parse_mapper_targets(table: str) -> list[tuple[str, str]]:
     """
     found: list[tuple[str, str]] = []
     for line in table.splitlines():
-        match = _TARGET.match(line.strip())
+        match = _TARGET_LINE.match(line.strip())
         if match is not None:
             found.append((match[1], match[2].strip()))
         elif found:

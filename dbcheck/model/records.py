@@ -478,7 +478,7 @@ class AfterRecord:
             any, the server counted as deleted from its start to the end of the
             reading; None if that is not known, or if another node than the writer
             was read.  The most that any reading of this run was shown.
-    decisions: by whom ever, of prepared transactions since the server started; None if
+    decisions: of anybody, on prepared transactions since the server started; None if
             the plan prepares none, the server counts none, or another node than the
             writer was read.  The most that any reading of this run was shown.
     engines: table -> its storage engine, if it differs from the engine that the load

@@ -35,7 +35,7 @@ from dbcheck.rows.survivors import (
 )
 from dbcheck.rows.table import TableSpec
 
-_INTACT, _OTHER = 1, 2
+_INTACT, _NOT_INTACT = 1, 2
 
 
 class Markers:
@@ -58,8 +58,8 @@ class Markers:
         for records in seen.survivors[table.name]():
             own = self.own(records)
             intact = own["content"] != DIFFERENT
-            for mark, some in ((_INTACT, own[intact]), (_OTHER, own[~intact])):
-                places = self._offsets[some["session"]] + some["seq"]
+            for mark, marked in ((_INTACT, own[intact]), (_NOT_INTACT, own[~intact])):
+                places = self._offsets[marked["session"]] + marked["seq"]
                 self._marks[places] |= mark
 
     def sessions(self) -> list[int]:
@@ -77,12 +77,12 @@ class Markers:
         return found
 
     def present(self, session: int, seq: Ints) -> Flags:
-        """Return the operations whose row is there and intact, as flags; of 0, no."""
+        """Flag operations whose row is there and intact; there is no operation 0."""
         return self._has_mark(session, seq, _INTACT)
 
     def perhaps(self, session: int, seq: Ints) -> Flags:
         """Flag operations whose row is there; if not intact, its key may be wrong."""
-        return self._has_mark(session, seq, _INTACT | _OTHER)
+        return self._has_mark(session, seq, _INTACT | _NOT_INTACT)
 
     def _has_mark(self, session: int, seq: Ints, wanted: int) -> Flags:
         found: Flags = (seq >= 1) & (seq <= self.tops[session])
@@ -121,7 +121,8 @@ class Effects:
 
     losses:  of this run; when each was acked is not filled in yet.
     earlier: the rows of earlier runs.
-    undecided: of the losses; see there.
+    undecided: how many of the losses are of transactions that nobody had decided, see
+             rows.prepared.
     """
 
     losses: LossArray
@@ -137,9 +138,9 @@ def split_by_epoch(
     earlier = Earlier(table, seen.before[table.name])
     own: list[Records] = []
     for records in read():
-        mine = records["epoch"] == epoch
-        earlier.add(records[~mine])
-        own.append(records[mine])
+        is_own = records["epoch"] == epoch
+        earlier.add(records[~is_own])
+        own.append(records[is_own])
     earlier.settle_undecided(read)
     return np.concatenate([np.empty(0, RECORD), *own]), earlier
 
@@ -155,7 +156,7 @@ def add_effects(
     A row of the ledger that is missing although its operation left something elsewhere
     is torn, and not missing.
     """
-    found = np.concatenate([each.losses for each in effects])
+    found = np.concatenate([effect.losses for effect in effects])
     torn = number_operations(found[found["kind"] == CODES[LossKind.TORN]])
     columns = inserted.losses.columns
     is_torn = is_among(columns["kind"], _MISSING) & is_among(
@@ -165,29 +166,29 @@ def add_effects(
     _date_losses(found, acks)
     broken = found[is_among(found["kind"], _NOT_KEPT) & (found["seq"] >= 1)]
     broken = broken[broken["seq"] <= markers.acked[broken["session"]]]
-    known = number_operations(columns[columns["acked_us"] >= 0])
-    names = find_distinct(number_operations(broken))
-    kept_less = int(np.count_nonzero(~is_among(names, known)))
-    earlier = [each.earlier for each in effects]
-    parts = [*(part for each in earlier for part in each.losses), missing, found]
+    counted_operations = number_operations(columns[columns["acked_us"] >= 0])
+    broken_operations = find_distinct(number_operations(broken))
+    kept_less = int(np.count_nonzero(~is_among(broken_operations, counted_operations)))
+    earlier = [effect.earlier for effect in effects]
+    parts = [*(part for rows in earlier for part in rows.losses), missing, found]
     return replace(
         inserted,
         kept=inserted.kept - kept_less,
-        foreign=inserted.foreign + sum(each.foreign for each in earlier),
-        earlier=inserted.earlier + sum(each.rows for each in earlier),
+        foreign=inserted.foreign + sum(rows.foreign for rows in earlier),
+        earlier=inserted.earlier + sum(rows.rows for rows in earlier),
         earlier_lost=dict(
             sum(
-                (Counter(each.lost()) for each in earlier),
+                (Counter(rows.lost()) for rows in earlier),
                 Counter(inserted.earlier_lost),
             )
         ),
         losses=Losses.gathered(sum(map(len, parts)), parts),
         earlier_damaged=sum(
-            (each.damaged for each in earlier), Counter(inserted.earlier_damaged)
+            (rows.damaged for rows in earlier), Counter(inserted.earlier_damaged)
         ),
         earlier_altered=inserted.earlier_altered
-        + sum(each.altered for each in earlier),
-        undecided=sum((each.undecided for each in effects), inserted.undecided),
+        + sum(rows.altered for rows in earlier),
+        undecided=sum((effect.undecided for effect in effects), inserted.undecided),
     )
 
 
@@ -195,12 +196,12 @@ def _date_losses(losses: LossArray, acks: AckStream) -> None:
     """Fill in when the operations of *losses* were acked."""
     if not len(losses):
         return
-    names = number_operations(losses)
-    wanted = find_distinct(names)
+    lost_operations = number_operations(losses)
+    wanted = find_distinct(lost_operations)
     acked_us = np.full(wanted.size, -1, np.int64)
     for batch in acks():
-        given = number_operations(batch)
-        places = np.searchsorted(wanted, given).clip(max=wanted.size - 1)
-        own = wanted[places] == given
+        batch_operations = number_operations(batch)
+        places = np.searchsorted(wanted, batch_operations).clip(max=wanted.size - 1)
+        own = wanted[places] == batch_operations
         acked_us[places[own]] = batch["acked_us"][own]
-    losses["acked_us"] = acked_us[np.searchsorted(wanted, names)]
+    losses["acked_us"] = acked_us[np.searchsorted(wanted, lost_operations)]

@@ -24,8 +24,8 @@ _NEAR_US = 2_000_000
 _STEPS = (1, 2, 5)
 _WIDTH_MIN_US = 1_000
 # Four classes of time for each doubling, up to 2^40 us.
-_PER_DOUBLING = 4
-_CLASSES = 40 * _PER_DOUBLING
+_CLASSES_PER_DOUBLING = 4
+_CLASSES = 40 * _CLASSES_PER_DOUBLING
 _PERCENTILES = (0.5, 0.99)
 
 
@@ -186,7 +186,7 @@ class _Spacing:
         spacing_us = np.maximum(
             batch["acked_us"][is_counted] - before_us[is_counted], 1
         )
-        classes = np.ceil(np.log2(spacing_us) * _PER_DOUBLING).astype(np.int64)
+        classes = np.ceil(np.log2(spacing_us) * _CLASSES_PER_DOUBLING).astype(np.int64)
         np.add.at(self._counts, (places[is_counted], np.minimum(classes, _CLASSES)), 1)
 
     def percentiles(self) -> Iterator[tuple[float | None, float | None]]:
@@ -199,5 +199,7 @@ class _Spacing:
             classes = np.searchsorted(
                 np.cumsum(counts), [math.ceil(share * total) for share in _PERCENTILES]
             )
-            p50, p99 = (2 ** (int(place) / _PER_DOUBLING) / 1e3 for place in classes)
+            p50, p99 = (
+                2 ** (int(place) / _CLASSES_PER_DOUBLING) / 1e3 for place in classes
+            )
             yield round(p50, 3), round(p99, 3)

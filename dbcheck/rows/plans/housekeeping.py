@@ -90,23 +90,23 @@ def _list_legal_states(
 class _SideTable:
     """A side table as it was read.
 
-    parts:   task -> how many of its rows are there and intact, each counted once.
-    ids:     task -> the id of one of these rows.
-    again:   tasks some of whose rows are there twice.
-    strange: rows that are not intact, or are of no task of the run.
+    rows_by_task: task -> how many of its rows are there and intact, each counted once.
+    id_by_task:   task -> the id of one of these rows.
+    repeated_tasks: tasks some of whose rows are there twice.
+    strange_rows: rows that are not intact, or are of no task of the run.
     """
 
     def __init__(self, records: Records, epoch: int) -> None:
         own = (records["epoch"] == epoch) & (records["content"] != DIFFERENT)
         own &= records["session"] == HOUSEKEEPING_SESSION
-        self.strange = records[~own]
-        self.ids: dict[int, int] = {}
+        self.strange_rows = records[~own]
+        self.id_by_task: dict[int, int] = {}
         rows: Counter[tuple[int, int]] = Counter()
         for seq, part, row_id in records[own][["seq", "part", "row_id"]].tolist():
             rows[seq, part] += 1
-            self.ids[seq] = row_id
-        self.parts = Counter(seq for seq, _ in rows)
-        self.again = {seq for (seq, _), count in rows.items() if count > 1}
+            self.id_by_task[seq] = row_id
+        self.rows_by_task = Counter(seq for seq, _ in rows)
+        self.repeated_tasks = {seq for (seq, _), count in rows.items() if count > 1}
 
 
 def _list_differences(
@@ -131,7 +131,7 @@ def _make_loss_of_leftover_table(
     name: str, side_table: _SideTable, tasks: HousekeepingTasks, last: int, top: int
 ) -> Loss:
     """Return the loss of a table that is there although it should not be."""
-    row_id = max(side_table.ids.values(), default=_NO_ID)
+    row_id = max(side_table.id_by_task.values(), default=_NO_ID)
     if last < top and name in tasks.state(last + 1):
         return _make_loss(_TORN, name, last + 1, row_id)
     dropping_tasks = (n for n in range(last, 0, -1) if name in tasks.state(n - 1))
@@ -149,13 +149,13 @@ def _list_wrong_rows(
     top: int,
 ) -> Iterator[Loss]:
     for number in side.filled:
-        if side_table.parts[number] < INSERTING[tasks.task(number).kind]:
+        if side_table.rows_by_task[number] < INSERTING[tasks.task(number).kind]:
             yield _make_loss(_TORN, name, number)
-    for number in sorted(side_table.parts.keys() - set(side.filled)):
+    for number in sorted(side_table.rows_by_task.keys() - set(side.filled)):
         if number <= last:
-            yield _make_loss(_RESURRECTED, name, number, side_table.ids[number])
+            yield _make_loss(_RESURRECTED, name, number, side_table.id_by_task[number])
         elif number <= top:
-            yield _make_loss(_TORN, name, number, side_table.ids[number])
+            yield _make_loss(_TORN, name, number, side_table.id_by_task[number])
 
 
 def _list_strange_rows(
@@ -163,11 +163,17 @@ def _list_strange_rows(
 ) -> Iterator[Loss]:
     """Yield the rows that are wrong whatever the tasks did."""
     for name, side_table in found.items():
-        for number in sorted(side_table.again):
-            yield _make_loss(LossKind.DUPLICATE, name, number, side_table.ids[number])
-        for number in sorted(n for n in side_table.parts if not 1 <= n <= top):
-            yield _make_loss(LossKind.UNEXPECTED, name, number, side_table.ids[number])
-        for row in side_table.strange[["session", "seq", "row_id", "content"]].tolist():
+        for number in sorted(side_table.repeated_tasks):
+            yield _make_loss(
+                LossKind.DUPLICATE, name, number, side_table.id_by_task[number]
+            )
+        for number in sorted(n for n in side_table.rows_by_task if not 1 <= n <= top):
+            yield _make_loss(
+                LossKind.UNEXPECTED, name, number, side_table.id_by_task[number]
+            )
+        for row in side_table.strange_rows[
+            ["session", "seq", "row_id", "content"]
+        ].tolist():
             session, seq, row_id, content = row
             is_of_task = session == HOUSEKEEPING_SESSION and 1 <= seq <= top
             if content == DIFFERENT and is_of_task:

@@ -164,8 +164,10 @@ class MixedPlan:
         self.statements = statements_of_mix(mix)
         self.tables = tuple(dict.fromkeys(spec.table for spec in self.statements))
         self._dealt: dict[int, _NewestDeck] = {}  # session -> its newest deck
-        self._make: dict[Action, Callable[[int, int, Card], list[Statement]]] = {
-            Action.INSERT: self._make_none,
+        self._statement_makers: dict[
+            Action, Callable[[int, int, Card], list[Statement]]
+        ] = {
+            Action.INSERT: self._make_nothing,
             Action.BATCH: self._make_batch,
             Action.REGISTERS: self._make_register_writes,
             Action.TRANSFER: self._make_register_writes,
@@ -190,7 +192,10 @@ class MixedPlan:
         elif card.action is Action.SAVEPOINT:
             statements = [*self._make_savepoint(session, seq), marker]
         else:
-            statements = [marker, *self._make[card.action](session, seq, card)]
+            statements = [
+                marker,
+                *self._statement_makers[card.action](session, seq, card),
+            ]
         return Operation(session, seq, tuple(statements))
 
     def inspector(self, table: TableSpec) -> Inspector:
@@ -233,12 +238,12 @@ class MixedPlan:
         return newest
 
     def _find_target(self, session: int, card: Card) -> Target | None:
-        """Return the item that *card* of the newest deck writes to, None if none is."""
+        """Return the item that *card* of the newest deck writes to, None if to none."""
         dealt = self._dealt[session]
         place = self._decks.target(card, dealt.deck.number)
         return dealt.targets[place] if place < len(dealt.targets) else None
 
-    def _make_none(self, session: int, seq: int, card: Card) -> list[Statement]:
+    def _make_nothing(self, session: int, seq: int, card: Card) -> list[Statement]:
         return []
 
     def _make_batch(self, session: int, seq: int, card: Card) -> list[Statement]:
@@ -289,8 +294,8 @@ class MixedPlan:
             if is_first_write(card):
                 statements.append(Statement(INSERT_REGISTER.name, values))
             else:
-                where = (self._schedule.epoch, session, slot)
-                written = (*_select_written_values(values), *where)
+                key = (self._schedule.epoch, session, slot)
+                written = (*_select_written_values(values), *key)
                 statements.append(Statement(UPDATE_REGISTER.name, written))
         return statements
 
