@@ -33,13 +33,14 @@ TOOLS_OF = {
 _POLICY = re.compile(r"(?:NR|Ra|R)(AWB|FWB|WB|WT)[CD]?")
 _POLICIES = ("AWB", "FWB", "WB", "WT")  # storcli2 puts a comma between: NR,WB
 _PROPERTIES = re.compile(r"VD\d+ Properties")
-# How the tools begin what they say of a battery, or what stands within it.
-_STATES = {
+# State of a battery -> the beginnings of the texts that tools print for it.
+_BEGINNINGS_OF_STATE = {
     READY: ("optimal", "opt", "ok"),
     BROKEN: ("fail", "degraded", "dgd", "critical", "need", "replace", "unavailable"),
     ABSENT: ("absent", "not present", "missing", "msng", "no "),
 }
-_WITHIN = {"learn": LEARNING, "charg": CHARGING}
+# Part of such a text -> the state of the battery.
+_STATE_OF_PART = {"learn": LEARNING, "charg": CHARGING}
 _SWITCHES = {  # the worst first
     "enabled": ("enabled", "enable", "on"),
     "default": ("default", "disk's default", "unchanged"),
@@ -53,7 +54,7 @@ _CACHE_OFF = (
 )
 _SSACLI_CONTROLLER = re.compile(r"^(?!\w+:)(\S.*\bin Slot \d+.*)$")
 _SSACLI_LINE = re.compile(r"^(\s+)([^:]+):\s*(.*)$")
-_NONE_THERE = re.compile(
+_NO_CONTROLLER = re.compile(
     r"\bno\b[^.\n]{0,40}\bcontrollers?\b|\bcontroller\b[^.\n]{0,20}\bnot found\b",
     re.IGNORECASE,
 )
@@ -66,7 +67,7 @@ class Controller:
     cache: OFF, PROTECTED, FORCED or UNPROTECTED.
     drives: the cache of the drives behind it, "enabled", "disabled" or "default".
     battery: READY, LEARNING, CHARGING, BROKEN or ABSENT.
-    unclear: why one of these is None though something is shown, by its name.
+    unclear: name of a field -> why it is None although a text is shown.
     """
 
     name: str
@@ -77,7 +78,7 @@ class Controller:
 
 
 class _Reader:
-    """Takes the texts of one controller for what they mean, and notes the others."""
+    """Translates the texts of one controller, and notes those that it does not know."""
 
     def __init__(self) -> None:
         self.unclear: dict[str, str] = {}
@@ -99,10 +100,10 @@ class _Reader:
     def battery(self, name: str, text: str) -> str | None:
         """Return the state of a battery."""
         state = text.strip().lower()
-        for word, found in _WITHIN.items():
+        for word, found in _STATE_OF_PART.items():
             if word in state:
                 return found
-        for found, words in _STATES.items():
+        for found, words in _BEGINNINGS_OF_STATE.items():
             if state.startswith(words):
                 return found
         self.note("battery", name, text)
@@ -122,7 +123,7 @@ class _Reader:
 
 def shows_no_controller(text: str) -> bool:
     """Return True if a tool shows that it found no controller of its kind."""
-    return bool(_NONE_THERE.search(text)) or any(
+    return bool(_NO_CONTROLLER.search(text)) or any(
         data.get("Number of Controllers") == 0 for _, data in _parse_responses(text)
     )
 
@@ -133,13 +134,13 @@ def shows_no_controller(text: str) -> bool:
 def parse_storcli(text: str, drives: str = "") -> list[Controller]:
     """Return the controllers that `storcli /call show all J` shows, or perccli's.
 
-    Those of the second generation, storcli2 and perccli2, have other names in the same
-    frame (Broadcom, StorCLI2 User Guide; seen of 008.0011).
-    drives: what the same shows of /call/vall.
+    The tools of the second generation, storcli2 and perccli2, print other names in the
+    same frame (Broadcom, StorCLI2 User Guide; seen of 008.0011).
+    drives: what the same tool prints for /call/vall.
     """
-    behind = dict(_parse_responses(drives))
+    drives_data = dict(_parse_responses(drives))
     return [
-        _parse_storcli_controller(number, data, behind.get(number, {}))
+        _parse_storcli_controller(number, data, drives_data.get(number, {}))
         for number, data in _parse_responses(text)
         if data.get("Number of Controllers") != 0
     ]
@@ -148,10 +149,12 @@ def parse_storcli(text: str, drives: str = "") -> list[Controller]:
 def _parse_responses(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the number of each controller, and what is shown of it."""
     shown = parse_json_object(text).get("Controllers")
-    for place, each in enumerate(shown if isinstance(shown, list) else ()):
-        data = each.get("Response Data") if isinstance(each, dict) else None
+    for place, response in enumerate(shown if isinstance(shown, list) else ()):
+        data = response.get("Response Data") if isinstance(response, dict) else None
         if isinstance(data, dict):
-            number = str(_find_section(each, "Command Status").get("Controller", ""))
+            number = str(
+                _find_section(response, "Command Status").get("Controller", "")
+            )
             yield int(number) if re.fullmatch("[0-9]{1,4}", number) else place, data
 
 
@@ -161,12 +164,12 @@ def _find_section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _parse_storcli_controller(
-    number: int, data: Mapping[str, Any], behind: Mapping[str, Any]
+    number: int, data: Mapping[str, Any], drives_data: Mapping[str, Any]
 ) -> Controller:
     reader, basics = _Reader(), _find_section(data, "Basics")
     battery = _parse_storcli_battery(reader, data)
     cache = _find_worst_storcli_cache(reader, data, battery)
-    drives = _find_worst_disk_cache(reader, behind)
+    drives = _find_worst_disk_cache(reader, drives_data)
     model = (
         basics.get("Model") or basics.get("Product Name") or data.get("Product Name")
     )
@@ -192,7 +195,7 @@ def _find_worst_disk_cache(reader: _Reader, data: Mapping[str, Any]) -> str | No
     }
     if None in found and "enabled" not in found:
         return None
-    return next((each for each in _SWITCHES if each in found), None)
+    return next((state for state in _SWITCHES if state in found), None)
 
 
 def _find_worst_storcli_cache(
@@ -218,7 +221,7 @@ def _parse_write_policy(text: str) -> str:
     if found := _POLICY.fullmatch(text):
         return found[1]
     words = [word.strip() for word in text.split(",")]
-    return next((each for each in _POLICIES if each in words), "")
+    return next((policy for policy in _POLICIES if policy in words), "")
 
 
 def _parse_storcli_battery(reader: _Reader, data: Mapping[str, Any]) -> str | None:
@@ -260,7 +263,7 @@ def parse_ssacli(text: str) -> list[Controller]:
             indent = ""
         elif sections and (found := _SSACLI_LINE.match(line)):
             indent = indent or found[1]
-            # What stands further in is about its arrays and drives.
+            # What stands further in is about the controller's arrays and drives.
             if found[1] == indent:
                 sections[-1][1].setdefault(found[2].strip(), found[3].strip())
     return [_parse_ssacli_controller(name, lines) for name, lines in sections]
@@ -309,8 +312,8 @@ _DRIVER = "device/../../scsi_host/*/proc_name"
 
 
 def find_controllers(readings: Readings) -> Iterator[Subject]:
-    """Yield the controllers that tools show, and those that none shows."""
-    shown: set[str] = set()  # by which tools
+    """Yield the controllers that tools show, and the controllers that no tool shows."""
+    shown: set[str] = set()  # the tools that showed a controller
     names: set[str] = set()  # storcli and storcli64 are one program
     for reading in readings.named(*STORCLI, *SSACLI):
         for subject in _parse_tool_output(reading, readings):
@@ -318,7 +321,7 @@ def find_controllers(readings: Readings) -> Iterator[Subject]:
             if subject.name not in names:
                 names.add(subject.name)
                 yield subject
-    drivers = {each.text: each for each in reversed(readings.named(_DRIVER))}
+    drivers = {driver.text: driver for driver in reversed(readings.named(_DRIVER))}
     for name, driver in drivers.items():
         tools = TOOLS_OF.get(name)
         if tools is not None and shown.isdisjoint(tools):
@@ -326,15 +329,15 @@ def find_controllers(readings: Readings) -> Iterator[Subject]:
 
 
 def _parse_tool_output(reading: Reading, readings: Readings) -> Iterator[Subject]:
-    """Yield the controllers in a tool's output; one for all if it is not understood."""
+    """Yield the controllers in a tool's output, or one if it is not understood."""
     if reading.what in SSACLI:
         found = parse_ssacli(reading.text)
     else:
-        # It ends with an error also where one of several has no virtual drive.
+        # The tool fails also if one of several controllers has no virtual drive.
         drives = readings.get("", f"{reading.what} vall")
         found = parse_storcli(reading.text, drives.text if drives else "")
-    for each in found:
-        yield _make_controller_subject(each, reading)
+    for controller in found:
+        yield _make_controller_subject(controller, reading)
     if not found and not shows_no_controller(reading.text):
         name = f"the controllers that {reading.what} knows"
         cache = {devices.CONTROLLER_CACHE: parse_fact(reading, lambda _: None)}

@@ -314,22 +314,22 @@ def _make_layer_subject(layer: Layer, volume: Volume, readings: Readings) -> Sub
         "DEVICE": layer.name,
         "BACKING": layer.backing_file or "losetup -l shows it",
     }
-    mapped = f"{layer.name} ({layer.dm_name})" if layer.dm_name else layer.name
-    return Subject(SubjectKind.LAYER, mapped, facts, words=words)
+    subject_name = f"{layer.name} ({layer.dm_name})" if layer.dm_name else layer.name
+    return Subject(SubjectKind.LAYER, subject_name, facts, words=words)
 
 
 def _judge_passing_of_flushes(layer: Layer, volume: Volume) -> str:
     """Return "no" if a layer passes no flush on to a device below that needs it."""
     if layer.write_cache != "write through":
         return "yes"
-    below = {name.name: name for name in volume.layers}
+    layer_by_name = {inner.name: inner for inner in volume.layers}
     queue = list(layer.below)
     for name in queue:  # grows while it is walked
-        inner = below.get(name)
+        inner = layer_by_name.get(name)
         if inner is not None:
             if inner.write_cache == "write back":
                 return "no"
-            queue += [name for name in inner.below if name not in queue]
+            queue += [lower for lower in inner.below if lower not in queue]
     return "yes"
 
 
@@ -424,8 +424,8 @@ def _make_drive_subject(
     controller = _NVME_CONTROLLER.match(name)
     how_off = how_off.replace("$C", controller[0] if controller else name)
     words = {"DEVICE": name, "CACHE_OFF": how_off.replace("$D", name)}
-    shown = f"{name} ({drive.model})" if drive.model else name
-    return Subject(SubjectKind.DRIVE, shown, facts, words=words)
+    subject_name = f"{name} ({drive.model})" if drive.model else name
+    return Subject(SubjectKind.DRIVE, subject_name, facts, words=words)
 
 
 def _make_own_cache_fact(drive: Drive, layer: Layer | None, readings: Readings) -> Fact:

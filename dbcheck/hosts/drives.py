@@ -50,9 +50,10 @@ class Survey:
                st_dev and st_ino.
     places:    the directories that an ack depends on, with links followed.
     on_them:   the data directory lies on one of the drives.
-    notes_on_them: the folder of agent.host.remount if it does, else "".
-    exposed:   why another account could put something else where one is mounted, or
-               among the notes; none in a note that an older dbcheck wrote.
+    notes_on_them: the folder of the notes (agent.host.remount) if it lies on one of
+               the drives, else "".
+    exposed:   why another account could exchange a mount point or a note; () in a note
+               that an older dbcheck wrote.
     """
 
     root: bool
@@ -69,7 +70,7 @@ class Survey:
     exposed: tuple[str, ...] = ()
 
     def without_mounts(self) -> Survey:
-        """Return it once the host holds none of the mounts.
+        """Return the survey as it is once the host holds none of the mounts.
 
         The kernel gives the id of a mount to a later one, so from then on whatever is
         mounted there was mounted anew.
@@ -82,7 +83,8 @@ class Survey:
 class Noted:
     """Note of a cut that has to be put back, and the directory's server now.
 
-    server: its processes.  newer: all of them were started after the note was written.
+    server: the server's processes.  newer: all these processes were started after the
+            note was written.
     path:   of the note, on the host.
     """
 
@@ -143,7 +145,8 @@ class DriveControl:
     ) -> Survey:
         """Survey the mounts and users of the drives that have these serials.
 
-        directory: of the server's data; places: the others that an ack depends on.
+        directory: of the server's data; places: the other directories that an ack
+        depends on.
         notes: the folder of agent.host.remount.
         """
         return self._answer(
@@ -161,7 +164,7 @@ class DriveControl:
     ) -> Names:
         """Wait until all drives with these serials are there, or none; return them.
 
-        Or after *time_s*, whatever is there then.
+        After *time_s* return what is there then.
         """
         asked = {"serials": serials, "present": present, "time_s": time_s}
         kind = dict[str, tuple[str, ...]]
@@ -189,7 +192,7 @@ class DriveControl:
         return self._answer(TakenOff, host_agent.TAKE_OFF, most_s, **asked)
 
     def check_still_held(self, mounts: Sequence[DriveMount]) -> tuple[bool, ...]:
-        """Return of each mount whether the host still holds its filesystem."""
+        """Return for each mount whether the host still holds its filesystem."""
         asked = {"mounts": [asdict(mount) for mount in mounts]}
         return self._answer(tuple[bool, ...], host_agent.STILL_HELD, 0, **asked)
 
@@ -207,14 +210,14 @@ class DriveControl:
         return self._answer(tuple[int, str], host_agent.START_SERVER, time_s, **asked)
 
     def write_note(self, folder: str, seen: Survey) -> None:
-        """Store on the host, durably, what it has to be put back on."""
+        """Store durably on the host what put_back() will need."""
         asked = {"folder": folder, "seen": asdict(seen)}
         self._answer(NoneType, host_agent.WRITE_NOTE, 0, **asked)
 
     def read_note(self, folder: str, serials: Sequence[str]) -> Noted | None:
-        """Return the note that was stored on these drives, None if none was.
+        """Return the note about the drives with these serials, None if none is stored.
 
-        Without its mounts if the host was started again since.
+        If the host was started since, it is Survey.without_mounts().
         """
         asked = {"folder": folder, "serials": serials}
         note = self._answer(_Note, host_agent.READ_NOTE, 0, **asked)
@@ -224,7 +227,7 @@ class DriveControl:
         return Noted(seen, note.server, note.newer, note.path)
 
     def remove_note(self, folder: str, serials: Sequence[str]) -> None:
-        """Delete it."""
+        """Delete the note."""
         asked = {"folder": folder, "serials": serials}
         self._answer(NoneType, host_agent.REMOVE_NOTE, 0, **asked)
 
@@ -237,7 +240,7 @@ class DriveControl:
         self._channel.close()
 
     def _answer(self, kind: type[T], verb: int, most_s: float, **question: object) -> T:
-        """Return the answer; most_s: what it may take beside what any answer may."""
+        """Return the answer; most_s: how long it may take beside REPLY_TIMEOUT_S."""
         self._channel.ask(verb, **question)
         reply = self._channel.expect(wire.RESULT, REPLY_TIMEOUT_S + most_s)
         return self._channel.understood(kind, self._channel.decoded(reply))

@@ -1,4 +1,4 @@
-"""The target's host, reached over SSH, or this very host; one ready to reset itself."""
+"""The target's host, over SSH or this very host, and a host ready to reset itself."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ _METHODS = {
 class ArmedReset:
     """A host that resets itself at the next message.
 
-    identity: what it reported just before.
+    identity: the identity that it reported just before.
     """
 
     def __init__(self, channel: Channel, trigger: str) -> None:
@@ -212,7 +212,7 @@ class _Logged:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundCanaries:
     """Survivors from the host's agent, see agent.host.canary.read_survivors()."""
 
     run: _Run | None
@@ -266,7 +266,7 @@ class TargetHost:
     def identity(self) -> Identity:
         """Identify the host that answers now, over a new connection; raise HostError.
 
-        Every other one of this object ends before: it may be to a host that is gone.
+        Another connection of this object is ended first: its host may be gone.
         """
         self.close()
         try:
@@ -296,9 +296,9 @@ class TargetHost:
 
     def readings(self, volumes: Sequence[Volume]) -> Readings:
         """Read the host's files and tools about the devices of *volumes*."""
-        layers = {layer.name: layer for each in volumes for layer in each.layers}
+        layers = {layer.name: layer for volume in volumes for layer in volume.layers}
         devices = [n for n, layer in layers.items() if layer.kind != "partition"]
-        datasets = [each.source for each in volumes if each.filesystem == "zfs"]
+        datasets = [volume.source for volume in volumes if volume.filesystem == "zfs"]
         asked = {"devices": devices, "datasets": list(dict.fromkeys(datasets))}
         found = self._request(tuple[Reading, ...], host_agent.READ_TOOLS, **asked)
         return Readings(found)
@@ -306,8 +306,8 @@ class TargetHost:
     def counting(self, devices: Sequence[str]) -> Counting:
         """Open the counters of block devices; raise HostError.  Close what is returned.
 
-        Over a channel of its own: after a cut, what waits for an answer there holds
-        nothing else up.
+        It has a channel of its own: after a cut, who waits for an answer there holds
+        nobody else up.
         """
         return Counting(self._open(), devices)
 
@@ -320,8 +320,8 @@ class TargetHost:
     ) -> Look:
         """Look at mounts and devices that *facts* show, and at the places.
 
-        known: where these lay before, see counting.Look.
-        Over a channel of its own, as counting().  Close what is returned.  Raise
+        known: where the places lay before, see counting.Look.
+        It has a channel of its own, as counting() has.  Close what is returned.  Raise
         HostError.
         """
         return Look(self._open(), facts, _make_request(data_directory, places), known)
@@ -329,7 +329,7 @@ class TargetHost:
     def drives(self) -> DriveControl:
         """Open the control that takes the server off drives; raise HostError.
 
-        Over a channel of its own.  Close what is returned.
+        It has a channel of its own.  Close what is returned.
         """
         return DriveControl(self._open())
 
@@ -338,14 +338,14 @@ class TargetHost:
     ) -> tuple[Sample, ...]:
         """Write and flush a file without a name in *folder*; count what devices do.
 
-        Before the first write, after each flush and after each wait that follows:
-        1 + 2 * writes samples.  Raise HostError.
+        The samples are taken before the first write, after each flush and after each
+        wait that follows, 1 + 2 * writes in all.  Raise HostError.
         """
         asked = {"folder": folder, "devices": devices, "writes": writes}
         found = self._request(
             tuple[CountersSample, ...], host_agent.COUNT_FLUSH_REQUESTS, **asked
         )
-        return tuple(each.decoded for each in found)
+        return tuple(sample.decoded for sample in found)
 
     def time_writes(
         self,
@@ -358,7 +358,7 @@ class TargetHost:
         """Time writes to a file without a name in *folder*; raise HostError.
 
         count: how many, or fewer if they take longer than *time_s* seconds together.
-        devices: whose counters are read before and after.
+        devices: their counters are read before and after.
         """
         found = self._request(
             _Timed,
@@ -425,7 +425,7 @@ class TargetHost:
 
     def read_canaries(self, folder: str, nonce: str) -> Remains:
         """Read the survivors of the canaries that *nonce* names."""
-        found = self._request(_Found, host_agent.READ_CANARIES, folder=folder)
+        found = self._request(_FoundCanaries, host_agent.READ_CANARIES, folder=folder)
         missing = ""
         if found.run is None:
             missing = f"{folder} does not hold the file that was made durable there"

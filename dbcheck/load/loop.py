@@ -37,15 +37,17 @@ from dbcheck.ports.connection import Session
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 
-_BEHIND_US = 1_000_000  # a load that was held up for longer does not make up for it
+_CATCH_UP_US = 1_000_000  # a load that was held up makes up for no more than this
 LEASE_S = 10.0  # a scheduler under load, or a paused one, answers later than a server
 _ENDLESS = 2**62
 log = logging.getLogger(__name__)
 SNAPSHOT_S = 0.05
 LOOK_US = 500_000  # between two looks of a session at its own settings
-_REPLIES_MAX = 64  # taken in one round, so that the first of them need not wait long
-_CONNECTING_MAX = 16  # replacements at once
-_UNLED = f"the sessions ended by themselves: no news of the client for {LEASE_S:g} s"
+_REPLIES_MAX = 64  # replies taken in one round, so that none of them waits long
+_CONNECTING_MAX = 16  # replacements that connect at once
+_NO_NEWS_OF_CLIENT = (
+    f"the sessions ended by themselves: no news of the client for {LEASE_S:g} s"
+)
 _YOUNG_US = 1_000_000  # an ack this young shows that a paused load was at work
 
 
@@ -60,7 +62,7 @@ class Pace:
         """Return the number of *wanted* operations to send now, and count them."""
         if not self._interval_us:
             return wanted
-        self._due_us = max(self._due_us, now_us - _BEHIND_US)
+        self._due_us = max(self._due_us, now_us - _CATCH_UP_US)
         if self._due_us > now_us:
             return 0
         due = int((now_us - self._due_us) / self._interval_us) + 1
@@ -153,28 +155,30 @@ class Loop:
         self._slots: dict[int, _Slot] = {}
         self._housekeeping: _Slot | None = None
         self._ready: deque[_Slot] = deque()  # may send, as soon as pace and log allow
-        self._is_paced = False  # some of them wait for the rate, and not for the log
+        # True if sessions of _ready wait for the rate, and not for the log.
+        self._is_paced = False
         self._waiting = 0
         self._held = False
         self._acks = 0
         self._last_ack_us = 0
-        self._sent_us = (
-            0  # when the newest operation that is acked was sent; no housekeeping task
+        # When the newest operation that is acked was sent; no housekeeping task.
+        self._sent_us = 0
+        self._gap_notes = Rounds(clocks_us())
+        self._settings_tally = WatchTally(
+            make_facts_of_settings(sessions.before.settings)
         )
-        self._watch = Rounds(clocks_us())
-        self._looked = WatchTally(make_facts_of_settings(sessions.before.settings))
         self._latencies = Latencies()
         self._durations_us: list[int] = []
         self._result = GroupResult()
         self._snapshot = Snapshot()
         self._stopping = self._closed = False
         self._replacing = 0
-        self._unanswered = (
-            0  # that broke in flight and are not replaced; no housekeeping task
-        )
+        # Operations in flight whose session broke and is not replaced; no task.
+        self._unanswered = 0
         self._replacements: SimpleQueue[_Replacement] = SimpleQueue()
         self._connecting = ThreadPoolExecutor(_CONNECTING_MAX, "session")
-        # Nothing connects or runs in another thread; and not join(): see ProcessGroup.
+        # Set while nothing connects or runs in another thread.  It is waited for in
+        # place of Thread.join(), see ProcessGroup.
         self._has_run = threading.Event()
         self._has_run.set()
         self._poller = open_poller()
@@ -246,17 +250,17 @@ class Loop:
 
     def _run(self) -> None:
         try:
-            self._rounds()
+            self._run_rounds()
         finally:
             self._has_run.set()
 
-    def _rounds(self) -> None:
+    def _run_rounds(self) -> None:
         self._poller.register(self._alarm.fileno(), READ)
         self._poller.register(self._log.fileno(), READ)
-        self._watch = Rounds(clocks_us())
+        self._gap_notes = Rounds(clocks_us())
         try:
             while (self._slots or self._replacing) and not self._stopping:
-                self._round()
+                self._run_round()
         except WitnessError as error:
             self._result.witness_error = error
         except Exception as error:  # a defect of ours must not hang the load
@@ -264,51 +268,53 @@ class Loop:
         for slot in list(self._slots.values()):
             self._drop(slot)
         self._publish(now_us())
-        looked = self._looked.watched()
+        looked = self._settings_tally.watched()
         self._result.watched = looked if looked.looks else None
         self._result.observed = Observed(
             self._last_ack_us or None,
-            tuple(self._watch.gaps),
+            tuple(self._gap_notes.gaps),
             self._sent_us or None,
         )
 
-    def _round(self) -> None:
+    def _run_round(self) -> None:
         """Take the replies that have come, and send the operations that may be sent."""
-        done: list[tuple[_Slot, int]] = []
-        ready = self._poller.poll(self._idle_s(), _REPLIES_MAX)
+        answered: list[tuple[_Slot, int]] = []
+        ready = self._poller.poll(self._compute_idle_s(), _REPLIES_MAX)
         for fd, mask in ready:
             slot = self._slots.get(fd)
             if slot is None:
-                self._on_wakeup(fd)
+                self._handle_wakeup(fd)
                 continue
             try:
                 if mask & WRITE and slot.session.flush():
                     self._poller.modify(fd, READ)
                 row_id = slot.session.receive()
             except EngineError as error:
-                self._ended(slot, error)
+                self._end_session(slot, error)
                 continue
             if row_id is not None:
-                done.append((slot, row_id))
+                answered.append((slot, row_id))
         clocks = clocks_us()
-        moment_us, gap = clocks[0], self._watch.passed(clocks)
-        if done:
-            self._take(done, moment_us)
-        if gap is not None or self._watch.is_open:
-            self._note(gap, moment_us, len(ready))
+        moment_us, gap = clocks[0], self._gap_notes.passed(clocks)
+        if answered:
+            self._hand_over_acks(answered, moment_us)
+        if gap is not None or self._gap_notes.is_open:
+            self._note_gap(gap, moment_us, len(ready))
         if moment_us > self._lease.until_us:
-            raise LoadError(_UNLED, id=ErrorId.LOAD_PROCESS_LOST)
-        self._begin_due(moment_us)
+            raise LoadError(_NO_NEWS_OF_CLIENT, id=ErrorId.LOAD_PROCESS_LOST)
+        self._begin_due_sessions(moment_us)
         self._send_ready(moment_us)
         if moment_us - self._snapshot.clock_us >= SNAPSHOT_S * 1e6:
             self._publish(moment_us)
 
-    def _take(self, done: list[tuple[_Slot, int]], acked_us: int) -> None:
+    def _hand_over_acks(self, answered: list[tuple[_Slot, int]], acked_us: int) -> None:
         """Hand over the acks of one round."""
-        if self._watch.is_open:
-            self._watch.answered(max(slot.sent_us for slot, _ in done), acked_us)
+        if self._gap_notes.is_open:
+            self._gap_notes.answered(
+                max(slot.sent_us for slot, _ in answered), acked_us
+            )
         acks: list[AckValues] = []
-        for slot, row_id in done:
+        for slot, row_id in answered:
             slot.acked = slot.seq
             slot.waiting = False
             if slot.number != HOUSEKEEPING_SESSION:
@@ -316,32 +322,34 @@ class Loop:
                 self._sent_us = max(self._sent_us, slot.sent_us)
             acks.append((slot.number, slot.seq, row_id, acked_us))
             if slot.looks and (found := slot.session.settings()):
-                self._looked.add(slot.sent_us, make_facts_of_settings(found), acked_us)
+                self._settings_tally.add(
+                    slot.sent_us, make_facts_of_settings(found), acked_us
+                )
             self._ready.append(slot)
         self._waiting -= len(acks)
         self._acks += len(acks)
         self._last_ack_us = acked_us
         if self._log.lockstep:
-            for position, (slot, _) in enumerate(done, self._handed_over + 1):
+            for position, (slot, _) in enumerate(answered, self._handed_over + 1):
                 slot.position = position
             self._handed_over += len(acks)
         self._log.append_many(acks)
 
-    def _note(self, gap: Gap | None, moment_us: int, replies: int) -> None:
+    def _note_gap(self, gap: Gap | None, moment_us: int, replies: int) -> None:
         """Note the gap before a round, or that its *replies* were all that had come.
 
-        Once the replies that had come in the gap are taken.
+        To be called once the replies that had come in the gap are taken.
         """
         if gap is None:
             if replies < _REPLIES_MAX:
-                self._watch.emptied(moment_us)
+                self._gap_notes.emptied(moment_us)
             return
         waiting = sum(
             slot.waiting and slot.sent_us < gap.from_us
             for slot in self._slots.values()
             if slot.number != HOUSEKEEPING_SESSION
         )
-        self._watch.add(replace(gap, in_flight=waiting + self._unanswered))
+        self._gap_notes.add(replace(gap, in_flight=waiting + self._unanswered))
 
     def _send_ready(self, moment_us: int) -> None:
         """Send as many of the next operations as the log has room for acks."""
@@ -374,15 +382,15 @@ class Loop:
                 if not slot.session.send(operation, look=looks):
                     self._poller.modify(slot.fd, READ | WRITE)
             except EngineError as error:
-                self._ended(slot, error)
+                self._end_session(slot, error)
 
-    def _begin_due(self, moment_us: int) -> None:
+    def _begin_due_sessions(self, moment_us: int) -> None:
         while self._beginning and self._beginning[0][0] <= moment_us:
             _, slot = self._beginning.popleft()
             if slot.fd in self._slots:
                 self._ready.append(slot)
 
-    def _idle_s(self) -> float:
+    def _compute_idle_s(self) -> float:
         """Return the seconds that the loop may wait for replies and news of the log.
 
         While sessions wait for the log the loop must not run, as it would take the
@@ -394,18 +402,18 @@ class Loop:
             else SNAPSHOT_S
         )
 
-    def _on_wakeup(self, fd: int) -> None:
+    def _handle_wakeup(self, fd: int) -> None:
         """Handle what is no reply: news of the log, a new session, the end."""
         if fd != self._alarm.fileno():
             self._log.room()
             return
         self._alarm.clear()
         while not self._replacements.empty():
-            self._replaced(self._replacements.get())
+            self._add_replacement(self._replacements.get())
 
     # -------------------------------------------------------------- sessions that break
 
-    def _ended(self, slot: _Slot, error: EngineError) -> None:
+    def _end_session(self, slot: _Slot, error: EngineError) -> None:
         """Drop a session that broke or was refused, and have it replaced."""
         log.debug("session %d ended: %s", slot.number, error)
         in_flight = self._is_under_way(slot)
@@ -426,14 +434,14 @@ class Loop:
         if self._sessions.may_replace and number <= LOAD_SESSION_MAX:
             self._connecting.submit(self._replace, wanted)
         else:
-            self._replaced(wanted)
+            self._add_replacement(wanted)
 
     def _is_under_way(self, slot: _Slot) -> bool:
         """Return True if a session waits for a reply, False if only for its turn.
 
-        In lockstep that comes once the witness has its ack, under a rate in its time,
-        and while they are held soon.  If no ack is young, it idles, and nothing is at
-        risk any more.
+        In lockstep its turn comes once the witness has its ack, under a rate in time,
+        and soon if the sessions are held.  If no ack is young, the load idles, and
+        nothing is at risk any more.
         """
         turns = self._log.lockstep or self._sessions.rate or self._held
         in_turn = slot.acked and turns
@@ -463,13 +471,13 @@ class Loop:
             elif session is not None:  # an interrupt ended the wait for this thread
                 session.close()
 
-    def _replaced(self, replacement: _Replacement) -> None:
+    def _add_replacement(self, replacement: _Replacement) -> None:
         self._replacing -= 1
         if replacement.session is not None:
             self._unanswered -= replacement.unanswered
             gone_us = replacement.gone.clock_us
-            one = Replaced(1, gone_us, gone_us)
-            self._result.replaced = self._result.replaced.joined(one)
+            replaced = Replaced(1, gone_us, gone_us)
+            self._result.replaced = self._result.replaced.joined(replaced)
             self._ready.append(self._add(replacement.session, replacement.number))
             return
         self._result.breaks.append(replacement.gone)
@@ -504,7 +512,7 @@ class Loop:
     def _publish(self, moment_us: int) -> None:
         """Make a new snapshot for other threads."""
         for gap in self._log.new_gaps():
-            self._note(gap, moment_us, 0)
+            self._note_gap(gap, moment_us, 0)
         if self._durations_us:
             self._latencies.add(self._durations_us)
             self._durations_us = []

@@ -1,8 +1,8 @@
 """Base class of all engines; each docstring is the contract.
 
 What only some servers can do has a default here: "not observable", never a finding
-about the server, or a refusal.  Methods of a node of a cluster, and those that are
-called only after has(), have none.
+about the server, or a refusal.  Methods of a node of a cluster, and methods that are
+called only after has(), have no default.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Feature(Enum):
     )
 
 
-# Of what a user asks for: why it is refused (%s: the target), the id, the hint.
+# Feature that users ask for -> why it is refused (%s: the target), the id, the hint.
 _REFUSALS = {
     Feature.CONTROL: (
         "no control can run on %s: dbcheck cannot make this kind of server acknowledge"
@@ -93,8 +93,9 @@ _REFUSALS = {
 class Engine(ABC):
     """One database server.  Every call opens what it needs and leaves nothing open.
 
-    server: the facts of a server, None for any.  Raise OtherServer if the connection
-            that does the work reaches another one, or another process of it.
+    server: the facts of the server that must answer, None for any.  Raise OtherServer
+            if the connection that does the work reaches another server, or another
+            process of this one.
     """
 
     family: str  # whose rules hold (audit.rules.RULES): "postgresql" or "mysql"
@@ -105,8 +106,8 @@ class Engine(ABC):
         """Return each host that the driver may connect to, and its port.
 
         "" stands for a socket file of this machine.  What the URL leaves open may come
-        from the environment, or from a file.  Raise EngineError if it cannot be found
-        out.
+        from the environment, or from a file.  Raise EngineError if the endpoints cannot
+        be found out.
         """
 
     @abstractmethod
@@ -152,7 +153,7 @@ class Engine(ABC):
     ) -> Session:
         """Connect for operations of *statements*; raise EngineError if refused.
 
-        The first of them is an INSERT of one row, which every operation has once.
+        The first statement is an INSERT of one row, which every operation has once.
         """
 
     @abstractmethod
@@ -163,7 +164,7 @@ class Engine(ABC):
 
     @abstractmethod
     def row(self, table: TableSpec, row_id: int) -> Row | None:
-        """Return the row with that id over a new connection; classic: only its id."""
+        """Return the row with that id over a new connection; in classic only its id."""
 
     @abstractmethod
     def ready(self) -> str | None:
@@ -179,11 +180,12 @@ class Engine(ABC):
     ) -> Iterator[tuple[TableSpec, RowBatch]]:
         """Stream every row of the tables, one after the other, in batches.
 
-        All of it in one read-only transaction, so of one moment.  Reads the tables
-        themselves, not an index; *server* is looked at in that very transaction.  Raise
-        TableLost if the server reports a table as gone or damaged, TableRefused if it
-        does not open a table that may be sound, IndexDamaged after the last row if an
-        index disagrees with its table, ConnectionLost if the connection broke.
+        All rows are read in one read-only transaction, so they are of one moment, and
+        from the tables themselves, not from an index; *server* is looked at in that
+        very transaction.  Raise TableLost if the server reports a table as gone or
+        damaged, TableRefused if it does not open a table that may be sound,
+        IndexDamaged after the last row if an index disagrees with its table,
+        ConnectionLost if the connection broke.
         """
 
     @abstractmethod
@@ -229,7 +231,7 @@ class Engine(ABC):
     def weaken_durability(self, *, process: bool) -> str:
         """Prepare the server for a control; return a description of the change.
 
-        Of a control the commits are acked before they are durable.
+        In a control commits are acked before they are durable.
         process: the cut ends the server's process and takes nothing else.
         What this changes beyond sessions ends with the server's process, or is recorded
         on the server before it is changed, for restore_durability().
@@ -253,14 +255,14 @@ class Engine(ABC):
         return
 
     def restore_durability(self) -> str | None:
-        """Undo weaken_durability(), also that of a client that died.
+        """Undo weaken_durability(), also if a client that died called it.
 
         Return a description of what was restored, None if there was nothing.
         """
         return None
 
     def logged(self, since_us: int, *, server: ServerFacts | None = None) -> str | None:
-        """Return the logged lines since then that are about crashes and shutdowns.
+        """Return the lines logged since *since_us* about crashes and shutdowns.
 
         None if SQL does not show them, or not to this account.
         since_us: microseconds, on the clock of ServerFacts.clock_us.
@@ -295,8 +297,9 @@ class Engine(ABC):
     ) -> int | None:
         """Return the number of rows deleted from *table* since the server started.
 
-        Those of transactions that were rolled back may count, and those of the last
-        seconds may be missing.  None if it counts none, or if its count may be older.
+        Rows of transactions that were rolled back may count, and rows of the last
+        seconds may be missing.  None if the server counts none, or if its count may be
+        older.
         Raise EngineError, also if the account may not see the count.
         """
         return None
@@ -308,12 +311,12 @@ class Engine(ABC):
         *,
         server: ServerFacts | None = None,
     ) -> Refill | None:
-        """Return data that others may have given it since its process started.
+        """Return data that other servers may have given this one since it started.
 
-        tables: those whose rows count.  since_us: what it shows from before then does
-        not count; microseconds since the epoch, by the server's clock.  None if it took
-        nothing, so far as a server of this kind shows that; what this one hides is
-        Refill.unknown.
+        tables: the tables whose rows count.  since_us: what the server shows from
+        before this moment does not count; microseconds since the epoch, by the server's
+        clock.  None if it took nothing, so far as a server of this kind shows that; if
+        this server hides it, Refill.unknown is set.
         Raise EngineError, also if another server answers.
         """
         return None
@@ -330,24 +333,25 @@ class Engine(ABC):
     def check_tables(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> TableCheck | None:
-        """Have all of the tables checked; never when their rows are yet to be read.
+        """Have the server check all of the tables, whose rows have been read before.
 
-        The check may mark what it finds, and the server may end itself at it.  None if
-        it has no such check.  Raise ConnectionLost, OtherServer.
+        The check may mark what it finds, and the server may end itself during it.  None
+        if the server has no such check.  Raise ConnectionLost, OtherServer.
         """
         return None
 
     def require_two_phase(self, transactions: int, *, weak: bool) -> None:
         """Raise EngineError, with the fix as hint, if so many cannot be prepared.
 
-        weak: for a control; and if none of them can be acked before it is durable.
+        weak: for a control; raise also if none of them can be acked before it is
+        durable.
         """
         raise self._refusal(Feature.TWO_PHASE)
 
     def prepared(self, *, server: ServerFacts | None = None) -> tuple[str, ...]:
         """Return the names of dbcheck's transactions that are prepared.
 
-        Of those that write to its tables; see rows.prepared.Name.
+        Only of transactions that write to its tables; see rows.prepared.Name.
         """
         raise self._refusal(Feature.TWO_PHASE)
 
@@ -361,9 +365,9 @@ class Engine(ABC):
         raise self._refusal(Feature.TWO_PHASE)
 
     def decisions(self, *, server: ServerFacts | None = None) -> Decisions | None:
-        """Return the number of prepared transactions decided since it started.
+        """Return how many prepared transactions were decided since the server started.
 
-        None if it does not count them.  Raise EngineError.
+        None if the server does not count them.  Raise EngineError.
         """
         return None
 
@@ -378,7 +382,7 @@ class Engine(ABC):
         raise self._refusal(Feature.FILL)
 
     def lacking(self, kinds: Sequence[TaskKind]) -> dict[TaskKind, str]:
-        """Return the impossible tasks, and why, with the GRANT if one helps."""
+        """Return the tasks that cannot be done, and why; with the GRANT if it helps."""
         return dict.fromkeys(kinds, "dbcheck knows no such statement here")
 
     def present(
@@ -391,13 +395,13 @@ class Engine(ABC):
     def discard(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> None:
-        """Drop those that are there and are dbcheck's."""
+        """Drop the tables that are there and are dbcheck's."""
         return
 
     def other_settings(self) -> tuple[ScopedSettings, ...]:
         """Return settings of other accounts and databases, and tables not durable.
 
-        As far as this account may see it; raise EngineError.
+        Only what this account may see; raise EngineError.
         """
         return ()
 
@@ -409,9 +413,9 @@ class Engine(ABC):
         *,
         server: ServerFacts | None = None,
     ) -> Look:
-        """Connect to look at those of the *settings* that can change while it runs.
+        """Connect to look at those *settings* that can change while the server runs.
 
-        And at how *tables* are defined; at how often triggers and the like were
+        Also at how *tables* are defined; at how often triggers and the like were
         changed in the whole database or server, as far as it counts that; and at when
         the server last loaded or set a setting, as far as it shows that.
         epoch: of the crash canary, if its row can vanish and be looked at; else None.
@@ -464,7 +468,7 @@ class Engine(ABC):
         raise NotImplementedError
 
     def require_alone(self) -> None:
-        """Raise EngineError if other servers would give it back what it lost."""
+        """Raise EngineError if other servers would give this one back what it lost."""
         return
 
     def require_may_bootstrap(self) -> None:
@@ -489,7 +493,7 @@ class Engine(ABC):
         raise NotImplementedError
 
     def bootstrap_group(self) -> None:
-        """Have it form its group again, as the only member so far.
+        """Have the server form its group again, as the only member so far.
 
         Raise EngineError, with what to do, and StillBootstraps if end_bootstrap() is
         due.
@@ -497,11 +501,11 @@ class Engine(ABC):
         raise NotImplementedError
 
     def end_bootstrap(self) -> None:
-        """Have it form no group when it next starts; raise StillBootstraps."""
+        """Have the server form no group at its next start; raise StillBootstraps."""
         raise NotImplementedError
 
     def join_group(self) -> None:
-        """Have it join the group that another node has formed, unless it has joined.
+        """Have the server join the group that another node formed, if it has not.
 
         Raise EngineError, with what to do if that helps.
         """

@@ -184,7 +184,7 @@ LOSS = np.dtype(
 )
 LossArray = npt.NDArray[np.void]
 Codes = npt.NDArray[np.uint8]
-_AT_ONCE = 1 << 14
+_LOSSES_AT_ONCE = 1 << 14
 _SEQ_BITS = 40
 _PLACES = {table.name: place for place, table in enumerate(TABLES)}
 
@@ -221,15 +221,15 @@ def make_losses_without_key(
     return losses
 
 
-def number_operations(found: LossArray | AckArray) -> npt.NDArray[np.int64]:
+def number_operations(rows: LossArray | AckArray) -> npt.NDArray[np.int64]:
     """Return the operations of losses or of acks, a number for each."""
-    names: npt.NDArray[np.int64] = found["session"].astype(np.int64) << _SEQ_BITS
-    names |= found["seq"].astype(np.int64)
-    return names
+    numbers: npt.NDArray[np.int64] = rows["session"].astype(np.int64) << _SEQ_BITS
+    numbers |= rows["seq"].astype(np.int64)
+    return numbers
 
 
 class Losses(Sequence[Loss]):
-    """Losses in columns; an object is made for one when it is read."""
+    """Losses in columns; an object is made for a loss when it is read."""
 
     def __init__(self, columns: LossArray) -> None:
         """Hold *columns* of LOSS."""
@@ -238,7 +238,7 @@ class Losses(Sequence[Loss]):
     @classmethod
     def of(cls, losses: Iterable[Loss]) -> Self:
         """Hold *losses*."""
-        return cls(np.array([_values(loss) for loss in losses], LOSS))
+        return cls(np.array([_to_values(loss) for loss in losses], LOSS))
 
     @classmethod
     def gathered(cls, count: int, parts: Iterable[LossArray]) -> Self:
@@ -261,15 +261,17 @@ class Losses(Sequence[Loss]):
     def __getitem__(self, at: int | slice) -> Loss | Losses:
         if isinstance(at, slice):
             return Losses(self._columns[at])
-        return _loss(self._columns[at].item())
+        return _make_loss(self._columns[at].item())
 
     def __iter__(self) -> Iterator[Loss]:
-        for begin in range(0, len(self), _AT_ONCE):
-            yield from map(_loss, self._columns[begin : begin + _AT_ONCE].tolist())
+        for begin in range(0, len(self), _LOSSES_AT_ONCE):
+            yield from map(
+                _make_loss, self._columns[begin : begin + _LOSSES_AT_ONCE].tolist()
+            )
 
     @property
     def columns(self) -> LossArray:
-        """All of them."""
+        """All losses."""
         return self._columns
 
     @property
@@ -279,38 +281,38 @@ class Losses(Sequence[Loss]):
         return {kind: rows for kind, rows in zip(_KINDS, counted, strict=True) if rows}
 
     def by_id(self) -> Iterator[Loss]:
-        """Yield them in order of their ids, one table after the other."""
+        """Yield the losses in order of their ids, one table after the other."""
         order = np.lexsort((self._columns["row_id"], self._columns["table"]))
-        for begin in range(0, len(order), _AT_ONCE):
-            yield from Losses(self._columns[order[begin : begin + _AT_ONCE]])
+        for begin in range(0, len(order), _LOSSES_AT_ONCE):
+            yield from Losses(self._columns[order[begin : begin + _LOSSES_AT_ONCE]])
 
     def ranges(self) -> Iterator[IdRange]:
-        """Yield them as ranges of consecutive ids, in order of kind, table and id.
+        """Yield the losses as ranges of consecutive ids, by kind, table and id.
 
         A range is of one kind and of one table: ids of two tables have nothing in
         common.
         """
         for code, kind in enumerate(_KINDS):
             for place, table in enumerate(TABLES):
-                own = self._columns["kind"] == code
-                own &= self._columns["table"] == place
-                if own.any():
-                    columns = (self._columns[name][own] for name in _OF_A_RANGE)
-                    yield from _ranges(kind, table.name, *columns)
+                is_own = self._columns["kind"] == code
+                is_own &= self._columns["table"] == place
+                if is_own.any():
+                    columns = (self._columns[name][is_own] for name in _RANGE_COLUMNS)
+                    yield from _list_ranges(kind, table.name, *columns)
 
 
-_OF_A_RANGE = ("row_id", "acked_us")
+_RANGE_COLUMNS = ("row_id", "acked_us")
 
 
-def _values(loss: Loss) -> tuple[int, int, int, int, int, int]:
+def _to_values(loss: Loss) -> tuple[int, int, int, int, int, int]:
     return (CODES[loss.kind], *loss[1:-1], _PLACES[loss.table])
 
 
-def _loss(values: tuple[int, int, int, int, int, int]) -> Loss:
+def _make_loss(values: tuple[int, int, int, int, int, int]) -> Loss:
     return Loss(_KINDS[values[0]], *values[1:-1], TABLES[values[-1]].name)
 
 
-def _ranges(
+def _list_ranges(
     kind: LossKind,
     table: str,
     ids: npt.NDArray[np.int64],
@@ -323,18 +325,20 @@ def _ranges(
     earliest = np.minimum.reduceat(acked_us, begins)
     latest = np.maximum.reduceat(acked_us, begins)
     columns = (ids[begins], ids[ends], earliest, latest)
-    for begin in range(0, len(begins), _AT_ONCE):
-        some = (column[begin : begin + _AT_ONCE].tolist() for column in columns)
-        for values in zip(*some, strict=True):
+    for begin in range(0, len(begins), _LOSSES_AT_ONCE):
+        parts_of_columns = (
+            column[begin : begin + _LOSSES_AT_ONCE].tolist() for column in columns
+        )
+        for values in zip(*parts_of_columns, strict=True):
             yield IdRange(kind, table, *values)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLoss:
-    """What was found once the table had been read.
+    """A disagreement of table and index, found once the table had been read.
 
     reason: why table and index disagree.
-    rows:   on how many rows, at least.
+    rows:   how many rows they disagree on, at least.
     ids:    of the rows that the index does not find, in their order, as far as they
             were checked.
     table:  its name, "" if the server's own check found it.
@@ -359,7 +363,7 @@ class IndexLoss:
 CONDITIONS_OF_ORDERS = "conditions_orders"  # in sql/FAMILY/
 
 # TPC-C 5.11, 3.3.2.1 to 3.3.2.4: what must be equal, and what the place is.
-_TEXTS = {
+_TEXTS_OF_CONDITIONS = {
     1: ("the sum of a warehouse and that of its districts", "warehouse"),
     2: ("the district's next number less one and its newest order", "district"),
     3: ("the span of the district's new orders and their count", "district"),
@@ -382,7 +386,7 @@ class Broken(NamedTuple):
     expected: int
 
     def __str__(self) -> str:
-        text, place = _TEXTS[self.condition]
+        text, place = _TEXTS_OF_CONDITIONS[self.condition]
         return (
             f"condition {self.condition}, session {self.session}, {place} {self.place}:"
             f" {text} are {self.found:,} and {self.expected:,}"
