@@ -19,14 +19,14 @@ from dbcheck.remote.channel import REPLY_TIMEOUT_S, Channel
 
 log = logging.getLogger(__name__)
 
-_REPORTS_MAX = 1 << 15  # several seconds of them
+_REPORTS_MAX = 1 << 15  # the reports of several seconds
 _END_S = 3.0
 _CLOCK_MAX_US = 1 << 60  # 36,000 years
 
 T = TypeVar("T")
 
-# When it came and when the host sent it, in microseconds of the one's clock and of the
-# other's; the numbers.
+# A report: when it came, by this clock, and when the host sent it, by the host's clock,
+# in microseconds; its numbers.
 _Report = tuple[int, int, tuple[int, ...]]
 
 
@@ -76,15 +76,16 @@ class Canaries:
     def __init__(
         self, channel: Channel, data_directory: str, folder: str, nonce: str, pace: Pace
     ) -> None:
-        """Have them started over *channel*, which is theirs; raise HostError."""
+        """Have canaries started over *channel*, to close it; raise HostError."""
         self._channel = channel
         self.nonce = nonce
         self._reports: deque[_Report] = deque(maxlen=_REPORTS_MAX)
         self._noting = threading.Lock()
-        self._counts = host_agent.report_layout(pace.rings)
+        self._layout = host_agent.report_layout(pace.rings)
         self._numbers = 1 + pace.rings
         self._interval_us = pace.interval_us
-        self._ahead_us: int | None = None  # of the host's clock: ours, at most
+        # This clock is ahead of the host's by so much at most.
+        self._ahead_us: int | None = None
         self._failure, self._answered = "", False
         try:
             channel.ask(
@@ -110,7 +111,7 @@ class Canaries:
 
     @property
     def failure(self) -> str:
-        """Reason why they ended before stop(), "" if none is known."""
+        """Reason why the canaries ended before stop(), "" if none is known."""
         return self._failure
 
     def answered(self) -> bool:
@@ -120,8 +121,9 @@ class Canaries:
     def completed(self, until_us: int | None = None) -> Completed:
         """Return the numbers completed by *until_us* on the client's monotonic clock.
 
-        None: all that was ever reported.  A report that arrives after a cut is about
-        writes from before it, as the host is gone; so None is right for a cut.
+        until_us: None for all that was ever reported.  A report that arrives after a
+        cut is about writes from before it, as the host is gone; so None is right for a
+        cut.
         """
         with self._noting:
             reports = list(self._reports)
@@ -142,8 +144,8 @@ class Canaries:
     def last_progress_us(self) -> int | None:
         """Return the time of the first report with the last block of each ring.
 
-        None without any.  A host that keeps running reports further, of a drive that
-        has no power.
+        None without a report.  A host that keeps running goes on to report, also if its
+        drive has no power.
         """
         with self._noting:
             reports = list(self._reports)
@@ -155,7 +157,8 @@ class Canaries:
     def _as_of_us(self, reports: Sequence[_Report]) -> int | None:
         """Return the sending time of the last of *reports*, on the client's clock.
 
-        However late it came: the quickest of all reports sets the clocks.
+        It does not matter how late that report came: the quickest of all reports shows
+        how far the clocks are apart.
         """
         if not reports or self._ahead_us is None:
             return None
@@ -172,7 +175,7 @@ class Canaries:
             return self._as_of_us(self._reports)
 
     def stop(self) -> None:
-        """End them; never raises.  A host that is gone costs a few seconds."""
+        """End the canaries; never raises.  It takes seconds if the host is gone."""
         try:
             self._channel.ask(host_agent.STOP_CANARIES)
         except HostError as error:
@@ -187,7 +190,8 @@ class Canaries:
         try:
             ended = self._next_result(_Ended, timeout_s=None)
             self._failure, self._answered = ended.stopped, True
-            # However late this comes, they wrote hardly longer than they reported.
+            # However late this comes, the canaries wrote hardly longer than they
+            # reported.
             came_us, sent_us, _ = (self._reports or [(now_us(), 0, ())])[-1]
             self._note(came_us, sent_us, (ended.buffered, *ended.direct))
         except HostError as error:
@@ -205,7 +209,7 @@ class Canaries:
                 raise self._channel.invalid_reply()
             came_us = now_us()
             try:
-                sent_us, *completed = self._counts.unpack(payload)
+                sent_us, *completed = self._layout.unpack(payload)
             except struct.error:
                 raise self._channel.invalid_reply() from None
             if sent_us > _CLOCK_MAX_US:

@@ -46,7 +46,10 @@ class CountersSample:
     def decoded(self) -> Sample:
         """Counters by device; raise HostError if a device has too few."""
         try:
-            found = {e.name: Counts.of(e.stat, queues=e.queues) for e in self.devices}
+            found = {
+                device.name: Counts.of(device.stat, queues=device.queues)
+                for device in self.devices
+            }
         except ValueError as error:
             raise HostError(
                 f"the counters of a block device: {error}",
@@ -59,7 +62,7 @@ class Counting:
     """The counters of some block devices, read as often as wanted; for one thread."""
 
     def __init__(self, channel: Channel, devices: Sequence[str]) -> None:
-        """Read them over *channel*, which is theirs."""
+        """Read the counters over *channel*, to close it."""
         self._channel, self._devices = channel, list(devices)
 
     def read(self) -> Sample:
@@ -103,10 +106,10 @@ class Look:
         places: Sequence[AskedPlace],
         known: dict[str, Folders],
     ) -> None:
-        """Look over *channel*, which is its own; *facts*: from before the load.
+        """Look over *channel*, to close it; *facts*: from before the load.
 
-        known: where places lay before, by name.  One that is first seen now is added,
-        as the channel may break, and another Look go on with it.
+        known: where places lay before, by name.  A place that is first seen now is
+        added to it, as the channel may break, and another Look go on with *known*.
         """
         self._channel, self._places, self._known = channel, places, known
         looked = make_facts_of_volumes(facts.volumes)
@@ -114,7 +117,7 @@ class Look:
         self._devices = [f.of for f in looked if f.kind is FactKind.WRITE_CACHE]
 
     def read(self) -> dict[Fact, str]:
-        """Return it as of now; raise HostError.  What is gone is "".
+        """Return mounts, caches and places as of now; raise HostError.  "": it is gone.
 
         A place that cannot be seen is where it was before, and left out if that is not
         known.
@@ -132,19 +135,21 @@ class Look:
                 Fact(FactKind.WRITE_CACHE, name): found.caches.get(name, "")
                 for name in self._devices
             },
-            **self._where(found.places),
+            **self._describe_places(found.places),
         }
 
-    def _where(self, found: Mapping[str, Folders | None]) -> dict[Fact, str]:
-        where = {}
+    def _describe_places(self, found: Mapping[str, Folders | None]) -> dict[Fact, str]:
+        facts_of_places = {}
         for name, *_ in self._places:
             folders = found.get(name, ())
             if folders is None:
                 folders = self._known.get(name)
             if folders is not None:
                 before = self._known.setdefault(name, folders)
-                where[Fact(FactKind.PLACE, name)] = describe_location(folders, before)
-        return where
+                facts_of_places[Fact(FactKind.PLACE, name)] = describe_location(
+                    folders, before
+                )
+        return facts_of_places
 
     def sever(self) -> None:
         """End a read() of another thread, which then raises; never raises."""

@@ -82,8 +82,8 @@ class Shift:
     def result(self, result: GroupResult) -> GroupResult:
         """Return *result* with its moments on this clock."""
         breaks = [
-            each._replace(clock_us=self._shift_us(each.clock_us))
-            for each in result.breaks
+            broken._replace(clock_us=self._shift_us(broken.clock_us))
+            for broken in result.breaks
         ]
         watched = result.watched
         return replace(
@@ -111,9 +111,8 @@ class FarGroup:
         self._host: Any = None
         self._shift = Shift()
         self._snapshot = Snapshot()
-        self._result: GroupResult | None = (
-            GroupResult()
-        )  # None: the result has not come yet
+        # None: the result has not come yet.
+        self._result: GroupResult | None = GroupResult()
         self._refusal: DbcheckError | None = None
         self._orders: list[Order] = []
         self._orders_changed = threading.Condition()
@@ -205,7 +204,7 @@ class FarGroup:
                 if not news.known:
                     raise EOFError("it restarted")
                 heard_us = news.clock_us
-                self._take(news)
+                self._take_news(news)
         except Exception as error:  # whatever Dask raises
             self._result = self._result or GroupResult(
                 failure=self._make_loss_error(error)
@@ -222,7 +221,7 @@ class FarGroup:
             orders, self._orders = self._orders, []
             return orders
 
-    def _take(self, news: News) -> None:
+    def _take_news(self, news: News) -> None:
         self._heard_s = time.monotonic()
         self._shift.note(news.clock_us, now_us())
         self._snapshot = self._shift.snapshot(news.snapshot)
@@ -299,8 +298,8 @@ class FarWorkers:
                 hint="Use a URL that leads to the same server from every machine.",
             )
         theirs, ours = (
-            (one.machine_id, one.boot_id, one.hostname, one.folder)
-            for one in (found.witness, facts)
+            (shown.machine_id, shown.boot_id, shown.hostname, shown.folder)
+            for shown in (found.witness, facts)
         )
         if theirs != ours:
             raise UsageError(

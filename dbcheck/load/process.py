@@ -42,7 +42,7 @@ class ProcessGroup:
         self._result = None
         self._channel, theirs = Channel.pair()
         with theirs:
-            # In a session of its own, so that Ctrl-C reaches the client alone.
+            # In a session (setsid(2)) of its own: Ctrl-C then reaches the client alone.
             self._child = subprocess.Popen(
                 processes.make_module_command(
                     "dbcheck.load.worker", str(theirs.fileno())
@@ -56,28 +56,30 @@ class ProcessGroup:
                 start_new_session=True,
             )
         threading.Thread(
-            target=self._read, args=(self._child, self._channel), name="load-process"
+            target=self._read_messages,
+            args=(self._child, self._channel),
+            name="load-process",
         ).start()
-        self._order(self._job)
+        self._send_order(self._job)
         self._connected.wait()
         if error := self._refusal or (self._result and self._result.failure):
             raise error
 
     def start(self, began_us: int) -> None:
         """Let the sessions commit."""
-        self._order(Start(began_us))
+        self._send_order(Start(began_us))
 
     def hold(self, *, held: bool) -> None:
         """Pause the sessions, or resume them."""
-        self._order(Hold(held))
+        self._send_order(Hold(held))
 
     def renew(self, heard_us: int) -> None:
         """Renew the lease of a process that has one; see load/loop.py."""
-        self._order(Heard(heard_us))
+        self._send_order(Heard(heard_us))
 
     def order_end(self) -> None:
         """Order the sessions to end, and do not wait for that."""
-        self._order(End())
+        self._send_order(End())
 
     def kill(self) -> None:
         """Kill the process, if there is one; from any thread."""
@@ -99,7 +101,7 @@ class ProcessGroup:
     def end(self, wait_s: float = END_S) -> GroupResult:
         """End the sessions, the process and what belongs to it; idempotent.
 
-        What an interrupt has left of that is done by the next call.
+        After an interrupt the next call does the rest.
         """
         if self._child is not None:
             self._end(self._child, wait_s)
@@ -107,18 +109,18 @@ class ProcessGroup:
         if self._channel is not None:
             self._channel.close()
         self._errors.close()  # no sooner: the reader may have to quote from it
-        return self._result or GroupResult(failure=self._silence())
+        return self._result or GroupResult(failure=self._describe_silence())
 
     def _end(self, child: Child, wait_s: float) -> None:
         try:
-            self._order(End())
+            self._send_order(End())
             self._has_read.wait(wait_s)
         finally:
             child.kill()
             child.wait()
             self._has_read.wait()  # all that there was to read
 
-    def _read(self, child: Child, channel: Channel) -> None:
+    def _read_messages(self, child: Child, channel: Channel) -> None:
         """Take what the process sends, until its result or the end."""
         try:
             while True:
@@ -133,19 +135,19 @@ class ProcessGroup:
                     return
                 self._connected.set()
         except EOFError:
-            self._result = GroupResult(failure=self._loss(child))
+            self._result = GroupResult(failure=self._describe_loss(child))
             self._snapshot = replace(self._snapshot, running=0, waiting=0, failed=True)
         finally:
             self._connected.set()
             self._has_read.set()
 
-    def _order(self, order: Job | Start | Hold | Heard | End) -> None:
+    def _send_order(self, order: Job | Start | Hold | Heard | End) -> None:
         # The process is gone, as the reader notices, or end() closed the channel.
         with contextlib.suppress(OSError):
             if self._channel is not None:
                 send(self._channel, order)
 
-    def _loss(self, child: Child) -> LoadError:
+    def _describe_loss(self, child: Child) -> LoadError:
         """Describe a process that ended without a result."""
         status = child.wait()
         self._errors.seek(0)
@@ -159,7 +161,7 @@ class ProcessGroup:
             hint=f"{_JUDGE} Check the system's log, e.g. for a lack of memory.",
         )
 
-    def _silence(self) -> LoadError:
+    def _describe_silence(self) -> LoadError:
         """Describe a process whose result did not come."""
         return LoadError(
             f"a process of the load, with {self._job.sessions.count} sessions, did not"

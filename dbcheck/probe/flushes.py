@@ -2,10 +2,10 @@
 
 A window is the time between two readings of the drives' counters.  In a busy window a
 single session sent one commit and got its answer; in an idle window it waited.  A
-commit
-was answered without a flush if no flush ended in its window: that needs no statistics.
-But a flush in a window may have another cause.  The idle windows show how often that
-happens; from this follows how many commits without a flush may have gone unnoticed.
+commit was answered without a flush if no flush ended in its window: that needs no
+statistics.  But a flush in a window may have another cause.  The idle windows show how
+often that happens; from this follows how many commits without a flush may have gone
+unnoticed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _SAFE_VALUES = {
     BINARY_LOG: {"sync_binlog": frozenset({"1"})},
     ROCKSDB_LOG: {"rocksdb_flush_log_at_trx_commit": frozenset({"1"})},
 }
-_REACHED_SHARE = 0.5  # of flushes; a layer that passes them on passes each one on
+_REACHED_SHARE = 0.5  # of flushes; a layer passes all of them on, or none
 
 
 class Outcome(enum.StrEnum):
@@ -133,7 +133,7 @@ class DevicePath:
 
     def layer(self, name: str) -> Layer | None:
         """Return the device of that name, None if it is not known."""
-        return next((each for each in self.volume.layers if each.name == name), None)
+        return next((layer for layer in self.volume.layers if layer.name == name), None)
 
 
 def judge_windows(

@@ -18,7 +18,7 @@ _P50, _P99 = "50.000000", "99.000000"  # keys in the JSON of fio
 
 @dataclass(frozen=True, slots=True)
 class FileioResult:
-    """Random writes of 16 KiB with O_DIRECT by several at once.
+    """Random writes of 16 KiB with O_DIRECT, several at once.
 
     at_once: threads, or blocks in flight.  flushed: each write is followed by
     fdatasync; else none is.  writes_per_s: of all together.  write_p50_us and so on:
@@ -63,9 +63,8 @@ def _read_percentiles(times: Mapping[str, Any]) -> tuple[float, float]:
 PAGE_BYTES = 8192  # of PostgreSQL's WAL, and what pg_test_fsync writes
 SIZES = (1, 512, 4096, PAGE_BYTES, 16384, 131072)
 OFFSETS = (0, 512)
-MAIN = Shape(
-    Method.FDATASYNC, PAGE_BYTES, 0
-)  # the shape that advice and history are about
+# The shape that advice and history are about.
+MAIN = Shape(Method.FDATASYNC, PAGE_BYTES, 0)
 _HALF_ROTATION_MS = 2.0  # at 15,000 rpm, the quickest drives that were ever sold
 
 
@@ -244,7 +243,7 @@ class LatencyResult:
 
     name: of the host in the inventory, "" if flags described it.  target: the server,
     "" if none was named.  error: why it could not be probed, "" if it could.
-    error_id: of that.
+    error_id: the id of this error.
     """
 
     name: str

@@ -41,8 +41,8 @@ def probe_flushes(
 ) -> FlushesResult:
     """Commit rows one by one, and count what the drives below the log do meanwhile.
 
-    seed: decides the rows and how long it waits between them.  Raise EngineError,
-    HostError.  The rows stay in the ledger, as those of a run do.
+    seed: decides the rows and how long the session waits between them.  Raise
+    EngineError, HostError.  The rows stay in the ledger, as those of a run do.
     """
     server = engine.facts()
     plan = InsertPlan(Schedule(seed, random.randrange(1, EPOCH_MAX), (PAYLOAD_BYTES,)))
@@ -108,9 +108,9 @@ def list_logs_on(volume: Volume) -> list[str]:
 
 
 def _list_devices(volumes: Sequence[Volume]) -> list[str]:
-    """Return the block devices below them, each once."""
-    names = [layer.name for each in volumes for layer in each.layers]
-    names += [drive.name for each in volumes for drive in each.drives]
+    """Return the block devices below *volumes*, each once."""
+    names = [layer.name for volume in volumes for layer in volume.layers]
+    names += [drive.name for volume in volumes for drive in volume.drives]
     return list(dict.fromkeys(names))
 
 
