@@ -72,9 +72,8 @@ RULES = (
         " InnoDB System Variables; Jepsen, MariaDB Galera Cluster 12.1.2 (2026-03)",
         severity=Severity.ERROR,
         harm=Harm(Depth.PROCESS, end=True),
-        harms={
-            "2": Harm(Depth.OS, end=True)
-        },  # 2 writes at each commit, and flushes later
+        # 2 writes at each commit, and flushes later.
+        harms={"2": Harm(Depth.OS, end=True)},
         tables=INNODB,
     ),
     Rule(
@@ -285,9 +284,8 @@ RULES = (
         " group_replication_group_name and group_replication_start_on_boot",
         severity=Severity.NOTE,
         harm=Harm(hides=True, peers=True),
-        unless=(
-            ("group_replication_start_on_boot", _OFF),
-        ),  # else see AfterRecord.refill
+        # If it does not rejoin at boot, AfterRecord.refill shows what it took anyway.
+        unless=(("group_replication_start_on_boot", _OFF),),
         absent_is_safe=True,
     ),
     Rule(

@@ -19,9 +19,9 @@ from dbcheck.model.audited import RuleStatus, Severity
 class FindingResult:
     """Result of a rule for one subject.
 
-    value:  of the fact that it judges, null if that could not be read.
-    safe:   the safe values; unsafe: the others, where a rule names those.
-    why, fix, source: of the rule, whose why says what an unsafe value does; the fix is
+    value:  of the fact that the rule judges, null if it could not be read.
+    safe:   the safe values; unsafe: the unsafe values, where the rule names those.
+    why, fix, source: of the rule; why says what an unsafe value does, and the fix is
             made for this subject.
     read_by: how the fact was read, or would have been.
     unread: what could not be read, and why; "" if all was.
@@ -134,14 +134,14 @@ class AuditResult:
     def count(self, severity: Severity) -> int:
         """Count the unsafe findings of that severity."""
         return sum(
-            each.status is RuleStatus.UNSAFE and each.severity is severity
-            for each in self.findings
+            finding.status is RuleStatus.UNSAFE and finding.severity is severity
+            for finding in self.findings
         )
 
     @property
     def unknown(self) -> int:
         """The number of facts that could not be read."""
-        return sum(each.status is RuleStatus.UNKNOWN for each in self.findings)
+        return sum(finding.status is RuleStatus.UNKNOWN for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True)

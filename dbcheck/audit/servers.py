@@ -90,14 +90,17 @@ def make_other_subjects(
     return [
         replace(
             server,
-            name=each.whose,
+            name=scoped.whose,
             facts={
                 **server.facts,
-                **{name: Fact(text, each.how) for name, text in each.settings.items()},
+                **{
+                    name: Fact(text, scoped.how)
+                    for name, text in scoped.settings.items()
+                },
             },
-            own=frozenset(each.settings),
+            own=frozenset(scoped.settings),
         )
-        for each in found
+        for scoped in found
     ]
 
 
@@ -192,11 +195,11 @@ def _has_volatile_drive(volumes: Sequence[Volume], readings: Readings) -> bool |
     states = [
         is_drive_volatile(
             drive,
-            next((x for x in each.layers if x.name == drive.name), None),
+            next((layer for layer in volume.layers if layer.name == drive.name), None),
             readings,
         )
-        for each in volumes
-        for drive in each.drives
+        for volume in volumes
+        for drive in volume.drives
     ]
     if any(states):
         return True

@@ -26,7 +26,7 @@ _UNSAFE = {
 # Documentation/admin-guide/xfs.rst, Deprecated Mount Options, and commit 4cf4573d).
 _XFS_IGNORES_SINCE = (4, 10)
 
-# Facts that other rules are conditional on, see subjects.py.
+# Facts that other rules are conditional on, see audit/servers.py.
 WHOLE_PAGES = "storage writes whole pages"
 SHARED_DRIVE = "redo log and data share their drives"
 VOLATILE_DOUBLEWRITE = "volatile cache below the doublewrite file"

@@ -125,9 +125,8 @@ def read_ending(folder: CampaignFolder) -> tuple[str, str]:
     """
     file = folder.path / ERROR_FILE
     text = ""
-    if (
-        file.is_file() and not file.is_symlink()
-    ):  # a report would show the text of a linked file
+    # Not of a link: a report would show the text of the linked file.
+    if file.is_file() and not file.is_symlink():
         text = stored.read_content(file).decode("utf-8", errors="replace").strip()
     reason, _, last_line = text.rpartition("\n")
     return (reason, last_line) if last_line in _IDS else (text, "")

@@ -220,9 +220,8 @@ class Coordinator:
 
     def _run_until_over(self) -> None:
         while any(rig.state in OPEN for rig in self._rigs.values()):
-            with (
-                interrupt.hold_interrupts_back()
-            ):  # else a message that was taken could stay unhandled
+            # Else a message that was taken could stay unhandled.
+            with interrupt.hold_interrupts_back():
                 try:
                     self._step()
                 except Exception as error:  # Dask raises errors of many kinds

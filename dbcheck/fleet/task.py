@@ -209,9 +209,8 @@ class Task:
         with child_channel, self._log.open("wb") as log:
             process = subprocess.Popen(
                 processes.make_module_command(CHILD, str(child_channel.fileno())),
-                env=processes.make_environment(
-                    keep=os.environ
-                ),  # it reads the same secrets
+                # The child reads the same secrets.
+                env=processes.make_environment(keep=os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,

@@ -36,7 +36,7 @@ from dbcheck.remote.way import find_way
 from dbcheck.server_log.postgresql import merge_early_log
 
 _REPLY_S = 1.0
-PARTS = (  # of its agent's program; each imports only those before it
+PARTS = (  # modules of the agent's program; each imports only modules before it
     "dbcheck.agent.host.open",
     "dbcheck.agent.host.folder",
     "dbcheck.agent.host.canary",

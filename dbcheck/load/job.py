@@ -1,4 +1,4 @@
-"""Messages between the client and a process of the load, over a local.Channel.
+"""Messages between the client and a process of the load, over a Channel.
 
 Both ends are this program, and no other has the sockets, so objects go as pickles.
 To the process: a Job, Start, Hold, Heard, and End; from it: Snapshots, the first of

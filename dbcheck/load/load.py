@@ -25,8 +25,8 @@ from dbcheck.model.cut import Gone
 from dbcheck.ports.listener import LoadStatus
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 
-RECENT_US = 1_200_000  # what the rate, and the latency of late, are of
-_SAMPLES = 8  # in that time, at most
+RECENT_US = 1_200_000  # the rate and the recent latency are of this time
+_SAMPLES = 8  # so many samples of this time are kept at most
 
 # A session that broke so long before the last ack of all did not break by the cut.
 EARLY_US = 1_000_000
@@ -52,9 +52,9 @@ class Load:
     read first.  (PostgreSQL stays the same process when it recovers from the crash of
     one of its backends; its rows differ by their keys.)
 
-    After end(): results holds that of each group; gone, gone_us, in_flight and
-    task_at_end, the number of the task that was under way or 0, what was seen of the
-    server's end.
+    After end(): results holds the result of each group; gone, gone_us, in_flight and
+    task_at_end (the number of the task that was under way, or 0) hold what was seen of
+    the server's end.
     """
 
     def __init__(self, groups: Sequence[SessionGroup], silence_s: float) -> None:
@@ -91,9 +91,12 @@ class Load:
             result = self.result
             if result.breaks and not (result.failure or result.witness_error):
                 last = self._last_breaks()
-                self.gone, self.gone_us = Gone.BROKEN, min(one.clock_us for one in last)
-                self.in_flight = sum(one.in_flight for one in last)
-                if any(one.session == HOUSEKEEPING_SESSION for one in last):
+                self.gone, self.gone_us = (
+                    Gone.BROKEN,
+                    min(broken.clock_us for broken in last),
+                )
+                self.in_flight = sum(broken.in_flight for broken in last)
+                if any(broken.session == HOUSEKEEPING_SESSION for broken in last):
                     self.task_at_end = result.unanswered(HOUSEKEEPING_SESSION)
             return True
         waiting = [snapshot for snapshot in snapshots if snapshot.waiting]
@@ -134,15 +137,15 @@ class Load:
     @property
     def is_whole(self) -> bool:
         """True if the result of every group came: none is lost or was interrupted."""
-        lost = any(isinstance(one.failure, LoadError) for one in self.results)
+        lost = any(isinstance(result.failure, LoadError) for result in self.results)
         return len(self.results) == len(self._groups) and not lost
 
     @property
     def farewells(self) -> list[str]:
         """The server's messages to the sessions that it ended, each once."""
         messages: list[str] = []
-        for one in self._last_breaks():
-            add_once(messages, one.farewell)
+        for broken in self._last_breaks():
+            add_once(messages, broken.farewell)
         return messages
 
     @property
@@ -152,17 +155,19 @@ class Load:
         They broke and were not replaced, or the server refused an operation.
         """
         result = self.result
-        broken = {one.session for one in result.breaks if self._is_early(one)}
-        return sorted(broken | set(result.refused))
+        lost_sessions = {
+            broken.session for broken in result.breaks if self._is_early(broken)
+        }
+        return sorted(lost_sessions | set(result.refused))
 
     def _last_breaks(self) -> list[Break]:
         """Return the breaks that ended the load; all if no ack followed any."""
         breaks = self.result.breaks
-        return [one for one in breaks if not self._is_early(one)] or breaks
+        return [broken for broken in breaks if not self._is_early(broken)] or breaks
 
-    def _is_early(self, one: Break) -> bool:
+    def _is_early(self, broken: Break) -> bool:
         """Return True if the server answered others long after that session broke."""
-        return one.clock_us < (self.last_ack_us() or 0) - EARLY_US
+        return broken.clock_us < (self.last_ack_us() or 0) - EARLY_US
 
     def last_ack_us(self) -> int | None:
         """Return the time of the last ack, None if there was none."""
@@ -190,13 +195,15 @@ class Load:
 
     def answered(self) -> int:
         """Return the number of answered commits, also those with a warning."""
-        return sum(each.acked + each.warned for each in self._snapshots())
+        return sum(snapshot.acked + snapshot.warned for snapshot in self._snapshots())
 
     def status(self) -> LoadStatus:
         """Describe the load as it is now."""
         snapshots = self._snapshots()
         acked = sum(snapshot.acked for snapshot in snapshots)
-        now = _Sample(now_us(), acked, add_counts(one.latencies for one in snapshots))
+        now = _Sample(
+            now_us(), acked, add_counts(snapshot.latencies for snapshot in snapshots)
+        )
         while self._recent and self._recent[0].clock_us <= now.clock_us - RECENT_US:
             self._recent.popleft()
         then = self._recent[0] if self._recent else now
@@ -219,7 +226,9 @@ class Load:
 
     def latency_ms(self) -> Mapping[str, float]:
         """Return the percentiles of the commit latency so far, in milliseconds."""
-        return percentiles_ms(add_counts(one.latencies for one in self._snapshots()))
+        return percentiles_ms(
+            add_counts(snapshot.latencies for snapshot in self._snapshots())
+        )
 
     def _snapshots(self) -> list[Snapshot]:
         return [group.snapshot() for group in self._groups]

@@ -84,7 +84,7 @@ class Sessions:
         return is_same_server(self.engine, self.before)
 
     def split(self, count: int) -> list[Sessions]:
-        """Return *count* groups of sessions that are these together."""
+        """Return these sessions, split into *count* groups."""
         return [
             replace(
                 self,

@@ -1,7 +1,7 @@
 """A process of the load: python -m dbcheck.load.worker DESCRIPTOR, of its channel.
 
-It ends with the channel: when the client dies, the kernel closes the other end.  A
-client on another machine gives it a lease as well (load/loop.py).
+The process ends with the channel: when the client dies, the kernel closes the other
+end.  A client on another machine gives the process a lease as well (load/loop.py).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def main() -> None:
     try:
         loop.connect()
     except DbcheckError as error:
-        _close(log, loop.end())
+        _close_log(log, loop.end())
         send(client, error)
         return
     send(client, loop.snapshot())
-    _work(loop, orders, client, lease)
+    _run_sessions(loop, orders, client, lease)
     result = loop.end()
     send(client, loop.snapshot())
-    _close(log, result)
+    _close_log(log, result)
     send(client, Ended(result))
 
 
@@ -63,8 +63,8 @@ def _listen(client: Channel, orders: Orders, lease: Lease) -> None:
         os._exit(1)
 
 
-def _work(loop: Loop, orders: Orders, client: Channel, lease: Lease) -> None:
-    """Run the sessions, and send snapshots, until the end is ordered or it is due."""
+def _run_sessions(loop: Loop, orders: Orders, client: Channel, lease: Lease) -> None:
+    """Run the sessions, and send snapshots, until an order or the lease ends them."""
     first = _take_first_order(orders, lease)
     if not isinstance(first, Start):
         return
@@ -90,7 +90,7 @@ def _take_first_order(orders: Orders, lease: Lease) -> Start | Hold | End | None
     return None
 
 
-def _close(log: WitnessLog, result: GroupResult) -> None:
+def _close_log(log: WitnessLog, result: GroupResult) -> None:
     try:
         log.close()
     except WitnessError as error:

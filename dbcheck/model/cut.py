@@ -179,9 +179,9 @@ def describe_cuts(cuts: Iterable[tuple[str, str]]) -> str:
 
 # Classes that an inventory or a flag may declare; dbcheck itself assigns the others.
 DECLARABLE = tuple(
-    one.value
-    for one in CutClass
-    if one not in (CutClass.LAB_DRIVE, CutClass.UNKNOWN, CutClass.PROCESS)
+    cut_class.value
+    for cut_class in CutClass
+    if cut_class not in (CutClass.LAB_DRIVE, CutClass.UNKNOWN, CutClass.PROCESS)
 )
 
 _DESCRIPTIONS = {
@@ -218,8 +218,8 @@ class CutDrive:
     names:       the block devices that had its serial before the cut, by the kernel's
                  names; several if it has several paths.
     gone:        the host had no such block device just before the power came back.
-    names_after: the same of those that had the serial once the power was back; () if
-                 none had.
+    names_after: the names of the block devices that had the serial once the power was
+                 back; () if none had.
     """
 
     names: tuple[str, ...]

@@ -24,17 +24,17 @@ class Activity(enum.Enum):
 
 
 NOT_KNOWN = "when the cut came is not known"  # as of a client that was lost
-# Of the last ack at the cut, which must be younger than a second; and from the last
-# flush until then, for the newest report of the canaries, which is up to 0.25 s old on
-# a busy host, to be of later writes.
+# The age of the last ack at the cut, which must be below a second; and the time from
+# the last flush to the cut, after which the newest report of the canaries, which is up
+# to 0.25 s old on a busy host, is of later writes.
 HELD_AGE_MAX_S, QUIET_MIN_S = 0.9, 0.3
-# The moments of a switch may be so far apart that both can still be met.
+# The moments of a switch may vary by this much, and both limits can still be met.
 SPREAD_MAX_S = HELD_AGE_MAX_S - QUIET_MIN_S
 LAG_ERROR_S = 0.1  # how much sooner or later the power may go than it did before
-LAGS_MAX = 8  # so many of the newest count
-AT_ONCE = (0.0, LAG_ERROR_S)  # of a switch that needs no time
+LAGS_MAX = 8  # so many of the newest lags count
+AT_ONCE = (0.0, LAG_ERROR_S)  # the lag of a switch that needs no time
 RAMP_UP_S = (0.2, 1.0)
-RAMP_UP_MAX_S = 2.0  # of load, by which the sessions have no longer just begun
+RAMP_UP_MAX_S = 2.0  # after so much load the sessions have no longer just begun
 INTO_S = {
     Activity.CHECKPOINT: (0.0, 0.2),
     Activity.HOLD: (0.05, 0.2),
@@ -71,7 +71,9 @@ class PlannedCut:
         return Activity.HOLD if self.no_hold else self.activity
 
 
-WITHOUT_TASKS = tuple(one for one in Activity if one is not Activity.HOUSEKEEPING)
+WITHOUT_TASKS = tuple(
+    activity for activity in Activity if activity is not Activity.HOUSEKEEPING
+)
 
 
 def plan_cut(
@@ -95,8 +97,8 @@ def plan_cut(
     activity = order[place]
     after_s = draw.uniform(*(RAMP_UP_S if activity is Activity.RAMP_UP else steady_s))
     into_s = draw.uniform(*INTO_S[activity]) if activity in INTO_S else 0.0
-    aimed = activity is Activity.HOUSEKEEPING
-    task = tasks[block % len(tasks)] if aimed else None
+    has_task = activity is Activity.HOUSEKEEPING
+    task = tasks[block % len(tasks)] if has_task else None
     return PlannedCut(number, activity, after_s, into_s, task)
 
 
@@ -104,7 +106,8 @@ def find_lag_range(lags_s: Sequence[float]) -> tuple[float, float] | None:
     """Return the earliest and the latest moment at which the power may go.
 
     In seconds from when the switch is asked; None if that is not known.
-    lags_s: of earlier cuts, from that until the host was last heard, the oldest first.
+    lags_s: of earlier cuts, from when the switch was asked until the host was last
+            heard, the oldest first.
     """
     if not lags_s:
         return None
@@ -113,7 +116,7 @@ def find_lag_range(lags_s: Sequence[float]) -> tuple[float, float] | None:
 
 
 def add_lag_to_hold(drawn: PlannedCut, lag_s: tuple[float, float] | None) -> PlannedCut:
-    """Return *drawn*, a hold, with the lag; or a steady cut if that forbids a hold.
+    """Return *drawn*, a hold, with the lag; or a steady cut if the lag forbids it.
 
     lag_s: see find_lag_range().
     """

@@ -17,11 +17,11 @@ class Canaries(Protocol):
 
     @property
     def folder(self) -> str:
-        """Folder in which they write."""
+        """Folder in which the canaries write."""
 
     @property
     def nonce(self) -> str:
-        """Unique id of this run of them."""
+        """Unique id of these canaries."""
 
     def completed(self, until_us: int | None = None) -> Completed:
         """Return the numbers completed, as far as is known here.
@@ -36,20 +36,20 @@ class Canaries(Protocol):
         """Return their last report's arrival on the client's clock in us, or None."""
 
     def reported_us(self) -> int | None:
-        """Return the time when the host sent it, on the client's clock, or None."""
+        """Return when the host sent that report, on the client's clock, or None."""
 
     def answered(self) -> bool:
         """True if the host answered stop(), and so had its power until then."""
 
     def stop(self) -> None:
-        """End them; never raises."""
+        """End the canaries; never raises."""
 
 
 class Look(Protocol):
     """Looks at a server or a host, over a connection of its own."""
 
     def read(self) -> Looked:
-        """Return it; blocks.  Raise EngineError or HostError."""
+        """Return the facts as of now; blocks.  Raise EngineError or HostError."""
 
     def sever(self) -> None:
         """End a read() of another thread, which then raises; never raises."""
@@ -65,7 +65,7 @@ class Counting(Protocol):
         """Read the counters as of now; raise HostError."""
 
     def close(self) -> None:
-        """End it; a read() that waits in another thread fails.  Never raises."""
+        """End the channel and a read() that waits in another thread; never raises."""
 
 
 class TargetHost(Protocol):
@@ -126,16 +126,16 @@ class TargetHost(Protocol):
         """Read the log since the marks."""
 
     def shutdown_record(self, boot_id: str, since_us: int) -> str:
-        """Return its record of an orderly shutdown of that boot, or ""."""
+        """Return the host's record of an orderly shutdown of that boot, or ""."""
 
     def start_canaries(self, data_directory: str) -> Canaries:
         """Start canaries on the filesystem of the data directory."""
 
     def read_canaries(self, folder: str, nonce: str) -> Remains:
-        """Read the survivors of them."""
+        """Read what survived of the canaries in *folder* that *nonce* names."""
 
     def remove_canaries(self, folder: str) -> None:
-        """Delete their folder."""
+        """Delete a folder of canaries."""
 
     def close(self) -> None:
         """End the connection; the next call makes a new one; never raises."""

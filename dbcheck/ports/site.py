@@ -33,9 +33,9 @@ class Restarter(Protocol):
 class Node:
     """One server, its host and the switch of its power.
 
-    host:     None if it is not to be asked.
-    log_path: the server's log there, as the user named it; "" to take the one that
-              the server names.
+    host:     None if the host is not to be asked.
+    log_path: the server's log on the host, as the user named it; "" to take the log
+              that the server names.
     restore_command: see model.records.NodeBefore.
     reached:  how deep this switch was seen to go on the idle host, if it was.
     class_assumed: it was not declared what the human who cuts takes the power from.
@@ -57,7 +57,7 @@ class Site(Protocol):
 
     @property
     def kind(self) -> SiteKind:
-        """Kind of site, which decides whose data may be read, see cluster.lineage()."""
+        """Kind of site, which decides whose data may be read, see compare_lineage()."""
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -80,7 +80,7 @@ class Site(Protocol):
 
     @property
     def reader(self) -> Node:
-        """That node."""
+        """The node whose rows are read after the cut."""
 
     def with_writer(self, node: Node) -> Site:
         """Return the same site, the writer of which is *node*."""
@@ -99,7 +99,10 @@ class Site(Protocol):
 
     @property
     def brings_back(self) -> bool:
-        """True if they get their power back then, where no client reaches them."""
+        """True if the nodes that are kept off get their power back after the reading.
+
+        No client reaches them then.
+        """
 
     @property
     def rejoins(self) -> bool:
@@ -150,12 +153,12 @@ class Site(Protocol):
     def bring_back(self) -> Mapping[str, float | None]:
         """Restore the power of the nodes that are kept off, as restore() does.
 
-        Once the rows were read.  Each then serves what its own data hold.
+        To be called once the rows were read.  Each node then serves its own data.
         """
 
     def rejoin(self) -> Mapping[str, str]:
         """Have every other node follow the one that was read.
 
-        Return of each why that failed, "" if it did not.  That it was asked does not
-        show that it follows.
+        Return for each node why that failed, "" if it did not.  A node that was asked
+        to follow need not do so.
         """

@@ -40,7 +40,7 @@ class WitnessLog(Protocol):
     def room(self, wanted: int = 1) -> int:
         """Return the number of acks with room now, 0 also if the oldest is too old.
 
-        wanted: if they are fewer, there is to be news once they may be more.
+        wanted: if fewer have room, fileno() becomes readable once more may have.
         Raise WitnessError if the log can take no more.  Only one thread may call
         room() and confirmed(), that which watches fileno().
         """
@@ -115,7 +115,7 @@ class WitnessLock(Protocol):
     """The lock of a witness, which is this client's until its connection ends."""
 
     def require(self) -> None:
-        """Raise WitnessError unless that is still so."""
+        """Raise WitnessError unless this client still has the lock."""
 
     def release(self) -> None:
         """Let other clients use the witness; never raises."""
@@ -157,7 +157,7 @@ class Witness(Protocol):
         """
 
     def unjudged(self) -> Sequence[str]:
-        """Return the ids of those of them that note_judged() was not called for."""
+        """Return the ids of those runs that note_judged() was not called for."""
 
     def note_judged(self, run_id: str) -> None:
         """Note durably that the rows of a run were read; raise WitnessError."""

@@ -2,8 +2,7 @@
 
 A log may end in the middle of a frame: the witness was writing when its power was cut
 or the client ended, and nothing of that frame was confirmed.  Any other damage makes
-the
-log worthless: which acks it once held can then not be determined.
+the log worthless: which acks it once held can then not be determined.
 """
 
 from __future__ import annotations
@@ -46,9 +45,8 @@ from dbcheck.runs.stored import advise_on_unreadable_record
 
 FRAME_BYTES_MAX = FRAME.size + BODY_BYTES_MAX
 TAIL_BYTES_MAX = WRITE_BYTES_MAX + FRAME_BYTES_MAX  # bytes of one write
-_BROKEN_FRAMES_MAX = (
-    64  # a tail with more starts of frames than this is not an accident
-)
+# A tail with more starts of frames than this is not an accident.
+_BROKEN_FRAMES_MAX = 64
 _EVENTS_MAX = 64  # a run notes four at most, see cycle.loading and .cutter
 _BATCH_FRAMES = 1024
 _BATCH_ACKS = 1 << 16

@@ -268,7 +268,7 @@ class OrderEntryPlan:
             NEW_ORDER: inserted,
             ORDER_LINE: inserted,
         }
-        self._make: dict[
+        self._statement_makers: dict[
             OrderAction, Callable[[int, int, OrderDraw], list[Statement]]
         ] = {
             OrderAction.OPEN: self._open_warehouse,
@@ -280,7 +280,7 @@ class OrderEntryPlan:
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation (session, seq)."""
         draw = draw_operation(self._schedule.seed, session, seq)
-        statements = self._make[draw.action](session, seq, draw)
+        statements = self._statement_makers[draw.action](session, seq, draw)
         if draw.action is OrderAction.UNDONE:
             statements.append(ROLLBACK)
         marker = Statement(INSERT.name, self._schedule.values(session, seq))
