@@ -235,9 +235,12 @@ def parse_mount_settings(
 ) -> Mapping[str, str]:
     """Return the settings that mount options imply; {} if no option is known.
 
-    They are as in /proc/mounts, separated by commas.  ignored: by this kernel.
+    mount_options: as in /proc/mounts, separated by commas.
+    ignored: options that this kernel ignores.
     """
-    given = {each for options in mount_options for each in options.split(",") if each}
+    given = {
+        option for options in mount_options for option in options.split(",") if option
+    }
     if not given:
         return {}
     given -= ignored

@@ -136,8 +136,8 @@ class FlushesResult:
     @property
     def outcome(self) -> Outcome:
         """The worst of all filesystems."""
-        found = [each.outcome for each in self.volumes]
-        return min(found, key=lambda each: each.rank, default=Outcome.UNCLEAR)
+        outcomes = [volume.outcome for volume in self.volumes]
+        return min(outcomes, key=lambda outcome: outcome.rank, default=Outcome.UNCLEAR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,23 +153,23 @@ def _make_device_result(
     path: DevicePath, layer: Layer, commits: Windows, file: Windows
 ) -> DeviceResult:
     name = layer.name
-    there = [each[name] for each in commits.busy if name in each]
-    counted = bool(there) and commits.counts_flushes(name)
+    counts = [window[name] for window in commits.busy if name in window]
+    is_counted = bool(counts) and commits.counts_flushes(name)
     return DeviceResult(
         name=name,
         layer=layer.kind,
         is_drive=name in path.drives,
         write_cache=layer.write_cache,
         has_cache=path.caches.get(name),
-        writes=sum(each.writes for each in there) if there else None,
-        bytes_written=sum(each.bytes_written for each in there) if there else None,
-        flushes=sum(each.flushes or 0 for each in there) if counted else None,
-        without_write=sum(not has_write(e, [name]) for e in commits.busy)
-        if there
+        writes=sum(count.writes for count in counts) if counts else None,
+        bytes_written=sum(count.bytes_written for count in counts) if counts else None,
+        flushes=sum(count.flushes or 0 for count in counts) if is_counted else None,
+        without_write=sum(not has_write(window, [name]) for window in commits.busy)
+        if counts
         else None,
-        without_flush=len(commits.unflushed([name])) if counted else None,
-        idle_flushed=sum(has_flush(e, [name]) for e in commits.idle)
-        if counted
+        without_flush=len(commits.unflushed([name])) if is_counted else None,
+        idle_flushed=sum(has_flush(window, [name]) for window in commits.idle)
+        if is_counted
         else None,
         file_unflushed=(
             len(file.unflushed([name])) if file.counts_flushes(name) else None

@@ -17,13 +17,15 @@ from dbcheck.agent.host.open import list_names, open_regular
 from dbcheck.agent.host.process import find_error_file
 from dbcheck.agent.wire import Refusal
 
-PACKED = (".gz", ".xz", ".bz2", ".zst")
-STDERR = "stderr:"  # and a data directory: a file, or the journal of its service
+PACKED_ENDINGS = (".gz", ".xz", ".bz2", ".zst")
+# Prefix of a data directory, used instead of a log's path: the server's standard error
+# goes to a file, or to the journal of its service.
+STDERR = "stderr:"
 COLLECTOR = "collector:"  # see model.host
-END_BYTES = 4096  # before a mark, which show that a file continues from there
-LINE_BYTES_MAX = 4096  # what is longer is a dump
-SCAN_BYTES_MAX = 1 << 28  # of all logs, also of the dumps in them
-ENTRIES_MAX = 200_000  # of the folder of a log that are listed
+END_BYTES = 4096  # the bytes before a mark show whether the file continues from there
+LINE_BYTES_MAX = 4096  # a longer line is a dump
+SCAN_BYTES_MAX = 1 << 28  # so much of all logs is read at most, dumps included
+ENTRIES_MAX = 200_000  # so many entries of a log's folder are listed at most
 
 
 def mark_log(path: str) -> dict[str, list[int]]:
@@ -35,7 +37,8 @@ def mark_log(path: str) -> dict[str, list[int]]:
     if path.startswith(COLLECTOR):
         directory, folder = parse_collector(path)
         found = mark_files(folder)
-        with contextlib.suppress(Refusal, OSError):  # it may be kept nowhere
+        # The standard error may be kept nowhere.
+        with contextlib.suppress(Refusal, OSError):
             found.update(mark_log(STDERR + directory))
         return found
     if path.startswith(STDERR):
@@ -56,8 +59,8 @@ def parse_collector(path: str) -> tuple[str, str]:
 def mark_files(path: str) -> dict[str, list[int]]:
     """Return inode, size, time and the CRC of the end of each file of a log, by path.
 
-    What is there is made durable, or a cut could take it and later lines would
-    stand where it was.
+    The files are made durable first: else a cut could take their last lines, and later
+    lines would stand in the same place.
     """
     found = {}
     for file in list_log_files(path):
@@ -83,8 +86,8 @@ def read_since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, 
     it reports that it ends itself (buf0buf.cc, Buf_fetch::read_page).
     A file that was renamed since is known by its inode.  truncated: there was more, or
     the file that was written to last is gone.  rewound: a file does not continue what
-    it was, as one that is truncated in place, and was read from its start.
-    early: of COLLECTOR, what went to standard error since.
+    it held, as if it was truncated in place, and was read from its start.
+    early: with COLLECTOR, what went to standard error since.
     Raise OSError, or Refusal if there is no such log.
     """
     if path.startswith(COLLECTOR):
@@ -134,7 +137,7 @@ def read_collected_since(
     if outside:
         try:
             early = read_since(STDERR + directory, outside, limit)
-        except (Refusal, OSError):  # it was there before
+        except (Refusal, OSError):  # there was one at the mark
             return {**found, "truncated": True}
         found["early"] = early["text"]
         found["truncated"] |= early["truncated"]
@@ -145,7 +148,7 @@ def read_collected_since(
 def _read_lines(stream: IO[bytes], room: int, size: int) -> bytes:
     """Return the next *size* bytes, *room* bytes at most, with long lines cut."""
 
-    def piece() -> bytes:
+    def read_piece() -> bytes:
         nonlocal size
         found = stream.readline(max(0, min(LINE_BYTES_MAX, size)))
         size -= len(found)
@@ -153,12 +156,12 @@ def _read_lines(stream: IO[bytes], room: int, size: int) -> bytes:
 
     kept = []
     while room > 0:
-        line = piece()
+        line = read_piece()
         if not line:
             break
         rest = line
         while rest and not rest.endswith(b"\n"):
-            rest = piece()
+            rest = read_piece()
         if rest is not line and rest:
             line += b"\n"
         kept.append(line[:room])
@@ -169,18 +172,18 @@ def _read_lines(stream: IO[bytes], room: int, size: int) -> bytes:
 def list_log_files(path: str) -> list[str]:
     """Return the log and what was rotated out of it, or all files of a folder.
 
-    Raise OSError if *path* is not there, or Refusal if it is neither of these.
+    Raise OSError if *path* is not there, or Refusal if it is no regular file or folder.
     """
     folder, name = path, ""
     if not stat.S_ISDIR(os.stat(path).st_mode):
         folder, name = os.path.split(path)
     names = list_names(folder, folder, ENTRIES_MAX)
     paths = [
-        os.path.join(folder, each)
-        for each in names
-        if each.startswith(name) and not each.endswith(PACKED)
+        os.path.join(folder, entry)
+        for entry in names
+        if entry.startswith(name) and not entry.endswith(PACKED_ENDINGS)
     ]
-    found = [each for each in paths if stat.S_ISREG(os.lstat(each).st_mode)]
+    found = [file for file in paths if stat.S_ISREG(os.lstat(file).st_mode)]
     if name and not found:
         raise Refusal("log", f"{path} is a link, or not a regular file")
     return found

@@ -232,7 +232,10 @@ def describe_refusal(why: OSError | Refusal, place: str) -> str:
 def is_mounted(mount: dict[str, Any]) -> bool:
     """Return True if exactly this mount is still there."""
     wanted = (mount["id"], mount["point"], mount["device"])
-    return any((each.id, each.point, each.device) == wanted for each in read_mounts())
+    return any(
+        (present.id, present.point, present.device) == wanted
+        for present in read_mounts()
+    )
 
 
 def is_still_held(mount: dict[str, Any]) -> bool:
@@ -358,7 +361,7 @@ def open_mount_point(path: str) -> int:
         name = os.path.basename(path)
         handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
         mount = read_mount_id(handle)
-        automounts = {each.id for each in read_mounts() if each.type == "autofs"}
+        automounts = {other.id for other in read_mounts() if other.type == "autofs"}
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
             why = "is a link, or not a folder"
         elif mount != read_mount_id(above) and mount not in automounts:
@@ -452,10 +455,10 @@ def is_mounted_from(mount: dict[str, Any], device: str) -> bool:
     number = os.stat(device).st_rdev
     wanted = f"{os.major(number)}:{os.minor(number)}"
     return any(
-        each.point == mount["point"]
-        and each.device == wanted
-        and each.id != mount["id"]
-        for each in read_mounts()
+        present.point == mount["point"]
+        and present.device == wanted
+        and present.id != mount["id"]
+        for present in read_mounts()
     )
 
 
