@@ -163,9 +163,8 @@ def read_started_s(pid: int) -> float:
 def unmount(mount: dict[str, Any], flags: int, dead: Collection[int]) -> int:
     """Unmount exactly *mount*; return the number of the error, 0 if it succeeded.
 
-    The mount is named by the folder above, which is held open, and its name there: a
-    descriptor of the mount itself would keep it busy (seen on Linux 6.18).
-    dead: see open_folder_above().
+    The folder above is held open, and names the mount: a descriptor of the mount itself
+    would keep it busy (seen on Linux 6.18).  dead: see open_folder_above().
     Raise OSError, or Refusal if another mount would or could be unmounted.
     """
     folder = open_folder_above(mount["point"], dead)
@@ -232,10 +231,7 @@ def describe_refusal(why: OSError | Refusal, place: str) -> str:
 def is_mounted(mount: dict[str, Any]) -> bool:
     """Return True if exactly this mount is still there."""
     wanted = (mount["id"], mount["point"], mount["device"])
-    return any(
-        (present.id, present.point, present.device) == wanted
-        for present in read_mounts()
-    )
+    return any((each.id, each.point, each.device) == wanted for each in read_mounts())
 
 
 def is_still_held(mount: dict[str, Any]) -> bool:
@@ -418,9 +414,7 @@ def make_mount_command() -> Sequence[str]:
 def find_covering_mount(point: str) -> str:
     """Return the mount that covers *point*, "" if none but an automount does."""
     sources = [
-        mount.source
-        for mount in read_mounts()
-        if mount.point == point and mount.type != "autofs"
+        e.source for e in read_mounts() if e.point == point and e.type != "autofs"
     ]
     return sources[-1] if sources else ""
 
