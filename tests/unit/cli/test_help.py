@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import click
 import pytest
 
 from dbcheck.cli.flags.groups import Option, Verb, VerbGroup
-from dbcheck.cli.root import VERBS, root
+from dbcheck.cli.root import VERBS
+from tests.kit.commandtree import contexts
 
-
-def verbs() -> Iterator[tuple[str, click.Command]]:
-    """Yield each verb, and the verbs of verbs."""
-    context = click.Context(root)
-    for name in VERBS:
-        command = root.get_command(context, name)
-        assert command is not None
-        yield name, command
-        if isinstance(command, click.Group):
-            yield from ((f"{name} {of}", each) for of, each in command.commands.items())
-
-
-ALL = dict(verbs())
+ALL = {
+    context.command_path.removeprefix("dbcheck "): context
+    for context in contexts()
+    if context.parent
+}
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_each_flag_is_explained(name: str) -> None:
-    command = ALL[name]
+    command = ALL[name].command
     assert isinstance(command, Verb | VerbGroup)
     for option in command.params:
         if isinstance(option, click.Option):
@@ -37,14 +28,13 @@ def test_each_flag_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_help_shows_no_words_of_the_library(name: str) -> None:
-    command = ALL[name]
-    text = command.get_help(click.Context(command, info_name=name))
+    text = ALL[name].get_help()
     for word in ("RANGE", "TEXT", "INTEGER", "FLOAT", "<=", ">=", "(1)"):
         assert word not in text, word
 
 
 def test_a_verb_is_summed_up_in_one_line() -> None:
-    for name, command in ALL.items():
-        summary = VERBS.get(name) or command.get_short_help_str(limit=200)
+    for name, context in ALL.items():
+        summary = VERBS.get(name) or context.command.get_short_help_str(limit=200)
         assert summary.endswith("."), name
         assert len(summary) <= 68, name  # with the names, on a terminal of 80

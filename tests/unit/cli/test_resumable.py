@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from dbcheck.cli import output, reconcile
+from dbcheck.cli import output
+from dbcheck.cli.root import root
 from dbcheck.model.cut import Gone
 from dbcheck.runner import resume
 from tests.kit.nodes import having
@@ -40,7 +41,7 @@ def test_a_run_that_is_not_final_is_told_to_go_on_with_the_same_flags(
     run.mkdir()
     key.touch()
     flags = ["--target", target, "--identity", str(key), "--known-hosts", str(key)]
-    done = CliRunner().invoke(reconcile.command, [str(run), *flags])
+    done = CliRunner().invoke(root, ["reconcile", str(run), *flags])
     assert done.exit_code == 0, done.output
     (command,) = shown
     words = shlex.split(command)
