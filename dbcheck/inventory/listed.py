@@ -288,22 +288,18 @@ def _make_environment(path: Path) -> dict[str, str]:
         env["ANSIBLE_INVENTORY_ENABLED"] = "yaml,auto"  # not script, which would run it
     # Ansible makes a folder of its own there, and removes it even if we are killed.
     env |= {**_SETTINGS, "ANSIBLE_LOCAL_TEMP": tempfile.gettempdir()}
-    for name in (
-        _CONFIG_VARIABLE,
-        _VAULT_VARIABLE,
-    ):  # relative to where we were started, as Ansible would
+    # Relative to the folder that dbcheck was started in, as Ansible would read them.
+    for name in (_CONFIG_VARIABLE, _VAULT_VARIABLE):
         if value := env.get(name):
             env[name] = str(_resolve_setting(value))
             _require_sound_settings(Path(env[name]))
-    if config := env.get(
-        _CONFIG_VARIABLE
-    ):  # ANSIBLE_CONFIG may name the folder of the file
+    # ANSIBLE_CONFIG may name the folder of the file.
+    if config := env.get(_CONFIG_VARIABLE):
         _require_sound_settings(Path(config, "ansible.cfg"))
     for value in _DEFAULT_CONFIGS:
         _require_sound_settings(_resolve_setting(value))
-    for value in _parse_vault_files(
-        env.get(_VAULT_LIST_VARIABLE, "")
-    ):  # relative to /, where Ansible starts
+    # Relative to /, where Ansible starts.
+    for value in _parse_vault_files(env.get(_VAULT_LIST_VARIABLE, "")):
         _require_sound_settings(
             Path("/", os.path.expanduser(os.path.expandvars(value)))
         )

@@ -146,9 +146,8 @@ def lock_and_clear(folder: Path) -> Iterator[None]:
     try:
         if not folder.parent.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            if (
-                os.geteuid() == 0
-            ):  # other accounts run programs there, whatever the umask
+            # Other accounts run programs there, whatever the umask.
+            if os.geteuid() == 0:
                 folder.parent.chmod(0o755)
         lock = folder.with_suffix(".lock").open("w")
     except OSError as error:

@@ -198,9 +198,8 @@ def make_file(path: Path, account: Account | None, text: str = "") -> None:
     """
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    content = text.encode(
-        "utf-8", "surrogateescape"
-    )  # a path in a setting may have any bytes
+    # A path in a setting may have any bytes.
+    content = text.encode("utf-8", "surrogateescape")
     with open(os.open(path, flags, 0o600), "wb") as stream:
         stream.write(content)
         stream.flush()

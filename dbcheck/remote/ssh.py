@@ -166,9 +166,8 @@ def _read_trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path
     files = config.known_hosts
     if options.known_hosts is not None:
         files = (options.known_hosts,)
-    files = tuple(
-        file for file in files if str(file) != os.devnull
-    )  # /dev/null means no file
+    # /dev/null means no file.
+    files = tuple(file for file in files if str(file) != os.devnull)
     name = make_known_hosts_name(config.host, config.port, config.alias)
     name_without_port = make_known_hosts_name(config.host, 22, config.alias)
     try:
@@ -351,9 +350,8 @@ def _translate_errors(
 
 def _describe_error(error: OSError | UnicodeError) -> str:
     """Return the reason why a host cannot be reached."""
-    if isinstance(
-        error, UnicodeError
-    ):  # raised for a name that Python cannot look up or send
+    # Raised for a name that Python cannot look up or send.
+    if isinstance(error, UnicodeError):
         return "it is not a valid host name"
     return error.strerror or str(error)
 

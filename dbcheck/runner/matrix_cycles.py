@@ -62,9 +62,8 @@ class RowResults:
         try:
             yield
         except DbcheckError as error:
-            if interrupt.is_caused_by_interrupt(
-                error
-            ):  # closing failed because of a Ctrl-C
+            # Closing may fail because of a Ctrl-C.
+            if interrupt.is_caused_by_interrupt(error):
                 self.error = "interrupted"
                 raise KeyboardInterrupt from error
             self.fail(error)

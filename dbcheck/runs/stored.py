@@ -361,7 +361,7 @@ _RECORDS_PER_READ = 1 << 16
 
 
 def read_rows(path: Path, stored_rows: StoredRows) -> Iterator[Records]:
-    """Stream the rows.survivors.RECORDs in *path*.
+    """Stream the survivors stored in *path*.
 
     Raise RunFormatError if they are not those that *stored_rows* describes.
     """

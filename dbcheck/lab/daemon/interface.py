@@ -12,7 +12,7 @@ from dbcheck.lab.storage.blocks import FileBlocks
 
 
 class Description(msgspec.Struct, frozen=True):
-    """The properties of lab.Lab that its users need; spec: the LabSpec in JSON."""
+    """What the users of a Lab need to know of it; spec: the LabSpec in JSON."""
 
     spec: str
     target_url: str

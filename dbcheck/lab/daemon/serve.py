@@ -1,6 +1,6 @@
 """The process that holds a lab: its storage, its server and its sshd.
 
-Started by lab.py as `python -m dbcheck.lab.daemon.serve ENTRY LOCK READY CLIENT`.
+A Lab starts it as `python -m dbcheck.lab.daemon.serve ENTRY LOCK READY CLIENT`.
 ENTRY is the lab's record in the state folder; the others are descriptors: the lock to
 hold, the pipe on which to report that the lab is ready, and the pidfd of the client
 with which the lab ends (-1: it outlives its client).
@@ -114,9 +114,8 @@ class Daemon(LabCalls):
             except DbcheckError as error:
                 log.warning("while ending: %s", error)
                 failed = True
-            except (
-                Exception
-            ):  # a defect of one part must not keep the others from ending
+            # A defect of one part must not keep the others from ending.
+            except Exception:
                 log.exception("while ending")
                 failed = True
         return self._isolated or not failed

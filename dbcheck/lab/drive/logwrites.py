@@ -49,9 +49,8 @@ _MAGIC, _VERSION = 0x6A736677736872, 1
 _FLUSH, _MARK = 1 << 0, 1 << 3  # flags of an entry; a write has none
 
 _Mark = tuple[int, bytes]  # time_us; text
-_Entry = tuple[
-    int, int, bytes | memoryview
-]  # flags; offset; content, or text of a mark
+# flags; offset; content, or text of a mark
+_Entry = tuple[int, int, bytes | memoryview]
 
 
 def encode_log(

@@ -184,9 +184,8 @@ class Drive:
         self._destaged = 0  # writes that left the cache; the number of the oldest in it
         self._flushed = 0  # number of the first write after the last flush
         self._settled: set[int] = set()  # numbers of cached writes that are stable
-        self._spared: set[int] = (
-            set()
-        )  # numbers of cached writes that flushes leave out
+        # Numbers of cached writes that flushes leave out.
+        self._spared: set[int] = set()
         self._cache_bytes = spec.cache_bytes
         self._age_s = spec.destage_age_s or math.inf
         self._is_write_through = spec.personality == "write-through"

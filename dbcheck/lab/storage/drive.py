@@ -189,10 +189,9 @@ class DriveStorage:
         }
 
     def set(self, changes: Mapping[str, Any]) -> None:
-        self._require_drive().call(DriveServer.spec).changed(
-            changes
-        )  # raises if invalid
-        self._require_drive().call(DriveServer.set, dict(changes))
+        drive = self._require_drive()
+        drive.call(DriveServer.spec).changed(changes)  # raises if they are not valid
+        drive.call(DriveServer.set, dict(changes))
 
     def record(self) -> None:
         """Record the requests to the drive, see Storage.
