@@ -293,7 +293,7 @@ def test_rows_of_mysql_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_more_rows_than_there_can_be(
     before: int, sent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "_MORE", 10)
+    monkeypatch.setattr(reader, "_ROWS_MORE", 10)
     most = 10 + 4 * (before + sent)
     batch = RowBatch.of([Row(1, 1, 1, 1, 0, b"x", 0)] * most)
     last = RowBatch.of([Row(1, 1, 1, 1, 0, b"x", 0)])

@@ -459,7 +459,7 @@ def test_another_program_of_that_name_is_not_asked(
     folder = fake_ssh(
         tmp_path / "bin", f'[ "$1" = -V ] || touch {tmp_path}/asked\n{said}'
     )
-    monkeypatch.setattr(sshread, "_VERSION_S", 0.5)
+    monkeypatch.setattr(sshread, "_VERSION_LIMIT_S", 0.5)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     path = tmp_path / "config"
     path.write_text("User me\n")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.wide
 class Hasty(Group):
     """Reads a node that still counts the writer among its members."""
 
-    def _without_writer(self) -> tuple[str, str]:
+    def _find_node_without_writer(self) -> tuple[str, str]:
         received, why = self._ask_received("node2")
         return ("node2", "") if received else ("", why or "not yet")
 
