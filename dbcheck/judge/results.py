@@ -127,7 +127,7 @@ class CampaignResult:
     seen:       null if no cycle had readers.
     bound_ppm:  the upper bound on the probability of a loss that the cuts are to show
                 if none loses, null if a number of cuts was given instead.
-    cuts_still_needed: to show the bound, null once a cut or a control has failed.
+    cuts_still_needed: to show the bound, null once the verdict is FAIL.
     error:      why the campaign ended before it was finished, "" if it did not.
     error_id:   id of that error; also "" if the campaign was interrupted.
     """

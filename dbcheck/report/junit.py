@@ -83,6 +83,8 @@ def _make_row_case(row: RowResult, result: MatrixResult) -> TestCase:
     values = (*of_matrix.cells(row, result), verdict)
     lines = [f"{name}: {value}" for name, value in zip(names, values, strict=True)]
     case = TestCase(row.name, "dbcheck.matrix")
+    if without_cut := of_matrix.losses_without_cut(row.cycles):
+        lines.append(f"FAIL: {without_cut}")
     case.system_out = "\n".join([*lines, row.statistics.sentence])
     if row.as_expected:
         return case

@@ -35,7 +35,9 @@ def draw_cycles(
     scopes = {lab_scope(result.lab): None for result in results if result.lab}
     images = [result.image for result in results if result.image]
     kept = [Text(f"The drive as the cut left it: {image}") for image in images]
-    notes = [*draw_proof(proven), *map(Text, scopes), *kept]
+    without_cut = words.losses_without_cut(results)
+    left_out = [Text(f"FAIL: {without_cut}.", WRONG)] if without_cut else []
+    notes = [*left_out, *draw_proof(proven), *map(Text, scopes), *kept]
     return Group(_draw_cycles_table(results, controls), *notes)
 
 

@@ -156,7 +156,7 @@ def _losses_without_cut(result: CampaignResult) -> Iterator[str]:
 def _explain_losses_without_cut(cycles: int) -> str:
     return (
         f"{describe_losses_without_cut(cycles)}. Commits must survive"
-        " whatever stops the server: find out what did"
+        " whatever stops the server: find out what stopped it"
     )
 
 

@@ -48,6 +48,12 @@ def _figure(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
+def losses_without_cut(results: Sequence[RunResult]) -> str:
+    """Return the clause on losses that no bound counts, "" if there are none."""
+    cycles = sum(result.lost_without_cut for result in results)
+    return describe_losses_without_cut(cycles) if cycles else ""
+
+
 def proofs(result: MatrixResult) -> Iterator[str]:
     """Yield the bound of each row without a loss, rows with an equal one together.
 
@@ -55,8 +61,8 @@ def proofs(result: MatrixResult) -> Iterator[str]:
     comparison of two rows.
     """
     for row in result.rows:
-        if without_cut := sum(cycle.lost_without_cut for cycle in row.cycles):
-            yield f"FAIL of {row.name}: {describe_losses_without_cut(without_cut)}."
+        if without_cut := losses_without_cut(row.cycles):
+            yield f"FAIL of {row.name}: {without_cut}."
     proven: dict[str, list[str]] = {}
     for row in result.rows:
         if row.statistics.cuts and not row.statistics.losses:

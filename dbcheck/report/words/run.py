@@ -456,8 +456,8 @@ def bound(result: RunResult) -> tuple[str, ...]:
 _NO_CUT = "Scope: no power cut is on record, so this says nothing about power cuts."
 _IN_A_LAB = "A lab's drive is not a real drive."
 _LOST_WITHOUT_CUT = (
-    "Commits must survive whatever stops the server: find out what did. How often"
-    " power cuts lose is not shown."
+    "Commits must survive whatever stops the server: find out what stopped it. How"
+    " often power cuts lose is not shown."
 )
 _AGAIN = {
     Verdict.PASS: "Repeat it.",

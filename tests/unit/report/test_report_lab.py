@@ -55,6 +55,19 @@ def test_losses_are_told_with_both_bounds() -> None:
     assert text.count("each cut left a random half of their blocks of 4096 bytes") == 1
 
 
+def test_a_loss_without_a_power_cut_stands_before_the_bound_that_leaves_it_out() -> (
+    None
+):
+    kept, lost = results(["PASS", "FAIL"], "DRIVE")
+    lines = printed(draw_cycles([kept, replace(lost, uncut=True)])).splitlines()
+    bound = next(n for n, line in enumerate(lines) if line.startswith("No loss in 1"))
+    assert lines[bound - 1] == (
+        "FAIL: 1 cycle lost something without a power cut on record, not counted as a"
+        " cut."
+    )
+    assert "FAIL: " not in printed(draw_cycles([kept, lost]))
+
+
 def test_a_cycle_without_a_measured_depth_is_counted_without_one() -> None:
     unmeasured = replace(results(["PASS"], None)[0], depth=None)
     assert tally(unmeasured, *results(["PASS"], "OS")).depths == {"": 1, "OS": 1}

@@ -212,6 +212,8 @@ def test_a_loss_without_a_power_cut_is_told_beside_the_bounds() -> None:
     )
     assert bound.startswith("a: no loss in 1 cut at DRIVE depth")
     assert "AC" not in " ".join(words.scopes(result))
+    case = format_junit(result)
+    assert case.index("FAIL: 1 cycle lost something") < case.index("no loss in 1 cut")
 
 
 UNREAD = cycle("INCONCLUSIVE", lost=None)
