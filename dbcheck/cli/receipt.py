@@ -90,12 +90,16 @@ def make_receipt_result(rule: Rule, one: RowResults) -> ReceiptResult:
         for outcome in one.outcomes
         for flag in outcome.result.audit or ()
     )
-    lossy = [each for each in one.outcomes if each.verdict is Verdict.FAIL]
+    lossy = [
+        outcome
+        for outcome in one.outcomes
+        if outcome.verdict is Verdict.FAIL and not outcome.result.lost_without_cut
+    ]
     return ReceiptResult(
         rule=rule.id,
         row=one.row.name,
         named=named,
-        cuts=len(one.outcomes),
+        cuts=sum(not outcome.result.uncut for outcome in one.outcomes),
         lost=lossy[0].judgement.reasons[0] if lossy else "",
         error=one.error,
         error_id=one.error_id,

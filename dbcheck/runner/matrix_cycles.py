@@ -53,8 +53,13 @@ class RowResults:
 
     @property
     def is_over(self) -> bool:
-        """True if no further cut is wanted, as the last one lost something."""
-        return self.row.until_loss and self.outcomes[-1].verdict is Verdict.FAIL
+        """True if no further cut is wanted, as the last one lost something.
+
+        A loss without a power cut is no cut that lost.
+        """
+        last = self.outcomes[-1]
+        is_lossy = last.verdict is Verdict.FAIL and not last.result.lost_without_cut
+        return self.row.until_loss and is_lossy
 
     @contextlib.contextmanager
     def running(self, view: PlainProgress) -> Iterator[None]:
