@@ -308,7 +308,10 @@ class _Reader:
         try:
             index = stored.from_bytes(content, Index, f"the index of {self._path}")
         except RunFormatError as error:
-            raise BundleRefused(str(error), id=error.id, hint=error.hint) from None
+            # The remedy for a damaged record is one for a run folder.
+            is_damaged = error.id is ErrorId.RECORD_DAMAGED
+            hint = GET_ANOTHER if is_damaged else error.hint
+            raise BundleRefused(str(error), id=error.id, hint=hint) from None
         if stored.to_bytes(index) != content or len(index.members) > _FILES_MAX:
             raise self.damaged("its index")
         self.expect(_make_padding(size), "after its index")

@@ -49,9 +49,10 @@ T = TypeVar("T")
 FORMAT = 1  # of the records; a record of another format is refused
 # The remedy for a damaged record.
 JUDGE_FROM_WITNESS = (
-    "If it lies in a run folder, and nothing has written to the server since, move that"
-    " folder away and judge the run from the witness: dbcheck reconcile --witness URL"
-    " --run ID --target URL."
+    "If it lies in a run folder, and nothing has written to the server since that run,"
+    " move that folder away and judge the run from the witness: dbcheck reconcile"
+    " --witness URL --run ID --target URL. If it is a campaign's own file, begin a new"
+    " campaign."
 )
 _RECORD_BYTES_MAX = 1 << 28  # bytes; eight times what a bundle may hold
 

@@ -223,6 +223,17 @@ def test_a_size_that_no_file_can_have_is_refused(
         Member(name, size, "", raw)
 
 
+@pytest.mark.parametrize("damage", [(b'"kind"', b'"kinb"'), (b"{", b"[")])
+def test_a_damaged_index_is_not_advised_on_as_a_run_folder(
+    damage: tuple[bytes, bytes], sealed: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "changed.tar"
+    file.write_bytes(sealed.read_bytes().replace(*damage, 1))
+    with refused(ErrorId.RECORD_DAMAGED, BundleRefused, naming="the index") as caught:
+        extracted(file, tmp_path / "unpacked")
+    assert caught.value.hint == archive.GET_ANOTHER
+
+
 @pytest.mark.parametrize("names", [("a", "a/b"), ("a.gz/b", "a.gz")])
 def test_files_in_one_place_are_refused(
     names: tuple[str, str], sealed: Path, tmp_path: Path

@@ -391,6 +391,7 @@ def test_one_rotten_bit_is_told(tmp_path: Path) -> None:
     ) as caught:
         RunFolder.open(run.path).manifest()
     assert "move that folder away" in caught.value.hint  # else --run is refused
+    assert caught.value.hint.endswith("a campaign's own file, begin a new campaign.")
 
 
 def test_the_remedy_for_an_unreadable_record_depends_on_why(tmp_path: Path) -> None:
