@@ -1,4 +1,7 @@
-"""The client's side of agent/host/drives.py and remount.py."""
+"""Takes a server off drives whose power is cut alone, and puts it back.
+
+These are the calls of the client to the agent (agent/host/drives.py and remount.py).
+"""
 
 from __future__ import annotations
 

@@ -10,42 +10,39 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import DbcheckError, LoadError
+from dbcheck.base.errors import DbcheckError, LoadError, UsageError
+from dbcheck.base.limits import PROCESSES_MAX
 from dbcheck.base.system import now_us
-from dbcheck.load.farhost import FarHost, News, OpenEngine, Order, pack_job
-from dbcheck.load.group import END_S, GroupResult, Snapshot
+from dbcheck.load import dask_cluster
+from dbcheck.load.farhost import (
+    FarHost,
+    News,
+    OpenEngine,
+    Order,
+    Reached,
+    pack_job,
+    reach,
+)
+from dbcheck.load.group import END_S, GroupResult, SessionGroup, Snapshot
 from dbcheck.load.job import Job
 from dbcheck.load.loop import LEASE_S, SNAPSHOT_S
-from dbcheck.model.witness import DRIFT
-
-if TYPE_CHECKING:
-    from distributed import Client
-
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from dbcheck.base.errors import UsageError
-from dbcheck.base.limits import PROCESSES_MAX
-from dbcheck.load import dask_cluster
-from dbcheck.load.farhost import Reached, reach
-from dbcheck.load.group import SessionGroup
 from dbcheck.model.server import ServerFacts, is_restarted
+from dbcheck.model.witness import DRIFT
 from dbcheck.ports.witness import Witness, WitnessHostFacts
 from dbcheck.rows.workload import Workload
 
 if TYPE_CHECKING:
     from distributed import Client
 
-
 _BEGIN_S = 60.0  # for a worker whose threads are busy
 _KILL_S = 3.0
-_MARGIN_S = 1.0  # the two clocks may differ in rate by a tenth
+# Added to a lease, as the worker's clock decides its end: far more than DRIFT needs.
+_MARGIN_S = 1.0
 
 
 class Shift:

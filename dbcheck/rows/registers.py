@@ -1,6 +1,9 @@
-"""Registers, compared with the ledger's rows of the operations that wrote them.
+"""Judges registers by the ledger's rows of the operations that wrote them.
 
-Of the operations that write a register and have their row in the ledger, the newest
+A register is a row that operations overwrite; the row of one session and one part.  It
+holds the seq of the operation that wrote it last.
+
+Of the operations that write a register and have a row in the ledger, the newest
 decides what the register must hold.  If the register is older, the update of that
 operation is gone; if it is newer, the row of a later operation is gone.  Operations
 that are gone as a whole are judged by their rows alone (rows.reconcile).

@@ -157,9 +157,10 @@ def find_folder_of_mounted_file(
 
 
 READ_BYTES_MAX = 1 << 16  # so much of each file is read at most
-MARKED_MAX = 1000  # tables that are looked at for marks
+MARKED_MAX = 1000  # so many tables are searched for marks at most
 AUTO_CNF = re.compile(rb"^\s*server[-_]uuid\s*=\s*([0-9A-Fa-f-]{36})\s*$", re.MULTILINE)
 ARIA_UUID = slice(4, 20)  # of aria_log_control
+# A random word in a table by which dbcheck recognises the data of a MariaDB server.
 MARK = re.compile(rb"dbcheck-mark-[0-9a-f]{32}")
 
 

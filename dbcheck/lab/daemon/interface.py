@@ -12,7 +12,10 @@ from dbcheck.lab.storage.blocks import FileBlocks
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What the users of a Lab need to know of it; spec: the LabSpec in JSON."""
+    """What the users of a Lab need to know of it.
+
+    spec: the LabSpec in JSON.  The other fields are those of lab.lab.Lab.
+    """
 
     spec: str
     target_url: str
@@ -28,7 +31,11 @@ class Description(msgspec.Struct, frozen=True):
 
 
 class PowerStatus(msgspec.Struct, frozen=True):
-    """What machine.Machine returns as power, failure() and broken()."""
+    """The power of a lab, and what is wrong with it.
+
+    failure: why the server does not run although the power is on.
+    broken:  what failed without a cut, so that the server under test is not to blame.
+    """
 
     power: str
     failure: str | None
@@ -36,7 +43,7 @@ class PowerStatus(msgspec.Struct, frozen=True):
 
 
 class CutResult(msgspec.Struct, frozen=True):
-    """The result of machine.Machine.cut()."""
+    """The result of machine.Machine.cut(); exact_us: the drive's last request."""
 
     exact_us: int
     report: dict[str, Any]
