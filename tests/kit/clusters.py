@@ -29,6 +29,7 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cluster import Promise
 from dbcheck.model.replication import PromotedBy
 from dbcheck.report.progress import PlainProgress
+from dbcheck.rows.workload import Workload
 from dbcheck.runner.lab_clusters import await_standbys, make_cluster_rig
 from dbcheck.site.cluster import Cluster, Promote
 from tests.kit.rigs import quick
@@ -141,9 +142,13 @@ def without(rig: Rig, outsider: str) -> Rig:
     return replace(rig, site=changed)
 
 
-def cycle(rig: Rig, before: Callable[[], object] = lambda: None) -> Outcome:
+def cycle(
+    rig: Rig,
+    before: Callable[[], object] = lambda: None,
+    workload: Workload = WORKLOAD,
+) -> Outcome:
     """Run a cycle; *before* its load something is done to the cluster."""
-    started = run_preflight(rig, WORKLOAD, seed=1)
+    started = run_preflight(rig, workload, seed=1)
     before()
     return finish_cycle(rig, started)
 

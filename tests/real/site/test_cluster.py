@@ -34,7 +34,6 @@ from dbcheck.runner.lab_clusters import await_standbys
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of
 from tests.kit.clusters import (
-    WORKLOAD,
     await_end_of,
     client_of,
     cluster_of,
@@ -98,7 +97,7 @@ def test_an_asynchronous_standby_behind_a_link_that_is_down_loses(
     found, result = outcome.found, outcome.result
     assert found is not None
     lost = sum(found.own_counts.values())
-    assert lost > WORKLOAD.sessions  # more than the commits that were in flight
+    assert lost > 100
     left = outcome.case.left["node1"]
     assert left.behind > 0
     assert outcome.judgement.reasons[1].startswith("left-behind: node1 still has")

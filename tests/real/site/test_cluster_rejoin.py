@@ -20,7 +20,7 @@ from dbcheck.lab.clusters.spec import BY_DBCHECK, PATRONI
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.differences import OtherNode
 from dbcheck.witness.log import FrameLogReader
-from tests.kit.clusters import WORKLOAD, cluster_of, cycle, status
+from tests.kit.clusters import cluster_of, cycle, status
 from tests.kit.lab_access import execute_on
 
 pytestmark = pytest.mark.wide
@@ -64,8 +64,7 @@ def test_pg_rewind_takes_away_what_was_left_behind(tmp_path: Path) -> None:
         cluster, rig = made
         outcome = cycle(rig, cluster.take_links_down)
     assert outcome.verdict is Verdict.FAIL
-    # More than the commits that were in flight.
-    assert outcome.case.left["node1"].behind > WORKLOAD.sessions
+    assert outcome.case.left["node1"].behind > 100
     found = of_writer(outcome.after.others)
     assert not found.not_done
     assert found.extra == 0
@@ -98,7 +97,7 @@ def test_a_source_keeps_what_the_new_one_never_had(tmp_path: Path, engine: str) 
         outcome = cycle(rig, cluster.take_links_down)
     assert outcome.verdict is Verdict.FAIL
     behind = outcome.case.left["node1"].behind
-    assert behind > WORKLOAD.sessions  # more than the commits that were in flight
+    assert behind > 20
     found = of_writer(outcome.after.others)
     if engine == "mariadb":
         assert "it does not follow the new writer" in found.not_done

@@ -79,11 +79,12 @@ def test_what_no_commit_waits_for_is_lost_behind_a_link_that_is_down(
 ) -> None:
     """Past its timeout semi-synchronous replication is asynchronous."""
     given: Any = {f"rpl_semi_sync_{WORDS[engine]}_{setting}": value}
+    # A busy machine commits few rows in the time of the other loads.
+    longer = replace(WORKLOAD, cut_after_s=(3.0, 3.5))
     with cluster_of(tmp_path, engine=engine, **given) as (cluster, rig):
-        outcome = cycle(rig, cluster.take_links_down)
+        outcome = cycle(rig, cluster.take_links_down, longer)
     assert outcome.verdict is Verdict.FAIL
-    behind = outcome.case.left["node1"].behind
-    assert behind > WORKLOAD.sessions  # more than the commits that were in flight
+    assert outcome.case.left["node1"].behind > 50
     assert status(outcome, ItemId.IN_SYNC) is Status.ABSENT
     assert status(outcome, ItemId.PROMISED_SETTINGS) is status_of_settings
     best = outcome.result.diagnosis[0]
