@@ -15,7 +15,6 @@ from dbcheck.cli import FAIL, PASS, output
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import ReceiptResult, ReceiptsResult
 from dbcheck.model.audited import RuleStatus
-from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.report.audit import draw_receipt
 from dbcheck.report.console import make_console, make_progress_console
@@ -90,11 +89,7 @@ def make_receipt_result(rule: Rule, one: RowResults) -> ReceiptResult:
         for outcome in one.outcomes
         for flag in outcome.result.audit or ()
     )
-    lossy = [
-        outcome
-        for outcome in one.outcomes
-        if outcome.verdict is Verdict.FAIL and not outcome.result.lost_without_cut
-    ]
+    lossy = [outcome for outcome in one.outcomes if outcome.result.lost_in_cut]
     return ReceiptResult(
         rule=rule.id,
         row=one.row.name,

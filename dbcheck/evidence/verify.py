@@ -128,8 +128,7 @@ def _list_pairs(
     yield "rows seen and lost", cycle.seen_lost, seen.lost if seen else None
     yield "failed recovery", cycle.gone, bool(shown.run.after().failure)
     yield "control", cycle.control is not None, manifest.control
-    lost_without_cut = bool(cycle.number) and result.lost_without_cut
-    yield "loss without a cut", cycle.lost_without_cut, lost_without_cut
+    yield "without a power cut", cycle.uncut, result.uncut
     if words:
         yield "reason", cycle.reason, result.reasons[0]
         yield "settings at fault", cycle.at_fault, result.settings_at_fault

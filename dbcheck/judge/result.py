@@ -289,6 +289,16 @@ class RunResult:
         return self.uncut and self.verdict is Verdict.FAIL
 
     @property
+    def lost_in_cut(self) -> bool:
+        """True if it is a FAIL of a cut."""
+        return self.verdict is Verdict.FAIL and not self.uncut
+
+    @property
+    def counts(self) -> bool:
+        """True if its cut is evidence, for the server or against it."""
+        return self.verdict is Verdict.PASS or self.lost_in_cut
+
+    @property
     def shown_depth(self) -> Depth | None:
         """The depth that the cut was seen to reach, None if it is not known."""
         return self.depth.depth if self.depth else None

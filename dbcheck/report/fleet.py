@@ -30,8 +30,8 @@ class RigStatus:
     """One campaign of a fleet at one moment.
 
     cuts, losses: that count so far, of *planned* cuts.
-    failed:  its verdict is FAIL, by a cut that lost, or by a loss without a power cut,
-             or in a control, which no cut counts.
+    failed:  its verdict is FAIL: a cut lost something, or, with losses 0, a control
+             did, or the server without a power cut.
     doing:   what the campaign is at.
     rate:    acks a second, None if no load runs.
     silent_s: since the worker was last heard of; None if no worker has it.
@@ -49,12 +49,9 @@ class RigStatus:
     error: str = ""
     failed: bool = False
 
-    @property
-    def is_bad(self) -> bool:
-        """True if something was lost, whether or not a cut counts it."""
-        return self.failed or self.losses > 0
 
-
+_OF_NO_CUT = "by a control or a loss without a power cut"
+_FAIL_OF_NO_CUT = f"FAIL {_OF_NO_CUT}"
 _SILENT_S = 15.0  # after which the table says since when
 _OTHER_LINES = 8  # of the terminal: heads, the sums, and some events above
 _ORDER = (State.LOST, State.RUNNING, State.WAITING, State.ENDED)
@@ -85,7 +82,7 @@ class LiveFleet(InPlace, PlainFleet):
 def draw_fleet(rigs: Sequence[RigStatus], rows: int) -> RenderableType:
     """Return the table of targets, at most *rows* of them, with the sums below.
 
-    Targets that lost come first.
+    Targets that failed come first.
     """
     table = Table(box=None, padding=(0, 2, 0, 0), expand=True)
     for name in ("target", "cuts", "lossy", "acks/s", "now"):
@@ -104,7 +101,7 @@ def draw_fleet(rigs: Sequence[RigStatus], rows: int) -> RenderableType:
 
 
 def _rank_urgency(rig: RigStatus) -> tuple[bool, bool, int]:
-    return (not rig.is_bad, not rig.error, _ORDER.index(rig.state))
+    return (not rig.failed, not rig.error, _ORDER.index(rig.state))
 
 
 def _draw_cells(rig: RigStatus) -> tuple[Text, ...]:
@@ -118,10 +115,10 @@ def _draw_cells(rig: RigStatus) -> tuple[Text, ...]:
 
 
 def _draw_now(rig: RigStatus) -> Text:
-    """Draw the status of a target, after a FAIL that its column of cuts hides."""
+    """Draw the status of a target, after a FAIL that no column of cuts shows."""
     status = _draw_status(rig)
-    if rig.failed and not rig.losses:
-        return Text.assemble(("FAIL, but not by a counted cut", BAD), "; ", status)
+    if rig.failed and not rig.losses and rig.state is not State.ENDED:
+        return Text.assemble((_FAIL_OF_NO_CUT, BAD), "; ", status)
     return status
 
 
@@ -139,8 +136,10 @@ def _draw_status(rig: RigStatus) -> Text:
 
 
 def describe_end(rig: RigStatus) -> str:
-    """Return the end of a campaign in words: whether as many cuts count as planned."""
-    if rig.is_bad or rig.cuts >= rig.planned:
+    """Return the end of a campaign in words: whether it failed, and what counts."""
+    if rig.failed:
+        return "ended: FAIL" if rig.losses else f"ended: {_FAIL_OF_NO_CUT}"
+    if rig.cuts >= rig.planned:
         return "ended"
     if rig.cuts:
         return f"ended: too few cuts count, {rig.cuts} of {rig.planned}"
@@ -149,7 +148,7 @@ def describe_end(rig: RigStatus) -> str:
 
 def _draw_end(rig: RigStatus) -> Text:
     enough = GOOD if rig.cuts >= rig.planned else DOUBTFUL
-    return Text(describe_end(rig), BAD if rig.is_bad else enough)
+    return Text(describe_end(rig), BAD if rig.failed else enough)
 
 
 def _format_sums(rigs: Sequence[RigStatus], hidden: int) -> str:
@@ -161,7 +160,7 @@ def _format_sums(rigs: Sequence[RigStatus], hidden: int) -> str:
     text = f"{targets}: {counts}; {counting}, {losses:,} lost"
     if hidden_fails := sum(rig.failed and not rig.losses for rig in rigs):
         failed = format_count(hidden_fails, "target")
-        text += f"; {failed} failed, but not by a counted cut"
+        text += f"; {failed} failed {_OF_NO_CUT}"
     return f"{text} ({hidden} not shown)" if hidden > 0 else text
 
 

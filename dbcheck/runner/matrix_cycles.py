@@ -22,7 +22,6 @@ from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.url import read_url
 from dbcheck.model.family import FAMILIES, Family
-from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
 from dbcheck.report.words.run import headline
@@ -57,9 +56,7 @@ class RowResults:
 
         A loss without a power cut is no cut that lost.
         """
-        last = self.outcomes[-1]
-        is_lossy = last.verdict is Verdict.FAIL and not last.result.lost_without_cut
-        return self.row.until_loss and is_lossy
+        return self.row.until_loss and self.outcomes[-1].result.lost_in_cut
 
     @contextlib.contextmanager
     def running(self, view: PlainProgress) -> Iterator[None]:

@@ -108,7 +108,7 @@ def nothing_lacking(judged: StateJudgement) -> str:
     if judged.verdict is not Verdict.FAIL:
         return ""
     held = "The drives hold all that was written by then"
-    if all(LossKind(kind) in MISSING for kind in judged.losses):
+    if set(judged.losses) <= {kind.value for kind in MISSING}:
         return f"{held}: the server had acknowledged what it had not written."
     return f"{held}, and the server did not recover from that."
 

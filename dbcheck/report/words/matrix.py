@@ -87,11 +87,7 @@ def _warn_of_other_cuts(rows: Sequence[RowResult]) -> Iterator[str]:
 
 def _kinds_of_cuts(row: RowResult) -> str:
     """Return what the cuts that count took the power from, "" without any."""
-    counted = (
-        cycle
-        for cycle in row.cycles
-        if cycle.verdict is not Verdict.INCONCLUSIVE and not cycle.lost_without_cut
-    )
+    counted = (cycle for cycle in row.cycles if cycle.counts)
     return ", ".join(sorted(set(map(_kind_of_cut, counted))))
 
 
@@ -122,9 +118,8 @@ def doubts(result: MatrixResult) -> Iterator[str]:
 def scopes(result: MatrixResult) -> Iterator[str]:
     """Yield the kinds and depths of the cuts, and the limits of their proof."""
     cycles = [cycle for row in result.rows for cycle in row.cycles]
-    was_cut = (cycle for cycle in cycles if not cycle.lost_without_cut)
     if classes := describe_cuts(
-        (cycle.cut_class.value, depth_of(cycle)) for cycle in was_cut
+        (cycle.cut_class.value, depth_of(cycle)) for cycle in cycles if cycle.counts
     ):
         yield sentence(f"what was cut: {classes}")
     labs = (cycle.lab for cycle in cycles if cycle.lab)

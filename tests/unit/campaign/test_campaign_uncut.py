@@ -61,7 +61,7 @@ def test_a_cycle_is_stored_with_the_fact_that_no_power_was_cut(
     assert not run.lacks_survivors(run.after())  # its rows are evidence
 
 
-def test_verify_sees_a_loss_that_is_said_to_be_without_a_cut(tmp_path: Path) -> None:
+def test_verify_sees_a_cycle_that_is_said_to_be_without_a_cut(tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "c", PLAN)
     run = run_that_lost(folder)
     outcome = judge_run(run, FrameLogReader())
@@ -70,13 +70,13 @@ def test_verify_sees_a_loss_that_is_said_to_be_without_a_cut(tmp_path: Path) -> 
 
     def differences() -> list[str]:
         found = find_differences_in_campaign(folder, shown, words=False)
-        return [text for text in found if "without a cut" in text]
+        return [text for text in found if "without a power cut" in text]
 
     assert differences() == []
     (cycle,) = folder.cycles()
     folder.add(replace(cycle, uncut=True))
     assert differences() == [
-        "cycle 1: loss without a cut True, and its run shows False"
+        "cycle 1: without a power cut True, and its run shows False"
     ]
 
 

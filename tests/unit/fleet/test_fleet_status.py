@@ -19,6 +19,7 @@ from tests.kit.samples import PLAN
 ENTRY = Entry("db1", "postgresql://u@db1/d")
 PASS, FAIL = CycleVerdict.PASS, CycleVerdict.FAIL
 OPEN = CycleVerdict.INCONCLUSIVE
+BY_NO_CUT = "ended: FAIL by a control or a loss without a power cut"
 CONTROL = ControlFacts("run-0", ControlOutcome.FAILED, "it lost a hole")
 
 
@@ -39,9 +40,9 @@ def cycle(number: int, verdict: CycleVerdict, **values: Any) -> Cycle:
             "ended: no cut counts, so nothing is shown",
             id="none",
         ),
-        pytest.param([cycle(1, FAIL)], True, "ended", id="a cut that lost"),
-        pytest.param([cycle(1, FAIL, uncut=True)], True, "ended", id="no power cut"),
-        pytest.param([cycle(0, FAIL, control=CONTROL)], True, "ended", id="a control"),
+        pytest.param([cycle(1, FAIL)], True, "ended: FAIL", id="a cut that lost"),
+        pytest.param([cycle(1, FAIL, uncut=True)], True, BY_NO_CUT, id="no power cut"),
+        pytest.param([cycle(0, FAIL, control=CONTROL)], True, BY_NO_CUT, id="control"),
     ],
 )
 def test_a_campaign_that_ends_says_what_its_cuts_are_worth(

@@ -40,7 +40,7 @@ ENDED = RigStatus("db6", State.ENDED, 20, 0, 20)
     ("rig", "words", "style"),
     [
         pytest.param(ENDED, "ended", GOOD, id="all cuts"),
-        pytest.param(LOSSY, "ended", BAD, id="a cut that lost"),
+        pytest.param(LOSSY, "ended: FAIL", BAD, id="a cut that lost"),
         pytest.param(
             replace(ENDED, cuts=0),
             "ended: no cut counts, so nothing is shown",
@@ -62,22 +62,26 @@ def test_only_a_campaign_with_all_of_its_cuts_ends_in_green(
     assert (now.plain, now.style) == (words, style)
 
 
+BY_NO_CUT = "by a control or a loss without a power cut"
+
+
 @pytest.mark.parametrize(
-    ("rig", "after"),
+    ("rig", "now"),
     [
-        (replace(ENDED, cuts=0, failed=True), "ended"),
-        (replace(RUNNING, failed=True), "load: 5 acked"),
-        (replace(LOST, failed=True), "its worker ended"),
+        (replace(ENDED, cuts=0, failed=True), f"ended: FAIL {BY_NO_CUT}"),
+        (replace(RUNNING, failed=True), f"FAIL {BY_NO_CUT}; load: 5 acked"),
+        (replace(LOST, failed=True), f"FAIL {BY_NO_CUT}; its worker ended"),
     ],
 )
 def test_a_fail_that_no_cut_counts_is_shown_and_comes_first(
-    rig: RigStatus, after: str
+    rig: RigStatus, now: str
 ) -> None:
     """Such as a loss in a stop without a power cut, or in a control."""
     _, first, *_, sums = shown([LOST, RUNNING, rig], width=160)
-    assert f"FAIL, but not by a counted cut; {after}" in first
-    assert sums.endswith("0 lost; 1 target failed, but not by a counted cut")
-    assert _draw_now(rig).spans[0].style == BAD
+    assert f" {now} " in first
+    assert sums.endswith(f"0 lost; 1 target failed {BY_NO_CUT}")
+    drawn = _draw_now(rig)
+    assert BAD in (drawn.style, *(span.style for span in drawn.spans))
 
 
 def test_each_target_has_a_line() -> None:

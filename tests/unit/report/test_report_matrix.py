@@ -202,6 +202,14 @@ def test_rows_with_equal_cuts_or_none_that_counts_are_not_warned_of(
     assert comparison_of(cycle(), other) == []
 
 
+def test_what_was_cut_is_said_of_cuts_that_count_alone() -> None:
+    unclear = cycle("INCONCLUSIVE", cut_class="AC")
+    shown = make_matrix_result([Line("a", "", None, None, [cycle(), unclear], "")])
+    said = " ".join(words.scopes(shown))
+    assert "What was cut: lab drive" in said
+    assert "AC" not in said
+
+
 def test_a_loss_without_a_power_cut_is_told_beside_the_bounds() -> None:
     uncut = cycle("FAIL", lost=9, uncut=True, cut_class="AC")
     result = make_matrix_result([Line("a", "", None, None, [cycle(), uncut], "")])
