@@ -169,7 +169,7 @@ def _has_lost(control: ControlFacts) -> bool:
 
 def _require_progress(cycles: Sequence[Cycle]) -> None:
     """Raise DbcheckError if the last IDLE_MAX of *cycles* proved nothing."""
-    idle = list(takewhile(lambda c: not c.verdict.counts, reversed(cycles)))
+    idle = list(takewhile(lambda c: not c.verdict.is_decided, reversed(cycles)))
     if len(idle) >= IDLE_MAX:
         raise DbcheckError(
             f"{len(idle)} cycles in a row proved nothing, the last: {idle[0].reason}",

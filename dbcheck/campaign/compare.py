@@ -144,10 +144,10 @@ def _read_run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Configurat
 
 def _read_campaign(folder: CampaignFolder) -> tuple[SideResult, Configuration]:
     result = make_result(folder)
-    counted = [c for c in folder.cycles() if c.number and c.verdict.counts and c.run]
+    judged = [c for c in folder.cycles() if c.is_judged and c.run]
     runs = [
         RunFolder.open(path)
-        for cycle in counted
+        for cycle in judged
         if ((path := folder.runs / cycle.run) / "manifest.json").is_file()
     ]
     if not runs:

@@ -29,7 +29,7 @@ from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.judge.results import MatrixResult
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
-from dbcheck.model.verdict import ControlFacts, CycleVerdict
+from dbcheck.model.verdict import ControlFacts, CycleVerdict, JudgedCycle
 from dbcheck.rows.workload import Workload
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder, can_name_folder, new_run_id
@@ -95,7 +95,7 @@ class CampaignPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Cycle:
+class Cycle(JudgedCycle):
     """The result of one cycle.
 
     number:   1-based; 0 for a control.
@@ -129,7 +129,7 @@ class Cycle:
     despite:  why a PASS is worth less: each finding of the audit before the load whose
               severity is above a note, and each assumption about settings, a text for
               each.
-    uncut:    the server's power was surely not cut, whatever ended the load.
+    uncut:    no cut of the server's power was asked for, whatever ended the load.
     """
 
     number: int
@@ -159,21 +159,6 @@ class Cycle:
     lag_s: float | None = None
     despite: tuple[str, ...] = ()
     uncut: bool = False
-
-    @property
-    def failed(self) -> bool:
-        """True if something was lost in it, with or without a cut; not of a control."""
-        return bool(self.number) and self.verdict is CycleVerdict.FAIL
-
-    @property
-    def lost_without_cut(self) -> bool:
-        """True if it is a FAIL that says nothing about how often cuts lose."""
-        return self.failed and self.uncut
-
-    @property
-    def counts(self) -> bool:
-        """True if its cut is evidence, for the server or against it."""
-        return bool(self.number) and self.verdict.counts and not self.lost_without_cut
 
     def __post_init__(self) -> None:
         """Refuse an unknown class or depth, and a run id that names no folder."""

@@ -48,7 +48,7 @@ def has_losses(cycles: Sequence[Cycle]) -> bool:
 
     From then on the tables are evidence.
     """
-    return any(cycle.failed for cycle in cycles)
+    return any(cycle.has_failed for cycle in cycles)
 
 
 def describe_cycles(cycles: Sequence[Cycle]) -> str:

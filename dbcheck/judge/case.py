@@ -314,10 +314,10 @@ class Case:
 
     @property
     def uncut(self) -> bool:
-        """True if the server's power was surely not cut.
+        """True if no cut of the server's power was asked for.
 
-        A record that was lost with the client may have shown a cut, and a switch that
-        was asked may have cut without a report.
+        False if the client's record of the load is lost, which may have shown a cut,
+        and if a switch was asked that may have cut without a report.
         """
         load = self.load
         return load is not None and self.cut is None and not load.cut_failed

@@ -228,7 +228,7 @@ class RunResult:
     audit:      what the audit before the cut found that is not safe, null if it could
                 not be made.
     cluster:    null of a single server.
-    uncut:      the server's power was surely not cut, whatever ended the load.
+    uncut:      no cut of the server's power was asked for, whatever ended the load.
     """
 
     run: str

@@ -11,7 +11,13 @@ from typing import Any
 
 from dbcheck.judge.result import RunResult
 from dbcheck.model.cut import CrashState
-from dbcheck.model.verdict import ComparisonResult, CycleVerdict, Statistics, Verdict
+from dbcheck.model.verdict import (
+    ComparisonResult,
+    CycleVerdict,
+    JudgedCycle,
+    Statistics,
+    Verdict,
+)
 
 
 def compute_price_per_rate(
@@ -29,7 +35,7 @@ def compute_price_per_rate(
 
 
 @dataclass(frozen=True, slots=True)
-class CycleResult:
+class CycleResult(JudgedCycle):
     """The result of one cycle; see campaign.folder.Cycle.
 
     activity: what went on when the power went.  drawn: the activity that was drawn.
@@ -43,7 +49,7 @@ class CycleResult:
     error_id: id of the error that ended the cycle, "" if it came to a verdict.
     despite: texts: each finding of the audit before the load that is more than a note,
     and each assumption about settings.
-    uncut: the server's power was surely not cut, whatever ended the load.
+    uncut: no cut of the server's power was asked for, whatever ended the load.
     """
 
     number: int
@@ -70,21 +76,6 @@ class CycleResult:
     cut_s: float | None = None
     despite: tuple[str, ...] = ()
     uncut: bool = False
-
-    @property
-    def judged(self) -> bool:
-        """True if the cycle is no control, and came to a PASS or a FAIL."""
-        return bool(self.number) and self.verdict.counts
-
-    @property
-    def lost_without_cut(self) -> bool:
-        """True if it is a FAIL that says nothing about how often cuts lose."""
-        return self.judged and self.uncut and self.verdict is CycleVerdict.FAIL
-
-    @property
-    def counts(self) -> bool:
-        """True if its cut is evidence, for the server or against it."""
-        return self.judged and not self.lost_without_cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +166,11 @@ class CampaignResult:
     @property
     def _judged(self) -> tuple[CycleResult, ...]:
         """The cycles with a PASS or FAIL, also those that lost without a cut."""
-        return tuple(cycle for cycle in self.cycles if cycle.judged)
+        return tuple(cycle for cycle in self.cycles if cycle.is_judged)
 
     @property
     def rows_lost(self) -> tuple[int, int] | None:
-        """The number of lost rows of judged cycles, and of earlier ones in each.
+        """Lost rows: of the judged cycles themselves, and of the cycles before each.
 
         None if no rows were compared, or if they were not compared in a failed cycle,
         because the server or the table did not come back.

@@ -60,9 +60,43 @@ class CycleVerdict(enum.Enum):
         return None if self is CycleVerdict.ERROR else Verdict(self.value)
 
     @property
+    def is_decided(self) -> bool:
+        """True for a PASS and a FAIL."""
+        return self in (CycleVerdict.PASS, CycleVerdict.FAIL)
+
+
+class JudgedCycle:
+    """What a cycle of a campaign is worth.
+
+    number: 0 for a control.
+    uncut:  no cut of the server's power was asked for, whatever ended the load.
+    """
+
+    __slots__ = ()
+
+    number: int
+    verdict: CycleVerdict
+    uncut: bool
+
+    @property
+    def is_judged(self) -> bool:
+        """True if the cycle is no control, and came to a PASS or a FAIL."""
+        return bool(self.number) and self.verdict.is_decided
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the cycle is no control and lost something, with or without a cut."""
+        return self.is_judged and self.verdict is CycleVerdict.FAIL
+
+    @property
+    def lost_without_cut(self) -> bool:
+        """True if it is a FAIL that says nothing about how often cuts lose."""
+        return self.has_failed and self.uncut
+
+    @property
     def counts(self) -> bool:
         """True if its cut is evidence, for the server or against it."""
-        return self in (CycleVerdict.PASS, CycleVerdict.FAIL)
+        return self.is_judged and not self.lost_without_cut
 
 
 def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -300,7 +334,7 @@ class Tally:
         )
 
 
-GOAL_PPM = PPM // 20  # 5%: a bound from which on cuts without a loss prove something
+GOAL_PPM = PPM // 20  # 5%: a report names how many cuts without a loss show it
 
 
 def one_cut(verdict: Verdict) -> str:
