@@ -32,6 +32,6 @@ PAYLOAD_BYTES_MAX = 1 << 20
 ROWS_BEFORE_MAX = 100_000_000  # in each table, before the load
 
 # The witness.
-WINDOW_ACKS = 4096  # that may be unconfirmed; then the sessions of a process wait
+WINDOW_ACKS = 4096  # acks that may be unconfirmed; then the sessions of a process wait
 BEHIND_S = 2.0  # age of the oldest unconfirmed ack from which on sessions wait
 WITNESS_SILENCE_S = 45.0  # longer than TCP needs to resume after an outage of 20 s

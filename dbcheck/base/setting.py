@@ -132,7 +132,7 @@ def _find_declared(name: str, hint: Any, default: object) -> Declared | None:
     text = next((mark.description for mark in metas if mark.description), "")
     first_sentence = text.partition(". ")[0].removesuffix(".") + "."
     lows = [bound for meta in metas for bound in (meta.ge, meta.gt)]
-    low = next((mark for mark in lows if mark is not None), None)
+    low = next((bound for bound in lows if bound is not None), None)
     high = next((meta.le for meta in metas if meta.le is not None), None)
     return Declared(
         name,

@@ -57,11 +57,11 @@ def _name_cuts_of_nodes(case: Case, promise: Promise) -> str:
     A cut is no "power cut" if nothing loses its power, as where a process is killed.
     """
     nodes = case.manifest.nodes
-    cut = [
+    classes = [
         nodes[name].cut_class for name in promise.cut(nodes, case.manifest.writer_name)
     ]
-    kills = [name.description for name in dict.fromkeys(cut) if name.keeps_power]
-    power = [] if all(name.keeps_power for name in cut) else ["power cut"]
+    kills = [kind.description for kind in dict.fromkeys(classes) if kind.keeps_power]
+    power = [] if all(kind.keeps_power for kind in classes) else ["power cut"]
     return " or ".join((*power, *kills))
 
 

@@ -161,7 +161,7 @@ def diagnose_losses(
     """Return the possible causes of the losses; the cause of most losses comes first.
 
     counts:   the losses of this run, by kind.
-    settings: what the audit found, and under which such a cut loses commits.
+    settings: findings of the audit on settings under which such a cut loses commits.
     layers:   how layers below the server hold flushes back, a text for each.
     page_cache_kept: the cut destroyed the server's memory alone, so no drive lost rows.
     replication: why a standby that took over lacks commits, "" if that is not known.
@@ -382,14 +382,14 @@ def _split_spared_from_hit(
     shares: Sequence[Share],
 ) -> tuple[Sequence[Share], Sequence[Share]]:
     """Return the classes before the first that lost something, and the others."""
-    spared = next((at for at, share in enumerate(shares) if share.lost), len(shares))
-    return shares[:spared], shares[spared:]
+    count = next((at for at, share in enumerate(shares) if share.lost), len(shares))
+    return shares[:count], shares[count:]
 
 
 def _is_hardly_chance(spared: Sequence[Share], hit: Sequence[Share]) -> bool:
     """Return True if losses that fall anywhere would hardly spare the first classes."""
-    share = _count_acked(hit) / (_count_acked(hit) + _count_acked(spared))
-    return share ** sum(class_.lost for class_ in hit) <= CHANCE_MAX
+    of_acked = _count_acked(hit) / (_count_acked(hit) + _count_acked(spared))
+    return of_acked ** sum(share.lost for share in hit) <= CHANCE_MAX
 
 
 def _count_acked(shares: Sequence[Share]) -> int:

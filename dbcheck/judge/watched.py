@@ -76,7 +76,7 @@ def judge_looks_during_load(case: Case) -> Item | None:
         _explain_gaps_between_looks(watched, subjects, went_us, load)
         for watched, subjects in looks
     ]
-    if unseen := [record for record in unseen if record]:
+    if unseen := [reason for reason in unseen if reason]:
         reason = f"{'; '.join(unseen)}. Looked at: {description}"
         return Item(name, Status.ASSUMED, reason, required=False)
     return Item(name, Status.PRESENT, f"unchanged: {description}", required=False)

@@ -31,10 +31,10 @@ HELD_AGE_MAX_S, QUIET_MIN_S = 0.9, 0.3
 # The moments of a switch may vary by this much, and both limits can still be met.
 SPREAD_MAX_S = HELD_AGE_MAX_S - QUIET_MIN_S
 LAG_ERROR_S = 0.1  # how much sooner or later the power may go than it did before
-LAGS_MAX = 8  # so many of the newest lags count
+LAGS_MAX = 8  # how many of the newest lags count
 AT_ONCE = (0.0, LAG_ERROR_S)  # the lag of a switch that needs no time
 RAMP_UP_S = (0.2, 1.0)
-RAMP_UP_MAX_S = 2.0  # after so much load the sessions have no longer just begun
+RAMP_UP_MAX_S = 2.0  # of load; after that the sessions have no longer just begun
 INTO_S = {
     Activity.CHECKPOINT: (0.0, 0.2),
     Activity.HOLD: (0.05, 0.2),

@@ -478,9 +478,10 @@ class AfterRecord:
             any, the server counted as deleted from its start to the end of the
             reading; None if that is not known, or if another node than the writer
             was read.  The most that any reading of this run was shown.
-    decisions: of anybody, on prepared transactions since the server started; None if
-            the plan prepares none, the server counts none, or another node than the
-            writer was read.  The most that any reading of this run was shown.
+    decisions: how many prepared transactions anybody decided since the server
+            started; None if the plan prepares none, the server counts none, or another
+            node than the writer was read.  The most that any reading of this run was
+            shown.
     engines: table -> its storage engine, if it differs from the engine that the load
             was written to; {} if none is known to differ.  If one does, no row is read.
     refill: what a server that was tested alone may have taken from others before its

@@ -35,9 +35,10 @@ class FactKind(enum.Enum):
 
 
 class Fact(NamedTuple):
-    """One fact; of: the setting, mount point, block device or place it is about.
+    """One fact.
 
-    of: "" for a kind that has a single fact.
+    of: the setting, mount point, block device or place that it is about; "" for a kind
+        that has a single fact.
     """
 
     kind: FactKind

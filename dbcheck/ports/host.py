@@ -65,7 +65,7 @@ class Counting(Protocol):
         """Read the counters as of now; raise HostError."""
 
     def close(self) -> None:
-        """End the channel and a read() that waits in another thread; never raises."""
+        """End the channel; a read() in another thread then fails.  Never raises."""
 
 
 class TargetHost(Protocol):

@@ -40,7 +40,8 @@ class WitnessLog(Protocol):
     def room(self, wanted: int = 1) -> int:
         """Return the number of acks with room now, 0 also if the oldest is too old.
 
-        wanted: if fewer have room, fileno() becomes readable once more may have.
+        wanted: if there is room for fewer, fileno() becomes readable once there may be
+        room for more.
         Raise WitnessError if the log can take no more.  Only one thread may call
         room() and confirmed(), that which watches fileno().
         """

@@ -1,9 +1,10 @@
 """The order in which the sessions of a run take the operations of their mix.
 
 Each session takes them from shuffled decks, one after the other.  Each deck has as many
-operations of a kind as any other deck, in proportion to the kind's weight; so the
-number of operations of a kind in the decks before is known without them.  The order is
-drawn from the seed, the session and the number of the deck: a pure function of the key.
+operations of a kind as any other deck, in proportion to the kind's weight; so it is
+known how many operations of a kind the decks before have, without dealing them.  The
+order is drawn from the seed, the session and the number of the deck: a pure function of
+the key.
 """
 
 from __future__ import annotations

@@ -170,24 +170,24 @@ def add_effects(
     broken_operations = find_distinct(number_operations(broken))
     kept_less = int(np.count_nonzero(~is_among(broken_operations, counted_operations)))
     earlier = [effect.earlier for effect in effects]
-    parts = [*(part for rows in earlier for part in rows.losses), missing, found]
+    parts = [*(part for table in earlier for part in table.losses), missing, found]
     return replace(
         inserted,
         kept=inserted.kept - kept_less,
-        foreign=inserted.foreign + sum(rows.foreign for rows in earlier),
-        earlier=inserted.earlier + sum(rows.rows for rows in earlier),
+        foreign=inserted.foreign + sum(table.foreign for table in earlier),
+        earlier=inserted.earlier + sum(table.rows for table in earlier),
         earlier_lost=dict(
             sum(
-                (Counter(rows.lost()) for rows in earlier),
+                (Counter(table.lost()) for table in earlier),
                 Counter(inserted.earlier_lost),
             )
         ),
         losses=Losses.gathered(sum(map(len, parts)), parts),
         earlier_damaged=sum(
-            (rows.damaged for rows in earlier), Counter(inserted.earlier_damaged)
+            (table.damaged for table in earlier), Counter(inserted.earlier_damaged)
         ),
         earlier_altered=inserted.earlier_altered
-        + sum(rows.altered for rows in earlier),
+        + sum(table.altered for table in earlier),
         undecided=sum((effect.undecided for effect in effects), inserted.undecided),
     )
 

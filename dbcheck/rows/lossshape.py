@@ -31,7 +31,7 @@ from dbcheck.rows.tasks import KINDS, HousekeepingTasks, TaskKind
 class WindowShare:
     """The operations that were acked while a task of one kind was under way.
 
-    tasks: how many tasks of the kind something was acked during.
+    tasks: during how many tasks of the kind something was acked.
     hit:   how many of these tasks had something acked that is lost.
     acked: how many operations.  lost: how many of them lost something.
     """

@@ -51,7 +51,7 @@ class TableSpec:
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """Layouts by which sql/ names statements; the first *_LAYOUT.sql is used."""
+        """Endings of its statements' names in sql/; the first that exists counts."""
         if not self.has_key:
             return ("ids",)
         return ("overwritten", "keyed") if self.is_overwritten else ("keyed",)

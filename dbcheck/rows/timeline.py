@@ -34,7 +34,7 @@ class Bin:
     """The operations acked in a stretch of time.
 
     from_s, to_s: seconds before the end of the timeline; from_s is the larger.
-    acked:  commits acked in that time.  lost: those of them that lost something.
+    acked:  commits acked in that time.  lost: how many of these lost something.
     """
 
     from_s: float
