@@ -210,6 +210,6 @@ def test_a_run_whose_client_noted_nothing_is_damaged(tmp_path: Path) -> None:
     with refused(
         ErrorId.WITNESS_LOG_DAMAGED,
         LogDamaged,
-        naming=("the witness log is damaged: ", "lacks what dates"),
+        naming=("the witness log is damaged: ", "lacks what dates the acks"),
     ):
         logs.facts()
