@@ -119,11 +119,12 @@ class Cycle(JudgedCycle):
     settled:  judged by a later client, as the client that began it was lost before.
     gone:     the server, or its table, certainly did not come back.
     control:  what later cycles must know of a control, None of an ordinary cycle.
-    cut_class: what the switch cut, as model.cut names it; "" if it cut nothing.
+    cut_class: what the switch cuts, as model.cut names it, even if uncut; "" if the
+              cycle came to no verdict.
     window:   the task that was under way at the cut, see rows.tasks; "" if none was.
-    seen, seen_lost: rows that readers saw, and those of them that are missing and were
-              never acknowledged, see rows.seen; None without readers, or if the table
-              was not read after the cut.
+    seen, seen_lost: how many rows readers saw, and how many of these are missing and
+              were never acknowledged, see rows.seen; None without readers, or if the
+              table was not read after the cut.
     at_fault: settings under which such a cut loses commits, a sentence for each.
     error_id: of the error, "" if it came to a verdict, or its client was lost.
     despite:  why a PASS is worth less: each finding of the audit before the load whose

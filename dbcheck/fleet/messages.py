@@ -29,7 +29,7 @@ class Job:
     reached: how deep the switch was seen to go, as this client remembers it.
     up:      the name of the queue to the client.
     files:   the campaign's folder, but for the runs that are settled: path -> content.
-    own:     those of the runs in it that the client's user made.
+    own:     the runs in that folder that the client's user made.
     """
 
     attempt: str

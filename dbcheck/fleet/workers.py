@@ -1,9 +1,9 @@
-"""The workers of a fleet: starts those of this machine, and chooses one for a job.
+"""Starts workers of a fleet on this machine, and chooses a worker for a job.
 
 No host, outlet or witness is in two jobs at once.  Each of them is a resource of one
 worker (Dask: worker resources), of which it has one.  Dask itself then runs jobs that
-need the same one after the other, also those of several clients: the second finds the
-resource where the first put it.
+need the same resource one after the other, also jobs of several clients: the second job
+finds the resource where the first put it.
 """
 
 from __future__ import annotations

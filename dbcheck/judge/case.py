@@ -44,7 +44,7 @@ _NO_FLUSH_TIMES: Mapping[str, int] = {}
 def find_unsafe_settings(
     manifest: Manifest, load: LoadRecord | None, tested_name: str, went_us: int | None
 ) -> list[Finding]:
-    """Return the findings on the settings of a run, including those of its storage.
+    """Return the findings on the settings of a run, including its storage's.
 
     A setting that could not be read is included, as unknown.
     A setting counts as it was in the preflight, or as it was during the load or just
@@ -101,7 +101,7 @@ def _add_findings_that_became_unsafe(
 def _list_mount_settings(
     manifest: Manifest, load: LoadRecord | None, name: str
 ) -> Mapping[str, str]:
-    """List the settings that mounts imply, and those of the server's process.
+    """List the settings that the mounts and the server's process imply.
 
     Options that a mount had only for a time are included.
     """

@@ -388,8 +388,10 @@ class Engine(ABC):
     def present(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> tuple[TableSpec, ...]:
-        """Return those of the tables that are there; raise EngineError if one is not
-        dbcheck's."""
+        """Return the tables that are there, all of *tables* if none is missing.
+
+        Raise EngineError if a table with such a name is not dbcheck's.
+        """
         raise NotImplementedError
 
     def discard(

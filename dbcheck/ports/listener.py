@@ -13,7 +13,7 @@ from dbcheck.model.flushes import UnderLoad
 class Unit(enum.Enum):
     """Unit of a Progress; the value is its name.
 
-    CUTS: those of a campaign, of which each has phases of its own.
+    CUTS: the cuts of a campaign; each has phases of its own.
     """
 
     CUTS = "cuts"

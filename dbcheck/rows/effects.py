@@ -68,7 +68,7 @@ class Markers:
         return found
 
     def own(self, records: Records) -> Records:
-        """Return those of *records* that an operation can have written."""
+        """Return the rows of *records* that an operation can have written."""
         session, seq = records["session"], records["seq"]
         own: Flags = (records["epoch"] == self._epoch) & (seq >= 1)
         own &= (session >= 0) & (session <= SESSION_MAX)
@@ -121,8 +121,8 @@ class Effects:
 
     losses:  of this run; when each was acked is not filled in yet.
     earlier: the rows of earlier runs.
-    undecided: how many of the losses are of transactions that nobody had decided, see
-             rows.prepared.
+    undecided: how many of the losses are of transactions that the load had not decided,
+             see rows.prepared.
     """
 
     losses: LossArray

@@ -66,7 +66,7 @@ class Fill:
             yield range(begin, min(begin + step, self.rows))
 
     def blocks(self, numbers: range) -> Iterator[Block]:
-        """Yield the rows of these numbers, those of one size together."""
+        """Yield the rows of these numbers, in blocks of one size."""
         schedule = self.schedule
         sizes_of = Sizes(schedule)
         payloads = {size: Payloads(schedule, size) for size in schedule.payload_bytes}

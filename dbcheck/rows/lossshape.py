@@ -161,7 +161,7 @@ def find_shape_of_losses(
     windows: Windows | None = None,
     late_us: int | None = 0,
 ) -> LossShape:
-    """Return the shape of *losses* in *tables*, which are those of the plan.
+    """Return the shape of *losses* in *tables*, the tables of the plan.
 
     cut_us: when the power was cut, on the clock of the acks; None if nothing shows it.
     sizes:  of the payloads; None if all have one size, or there are none.

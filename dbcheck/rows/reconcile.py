@@ -455,7 +455,8 @@ def _sort_surplus(
         elif (session, seq) in ids_by_operation:
             kind = LossKind.DUPLICATE
             ids = ids_by_operation[session, seq]
-            # A proxy that repeats an operation gets a new id; an old id does not count.
+            # An operation that is sent once more gets a new id; a row that is there
+            # twice under one id is the server's own doing.
             unacked_repeats += row_id not in ids and not _was_acked(session, seq, claim)
             ids.add(row_id)
         else:
