@@ -19,6 +19,7 @@ import io
 import os
 import shutil
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -32,7 +33,7 @@ from dbcheck.runs import stored
 
 INDEX = "index.json"
 _GZIP_SUFFIX = ".gz"
-_COMPRESSED_FROM_BYTES = 1 << 16  # bytes
+_COMPRESSED_FROM_BYTES = 1 << 16
 _BLOCK = tarfile.BLOCKSIZE
 _END_OF_ARCHIVE = bytes(2 * _BLOCK)
 GET_ANOTHER = "Do not trust it; ask who made it for another copy."
@@ -213,7 +214,7 @@ class Archive:
         self._file, self.path = file, path
 
     def require_room(self, folder: Path) -> None:
-        """Raise BundleRefused if its length is not what its index says, or no room."""
+        """Raise BundleRefused if its length belies its index, or it does not fit."""
         index, reader = self._read_index_first()
         if os.fstat(self._file.fileno()).st_size != reader.length(index):
             raise reader.damaged("its size")
@@ -352,7 +353,7 @@ class _Reader:
         try:
             with gzip.open(source) as file, target.open("xb") as written:
                 _copy(file, written, member.raw)
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             raise BundleRefused(
                 f"{self._path}: {member.name} cannot be unpacked: {error}",
                 id=ErrorId.BUNDLE_NOT_UNPACKED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import random
@@ -184,6 +185,26 @@ def test_what_helps_against_a_file_that_is_not_unpacked(
         extracted(file, folder)
     assert ("TMPDIR" in caught.value.hint) is in_the_way
     assert ("ask who made it" in caught.value.hint) is not in_the_way
+
+
+def test_a_file_whose_compressed_bytes_are_damaged_is_refused(
+    sealed: Path, tmp_path: Path
+) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    index = extracted(sealed, files)
+    head = gzip.compress(b"")[:10]
+    (files / "big.gz").write_bytes(head + b"\xff" * 64)  # 3: no kind of block
+    content = (files / "big.gz").read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    members = *index.members, Member("big.gz", len(content), digest, 1)
+    file = tmp_path / "changed.tar"
+    file.write_bytes(
+        b"".join(archive.make_chunks(files, replace(index, members=members)))
+    )
+    with refused(ErrorId.BUNDLE_NOT_UNPACKED, BundleRefused, naming="big.gz") as caught:
+        extracted(file, tmp_path / "unpacked")
+    assert caught.value.hint == archive.GET_ANOTHER
 
 
 def with_a_large_file(sealed: Path, tmp_path: Path, raw: int) -> bytes:
