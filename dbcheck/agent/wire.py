@@ -359,16 +359,19 @@ def list_mounts(table: str = "") -> Iterator[dict[str, str]]:
     for line in read_lines(table or MOUNTINFO):
         fields = line.split()
         kind, source, options = fields[fields.index("-") + 1 :][:3]
-        of_mount = fields[5].split(",")
-        of_filesystem = [
-            option for option in options.split(",") if option not in of_mount
-        ]
         yield {
             "point": unescape(fields[4]),
             "source": unescape(source),
             "type": kind,
-            "options": ",".join(of_mount + of_filesystem),
+            "options": ",".join(merge_options(fields[5], options)),
         }
+
+
+def merge_options(of_mount: str, of_filesystem: str) -> list[str]:
+    """Return the options of a mount, then the other options of its filesystem."""
+    options = of_mount.split(",")
+    others = [name for name in of_filesystem.split(",") if name not in options]
+    return [*options, *others]
 
 
 def parse_mounts(printed: Iterable[str]) -> Iterator[dict[str, str]]:

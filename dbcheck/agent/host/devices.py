@@ -34,12 +34,15 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from dbcheck.agent.host.tools import find_reason_in_output, read_output
+from dbcheck.agent.host.tools import (
+    BLOCK,
+    DEVICE_NAME,
+    DEVICES_MAX,
+    find_reason_in_output,
+    read_output,
+)
 from dbcheck.agent.wire import read_first_line, unescape
 
-BLOCK = "/sys/class/block"
-DEVICES_MAX = 64
-DEVICE_NAME = re.compile(r"[A-Za-z0-9!._-]{1,64}")  # of a block device in /sys
 STAT_BYTES_MAX = 4096
 
 

@@ -16,7 +16,6 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from dbcheck.agent.host.devices import (
-    BLOCK,
     BTRFS,
     DEVICE_SEPARATOR,
     find_block_folder,
@@ -28,6 +27,7 @@ from dbcheck.agent.host.mounts import (
     read_mounts,
     resolve_links,
 )
+from dbcheck.agent.host.tools import BLOCK
 from dbcheck.agent.wire import Refusal, read_first_line, read_lines, unescape
 
 SWAPS = "/proc/swaps"

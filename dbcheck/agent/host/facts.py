@@ -16,7 +16,6 @@ from typing import Any
 
 from dbcheck.agent.host.data import Files
 from dbcheck.agent.host.devices import (
-    BLOCK,
     JOURNAL,
     describe_drive,
     find_block_folder,
@@ -26,7 +25,7 @@ from dbcheck.agent.host.devices import (
 )
 from dbcheck.agent.host.open import pin_block_device
 from dbcheck.agent.host.process import describe_server_process
-from dbcheck.agent.host.tools import read_output
+from dbcheck.agent.host.tools import BLOCK, read_output
 from dbcheck.agent.host.view import compare_with_server_view
 from dbcheck.agent.wire import (
     clock_us,
@@ -108,7 +107,7 @@ class Volume:
     def uuid(self) -> str:
         """Return the filesystem's UUID: the device's own, else udev's.
 
-        A link of udev may be stale, as those of loop devices are, so the device counts
+        A link of udev may be stale, as links of loop devices are, so the device counts
         more; only root can read it (blkid(8), -p).  The user of a FUSE filesystem
         chooses its source, which may be a link in /dev/shm, so the device is held open.
         """

@@ -15,7 +15,13 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 
 from dbcheck.agent.host.open import name_path_in_errors, open_folder
-from dbcheck.agent.wire import Refusal, describe_error, read_lines, unescape
+from dbcheck.agent.wire import (
+    Refusal,
+    describe_error,
+    merge_options,
+    read_lines,
+    unescape,
+)
 from dbcheck.base.system import steps
 
 MOUNTINFO = "/proc/self/mountinfo"
@@ -31,19 +37,15 @@ class Mounted:
     def __init__(self, line: str) -> None:
         fields = line.split()
         kind, source, options = fields[fields.index("-") + 1 :][:3]
-        of_mount = fields[5].split(",")
         self.id, self.parent = map(int, fields[:2])
         self.device = fields[2]
         self.root = unescape(fields[3])
         self.point = unescape(fields[4])
         self.type = kind
         self.source = unescape(source)
-        of_filesystem = [
-            option for option in options.split(",") if option not in of_mount
-        ]
         self.options = ",".join(
             option
-            for option in of_mount + of_filesystem
+            for option in merge_options(fields[5], options)
             if option not in REFUSED_OPTIONS
         )
 
@@ -70,9 +72,10 @@ def read_mount_id(handle: int) -> int:
 class _Way:
     """Looks at the folders on the way to *goal*, the outermost first.
 
-    dead: mounts on drives without power.  Their folders were looked at before the cut;
-    a folder of XFS answers nothing now, and lets nobody rename either (xfs_vn_getattr
-    and xfs_rename, on a filesystem that was shut down).
+    dead: mounts on drives without power.  Their folders were looked at before the cut.
+    Now XFS returns an error for stat() of such a folder, and for a rename in it, so the
+    folder cannot be exchanged (xfs_vn_getattr and xfs_rename on a filesystem that was
+    shut down).
     """
 
     def __init__(self, goal: str, dead: Container[int]) -> None:
@@ -84,9 +87,9 @@ class _Way:
     def look(self, folder: int, path: str) -> None:
         """Raise Refusal if others can exchange the folder, or what is in it.
 
-        In a sticky folder, such as /tmp, nobody can rename what is root's (unlink(2),
-        EPERM).  A mount hides the owner of the folder that it lies on, so that folder
-        may not lie in a sticky folder.
+        In a sticky folder, such as /tmp, others cannot rename what is root's
+        (unlink(2), EPERM).  A mount hides the owner of the folder that it lies on, so
+        that folder may not lie in a sticky folder.
         """
         mount = read_mount_id(folder)
         if mount in self._dead:
