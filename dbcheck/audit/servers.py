@@ -85,7 +85,7 @@ def make_other_subjects(
 ) -> list[Subject]:
     """Return a subject for each account or database with settings of its own.
 
-    Those settings differ from the ones of dbcheck's own sessions on *server*.
+    These settings differ from the settings of dbcheck's own sessions on *server*.
     """
     return [
         replace(

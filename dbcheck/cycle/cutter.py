@@ -125,7 +125,7 @@ class Cutter:
 
         The cut waits until the first commits were answered, and as long as the load
         waits for the witness or no ack shows that it has resumed: nothing would be at
-        risk.  That of a cluster also waits for one more sample of the followers.
+        risk.  The cut of a cluster also waits for one more sample of the followers.
         behind_s: how late the witness is.  ack_us: when the last ack came.
         """
         if self.asked:

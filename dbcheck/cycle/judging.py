@@ -48,8 +48,8 @@ def format_losses(
 ) -> Iterator[str]:
     """Yield a line for each loss, by table and id; last the losses without a read row.
 
-    Those have no time of the ack.  A loss that an index shows has no session and seq,
-    either, as the index is asked for ids alone.
+    A loss without a read row has no time of the ack.  A loss that an index shows has no
+    session and seq, either, as the index is asked for ids alone.
 
     shift_us:     difference of the wall clock to the clock of the acks.
     before_cut_s: returns how long before the cut an ack came, None if not known.

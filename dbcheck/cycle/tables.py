@@ -1,8 +1,8 @@
 """Checks, drops, fills and reads the tables before a load.
 
 A cut is judged by the rows in the tables before it, so they are read before the load:
-rows of an earlier fill, or of a cycle that nobody judged, may have changed since.  Each
-cycle leaves its rows in the tables, and every later cycle reads them again.
+rows of an earlier fill, or of a cycle that was not judged, may have changed since.
+Each cycle leaves its rows in the tables, and every later cycle reads them again.
 """
 
 from __future__ import annotations

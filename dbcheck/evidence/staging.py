@@ -90,7 +90,7 @@ def _describe_file(path: Path, folder: Path) -> dict[str, Any]:
 def list_data_files(run: RunFolder, records: StoredRun) -> Iterator[str]:
     """Yield the names of the copies of the witness's logs, and of the files of rows.
 
-    Those of rows may be missing.
+    Files of rows may be missing.
     """
     for number in range(records.manifest.logs):
         yield run.acks_path(number).name

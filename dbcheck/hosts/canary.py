@@ -34,9 +34,9 @@ _Report = tuple[int, int, tuple[int, ...]]
 class Pace:
     """Rate of the canaries' writes; the defaults leave a busy server alone.
 
-    direct_per_s, buffered_per_s: writes per second, at most.
-    report_us:   between two reports of the host, at least.
-    rings:       so many of the direct writes are on their way at once.
+    direct_per_s, buffered_per_s: the most writes per second.
+    report_us:   the least time between two reports of the host.
+    rings:       how many direct writes are on their way at once.
     ring_blocks: blocks of 4 KiB of a ring, overwritten in turn.
     file_bytes:  of buffered records, before the next file; two are kept.
     """
@@ -84,7 +84,7 @@ class Canaries:
         self._layout = host_agent.report_layout(pace.rings)
         self._numbers = 1 + pace.rings
         self._interval_us = pace.interval_us
-        # This clock is ahead of the host's by so much at most.
+        # The most by which this clock may be ahead of the host's, None before a report.
         self._ahead_us: int | None = None
         self._failure, self._answered = "", False
         try:

@@ -306,8 +306,8 @@ class TargetHost:
     def counting(self, devices: Sequence[str]) -> Counting:
         """Open the counters of block devices; raise HostError.  Close what is returned.
 
-        It has a channel of its own: after a cut, who waits for an answer there holds
-        nobody else up.
+        It has a channel of its own: after a cut, a wait for its answer delays no
+        other request.
         """
         return Counting(self._open(), devices)
 

@@ -35,7 +35,7 @@ from dbcheck.runs.stored import state_folder
 SHAPE_TIME_S = 2.0  # for the writes of one shape
 FILEIO_TIME_S = 2  # for the random writes of one number of threads
 THREADS_AT_ONCE = (1, 4, 16)
-PROBES_KEPT = 50  # so many probes of one filesystem are remembered
+PROBES_KEPT = 50  # most probes of one filesystem that are remembered
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ written when nothing can be stored safely any more, is left with the witness und
 seal, an HMAC-SHA256 (RFC 2104).
 
 The copy in the state folder also shows which run folders are the user's own: any folder
-may have a client.key, and a manifest that names a server, but nobody else writes there.
+may have a client.key, and a manifest that names a server, but only the user can write
+to the state folder.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from typing import Any
 from dbcheck.agent.host.open import open_regular
 from dbcheck.agent.wire import describe_error, read_lines, unescape
 
-ENTRIES_MAX = 200_000  # so many entries of a folder are listed at most
-LINKS_MAX = 1000  # so many links of a folder are followed at most
+ENTRIES_MAX = 200_000  # most entries of a folder that are listed
+LINKS_MAX = 1000  # most links of a folder that are followed
 # A folder that was changed longer ago gets other times when it is changed again: this
 # is more than the steps of times on any local filesystem.  A network filesystem has the
 # times of its server, whose clock may be behind by more.
@@ -156,8 +156,8 @@ def find_folder_of_mounted_file(
     return file
 
 
-READ_BYTES_MAX = 1 << 16  # so much of each file is read at most
-MARKED_MAX = 1000  # so many tables are searched for marks at most
+READ_BYTES_MAX = 1 << 16  # most bytes that are read of a file
+MARKED_MAX = 1000  # most tables that are searched for marks
 AUTO_CNF = re.compile(rb"^\s*server[-_]uuid\s*=\s*([0-9A-Fa-f-]{36})\s*$", re.MULTILINE)
 ARIA_UUID = slice(4, 20)  # of aria_log_control
 # A random word in a table by which dbcheck recognises the data of a MariaDB server.

@@ -25,7 +25,7 @@ BESIDE = ".dbcheck-canary"
 INSIDE = "#sql-dbcheck-canary"  # MariaDB and MySQL list no folder "#sql..." as a schema
 MARKER = "dbcheck-canary"
 CANARY_FILE = re.compile(r"dbcheck-canary|run\.json|direct-\d+|buffered-\d{6}")
-ENTRIES_MAX = 10_000  # so many entries of the folder are listed at most
+ENTRIES_MAX = 10_000  # most entries of the folder that are listed
 WRITABLE_BY_OTHERS = 0o022  # also what an access control list lets others do (acl(5))
 
 

@@ -24,8 +24,8 @@ STDERR = "stderr:"
 COLLECTOR = "collector:"  # see model.host
 END_BYTES = 4096  # the bytes before a mark show whether the file continues from there
 LINE_BYTES_MAX = 4096  # a longer line is a dump
-SCAN_BYTES_MAX = 1 << 28  # so much of all logs is read at most, dumps included
-ENTRIES_MAX = 200_000  # so many entries of a log's folder are listed at most
+SCAN_BYTES_MAX = 1 << 28  # most bytes read of all logs, dumps included
+ENTRIES_MAX = 200_000  # most entries of a log's folder that are listed
 
 
 def mark_log(path: str) -> dict[str, list[int]]:

@@ -136,7 +136,7 @@ def read_preload_file(root: str) -> str:
 
     root: the root folder of the process, in which its account may have put or mounted
     any file of the host at this path (user_namespaces(7)).  So no link is followed, and
-    no file is read that not everybody may read.
+    only a file that everybody may read is read.
     """
     path = root + PRELOAD
     with contextlib.ExitStack() as held:

@@ -56,7 +56,7 @@ MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8  # umount(2)
 KILL_S = 20.0
 START_TIME = 19  # proc(5), stat: index of starttime among the fields after the name
 PARTITIONS_BACK_S = 15.0  # the kernel must find a drive's partitions within this time
-PRINTED_MAX = 2000  # so many characters that a program printed are kept
+PRINTED_MAX = 2000  # most characters kept of what a program printed
 HOLDERS_MAX = 8
 # Exit codes of e2fsck(8): 1 and 2 for corrected errors, 4 for errors that are left.
 FSCK_DAMAGED = 4

@@ -24,7 +24,7 @@ from dbcheck.agent.host.servers import (
 from dbcheck.agent.wire import describe_error, find_covering_mount, list_mounts
 
 OWN_PROCESS = "/proc/self"
-LINKS_DEEP_MAX = 40  # the kernel follows so many of one path (path_resolution(7))
+LINKS_DEEP_MAX = 40  # most links that the kernel follows in a path (path_resolution(7))
 COMPARISONS = 3  # several, as a server renames and removes files meanwhile
 
 

@@ -67,7 +67,7 @@ WARM_ROWS = 4  # rows that are committed and read back before the load
 
 
 def require_failover(node: Node, server: ServerFacts) -> None:
-    """Raise UsageError if a managed service is given a host, or a cut but a failover.
+    """Raise UsageError if a managed service is given a host, or no failover as its cut.
 
     The host of a managed service cannot be asked, and no switch cuts its power.
     """
@@ -299,7 +299,7 @@ def require_server(
 
 
 def _require_two_phase(engine: Engine, transactions: int, *, weak: bool) -> None:
-    """Raise EngineError if the server cannot hold so many prepared *transactions*.
+    """Raise EngineError if the server cannot hold *transactions* prepared ones.
 
     Transactions that an earlier run left prepared are rolled back first.
     """

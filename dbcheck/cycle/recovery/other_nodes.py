@@ -44,7 +44,7 @@ from dbcheck.rows.table import LEDGER, TableSpec
 from dbcheck.runs.folder import RunFolder
 
 POLL_S = 0.2
-APPLIED_S = FOLLOWS_S = 30.0  # within which a node must apply all, and follow
+APPLIED_S = FOLLOWS_S = 30.0  # the time in which a node must apply all, or follow
 _STAYS_OFF = (
     "{} stays off: it must rejoin {}, and may hold commits that no other node has. Keep"
     " its clients away when you restore its power"

@@ -35,12 +35,12 @@ _ROWS_AT_ONCE = 1 << 16
 DIFFERENT_MAX = 1000  # different rows that are kept whole; all are counted and listed
 # Bytes of payloads that are kept of such rows; a sound server's have half as many.
 DIFFERENT_BYTES_MAX = 256 << 20
-# The rows that are accepted: so many times the expected rows, and so many more.  Beyond
+# A server may send _ROWS_FACTOR times the expected rows, and _ROWS_MORE more.  Beyond
 # that, something sends rows that no table holds.
 _ROWS_FACTOR, _ROWS_MORE = 4, 10_000_000
-_SENT_UNKNOWN = (
-    1_000_000_000  # taken as sent if the client's record of the load is lost
-)
+# The number of sent operations that is assumed if the client's record of the load is
+# lost.
+_SENT_UNKNOWN = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ def limit_survivors(
 ) -> Iterator[tuple[TableSpec, RowBatch]]:
     """Yield what Engine.survivors() yields; raise EngineError if it is far too much.
 
-    rows: how many rows the tables should hold together, at most.
+    rows: the most rows that the tables together should hold.
     """
     most, read = _ROWS_FACTOR * rows + _ROWS_MORE, 0
     for table, batch in engine.survivors(tables, server=facts):
