@@ -153,7 +153,7 @@ def run_interruptible(
 
 
 ANSWER_S = 30.0  # limit for a catalogue query
-LOCK_S = 2  # so long a reader waits for a lock, each time
+LOCK_S = 2  # how long a reader waits for a lock, each time
 SCAN_S = 3600.0  # limit for the scan of a whole table, and for a batch of its rows
 ANSWER_BYTES = 16 << 20  # most bytes of an answer
 # Most bytes of a batch of rows: far above the largest row, 1 MiB, so that also a row

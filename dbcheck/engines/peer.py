@@ -46,8 +46,9 @@ _OFF = frozenset(
 class Answering:
     """Identity that a server reports over one connection.
 
-    started_us, identity: as in ServerFacts; of the latter what is known here.
-    standby: it follows another server.
+    started_us: as in ServerFacts.
+    standby:    the server follows another server.
+    identity:   as in ServerFacts, but only the identifiers that one connection shows.
     """
 
     started_us: int
@@ -116,7 +117,7 @@ def _is_host_off(error: Exception) -> bool:
 
 
 def pick_log_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the settings that a server's log names when it starts."""
+    """Return the settings that a server's log names when it starts."""
     return {name: settings[name] for name in NAMES if settings.get(name)}
 
 
@@ -133,7 +134,8 @@ _LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9
 def find_socket_owner(path: str) -> str | None:
     """Return the name of the account that listens at the socket file *path*.
 
-    None if it may be anybody's, if it has no name, or if nobody listens.
+    None if any account may listen there, if the account has no name, or if no process
+    listens.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
         wire.settimeout(_CONNECT_S)
@@ -150,9 +152,10 @@ def find_socket_owner(path: str) -> str | None:
 def is_servers_socket(wire: socket.socket, path: str, accounts: Set[int]) -> bool:
     """Return True if root, this user or the server listens at the socket file *path*.
 
-    wire: connected to it.  accounts: those that the user named.  Who else the server
-    may be follows from the file's folder: if no other account may put a file there, or
-    another folder in its place, then its owner is the server.
+    wire:     connected to the socket.
+    accounts: the accounts that the user named.  The folder of the file shows which
+              other account runs the server: if no account but its owner may put a file
+              there, or another folder in its place, the owner does.
     """
     uid = _find_listener(wire)
     return uid is not None and (uid in accounts or _may_listen(uid, path))
@@ -161,10 +164,10 @@ def is_servers_socket(wire: socket.socket, path: str, accounts: Set[int]) -> boo
 def is_servers_port(wire: socket.socket, accounts: Set[int]) -> bool:
     """Return True if root, this user or one of *accounts* has the other end of *wire*.
 
-    wire: of TCP; what leads to another machine is nobody's here.  Who has it has
-    accepted the connection: one that waits for that, or whose program closed it, has
-    no inode, and is shown as root's.  The kernel may show a row twice if its table
-    takes more than one read(2) (seen with Linux 6.18).
+    wire: of TCP; if it leads to another machine, no account here has its other end.
+    The account has accepted the connection: a connection that waits for that, or that
+    its program closed, has no inode, and is shown as root's.  The kernel may show a row
+    twice if its table takes more than one read(2) (seen with Linux 6.18).
     """
     try:
         ours, theirs = (
@@ -224,9 +227,9 @@ def _may_listen(uid: int, path: str) -> bool:
 
 
 def _is_one_account(uid: int) -> bool:
-    """Return True if *uid* is one account's, and not that of all that have none here.
+    """Return True if *uid* is one account's, and not the id that stands for many.
 
-    The kernel shows one id for each that a user namespace does not map
+    The kernel shows the same id for each account that a user namespace does not map
     (user_namespaces(7), overflowuid).
     """
     try:

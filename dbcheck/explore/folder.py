@@ -191,7 +191,7 @@ class Exploration:
         file.flush()
 
     def write_findings(self, findings: Sequence[Finding]) -> None:
-        """Store the findings in the place of those of the same numbers."""
+        """Store the findings; they replace any that have the same numbers."""
         for finding in findings:
             path = self.path / f"{finding.name}.json"
             stored.write_file(path, [stored.to_bytes(finding)])

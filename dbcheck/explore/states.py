@@ -25,7 +25,7 @@ class AtRisk:
     """Contents of a drive at one moment.
 
     stable:  number of writes, from the first on, that a completed flush covered.
-    arrived: number of writes that had come; the writes after the stable may be lost.
+    arrived: number of writes that had come; the ones after *stable* may be lost.
     """
 
     stable: int

@@ -61,7 +61,7 @@ class Lab:
     target_url:  the server's URL, without the password, which `password` has.
     witness_url: a folder behind the lab's sshd, not on the drive; ssh needs
                  identity_file and known_hosts to get there.
-    host_url:    of the lab's sshd, to read the server's files;
+    host_url:    the URL of the lab's sshd, to read the server's files;
     log_path:    the server's log, one of these files.
     authority:   the certificate of the authority of the cluster's nodes, in PEM;
     authority_file: the server's copy of it.  Both are "" outside a cluster.

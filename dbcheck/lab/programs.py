@@ -317,9 +317,8 @@ def run(name: str, *arguments: str) -> None:
 
 _SHORTAGES = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EADDRINUSE)
 _SHORTAGE_MESSAGES = tuple(os.strerror(number).lower() for number in _SHORTAGES)
-_STARTUP_KILLED = (
-    "terminated by signal 9"  # PostgreSQL's message about its own startup process
-)
+# PostgreSQL's message about its own startup process.
+_STARTUP_KILLED = "terminated by signal 9"
 CAP_SYS_ADMIN = 21  # linux/capability.h
 
 

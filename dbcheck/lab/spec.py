@@ -74,10 +74,10 @@ class DriveSpec:
     newest_bytes:  a flush covers at least one write.
 
     These faults may be added to any personality; with 0 the drive has no such fault.
-    lost_above_bytes: also of a write-through drive.
+    lost_above_bytes: a write-through drive does not make them stable, either.
     tear_bytes:    the blocks count from the start of the drive; a write-through drive
                    does not make the rest of a write stable either.
-    forget_bytes:  however long they were stable.
+    forget_bytes:  a cut takes them, however long they were stable.
     """
 
     personality: Annotated[
@@ -229,10 +229,10 @@ class LabSpec:
     cut:           drive (a real filesystem on the virtual drive) or process (a plain
                    folder; the cut is SIGKILL and shows only what survives a kill).
     mount_options: an option that names another device is refused.
-    write_cache:   "auto" leaves what the kernel found.  "write through" stands for a
-                   layer between filesystem and drive that swallows the flushes.
+    write_cache:   "auto" tells the kernel what the drive has.  "write through" stands
+                   for a layer between filesystem and drive that swallows the flushes.
     settings:      server settings, name -> value, that override dbcheck's own.
-    log_drive:     a second drive has the log; a flush of one drive leaves the other.
+    log_drive:     a second drive has the log; a flush of one leaves the other as it is.
     galera:        the server, MariaDB, is a node of a Galera cluster; its settings name
                    the other nodes.
     patroni:       the server, PostgreSQL, is started and promoted by Patroni.

@@ -26,7 +26,7 @@ from dbcheck.ports.listener import LoadStatus
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 
 RECENT_US = 1_200_000  # the rate and the recent latency are of this time
-_SAMPLES = 8  # so many samples of this time are kept at most
+_SAMPLES = 8  # most samples of this time that are kept
 
 # A session that broke so long before the last ack of all did not break by the cut.
 EARLY_US = 1_000_000

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 PAUSE_S = 0.002
 # Rows become visible out of the order of their ids, as far apart as there are sessions.
 _TAIL_IDS = 200
-_UNCONFIRMED_MAX = 4096  # with so many unconfirmed rows readers wait for the witness
+_UNCONFIRMED_MAX = 4096  # unconfirmed rows at which readers wait
 
 
 class Readers:
@@ -134,7 +134,7 @@ class Readers:
     def _hand_over(
         self, rows: Sequence[KeyRead], seen_us: int, seen_log: WitnessLog
     ) -> None:
-        """Hand over those of *rows* that are new; one reader at a time."""
+        """Hand over the new rows among *rows*; one reader at a time."""
         new: list[AckValues] = []
         with self._handing_over:
             for row_id, session, seq in rows:

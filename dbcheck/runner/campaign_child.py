@@ -124,7 +124,7 @@ class Worker(CutPermit):
             self._channel.send(pack_message(message))
 
     def keeps(self, ended: Ended) -> bool:
-        """Return True if the client has all that is stored, or the worker is lost.
+        """Return True if the client has all that is stored, False without a worker.
 
         An answer to an earlier question may be on its way.
         """

@@ -144,9 +144,10 @@ def is_in_other_language(text: str) -> bool:
 _VERSION = re.compile(r"PostgreSQL [0-9.]+\b[^\n]{0,200} compiled by ")
 
 
-# By what a line of a start names its server: MariaDB's server_uid, which is made of its
-# port and its host (mysqld.cc, calculate_server_uid); the port of a MySQL that
-# takes queries (ER_SERVER_STARTUP_MSG) and of PostgreSQL (pqcomm.c, StreamServerPort).
+# Each name that a start logs of its server, and the message that has it: the server_uid
+# of MariaDB, which is made of port and host (mysqld.cc, calculate_server_uid); the port
+# of MySQL, once it takes queries (ER_SERVER_STARTUP_MSG), and of PostgreSQL (pqcomm.c,
+# StreamServerPort).
 NAMES = {
     "server_uid": re.compile(r"Starting MariaDB [^\n]{0,200} server_uid (\S{1,64}) as"),
     "port": re.compile(
@@ -232,7 +233,7 @@ def names_damage(answer: str, *, missing: bool = True) -> bool:
     missing: a file that is not there counts, too.
     """
     meanings = DAMAGE if missing else DAMAGE - {Shows.MISSING}
-    starts = [entries.end() for entries in re.finditer(r"\A|: +|\) |\n", answer)]
+    starts = [match.end() for match in re.finditer(r"\A|: +|\) |\n", answer)]
     entries = (
         table.find(answer[begin:]) for begin in starts for table in TABLES.values()
     )

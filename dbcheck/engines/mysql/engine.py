@@ -481,7 +481,7 @@ class MysqlEngine(Replicating):
     def _present(
         self, link: MysqlLink, tables: Sequence[TableSpec]
     ) -> tuple[TableSpec, ...]:
-        """Return those of the tables that are there and dbcheck's."""
+        """Return the tables that exist and are dbcheck's."""
         names = {n for (n,) in link.rows("present", {"database": self._database})}
         return tuple(table for table in tables if table.name in names)
 

@@ -43,7 +43,7 @@ def parse_privileges(
 def find_missing_privileges(
     statements: Iterable[str], database: str, table: str, needed: Iterable[str]
 ) -> list[str]:
-    """Return those of the *needed* privileges that the account lacks, in order."""
+    """Return the *needed* privileges that the account lacks, in order."""
     found = parse_privileges(statements, database, table)
     return [] if _ALL in found else [name for name in needed if name not in found]
 

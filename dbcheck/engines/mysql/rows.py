@@ -142,7 +142,7 @@ class RowReader:
                 return
 
     def _walk(self, at: int, begins: list[int]) -> int:
-        """Add to *begins* where each whole row after *at* begins; return their end."""
+        """Add to *begins* where the whole rows from *at* on begin; return their end."""
         buffer, end, unpack = self._buffer, self._end, _PACKET.unpack_from
         while at + _PACKET.size <= end:
             length, kind = unpack(buffer, at)

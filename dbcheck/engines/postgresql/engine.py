@@ -519,6 +519,6 @@ def _read_cluster_id(link: PostgresqlLink, service: str) -> dict[str, str]:
 def _find_own_tables(
     link: PostgresqlLink, tables: Sequence[TableSpec]
 ) -> tuple[TableSpec, ...]:
-    """Return those of the tables that are there and dbcheck's."""
+    """Return the tables that exist and are dbcheck's."""
     names = {name for (name,) in link.rows("present")}
     return tuple(table for table in tables if _SCHEMA + table.name in names)

@@ -58,10 +58,9 @@ from dbcheck.engines.url import (
 
 # PostgreSQL 17 manual, 34.15, 34.16, 34.17 and 34.19: each option, the variable that
 # has the same meaning, and the file in the user's home that is read without either.
-_SYSTEM_FOLDER_VARIABLE, _SERVICE_FILE = (
-    "PGSYSCONFDIR",
-    "pg_service.conf",
-)  # for all users (34.17)
+# The variable that names the folder of all users' service file (34.17).
+_SYSTEM_FOLDER_VARIABLE = "PGSYSCONFDIR"
+_SERVICE_FILE = "pg_service.conf"
 _PASSWORD_FILE = ("passfile", "PGPASSFILE", ".pgpass")
 _USERS_SERVICE_FILE = ("servicefile", "PGSERVICEFILE", f".{_SERVICE_FILE}")
 _FILES_OF_LIBPQ = (
@@ -281,7 +280,7 @@ def _is_socket(host: str) -> bool:
 
 
 def _find_common_owner(sockets: Sequence[tuple[str, str]]) -> str | None:
-    """Return the account that listens at all sockets, None if it is not one known one.
+    """Return the one account behind all sockets; None if several, or not known.
 
     sockets: the folder and the port of each, as libpq takes them.
     """
@@ -398,7 +397,7 @@ T = TypeVar("T")
 # limit for the statements that they send at a login, as psycopg2 does to a server whose
 # DateStyle is not ISO.
 LOGIN_S = 60.0
-GRACE_S = 5.0  # so long a login may take beyond its limit before it is severed
+GRACE_S = 5.0  # how far beyond its limit a login is abandoned
 _ENDLESS_LOGIN_HINT = (
     "Check what answers at that address. If it is your server, look at its"
     " scram_iterations when the account's password was set: 4096 are usual."
@@ -457,7 +456,7 @@ def new_session(
 ) -> psycopg.Connection:
     """Open a connection in autocommit mode; raise psycopg.Error, and as log_in() does.
 
-    connect_s: within so many seconds each host of the URL must answer.
+    connect_s: seconds within which each host of the URL must answer.
     """
     abandoned = threading.Event()
 

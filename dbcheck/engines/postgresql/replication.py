@@ -40,7 +40,7 @@ _SUBSCRIPTION_ADVICE = (
 
 
 class Followers(Watch):
-    """A connection to the writer that lists its standbys (Followers of ports)."""
+    """Lists the writer's standbys over one link (ports.connection.Followers)."""
 
     def read(self) -> Sequence[Follower]:
         rows = self._rows("followers")

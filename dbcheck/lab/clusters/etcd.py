@@ -29,7 +29,7 @@ _MOUNT_AND_RUN = 'mount -t tmpfs -o mode=700 dbcheck-etcd /run && exec "$0" "$@"
 
 @contextlib.contextmanager
 def run_etcd(identity: Identity) -> Generator[int, None, None]:
-    """Run one etcd server, prefix data are in memory; yield its port on 127.0.0.1.
+    """Run one etcd server, whose data are in memory; yield its port on 127.0.0.1.
 
     identity: the certificate that etcd shows; it answers only clients with a
               certificate of the same authority.

@@ -43,7 +43,7 @@ class PowerStatus(msgspec.Struct, frozen=True):
 
 
 class CutResult(msgspec.Struct, frozen=True):
-    """The result of machine.Machine.cut(); exact_us: the drive's last request."""
+    """The result of machine.Machine.cut(); exact_us: when the power was gone."""
 
     exact_us: int
     report: dict[str, Any]

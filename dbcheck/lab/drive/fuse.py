@@ -60,7 +60,7 @@ _IN_FLIGHT_MAX, _IN_FLIGHT_MANY = 64, 48
 
 
 def answer_init(body: memoryview) -> bytes:
-    """Answer INIT: those of the kernel's offers that a drive accepts."""
+    """Answer INIT with the kernel's offers that a drive accepts."""
     _, _, readahead, offered = _INIT_BODY.unpack_from(body)
     flags = offered & (_ASYNC_READ | _BIG_WRITES | _ASYNC_DIO | _MAX_PAGES)
     pages = WRITE_MAX // _BLOCK_BYTES

@@ -371,7 +371,7 @@ class Drive:
             self.recorder.end(now)
 
     def fail(self) -> None:
-        """Answer nothing but errors from now on."""
+        """Fail every request from now on."""
         self.state = DriveState.OFF
 
     def cut(self, now: float, kept_writes: str, seed: int) -> CutReport:

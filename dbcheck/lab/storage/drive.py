@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _CACHE_COUNTERS = frozenset({"cached_writes", "cached_bytes"})
 _SYNC_S = 60.0
 _RELEASE_S = 2.0  # in which processes that were killed, or meet errors, release it
-_TELLING_WRITES = 16  # so many need a flush; a few may come from the filesystem alone
+_TELLING_WRITES = 16  # as many need a flush; fewer may be the filesystem's own
 _SAFE_OPTIONS = "nosuid,nodev"  # come last, as mount(8) takes the later of two options
 _SAFE_FLAGS = os.ST_NOSUID | os.ST_NODEV  # statvfs(3)
 _NO_BARRIER_OPTIONS = frozenset({"barrier=0", "nobarrier"})
@@ -207,7 +207,7 @@ class DriveStorage:
         self._require_drive().call(DriveServer.save_recording)
 
     def show(self, server: DatabaseServer, states: Sequence[Shown]) -> None:
-        """End *server*; hold the crash state in *states*, which is the only one."""
+        """End *server*; hold the crash state, the only one in *states*."""
         self.freeze()
         server.kill_now()
         self.fail()

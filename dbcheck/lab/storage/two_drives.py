@@ -15,9 +15,8 @@ from dbcheck.lab.spec import LOG_DRIVE, LabSpec
 from dbcheck.lab.storage.blocks import FileBlocks, list_file_blocks
 from dbcheck.lab.storage.drive import DriveStorage
 
-_SEED_DISTANCE = (
-    1 << 32
-)  # between the drives' seeds, so that they lose different writes
+# Between the seeds of the drives, so that they lose different writes.
+_SEED_DISTANCE = 1 << 32
 
 
 class TwoDrives:
