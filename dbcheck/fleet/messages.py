@@ -1,7 +1,7 @@
 """Messages between the client, a worker's task and the process of a campaign.
 
 Client and task exchange them over queues of the scheduler, pickled; task and process
-over a local.Channel.  All three are this program, in the same version.
+over a processes.Channel.  All three are this program, in the same version.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class SessionTimes:
     """The times of the latest ack of each session.
 
     A session sends an operation after the client read the clock for the ack of its
-    operation before (load/loop.py: _round).
+    operation before (load/loop.py: _run_round).
     """
 
     def __init__(self) -> None:

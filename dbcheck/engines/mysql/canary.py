@@ -29,7 +29,7 @@ from dbcheck.base.errors import (
 )
 from dbcheck.engines.mysql.check import read_product
 from dbcheck.engines.mysql.grants import find_missing_privileges, quote_account
-from dbcheck.engines.mysql.link import MysqlLink, error_code
+from dbcheck.engines.mysql.link import LOCK_WAIT_TIMEOUT, MysqlLink, error_code
 from dbcheck.engines.tables import MARK
 from dbcheck.server_log import Product
 
@@ -45,7 +45,6 @@ _PREVENTING_SETTINGS = {
 _PROBE_EPOCH = 0  # the epoch of a row that shows that the table can be read
 # Seconds to wait for the table while another session holds it.
 _PLANT_S, _READ_S, _DROP_S = 10, 2, 5
-_LOCK_WAIT_TIMEOUT = 1205  # ER_LOCK_WAIT_TIMEOUT
 _ENGINE_ERRORS = range(120, 200)  # numbers of a storage engine's own errors (my_base.h)
 
 Open = Callable[[], MysqlLink]
@@ -116,7 +115,7 @@ def drop(link: MysqlLink) -> None:
     try:
         link.rows("drop_canary")
     except EngineError as error:
-        if error_code(error) != _LOCK_WAIT_TIMEOUT:
+        if error_code(error) != LOCK_WAIT_TIMEOUT:
             raise
         raise EngineError(
             f"another session has the table {TABLE} locked: another run is active,"
@@ -136,7 +135,7 @@ def _read_row(link: MysqlLink, epoch: int) -> bool | None:
         return None if error.missing else False
     except EngineError as error:
         number = error_code(error)
-        if number == _LOCK_WAIT_TIMEOUT:
+        if number == LOCK_WAIT_TIMEOUT:
             return None
         if number in _ENGINE_ERRORS:
             return False

@@ -29,7 +29,7 @@ _PACKET_BYTES = 1 << 20
 _LENGTH = "length"
 _IDS = 1 << 13  # rows of a statement that have an id alone
 _INTEGERS = {Kind.BIGINT: "<i8", Kind.INTEGER: "<i4", Kind.SMALLINT: "<i2"}
-_SENT = KEYED[1:]  # the server chooses the id
+_SENT_COLUMNS = KEYED[1:]  # the server chooses the id
 
 
 def fill(link: MysqlLink, table: TableSpec, rows: Fill) -> Iterator[int]:
@@ -69,7 +69,7 @@ class _Statements:
                 continue
             self._heads[lines] = execution_head(
                 self._link.prepared(self._name, self._insert_text(lines)),
-                _SENT * lines,
+                _SENT_COLUMNS * lines,
                 has_attributes=self._has_attributes,
             )
 
@@ -106,22 +106,23 @@ class _Statements:
 
 def _encode_block(block: Block) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     """Return the rows as binary values: each payload stands behind its length."""
-    size = block.payloads.shape[1]
-    prefix = encode_length(size)
+    payload_bytes = block.payloads.shape[1]
+    prefix = encode_length(payload_bytes)
     layout: list[tuple[str, str]] = []
-    for column in _SENT:
+    for column in _SENT_COLUMNS:
         if column.kind is Kind.BYTES:
             layout.append((_LENGTH, f"V{len(prefix)}"))
-        layout.append((column.name, _encode_field(column, size)))
+        layout.append((column.name, _field_type(column, payload_bytes)))
     rows = np.empty(len(block), np.dtype(layout))
     rows[_LENGTH] = np.void(prefix)
-    for column in _SENT:
+    for column in _SENT_COLUMNS:
         if column.kind is Kind.BYTES:
-            rows[column.name] = block.payloads.view(f"V{size}").ravel()
+            rows[column.name] = block.payloads.view(f"V{payload_bytes}").ravel()
         else:
             rows[column.name] = block.columns[column.name]
     return rows
 
 
-def _encode_field(column: Column, size: int) -> str:
-    return f"V{size}" if column.kind is Kind.BYTES else _INTEGERS[column.kind]
+def _field_type(column: Column, payload_bytes: int) -> str:
+    """Return numpy's type of the values of *column*."""
+    return f"V{payload_bytes}" if column.kind is Kind.BYTES else _INTEGERS[column.kind]

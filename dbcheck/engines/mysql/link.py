@@ -103,7 +103,7 @@ _HARMLESS = {errno.ENOENT, errno.ENOMEM, errno.EACCES, errno.ENFILE, errno.EMFIL
 _HARMLESS |= {errno.ENOSPC, errno.EROFS, 194}
 # Those of rows that are kept from a reader: a lock on the table (ER_LOCK_WAIT_TIMEOUT);
 # no right to the database, to the table, to a column of it.
-_LOCKED, _NOT_PERMITTED = 1205, {1044, 1142, 1143}
+LOCK_WAIT_TIMEOUT, _NOT_PERMITTED = 1205, {1044, 1142, 1143}
 # Those of a connection that broke: the driver's own (server gone, server lost), and the
 # server's where it shuts down or was asked to end the session.
 _LOST = {2006, 2013, 2055, 1053, 1927, 3169}
@@ -457,7 +457,7 @@ def explain_withheld_rows(
         yield
     except EngineError as error:
         number = error_code(error)
-        if number == _LOCKED:
+        if number == LOCK_WAIT_TIMEOUT:
             raise locked_table_error(
                 error, _find_blockers(connect, database)
             ) from error
