@@ -29,7 +29,7 @@ from dbcheck.rows.acks import Row
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import LEDGER, TableFacts, TableSpec
-from tests.kit.hostile import OK, MysqlPeer, PgPeer, hostile
+from tests.kit.hostile import EOF, OK, MysqlPeer, PgPeer, hostile
 from tests.kit.nodes import site_of
 from tests.kit.operations import INSERTS
 from tests.kit.partial_rig import RecordingListener
@@ -287,6 +287,45 @@ def test_rows_of_mysql_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ):
         list(link.stream((LEDGER,)))
+
+
+def test_rows_that_are_no_rows_come_from_another_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MysqlLink, "_fix_session", lambda *_: None)
+    monkeypatch.setattr(MysqlLink, "_require_engine", lambda *_: None)
+
+    def answer_as_mysql(peer: MysqlPeer) -> None:
+        peer.greet(NATIVE)
+        peer.send(OK)
+        while peer.receive()[:1] != COM_STMT_PREPARE:
+            peer.send(OK)
+        peer.send(b"\0" + struct.pack("<IHHBH", 1, 0, 0, 0, 0))
+        peer.receive()
+        peer.columns(*MYSQL_TYPES)
+        peer.send(b"\0\0")  # a row that ends before its columns
+        peer.send(EOF)
+        peer.wire.recv(1 << 10)
+
+    def answer_as_postgresql(peer: PgPeer) -> None:
+        peer.greet()
+        peer.obey(until=b"copy ")
+        peer.send((b"H", b"\x01\0\0"), (b"d", b"no rows of COPY at all"))
+        peer.send((b"c", b""), (b"C", b"COPY 0\0"), (b"Z", b"I"))
+        peer.wire.recv(1 << 10)
+
+    for peer, link, answer in (
+        (MysqlPeer, MysqlLink, answer_as_mysql),
+        (PgPeer, PostgresqlLink, answer_as_postgresql),
+    ):
+        with (
+            server(peer, answer) as arguments,
+            contextlib.closing(link("db1", arguments, 5)) as opened,
+            refused(ErrorId.ANSWER_NOT_UNDERSTOOD, EngineError) as caught,
+        ):
+            list(opened.stream((LEDGER,)))
+        assert "survivors_ledger" in str(caught.value)
+        assert "leads to the database server itself" in caught.value.hint
 
 
 @pytest.mark.parametrize(("before", "sent"), [(0, 0), (2, 0), (0, 2)])
