@@ -31,7 +31,9 @@ from dbcheck.report.sarif import make_sarif
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.runner import assemble
 
-WORKLOAD = "insert"  # unless the inventory names another: its tables have places
+# Where the tables of this workload would lie is audited, too; instead of this workload
+# an inventory may name another.
+WORKLOAD = "insert"
 TEXT, SARIF = "text", "sarif"
 NOWHERE = "command-line"  # the file of a finding on a server that flags describe
 

@@ -153,7 +153,7 @@ def run_interruptible(
 
 
 ANSWER_S = 30.0  # limit for a catalogue query
-LOCK_S = 2  # how long a reader waits for a lock, each time
+LOCK_S = 2  # how long a statement that reads rows or a canary waits for a lock
 SCAN_S = 3600.0  # limit for the scan of a whole table, and for a batch of its rows
 ANSWER_BYTES = 16 << 20  # most bytes of an answer
 # Most bytes of a batch of rows: far above the largest row, 1 MiB, so that also a row
@@ -165,8 +165,8 @@ NOT_THE_SERVER = (
     "Check that the URL leads to the database server itself, and not to another"
     " service."
 )
-# What a driver raises over bytes or columns that no server sends, few of which it
-# checks for.
+# What a driver raises when it decodes bytes or columns that no server of the engine
+# sends; the driver itself checks few of these.
 UNREADABLE = (
     ArithmeticError,
     AssertionError,
@@ -346,10 +346,10 @@ class Link(ABC):
         return self
 
     def abandon(self, error: BaseException) -> None:
-        """Close the connection over *error*; raise EngineError for a driver's error.
+        """Close the connection because of *error*; raise EngineError if UNREADABLE.
 
-        This is no context manager: an interrupt while it is entered would leave the
-        connection open.
+        To be called in an except clause, or by __exit__(): an interrupt while a context
+        manager is being entered would leave the connection open.
         """
         self.close()
         if isinstance(error, UNREADABLE):

@@ -1,6 +1,6 @@
 """Takes a server off drives whose power is cut alone, and puts it back.
 
-These are the calls of the client to the agent (agent/host/drives.py and remount.py).
+The client calls the agent on the host (agent/host/drives.py and remount.py).
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ class DriveMount:
     """One mount from a drive.
 
     inner:  what of the filesystem is mounted, "/" for all of it.
-    number: of the partition, "0" for the drive itself.  name, device: the kernel's.
-    shown:  the kernel shows whether it holds that filesystem in memory.
+    nsid:   of an NVMe drive's namespace, "" for other drives.
+    number: of the partition, "0" for the drive itself.
+    name, device: the kernel's, such as "sda1" and "8:1".
+    shown:  /sys shows that the kernel holds the filesystem in memory.
     """
 
     id: int
@@ -99,7 +101,11 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """See agent.host.remount.read_note()."""
+    """Answer of agent.host.remount.read_note(); the other fields are as in Noted.
+
+    seen:      the survey that the note holds, None if there is no note.
+    same_boot: the host was not started since the note was written.
+    """
 
     seen: Survey | None
     same_boot: bool = True
@@ -110,7 +116,10 @@ class _Note:
 
 @dataclass(frozen=True, slots=True)
 class EndedServer:
-    """See agent.host.remount.end_server()."""
+    """Answer of agent.host.remount.end_server().
+
+    killed: the server's processes before it.  left: processes that did not end.
+    """
 
     killed: tuple[int, ...]
     left: tuple[int, ...]
@@ -118,7 +127,13 @@ class EndedServer:
 
 @dataclass(frozen=True, slots=True)
 class TakenOff:
-    """See agent.host.remount.take_off(); off, lazy: in the order of the mounts."""
+    """Answer of agent.host.remount.take_off(); off, lazy: in the order of the mounts.
+
+    off:     the kernel has released the mount's filesystem.
+    lazy:    the mount was detached while it was in use.
+    holders: the processes that still use one of the mounts.
+    refused: mount point -> why the mount was left alone.
+    """
 
     off: tuple[bool, ...]
     lazy: tuple[bool, ...]
@@ -128,7 +143,13 @@ class TakenOff:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """See agent.host.remount.put_back(); device: its name, "" if none was found."""
+    """Answer of agent.host.remount.put_back() for one mount.
+
+    device:  the name of the device that has the filesystem, "" if none was found.
+    checked: what the check of the filesystem printed, "" if there was none.
+    failure: why the filesystem is not mounted, "" if it is.
+    damaged: what the drive holds is the reason of the failure.
+    """
 
     device: str
     checked: str
@@ -220,7 +241,7 @@ class DriveControl:
     def read_note(self, folder: str, serials: Sequence[str]) -> Noted | None:
         """Return the note about the drives with these serials, None if none is stored.
 
-        If the host was started since, it is Survey.without_mounts().
+        If the host was started since it was written, its survey is without_mounts().
         """
         asked = {"folder": folder, "serials": serials}
         note = self._answer(_Note, host_agent.READ_NOTE, 0, **asked)
