@@ -29,7 +29,7 @@ GUARDED = "server guards against torn pages"
 # Facts of a controller.
 CONTROLLER_CACHE = "write-back cache"
 DISK_CACHE = "cache of its drives"
-LEARNING = "battery"
+BATTERY = "battery"
 
 _BLOCK_DOC = "Linux, Documentation/ABI/stable/sysfs-block, queue/write_cache"
 _DM = "Linux, Documentation/admin-guide/device-mapper"
@@ -39,6 +39,8 @@ TEST_TARGETS = frozenset(
     {"delay", "flakey", "error", "dust", "zero", "log-writes", "snapshot"}
 )
 _SMALL = frozenset({"smaller than a page"})
+
+# no_receipt: why no lab can show what the rule claims, see Rule.
 
 LAYER_RULES = (
     Rule(
@@ -334,7 +336,7 @@ CONTROLLER_RULES = (
     ),
     Rule(
         id="raid-battery-learning",
-        fact=LEARNING,
+        fact=BATTERY,
         unsafe=frozenset({"learning", "charging"}),
         why="The controller's battery is being tested or charged: until it is done the"
         " cache is off or unprotected, so this is not its usual state.",

@@ -64,7 +64,9 @@ _NO_CONTROLLER = re.compile(
 class Controller:
     """One RAID controller; None: not shown, or not understood.
 
-    cache: OFF, PROTECTED, FORCED or UNPROTECTED.
+    cache: the write-back cache.  PROTECTED: on, and off by itself once the battery
+        fails.  FORCED: on also without a battery, which is READY now.  UNPROTECTED: on
+        also without a battery, which is not READY now.  Or OFF.
     drives: the cache of the drives behind it, "enabled", "disabled" or "default".
     battery: READY, LEARNING, CHARGING, BROKEN or ABSENT.
     unclear: name of a field -> why it is None although a text is shown.
@@ -333,7 +335,8 @@ def _parse_tool_output(reading: Reading, readings: Readings) -> Iterator[Subject
     if reading.what in SSACLI:
         found = parse_ssacli(reading.text)
     else:
-        # The tool fails also if one of several controllers has no virtual drive.
+        # The text counts even if the tool failed: it fails also if only one of several
+        # controllers has no virtual drive.
         drives = readings.get("", f"{reading.what} vall")
         found = parse_storcli(reading.text, drives.text if drives else "")
     for controller in found:
@@ -356,7 +359,7 @@ def _make_unseen_controller(driver: Reading, tools: Sequence[str]) -> Subject:
 
 
 def _make_controller_subject(found: Controller, reading: Reading) -> Subject:
-    """Return a controller; what a tool shows and is not understood is not known."""
+    """Return *found* as a subject; an unclear fact is None, with the reason."""
     how, unclear = reading.how, dict(found.unclear)
     if found.drives == "default":
         unclear["drives"] = "each drive has its own setting, which is not shown"
@@ -366,7 +369,7 @@ def _make_controller_subject(found: Controller, reading: Reading) -> Subject:
     facts = {devices.CONTROLLER_CACHE: cache}
     others = {
         devices.DISK_CACHE: ("drives", found.drives),
-        devices.LEARNING: ("battery", found.battery),
+        devices.BATTERY: ("battery", found.battery),
     }
     for fact, (name, value) in others.items():
         if name in unclear:

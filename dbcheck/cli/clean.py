@@ -112,8 +112,8 @@ def _report(place: str, cleared: Cleared) -> None:
         )
 
 
-def _remove(entry: Entry, run_ids: Sequence[str], new_key: bool) -> None:
-    with assemble.open_entry_witness(entry, WindowLimits(), new_key) as opened:
+def _remove(entry: Entry, run_ids: Sequence[str], accept_new_key: bool) -> None:
+    with assemble.open_entry_witness(entry, WindowLimits(), accept_new_key) as opened:
         for run_id in run_ids:
             opened.remove(run_id)
             client_key.forget(run_id)

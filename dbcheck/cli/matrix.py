@@ -136,10 +136,10 @@ def command(
             entry = find_entry(named, target, host, witness, power, wait)
             require_passable(entry)
             _take_price(measured, entry.price)
-            new_key, lag = witness.accept_new_host_key, WindowLimits()
+            accept_new_key, lag = witness.accept_new_host_key, WindowLimits()
             with (
                 make_progress(make_progress_console(), live=not as_json) as view,
-                assemble.open_entry_witness(entry, lag, new_key) as log,
+                assemble.open_entry_witness(entry, lag, accept_new_key) as log,
             ):
                 rig = assemble.make_rig(entry, log, view, runs, lag)
                 flags = list_reconcile_flags(

@@ -95,9 +95,9 @@ def command(
 
     described = (target, host, witness, wait, restart)
     entry = find_entry(named, *described, clusters=True)
-    new_key, live = witness.accept_new_host_key, not as_json
+    accept_new_key, live = witness.accept_new_host_key, not as_json
     outcome = reconcile_entry(
-        entry, run, run_id or "", runs, new_key=new_key, live=live
+        entry, run, run_id or "", runs, accept_new_key=accept_new_key, live=live
     )
     flags = list_reconcile_flags(named, target, host, witness, restart)
     flags += target.arguments("target")

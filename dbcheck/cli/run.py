@@ -104,11 +104,11 @@ def command(
     workload = load.apply_to_workload(workload.with_sessions(entry.sessions))
     scheduler = load.scheduler
     seed = draw_seed(load.seed)
-    new_key = witness.accept_new_host_key
+    accept_new_key = witness.accept_new_host_key
     flags = list_reconcile_flags(named, target, host, witness, restart)
     with (
         make_progress(make_progress_console(), live=not as_json) as view,
-        assemble.open_entry_witness(entry, load.limits, new_key) as log,
+        assemble.open_entry_witness(entry, load.limits, accept_new_key) as log,
         assemble.open_far_workers(entry, scheduler, workload.sessions) as remote,
     ):
         rig = assemble.make_rig(entry, log, view, runs, load.limits)

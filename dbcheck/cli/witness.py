@@ -70,8 +70,8 @@ def check(
     by --target or NAME, it is also checked that the witness is another host.
     """
     entry = find_entry(named, witness, target)
-    new_key = witness.accept_new_host_key
-    with assemble.open_entry_witness(entry, WindowLimits(), new_key) as opened:
+    accept_new_key = witness.accept_new_host_key
+    with assemble.open_entry_witness(entry, WindowLimits(), accept_new_key) as opened:
         facts = opened.facts()
         independence = "not compared: no --target was given"
         if entry.target:
@@ -115,18 +115,18 @@ def show(run: Path | None, named: NamedByFlag, witness: WitnessOptions) -> None:
     printed as JSON lines. Without RUN: the ids of the runs on the witness, oldest
     first.
     """
-    entry, new_key = find_entry(named, witness), witness.accept_new_host_key
+    entry, accept_new_key = find_entry(named, witness), witness.accept_new_host_key
     if run is None:
-        for run_id in _list_runs(entry, new_key):
+        for run_id in _list_runs(entry, accept_new_key):
             say(run_id)
         return
-    with _open_logs(run, entry, new_key) as logs:
+    with _open_logs(run, entry, accept_new_key) as logs:
         for log in logs:
             for line in _format_json_lines(log):
                 say(line)
 
 
-def _list_runs(entry: Entry, new_key: bool) -> Sequence[str]:
+def _list_runs(entry: Entry, accept_new_key: bool) -> Sequence[str]:
     if not entry.witness:
         raise UsageError(
             "neither RUN nor a witness is given",
@@ -134,7 +134,7 @@ def _list_runs(entry: Entry, new_key: bool) -> Sequence[str]:
             hint="Name a run folder; or by --witness or --name the witness whose runs "
             "are to be listed.",
         )
-    with assemble.open_entry_witness(entry, WindowLimits(), new_key) as opened:
+    with assemble.open_entry_witness(entry, WindowLimits(), accept_new_key) as opened:
         return opened.runs()
 
 
@@ -154,7 +154,7 @@ class _Log:
 
 
 @contextlib.contextmanager
-def _open_logs(run: Path, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
+def _open_logs(run: Path, entry: Entry, accept_new_key: bool) -> Iterator[list[_Log]]:
     """Give the logs of a run folder, or temporary copies of those on the witness."""
     if not entry.witness:
         folder = RunFolder.open(run)
@@ -173,7 +173,7 @@ def _open_logs(run: Path, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
         return
     run_id = require_run_id(str(run))
     with (
-        assemble.open_entry_witness(entry, WindowLimits(), new_key) as opened,
+        assemble.open_entry_witness(entry, WindowLimits(), accept_new_key) as opened,
         tempfile.TemporaryDirectory(prefix="dbcheck-") as scratch,
     ):
         where = f"{entry.witness}/{run_id}"
@@ -215,8 +215,8 @@ def verify(
     RUN is a run folder; or with --witness or --name a run's id there. The logs of a
     folder are also compared with what the witness had confirmed to the client.
     """
-    entry, new_key = find_entry(named, witness), witness.accept_new_host_key
-    with _open_logs(run, entry, new_key) as logs:
+    entry, accept_new_key = find_entry(named, witness), witness.accept_new_host_key
+    with _open_logs(run, entry, accept_new_key) as logs:
         confirmed = _read_confirmed(run, entry)
         results = [_verify_log(log, confirmed.get(log.number)) for log in logs]
     intact = all(result["intact"] for result in results)

@@ -324,7 +324,7 @@ def _reconcile(
 
 def _recall_load(rig: Rig, run: RunFolder) -> None:
     """Take the client's record of the load from the witness, if it is there."""
-    if (sealed_load := _read_log_facts(rig, run).load_left) is not None:
+    if (sealed_load := _read_log_facts(rig, run).sealed_load) is not None:
         run.recall_load(*sealed_load, f"the load record in {run.acks_path()}")
 
 

@@ -77,8 +77,8 @@ class LogFacts:
         )
 
     @property
-    def load_left(self) -> tuple[bytes, object] | None:
-        """The client's record of its load, and its seal; None if it left none."""
+    def sealed_load(self) -> tuple[bytes, object] | None:
+        """The client's record of its load, and its seal; None if it logged none."""
         for event in self.events:
             if event.get("event") == LOAD_EVENT:
                 content = str(event.get("load")).encode(errors="replace")

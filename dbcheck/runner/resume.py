@@ -95,13 +95,13 @@ def reconcile_entry(
     run_id: str,
     runs: Path,
     *,
-    new_key: bool,
+    accept_new_key: bool,
     live: bool,
 ) -> Outcome:
     """Judge the run in the folder *run*, or if it is None, *run_id* on the witness.
 
-    runs: where the folder of a run on the witness is made.  new_key: trust and store
-    the unknown host key of a witness.  live: show progress as a table.
+    runs: where the folder of a run on the witness is made.  accept_new_key: trust and
+    store the unknown host key of a witness.  live: show progress as a table.
     """
     folder = RunFolder.open(run) if run is not None else None
     restarter = assemble.make_restarter(entry)
@@ -113,7 +113,7 @@ def reconcile_entry(
     with (
         _advise_naming_host(entry),
         make_progress(make_progress_console(), live=live) as view,
-        assemble.open_entry_witness(entry, window, new_key) as witness,
+        assemble.open_entry_witness(entry, window, accept_new_key) as witness,
     ):
         folder = folder or _recall_run(witness, run_id, runs)
         manifest = folder.manifest()

@@ -19,18 +19,18 @@ from dbcheck.agent.wire import describe_error, read_lines, unescape
 
 ENTRIES_MAX = 200_000  # most entries of a folder that are listed
 LINKS_MAX = 1000  # most links of a folder that are followed
-# A folder that was changed longer ago gets other times when it is changed again: this
-# is more than the steps of times on any local filesystem.  A network filesystem has the
-# times of its server, whose clock may be behind by more.
+# The next change of a folder whose ctime is older than this gives it a new ctime: the
+# timestamps of every local filesystem have smaller steps.  A network filesystem takes
+# its server's time, whose clock may be behind by more.
 SETTLED_NS = 3_000_000_000
 
 
-class Files:
-    """The devices that hold the files of certain names in one folder.
+class OutlyingFiles:
+    """Where files of certain names in one folder lie on other devices than the folder.
 
     away:   path -> st_dev of a folder that holds such files, one for each device that
-            is not the folder's own.  The path is that of the file if the file is
-            mounted, and nothing shows its folder.
+            is not the folder's own.  The path is the file's own if the file itself is
+            a mount point (a bind mount), and no other mount shows its folder.
     unseen: why some files could not be looked at, "" if all were.
     """
 
@@ -157,17 +157,19 @@ def find_folder_of_mounted_file(
 
 
 READ_BYTES_MAX = 1 << 16  # most bytes that are read of a file
-MARKED_MAX = 1000  # most tables that are searched for marks
+MARKED_MAX = 1000  # most tables "marker", one in each database, that are searched
 AUTO_CNF = re.compile(rb"^\s*server[-_]uuid\s*=\s*([0-9A-Fa-f-]{36})\s*$", re.MULTILINE)
 ARIA_UUID = slice(4, 20)  # of aria_log_control
-# A random word in a table by which dbcheck recognises the data of a MariaDB server.
+# On MariaDB a mark, a random word, is the comment of a column in dbcheck's table
+# "marker", so the table's definition (.frm) holds it (engines.mysql.facts.mark_data).
 MARK = re.compile(rb"dbcheck-mark-[0-9a-f]{32}")
 
 
 def read_data_names(path: str) -> dict[str, Any]:
-    """Return the names that PostgreSQL, MySQL or dbcheck left in the directory *path*.
+    """Return what shows whose data the directory *path* holds.
 
-    They are the fields of model.places.DataNames.  Raise OSError without a directory.
+    The keys are the fields of model.places.DataNames, such as ids of PostgreSQL and
+    MySQL, and dbcheck's marks.  Raise OSError without a directory.
     """
     unreadable: dict[str, str] = {}
     return {

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dbcheck.agent.host.data import Files
+from dbcheck.agent.host.data import OutlyingFiles
 from dbcheck.agent.host.devices import (
     JOURNAL,
     describe_drive,
@@ -212,7 +212,7 @@ def collect_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
         except OSError as error:
             unseen[name] = describe_error(error, path)
             continue
-        assign_outlying_files(volumes, unseen, name, Files(real_path, files))
+        assign_outlying_files(volumes, unseen, name, OutlyingFiles(real_path, files))
     unreadable: dict[str, str] = {}
     facts = {
         **read_host_names(),
@@ -243,7 +243,7 @@ def assign_place(volumes: list[Volume], name: str, path: str) -> str:
 
 
 def assign_outlying_files(
-    volumes: list[Volume], unseen: dict[str, str], name: str, files: Files
+    volumes: list[Volume], unseen: dict[str, str], name: str, files: OutlyingFiles
 ) -> None:
     """Assign a place's files on other filesystems to the volumes of these."""
     if files.unseen:
@@ -398,7 +398,7 @@ def find_filesystem_of_place(
         volumes = [Volume(path)]
     except OSError as error:
         return [] if error.errno in NOT_THERE_ERRORS else None
-    for folder in Files(volumes[0].path, files).away:
+    for folder in OutlyingFiles(volumes[0].path, files).away:
         with contextlib.suppress(OSError):  # it was removed just now
             volumes.append(Volume(folder))
     return [(volume.path, volume.mount["type"], volume.number) for volume in volumes]

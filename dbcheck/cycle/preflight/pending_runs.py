@@ -54,11 +54,12 @@ def require_none_pending(runs: Path, engine: Engine) -> None:
         is_same = engine.target in targets
         if not is_same:
             with contextlib.suppress(EngineError):
-                is_same = server.has_run_of(manifest)
+                is_same = server.is_server_of(manifest)
         if is_same:
             raise _unjudged_run_error(
                 manifest,
-                # The flags of that run are not known: its witness may be another one.
+                # Without flags: those of that run are not known, and its witness may
+                # be another one than this run's.
                 _advise_to_judge_first(reconcile_command(run.path))
                 + " To give it up, move its folder elsewhere.",
             )
@@ -72,7 +73,7 @@ def require_none_on_witness(rig: Rig) -> None:
     """
     server = _Server(rig.site.writer.engine)
     for manifest in _read_unjudged_manifests(rig.witness):
-        if server.has_run_of(manifest) and _is_pending(rig, manifest, server.facts):
+        if server.is_server_of(manifest) and _is_pending(rig, manifest, server.facts):
             raise _unjudged_run_error(manifest, _advise_on_run(rig, manifest.run_id))
 
 
@@ -150,9 +151,10 @@ class _Server:
     @cached_property
     def _has_ledger(self) -> bool:
         engine = self._engine
+        # An engine with Feature.HOUSEKEEPING has the method present().
         return engine.has(Feature.HOUSEKEEPING) and bool(engine.present([LEDGER]))
 
-    def has_run_of(self, manifest: Manifest) -> bool:
+    def is_server_of(self, manifest: Manifest) -> bool:
         """Return True if the run was made on this server.  Raise EngineError."""
         identity, nodes = self.facts.identity, manifest.nodes.values()
         if any(is_same_data(node.facts.identity, identity) for node in nodes):
@@ -188,8 +190,8 @@ def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
             file.writelines(limit_chunks(limit_log_bytes(path.parent), chunks, where))
         try:
             log = rig.reader.facts(path, manifest.run_id, 0, None)
-            if log.load_left is not None:
-                content, _ = log.load_left
+            if log.sealed_load is not None:
+                content, _ = log.sealed_load
                 load = stored.from_bytes(content, LoadRecord, where)
                 return load.may_be_cut
         except (LogDamaged, RunFormatError):

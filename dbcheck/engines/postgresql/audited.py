@@ -1,4 +1,8 @@
-"""PostgreSQL's settings beside those of one session, or of one moment."""
+"""Reads PostgreSQL's settings during the load, and those of roles and databases.
+
+During the load Look reads them in a session of its own, and SessionLook in the sessions
+of the load.
+"""
 
 from __future__ import annotations
 
@@ -69,35 +73,36 @@ class Look(Watch):
 class SessionLook:
     """Reads settings at the end of an operation's transaction, before it commits.
 
-    What a pooler left in the session is seen there, and what a trigger set for the
-    transaction alone.  found: what the last operation that was answered showed.
+    They also show what a pooler left in the session, and what a trigger set for the
+    transaction alone.  found: name -> value, as the last answer to send() showed them.
     """
 
     def __init__(self, server: ServerFacts | None) -> None:
-        """Read those of OF_A_SESSION that *server* has, none if it is None."""
+        """Read the settings OF_A_SESSION that *server* has; without it none."""
         settings = server.settings if server is not None else ()
         self._names = [name for name in OF_A_SESSION if name in settings]
         self._text = read_sql(FAMILY, "look_session").encode()
-        self._at = -1  # its answer among those to the operation, if it has one
+        # Index of the statement's answer among the operation's; -1: it was not sent.
+        self._answer_place = -1
         self.found: Mapping[str, str] = {}
 
-    def begins(self, *, wanted: bool) -> bool:
+    def begin_operation(self, *, wanted: bool) -> bool:
         """Begin an operation; return whether send() is to be called for it."""
-        self._at = -1
+        self._answer_place = -1
         return wanted and bool(self._names)
 
     def send(self, pgconn: PGconn, tags: list[bytes]) -> None:
         """Send the statement, and add the tag of its answer."""
-        self._at = len(tags)
+        self._answer_place = len(tags)
         names = f"{{{','.join(self._names)}}}"
         pgconn.send_query_params(self._text, [names.encode()])
         tags.append(b"SELECT %d" % len(self._names))
 
     def take(self, results: Sequence[PGresult]) -> None:
-        """Keep what was found, if it was asked for."""
-        if self._at < 0:
+        """Keep the settings that *results* show, if send() was called."""
+        if self._answer_place < 0:
             return
-        answer = results[self._at]
+        answer = results[self._answer_place]
         rows = range(answer.ntuples)
         pairs = ((answer.get_value(n, 0), answer.get_value(n, 1)) for n in rows)
         self.found = {

@@ -227,7 +227,7 @@ class PostgresqlSession:
         self._in_flight = True
         self._before = None
         self._warning = ""
-        look = self._look.begins(wanted=look)
+        look = self._look.begin_operation(wanted=look)
         try:
             if look and not self._pipelined:
                 self._pgconn.enter_pipeline_mode()

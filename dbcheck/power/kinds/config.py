@@ -97,10 +97,10 @@ class SwitchConfig(Protocol):
     def returns_by_itself(self) -> bool:
         """True if the power comes back without restore(), or never goes."""
 
-    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
+    def restore_command(self, own_command: tuple[str, ...]) -> tuple[str, ...]:
         """Return the command by which a user restores the power, () if there is none.
 
-        named: dbcheck's own command for this host; () if no inventory names the host.
+        own_command: dbcheck's, for this host; () if no inventory names the host.
         """
 
     def describe(self, host: str) -> str:

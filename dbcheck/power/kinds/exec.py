@@ -168,9 +168,9 @@ class ExecConfig:
         """True if no program restores the power."""
         return not self.restore
 
-    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
-        """Return dbcheck's own command, else the program; () if there is none."""
-        return (named or self.restore) if self.restore else ()
+    def restore_command(self, own_command: tuple[str, ...]) -> tuple[str, ...]:
+        """Return *own_command*, else the restore program; () without one."""
+        return (own_command or self.restore) if self.restore else ()
 
     def describe(self, host: str) -> str:
         """Return the programs of a cut and a restore, in words."""

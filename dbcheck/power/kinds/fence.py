@@ -222,9 +222,9 @@ class FenceConfig:
         """False: the agent restores the power."""
         return False
 
-    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
-        """Return dbcheck's own command: the agent alone lacks its secrets."""
-        return named
+    def restore_command(self, own_command: tuple[str, ...]) -> tuple[str, ...]:
+        """Return *own_command*: the agent alone lacks its secrets."""
+        return own_command
 
     def describe(self, host: str) -> str:
         """Return the agent's options, in words; of a secret its source."""

@@ -54,7 +54,7 @@ class LabConfig:
         """False: the lab restores its drive when it is asked to."""
         return False
 
-    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
+    def restore_command(self, own_command: tuple[str, ...]) -> tuple[str, ...]:
         """Return (): what a lab left without power is ended with it."""
         return ()
 

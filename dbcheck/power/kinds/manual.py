@@ -50,7 +50,7 @@ class ManualConfig:
         """False: the human restores it."""
         return False
 
-    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
+    def restore_command(self, own_command: tuple[str, ...]) -> tuple[str, ...]:
         """Return (): it is the human's to restore."""
         return ()
 

@@ -59,7 +59,7 @@ class SysrqConfig:
         """True: the power never goes, and the host boots by itself."""
         return True
 
-    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
+    def restore_command(self, own_command: tuple[str, ...]) -> tuple[str, ...]:
         """Return (): there is nothing to restore."""
         return ()
 

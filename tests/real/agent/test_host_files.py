@@ -210,12 +210,12 @@ def test_a_folder_with_too_much_in_it_is_named_as_unseen(
 ) -> None:
     for number in range(4):
         (data / f"bin.{number}").symlink_to(data)
-    assert not host_files.Files(str(data), ["bin.*"]).unseen
+    assert not host_files.OutlyingFiles(str(data), ["bin.*"]).unseen
     monkeypatch.setattr(host_files, "LINKS_MAX", 3)
-    assert "more than 3 links" in host_files.Files(str(data), ["bin.*"]).unseen
-    assert not host_files.Files(str(data), ["*.ibd"]).unseen
+    assert "more than 3 links" in host_files.OutlyingFiles(str(data), ["bin.*"]).unseen
+    assert not host_files.OutlyingFiles(str(data), ["*.ibd"]).unseen
     monkeypatch.setattr(host_files, "ENTRIES_MAX", 3)
-    assert "more than 3 files" in host_files.Files(str(data), ["*.ibd"]).unseen
+    assert "more than 3 files" in host_files.OutlyingFiles(str(data), ["*.ibd"]).unseen
 
 
 def looked(facts: TargetFacts, places: Sequence[Place]) -> dict[str, str]:
@@ -304,9 +304,9 @@ def test_a_folder_of_files_that_is_removed_meanwhile_hides_no_other_place(
     facts = facts_of(asked)
     before = looked(facts, asked)
     monkeypatch.setattr(
-        host_files.Files, "away", {str(elsewhere / "gone"): 1}, raising=False
+        host_files.OutlyingFiles, "away", {str(elsewhere / "gone"): 1}, raising=False
     )
-    monkeypatch.setattr(host_files.Files, "__init__", lambda *_: None)
+    monkeypatch.setattr(host_files.OutlyingFiles, "__init__", lambda *_: None)
     assert looked(facts, asked) == before
 
 
