@@ -235,8 +235,8 @@ def _find_lag_range_s(
     """Return the range of a switch's lag in seconds, None if it is not known."""
     if writer.power.kind is SwitchKind.LAB:
         return AT_ONCE
-    reached = writer.reached
-    tested = [reached.lag_s] if reached and reached.lag_s is not None else []
+    depth = writer.measured_depth
+    tested = [depth.lag_s] if depth and depth.lag_s is not None else []
     return find_lag_range(tested + [c.lag_s for c in cycles if c.lag_s is not None])
 
 

@@ -217,7 +217,7 @@ def _test_entry(
         switch.cut_class,
     )
     if found is not None and seen.rebooted is not False:
-        switched_host.remember_reached(entry.switched_host, found)
+        switched_host.remember_measured_depth(entry.switched_host, found)
     lines = [
         f"{each}: {each.finding.reasons[0] if each.finding else each.unmeasured}"
         for each in depths

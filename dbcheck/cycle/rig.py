@@ -56,7 +56,8 @@ class Rig:
               witness on the target's own host.
     used_epochs: the epochs of all cycles that the server ever saw, if all are known, so
               that the seed may decide the next epoch; otherwise None.
-    twice:    after its rows were read, the server is restarted and they are read again.
+    read_twice: after its rows were read, the server is restarted, and they are read
+              again.
     audited:  the lines that audits of earlier cycles showed; they are not shown again.
     before_load: called in each cycle once its preflight has passed.
     store:    called before rows are dropped.  The campaign's folder is then the only
@@ -77,7 +78,7 @@ class Rig:
     lab: Json = field(default_factory=dict)
     used_epochs: set[int] | None = None
     audited: set[str] = field(default_factory=set)
-    twice: bool = False
+    read_twice: bool = False
     before_load: Callable[[], None] = lambda: None
     store: Callable[[], None] = lambda: None
     permit: CutPermit = field(default_factory=CutPermit)

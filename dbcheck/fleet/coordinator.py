@@ -46,7 +46,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
 from dbcheck.model.verdict import Tally, Verdict
 from dbcheck.power import consent
-from dbcheck.power.switched_host import recall_reached
+from dbcheck.power.switched_host import recall_measured_depth
 from dbcheck.report.fleet import RigStatus, State, describe_end
 from dbcheck.runs import client_key
 from dbcheck.runs.folder import RunFolder
@@ -141,7 +141,12 @@ def make_rig(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> Fle
         entry=entry,
         folder=folder,
         job=Job(
-            attempt, entry, recall_reached(entry.switched_host), up, files, own_runs
+            attempt,
+            entry,
+            recall_measured_depth(entry.switched_host),
+            up,
+            files,
+            own_runs,
         ),
         incoming=Incoming(folder.path, files),
         needs=list_resources(entry),

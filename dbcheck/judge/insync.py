@@ -20,7 +20,8 @@ from dbcheck.model.replication import (
     find_repeated_names,
 )
 
-# Fewer samples are enough if each Follower.since shows that no wait was interrupted.
+# Fewer samples are enough if each Follower.continuity shows that no wait was
+# interrupted.
 SAMPLES_PER_S_MIN = 10.0
 SAMPLE_AGE_MAX_S = 0.5  # age of the last sample, at the cut
 # Age of the last sample if only an administrator could have changed the state after it.

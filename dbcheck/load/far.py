@@ -96,7 +96,10 @@ class Shift:
 
 
 class FarGroup:
-    """See SessionGroup; from connect() to end() it has a thread, and a far process."""
+    """A SessionGroup whose sessions run on a Dask worker, in a process there.
+
+    From connect() to end() a thread exchanges orders and news with the worker.
+    """
 
     def __init__(
         self, client: Client, worker: str, job: Job, open_engine: OpenEngine
@@ -147,7 +150,11 @@ class FarGroup:
             raise failure
 
     def start(self, began_us: int) -> None:
-        """Let the sessions commit, from the arrival of the order on."""
+        """Let the sessions commit, from the arrival of the order on.
+
+        began_us is not used: it is of this machine's clock, and the worker takes the
+        time of the arrival from its own clock.
+        """
         self._add_order(Order.START)
 
     def hold(self, *, held: bool) -> None:
@@ -198,7 +205,7 @@ class FarGroup:
             while not self._is_quiet and self._result is None:
                 orders = self._next_orders()
                 news = self._host.exchange(heard_us, orders).result(LEASE_S)
-                if not news.known:
+                if not news.is_begun:
                     raise EOFError("it restarted")
                 heard_us = news.clock_us
                 self._take_news(news)

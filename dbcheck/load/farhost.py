@@ -41,14 +41,15 @@ class Order(Enum):
 class News:
     """The state of a group at clock_us, on the monotonic clock of its machine.
 
-    known:     the group was begun here; False on a worker that started in its place.
+    is_begun:  the group was begun on the worker that answers; False on another worker
+               that was started in the place of a lost one.
     connected: every session was connected.
     refusal:   why a session could not be connected.
     result:    None until all sessions have ended.
     """
 
     clock_us: int
-    known: bool = False
+    is_begun: bool = False
     connected: bool = False
     snapshot: Snapshot = Snapshot()
     refusal: DbcheckError | None = None
@@ -137,7 +138,7 @@ class FarHost:
                 _carry_out(group, order)
         return News(
             now_us(),
-            known=True,
+            is_begun=True,
             connected=self._connected,
             snapshot=group.snapshot() if group is not None else Snapshot(),
             refusal=self._refusal,

@@ -1,8 +1,8 @@
 """Facts about replication, as the nodes of a cluster report them.
 
-A position is the number of bytes from the beginning of the writer's log (PostgreSQL),
-of the writer's transactions (MySQL, its groups), or the sequence number of the newest
-transaction (MariaDB, Galera).
+A position is, in PostgreSQL, a number of bytes from the beginning of the writer's log;
+in MySQL a number of transactions, of the writer or of its group; in MariaDB and Galera
+the sequence number of the newest transaction.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Follower:
     name:    the name by which the writer knows the standby.
     state:   state of the connection, e.g. "streaming" or "catchup".
     sync:    how commits wait for the standby: "sync", "quorum", "potential", "async".
-    since:   a value that changes from one sample to the next if the connection, or the
-             wait for the standby, was interrupted between both; "" if the server shows
-             no such value.
+    continuity: a value that changes from one sample to the next if the connection, or
+             the wait for the standby, was interrupted between both; "" if the server
+             shows no such value.
     connection: what the server shows of the connection beside the name, which other
              standbys may share: "slot NAME", else "address ADDRESS" (PostgreSQL); the
              host and port that a replica reports (MySQL, MariaDB); what a group calls
@@ -52,7 +52,7 @@ class Follower:
     name: str
     state: str
     sync: str
-    since: str = ""
+    continuity: str = ""
     connection: str = ""
 
     @property
@@ -89,9 +89,10 @@ class ReplicationSeen:
     changes:  which standbys were awaited, from the first sample on; the newest
               CHANGES_MAX changes.
     ended:    why the writer was asked no more, "" if the load ended first.
-    marked:   each sample showed Follower.since of each standby that was awaited.
-    broken_us: when the first sample was answered that showed another Follower.since, or
-              other awaited standbys, than the very first sample; None if none did.
+    marked:   each sample showed Follower.continuity of each standby that was awaited.
+    broken_us: when the first sample was answered that showed another
+              Follower.continuity, or other awaited standbys, than the very first
+              sample; None if none did.
     shared:   names that several connected standbys bore at one sample, in any state.
     """
 
@@ -110,9 +111,10 @@ class ReplicationSeen:
         return self.last(before_us).names
 
     def last(self, before_us: int | None = None) -> Change:
-        """Return the last sample's change of awaited standbys.
+        """Return the newest change of the awaited standbys.
 
-        before_us: count only samples that were answered before this time; None: all.
+        It has no names if none counts.
+        before_us: only changes that were answered before this time count; None: all.
         """
         newest = Change(self.first_us, ())
         for change in self.changes:
@@ -125,7 +127,7 @@ class ReplicationSeen:
         """Return True if the standbys were awaited from the first sample to the last.
 
         They were awaited between the samples, too, however far apart these are: each
-        Follower.since stayed the same.  before_us: see last().
+        Follower.continuity stayed the same.  before_us: see last().
         """
         if not self.marked:
             return False
@@ -161,7 +163,7 @@ class ReplicationTally:
             self._broken_us = answered_us
         self._samples += 1
         self._last_us = clock_us
-        self._marked = self._marked and all(follower.since for follower in awaited)
+        self._marked = self._marked and all(follower.continuity for follower in awaited)
         self._shared |= find_repeated_names([follower.name for follower in followers])
         change = Change(
             clock_us,
@@ -203,8 +205,9 @@ class Membership:
     """Identity of a node that follows another.
 
     name:   the name by which the writer lists this node.
-    source: the name, in its log, of the node that it follows, or of its group (see
-            Descent), "" if that is not shown.
+    source: the value of name_in_log() for the node or the group that this node follows:
+            a server_uuid, a server_id or the id of the group; "" if that is not shown
+            (PostgreSQL).
     connection: what the writer must show of the connection to this node, see
             Follower; "" if the node does not know that.
     sender: host and port from which this node receives, as they were configured; None

@@ -37,7 +37,8 @@ class Node:
     log_path: the server's log on the host, as the user named it; "" to take the log
               that the server names.
     restore_command: see model.records.NodeBefore.
-    reached:  how deep this switch was seen to go on the idle host, if it was.
+    measured_depth: how deep the cut of this switch went in dbcheck power test, on the
+              idle host; None if that is not known.
     class_assumed: it was not declared what the human who cuts takes the power from.
     restarter: who restarts the server in an orderly way, None if nobody can.
     """
@@ -47,7 +48,7 @@ class Node:
     host: TargetHost | None = None
     log_path: str = ""
     restore_command: str = ""
-    reached: Reached | None = None
+    measured_depth: Reached | None = None
     class_assumed: bool = False
     restarter: Restarter | None = None
 

@@ -117,14 +117,14 @@ class _Measured(Note):
     reached: Reached
 
 
-def remember_reached(switched: SwitchedHost, reached: Reached) -> Path:
+def remember_measured_depth(switched: SwitchedHost, reached: Reached) -> Path:
     """Store a measurement; return its path.  Raise RunWriteError if that fails."""
     return write_note(
         switched, _DEPTH_SUBJECT, _Measured(switched.fingerprint(), reached)
     )
 
 
-def recall_reached(switched: SwitchedHost) -> Reached | None:
+def recall_measured_depth(switched: SwitchedHost) -> Reached | None:
     """Return the last measurement with this switch of this host, None without any."""
     note = read_note(switched, _DEPTH_SUBJECT, _Measured)
     return note.reached if note else None

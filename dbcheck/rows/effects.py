@@ -80,7 +80,7 @@ class Markers:
         """Flag operations whose row is there and intact; there is no operation 0."""
         return self._has_mark(session, seq, _INTACT)
 
-    def perhaps(self, session: int, seq: Ints) -> Flags:
+    def perhaps_present(self, session: int, seq: Ints) -> Flags:
         """Flag operations whose row is there; if not intact, its key may be wrong."""
         return self._has_mark(session, seq, _INTACT | _NOT_INTACT)
 

@@ -182,7 +182,7 @@ def _find_losses(
     kinds, seq = _judge_items(items, ids, took_place, top)
     places = np.flatnonzero(kinds != _NO_LOSS)
     if places.size:  # no loss if damaged rows of the ledger explain it
-        took_place = [markers.perhaps(session, op) for op in ops]
+        took_place = [markers.perhaps_present(session, op) for op in ops]
         kinds_if_damaged_count, _ = _judge_items(items, ids, took_place, top)
         places = places[kinds_if_damaged_count[places] != _NO_LOSS]
     losses = make_unnamed_losses(kinds[places], rows.table)

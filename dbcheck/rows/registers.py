@@ -22,8 +22,8 @@ from dbcheck.rows.reconcile import Observed
 from dbcheck.rows.survivors import DIFFERENT, Records
 from dbcheck.rows.table import TableSpec
 
-# Takes a session and a seq; yields the parts that its operations up to that seq write,
-# and the seq of the operation that writes each part.
+# Takes a session and a seq; yields the parts of the registers that the operations of
+# the session up to that seq write, and the seq of the operation that writes each.
 Written = Callable[[int, int], Iterable[tuple[Ints, Ints]]]
 
 
@@ -49,9 +49,10 @@ def judge_registers(
 def _find_newest_writers(
     markers: Markers, written: Written, count: int
 ) -> tuple[Ints, Ints]:
-    """Return, by session and part, the newest operation that wrote it, 0 if none.
+    """Return the newest operation that wrote each register, by session and part.
 
-    The first array counts only the intact rows of the ledger, the second all its rows.
+    0 if none did.  The first array counts only the intact rows of the ledger, the
+    second all its rows.
 
     count: how many parts there are, from 0 on.
     """
@@ -59,11 +60,13 @@ def _find_newest_writers(
     by_all_rows = np.zeros_like(by_intact_rows)
     for session in markers.sessions():
         for parts, seq in written(session, int(markers.tops[session])):
-            presence = markers.present(session, seq), markers.perhaps(session, seq)
-            for newest, is_there in zip(
-                (by_intact_rows, by_all_rows), presence, strict=True
+            has_intact_row = markers.present(session, seq)
+            has_row = markers.perhaps_present(session, seq)
+            for newest, is_counted in (
+                (by_intact_rows, has_intact_row),
+                (by_all_rows, has_row),
             ):
-                np.maximum.at(newest[session], parts[is_there], seq[is_there])
+                np.maximum.at(newest[session], parts[is_counted], seq[is_counted])
     return by_intact_rows, by_all_rows
 
 
@@ -100,7 +103,7 @@ class _ReadRegisters:
                 losses.append(self._make_loss(LossKind.TORN, session, seq, row_id))
             elif seq and newest <= self._acked[session]:
                 losses.append(self._make_loss(LossKind.STALE, session, newest, row_id))
-            else:  # no register, or its newest operation was not acked
+            else:  # the register is missing, or its newest operation was not acked
                 losses.append(self._make_loss(LossKind.TORN, session, newest, row_id))
         return Losses.of(losses).columns
 
@@ -118,6 +121,8 @@ class _ReadRegisters:
             elif register in held:
                 losses.append(self._make_loss(LossKind.DUPLICATE, session, seq, row_id))
             elif record["content"] == DIFFERENT:
+                # The key of the loss is that of the operation that should have written
+                # the register last; -1 if the ledger has no intact row of any.
                 newest = int(self._newest[register])
                 losses.append(
                     self._make_loss(LossKind.CORRUPT, session, newest or -1, row_id)
@@ -136,10 +141,11 @@ class _ReadRegisters:
     ) -> Iterator[tuple[int, int]]:
         """Yield session and part of each register that disagrees with the ledger."""
         written = {(s, part) for s, part in np.argwhere(self._newest).tolist()}
-        for name in sorted(written | held.keys()):
-            seq, _ = held[name]
-            if seq not in (self._newest[name], self._newest_by_all_rows[name]):
-                yield name
+        for register in sorted(written | held.keys()):
+            seq, _ = held[register]
+            newest = self._newest[register], self._newest_by_all_rows[register]
+            if seq not in newest:
+                yield register
 
 
 class _HeldOperations(dict[tuple[int, int], tuple[int, int]]):
@@ -148,5 +154,5 @@ class _HeldOperations(dict[tuple[int, int], tuple[int, int]]):
     A register that is not there holds operation 0.
     """
 
-    def __missing__(self, name: tuple[int, int]) -> tuple[int, int]:
+    def __missing__(self, register: tuple[int, int]) -> tuple[int, int]:
         return 0, 0

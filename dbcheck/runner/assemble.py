@@ -31,7 +31,7 @@ from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.kinds.command import PromotionProgram, RestartProgram
 from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.power.registry import ReadOnlySwitch
-from dbcheck.power.switched_host import recall_reached
+from dbcheck.power.switched_host import recall_measured_depth
 from dbcheck.remote.address import SshOptions
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.cluster import Cluster
@@ -68,7 +68,7 @@ def make_power_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
 def make_scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
     """Return the switch of *entry*, which cuts drives alone where *entry* says so.
 
-    The switch of a lab does so by itself.
+    Whether the switch of a lab does so is decided by the lab's own spec.
     """
     switch = make_power_switch(entry, ask)
     if isinstance(entry.power, LabConfig):
@@ -185,7 +185,7 @@ def make_rig(
         limits=Limits(
             silence_s=entry.silence_s, return_s=entry.return_s, window_acks=window.acks
         ),
-        twice=entry.twice,
+        read_twice=entry.twice,
         before_load=partial(_remember_consent, entry),
     )
     if isinstance(entry.power, LabConfig):
@@ -237,7 +237,7 @@ def _make_node(entry: Entry, ask: Callable[[str], None]) -> Node:
         host=make_host(entry),
         log_path=entry.server_log,
         restore_command=entry.restore_command,
-        reached=recall_reached(entry.switched_host),
+        measured_depth=recall_measured_depth(entry.switched_host),
         class_assumed=entry.power.class_assumed,
         restarter=make_restarter(entry),
     )

@@ -136,7 +136,7 @@ class Worker(CutPermit):
 
     def adapt_rig(self, rig: Rig) -> Rig:
         """Return *rig* for a fleet: it waits for a permit and sends what it stored."""
-        node = replace(rig.site.writer, reached=self.job.reached)
+        node = replace(rig.site.writer, measured_depth=self.job.reached)
         return replace(
             rig,
             site=rig.site.with_writer(node),

@@ -161,7 +161,7 @@ def run_stored(
             twice = folder.plan().twice
             flags = ["--name", entry.name, "--inventory", entry.inventory]
             flags += ["--twice"] if twice else []  # the inventory has all the rest
-            rig = replace(rig, twice=twice, reconcile_flags=flags)
+            rig = replace(rig, read_twice=twice, reconcile_flags=flags)
             rig = adapted(rig)
             rig = replace(rig, before_load=chain_calls(lock.require, rig.before_load))
             view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")

@@ -63,7 +63,7 @@ def run_lab_cycles(
         # No other command uses this lab's server, so all its epochs are known here.
         switch = lab.switch()
         rig = make_lab_rig(lab, progress, runs, limits, switch)
-        rig = replace(rig, used_epochs=set(), twice=twice)
+        rig = replace(rig, used_epochs=set(), read_twice=twice)
         with contextlib.closing(rig.witness):
             controls = list(run_controls(rig, workload, seed)) if control else []
             yield from controls

@@ -53,14 +53,15 @@ class Starts:
 
 
 @dataclass
-class _Run:
-    """Lines of a server from one start to the next.
+class _Life:
+    """Lines that a server logged from one start to the next.
 
-    tried: the server began to start here; else it took queries as the log begins.
+    has_start: the server began to start here; False: the log begins here, and the
+               server took queries already.
     """
 
     lines: list[Line] = field(default_factory=list)
-    tried: bool = True
+    has_start: bool = True
 
     @property
     def ready_at(self) -> int | None:
@@ -77,7 +78,7 @@ class _Run:
     @property
     def serving(self) -> list[Line]:
         """The lines since it took queries, [] if it never did."""
-        if not self.tried:
+        if not self.has_start:
             return self.lines
         return [] if self.ready_at is None else self.lines[self.ready_at + 1 :]
 
@@ -94,20 +95,23 @@ def read_known_lines(text: str) -> tuple[Line, ...]:
 def find_starts(text: str) -> Starts:
     """Find the outcome of the attempts to start in *text*.
 
-    One attempt that damaged data ended means DESTROYED only if it was the last attempt;
-    two such attempts do while a later one is under way, unless that took queries.
+    It is the outcome of the last attempt, with one exception: while the last attempt is
+    under way and has taken no queries yet, it is DESTROYED if damaged data ended two or
+    more attempts before it.
     """
-    runs = [run for run in _split_into_runs(read_known_lines(text)) if run.tried]
-    if not runs:
+    lives = [
+        life for life in _split_into_lives(read_known_lines(text)) if life.has_start
+    ]
+    if not lives:
         return Starts(StartOutcome.NEVER_STARTED)
-    attempts = [_judge_attempt(run, last=run is runs[-1]) for run in runs]
+    attempts = [_judge_attempt(life, last=life is lives[-1]) for life in lives]
     destroyed = [
         attempt for attempt in attempts if attempt.outcome is StartOutcome.DESTROYED
     ]
     if (
         attempts[-1].outcome is StartOutcome.RUNNING
         and len(destroyed) > 1
-        and runs[-1].ready_at is None
+        and lives[-1].ready_at is None
     ):
         return destroyed[-1]
     return attempts[-1]
@@ -115,8 +119,10 @@ def find_starts(text: str) -> Starts:
 
 def read_since_last_start(text: str) -> str:
     """Return the messages since the last start in *text*, "" if it shows none."""
-    runs = [run for run in _split_into_runs(read_known_lines(text)) if run.tried]
-    return "".join(f"{line.raw}\n" for line in runs[-1].lines) if runs else ""
+    lives = [
+        life for life in _split_into_lives(read_known_lines(text)) if life.has_start
+    ]
+    return "".join(f"{line.raw}\n" for line in lives[-1].lines) if lives else ""
 
 
 def find_last_complaints(text: str) -> tuple[str, ...]:
@@ -163,7 +169,7 @@ def find_other_server(text: str, names: Mapping[str, str]) -> str:
 
     "" if there is no such sign.  Several servers may be set to write to one log.
 
-    names: the names of NAMES by which the server in question is known.
+    names: key of NAMES -> its value for the server in question, as far as known.
     """
     lines = read_known_lines(text)
     for name, pattern in NAMES.items():
@@ -189,13 +195,13 @@ def find_shutdown(text: str) -> str:
     unireg_abort): these words do not count if the server had taken no queries.
     """
     was_cut = False
-    for run in _split_into_runs(read_known_lines(text)):
-        was_cut = was_cut or run.shows(Shows.CUT)
-        shutdowns = [line for line in run.lines if line.shows is Shows.SHUT]
+    for life in _split_into_lives(read_known_lines(text)):
+        was_cut = was_cut or life.shows(Shows.CUT)
+        shutdowns = [line for line in life.lines if line.shows is Shows.SHUT]
         if shutdowns and not was_cut:
             return shutdowns[0].message
-        if run.serving or not run.tried:
-            if stopped := _find_orderly_end(run.serving):
+        if life.serving or not life.has_start:
+            if stopped := _find_orderly_end(life.serving):
                 return stopped
             was_cut = False
     return ""
@@ -206,8 +212,8 @@ def find_shutdown_before_start(text: str) -> str:
 
     The message that shows it, before any start; "" if none does.
     """
-    first = next(iter(_split_into_runs(read_known_lines(text))))
-    return "" if first.tried else _find_orderly_end(first.lines)
+    first = next(iter(_split_into_lives(read_known_lines(text))))
+    return "" if first.has_start else _find_orderly_end(first.lines)
 
 
 def find_decisive_errors(text: str) -> tuple[str, ...]:
@@ -263,11 +269,11 @@ def find_damage_that_ended_server(text: str) -> tuple[str, ...]:
 
     text: the log of a server that took queries when the text began.
     """
-    runs = list(_split_into_runs(read_known_lines(text)))
-    if runs[0].tried:
+    lives = list(_split_into_lives(read_known_lines(text)))
+    if lives[0].has_start:
         return ()
-    running = runs[0].lines
-    ended_unasked = len(runs) > 1 and not _find_orderly_end(running)
+    running = lives[0].lines
+    ended_unasked = len(lives) > 1 and not _find_orderly_end(running)
     return (
         _find_damage_lines(running)
         if ended_unasked or _has_ended_itself(running)
@@ -299,30 +305,30 @@ def find_crash_of_session(text: str, session: int) -> tuple[str, ...]:
     return ()
 
 
-def _split_into_runs(lines: Iterable[Line]) -> list[_Run]:
-    """Split lines into runs, start by start; the first may have no line.
+def _split_into_lives(lines: Iterable[Line]) -> list[_Life]:
+    """Split lines into lives, start by start; the first, without a start, may be empty.
 
     A server may fail before the line that starts it: then each early error begins an
     attempt of its own.
     """
-    runs = [_Run(tried=False)]
+    lives = [_Life(has_start=False)]
     early: list[Line] = []
     for line in lines:
         if line.entry is not None and line.entry.early and line.severity == "LOG":
             early.append(line)
             continue
-        if _begins_run(line, runs[-1]):
-            runs.append(_Run([*early, line]))
+        if _begins_life(line, lives[-1]):
+            lives.append(_Life([*early, line]))
         else:
-            runs[-1].lines += [*early, line]
+            lives[-1].lines += [*early, line]
         early = []
-    runs[-1].lines += early
-    return runs
+    lives[-1].lines += early
+    return lives
 
 
-def _begins_run(line: Line, run: _Run) -> bool:
+def _begins_life(line: Line, life: _Life) -> bool:
     if line.shows is Shows.STARTS:
-        start_has_begun = run.shows(Shows.BEGINS) and not run.shows(Shows.STARTS)
+        start_has_begun = life.shows(Shows.BEGINS) and not life.shows(Shows.STARTS)
         return not start_has_begun
     return line.shows is Shows.BEGINS or _fails_early(line)
 
@@ -331,16 +337,16 @@ def _fails_early(line: Line) -> bool:
     return line.entry is not None and line.entry.early and line.is_severe
 
 
-def _judge_attempt(run: _Run, *, last: bool) -> Starts:
-    lines = run.lines
+def _judge_attempt(life: _Life, *, last: bool) -> Starts:
+    lines = life.lines
     restarts = [
         place for place, line in enumerate(lines) if line.shows is Shows.RESTARTS
     ]
     if restarts:
-        run = _Run(lines[restarts[-1] + 1 :])
-        lines = run.lines
-    if run.ready_at is not None:
-        return _judge_end_of_service(run.serving, last=last)
+        life = _Life(lines[restarts[-1] + 1 :])
+        lines = life.lines
+    if life.ready_at is not None:
+        return _judge_end_of_service(life.serving, last=last)
     errors = [line for line in lines if line.is_error]
     hopeless = any(line.shows is Shows.HOPELESS for line in errors)
     if last and not _has_ended(lines) and not hopeless:

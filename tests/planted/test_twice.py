@@ -47,7 +47,7 @@ class Hand:
 def read_twice(
     site: Site, restart: Callable[[], object], workload: Workload | None = None
 ) -> Outcome:
-    rig = replace(with_node(site.rig, restarter=Hand(restart)), twice=True)
+    rig = replace(with_node(site.rig, restarter=Hand(restart)), read_twice=True)
     with contextlib.closing(open_host("local:")) as host:
         return replace(site, rig=rig).cycle(host=host, log=True, workload=workload)
 
@@ -227,7 +227,7 @@ def test_a_client_that_ends_meanwhile_leaves_no_pass(site: Site) -> None:
 
 @engines("own_site", "postgresql")
 def test_a_second_reading_needs_somebody_who_restarts(site: Site) -> None:
-    rig = replace(site.rig, twice=True)
+    rig = replace(site.rig, read_twice=True)
     with refused(ErrorId.RESTART_COMMAND_MISSING, UsageError):
         replace(site, rig=rig).cycle()
     assert tables_of(site) == 0, "nothing was touched"

@@ -342,7 +342,7 @@ def _describe_nodes(
             apart=None if rig.lab else require_other_host(host, witness),
             cut_class=_find_cut_class(rig, node),
             class_assumed=node.class_assumed,
-            reached=node.reached,
+            reached=node.measured_depth,
             restore_command=node.restore_command,
             audit=audit_node_before_load(node, facts, host, rig.listener, rig.audited),
             scope=_find_power_scope(node),

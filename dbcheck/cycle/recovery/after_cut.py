@@ -147,7 +147,7 @@ def _add_second_reading(
     """
     manifest, facts = run.manifest(), after.facts
     unusable = other_lineage or after.failure or after.engines
-    if not rig.twice or manifest.control or facts is None or unusable:
+    if not rig.read_twice or manifest.control or facts is None or unusable:
         return after
     _store_record(run, replace(after, again=UNFINISHED))
     return replace(after, again=read_second_time(rig, run, manifest, after, facts))

@@ -28,7 +28,7 @@ UNFINISHED = SecondReading(not_done="the client ended before it was made")
 
 def require_restarter(rig: Rig) -> None:
     """Raise UsageError if a second reading is wanted without a way to restart."""
-    if rig.twice and rig.site.reader.restarter is None:
+    if rig.read_twice and rig.site.reader.restarter is None:
         raise UsageError(
             "--twice needs a way to restart the server cleanly, and none is given",
             id=ErrorId.RESTART_COMMAND_MISSING,

@@ -2,6 +2,8 @@
 
 A commit is answered once all nodes of the view have received it, and each applies it by
 itself afterwards (MariaDB documentation, About Galera Replication).
+
+The module is one of the implementations of replicating.ClusterProtocol.
 """
 
 from __future__ import annotations
@@ -105,8 +107,8 @@ class Members(MysqlWatch):
     def read(self) -> Sequence[Follower]:
         (found,) = self._texts("galera_followers")
         return [
-            Follower(str(name), "streaming", "sync", since or "", str(uuid))
-            for name, uuid, since in found
+            Follower(str(name), "streaming", "sync", continuity or "", str(uuid))
+            for name, uuid, continuity in found
             if uuid != self._own
         ]
 

@@ -90,16 +90,17 @@ class Members(MysqlWatch):
     def read(self) -> Sequence[Follower]:
         (rows,) = self._texts("group_followers")
         members = sorted(
-            (str(name), str(state), since or "") for name, state, since in rows
+            (str(name), str(state), continuity or "")
+            for name, state, continuity in rows
         )
         if not View(self._own, {name: state for name, state, _ in members}).online:
             return []
         return [
             Follower(
                 *(name, "streaming" if state == _ONLINE else state.lower()),
-                *("quorum", since, name),
+                *("quorum", continuity, name),
             )
-            for name, state, since in members
+            for name, state, continuity in members
             if name != self._own
         ]
 

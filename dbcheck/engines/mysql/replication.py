@@ -51,18 +51,18 @@ class Followers(MysqlWatch):
             int(value) for name, value in status.items() if name.endswith("_clients")
         )
         sync = _SYNC if is_on and replicas and clients >= len(replicas) else _ASYNC
-        since = " ".join(
+        continuity = " ".join(
             f"{name}={value}"
             for name, value in sorted(status.items())
             if name.endswith(("_no_times", "_no_tx"))
         )
-        followers = [self._make_follower(row, sync, since) for row in replicas]
+        followers = [self._make_follower(row, sync, continuity) for row in replicas]
         if is_on and clients > len(replicas):  # an unregistered one may acknowledge
-            followers.append(Follower(UNREGISTERED, _STREAMING, _SYNC, since))
+            followers.append(Follower(UNREGISTERED, _STREAMING, _SYNC, continuity))
         return followers
 
     def _make_follower(
-        self, row: Sequence[str | None], sync: str, since: str
+        self, row: Sequence[str | None], sync: str, continuity: str
     ) -> Follower:
         """Return the replica of a row: Server_Id, Host, ..., Port, Source_Id.
 
@@ -74,7 +74,7 @@ class Followers(MysqlWatch):
         else:
             *first_values, port, _ = values
             name = values[0]
-        return Follower(name, _STREAMING, sync, since, f"{first_values[1]}:{port}")
+        return Follower(name, _STREAMING, sync, continuity, f"{first_values[1]}:{port}")
 
 
 def followers(link: MysqlLink) -> Followers:

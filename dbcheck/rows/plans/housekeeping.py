@@ -50,7 +50,7 @@ def judge_sides(
     """
     top = int(markers.tops[HOUSEKEEPING_SESSION])
     numbers = np.arange(1, top + 1, dtype=np.int64)
-    with_row = numbers[markers.perhaps(HOUSEKEEPING_SESSION, numbers)]
+    with_row = numbers[markers.perhaps_present(HOUSEKEEPING_SESSION, numbers)]
     last = int(with_row.max(initial=0))
     found = {
         table.name: _SideTable(

@@ -80,7 +80,7 @@ def _judge_session(
     kinds[damaged] = _NO_LOSS  # a damaged row is a loss already
     # A transaction without its row in the ledger is half of an operation: no other
     # client decided that.
-    is_open = (kinds != _NO_LOSS) & markers.perhaps(session, seq)
+    is_open = (kinds != _NO_LOSS) & markers.perhaps_present(session, seq)
     is_open &= (seq == top) | ~markers.present(session, seq + 1)
     # A listed transaction was undecided, unless another client decided it afterwards.
     is_open &= ~is_listed | is_among(seq, _find_decided_by_others(listed))
@@ -129,7 +129,8 @@ def _judge_transactions(
     was_acked = seq <= markers.acked[session]
     may_be_decided = seq < top
     decided = may_be_decided & markers.present(session, seq + 1)
-    in_ledger = markers.perhaps(session, seq)  # else the whole operation may be lost
+    # Without a row in the ledger the whole operation may be lost.
+    in_ledger = markers.perhaps_present(session, seq)
     commits = is_committed(seq)
     lost = in_ledger & (was_acked | decided) & ~is_visible & ~is_listed
     lost &= commits | ~may_be_decided

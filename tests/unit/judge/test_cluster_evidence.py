@@ -582,8 +582,8 @@ def test_equal_marks_show_that_the_wait_never_lapsed(
     marks: tuple[str, ...], unbroken: bool
 ) -> None:
     tally = ReplicationTally()
-    for at, since in enumerate(marks):
-        tally.add(at * 10, [Follower("b", "streaming", "sync", since)], at * 10 + 1)
+    for at, mark in enumerate(marks):
+        tally.add(at * 10, [Follower("b", "streaming", "sync", mark)], at * 10 + 1)
     seen = tally.seen()
     assert seen is not None
     assert seen.is_unbroken() is unbroken

@@ -102,5 +102,5 @@ def test_a_job_travels_without_its_engine() -> None:
 def test_a_worker_in_the_place_of_another_knows_nothing() -> None:
     """Dask may make an actor anew where its worker restarted: it runs nothing."""
     host = FarHost()
-    assert not host.exchange(0, []).known
+    assert not host.exchange(0, []).is_begun
     assert not host.kill()

@@ -25,7 +25,11 @@ from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.power.kinds.fence import FenceConfig
 from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.power.kinds.manual import ManualConfig
-from dbcheck.power.switched_host import find_note_path, recall_reached, remember_reached
+from dbcheck.power.switched_host import (
+    find_note_path,
+    recall_measured_depth,
+    remember_measured_depth,
+)
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
 from dbcheck.witness.window import WindowLimits
@@ -77,10 +81,10 @@ def agree(entry: Entry) -> Path:
 @pytest.mark.parametrize("name", OTHERS)
 def test_whatever_acts_or_decides_is_asked_for_again(name: str) -> None:
     agree(ENTRY)
-    remember_reached(ENTRY.switched_host, SEEN)
-    assert recall_reached(ENTRY.switched_host) == SEEN
+    remember_measured_depth(ENTRY.switched_host, SEEN)
+    assert recall_measured_depth(ENTRY.switched_host) == SEEN
     assert not is_agreed(OTHERS[name])
-    assert recall_reached(OTHERS[name].switched_host) is None
+    assert recall_measured_depth(OTHERS[name].switched_host) is None
 
 
 def test_what_does_not_change_the_cut_is_not_asked_for_again() -> None:
@@ -111,7 +115,7 @@ def changed(path: Path, _: pytest.MonkeyPatch) -> None:
 def of_another_switch(path: Path, _: pytest.MonkeyPatch) -> None:
     other = OTHERS["cut"]
     agree(other)
-    remember_reached(other.switched_host, SEEN)
+    remember_measured_depth(other.switched_host, SEEN)
     shutil.copyfile(find_note_path(other.switched_host, path.parent.name), path)
 
 
@@ -141,10 +145,10 @@ def behind_a_link(path: Path, _: pytest.MonkeyPatch) -> None:
 def test_a_note_that_is_not_the_users_own_word_does_not_count(
     forge: Callable[[Path, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in (agree(ENTRY), remember_reached(ENTRY.switched_host, SEEN)):
+    for path in (agree(ENTRY), remember_measured_depth(ENTRY.switched_host, SEEN)):
         forge(path, monkeypatch)
     assert not is_agreed(ENTRY)
-    assert recall_reached(ENTRY.switched_host) is None
+    assert recall_measured_depth(ENTRY.switched_host) is None
 
 
 def test_a_note_is_for_its_user_alone(state: Path) -> None:
@@ -205,7 +209,7 @@ def test_another_wording_of_the_description_forgets_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     agree(ENTRY)
-    remember_reached(ENTRY.switched_host, SEEN)
+    remember_measured_depth(ENTRY.switched_host, SEEN)
     monkeypatch.setattr(ExecConfig, "describe", lambda *_: "in other words")
     assert is_agreed(ENTRY)
-    assert recall_reached(ENTRY.switched_host) == SEEN
+    assert recall_measured_depth(ENTRY.switched_host) == SEEN

@@ -149,7 +149,7 @@ def test_a_depth_is_remembered_unless_the_host_stayed_up(
         lambda *arguments: (arguments[-2](), [depth], found),
     )
     monkeypatch.setattr(
-        switched_host, "remember_reached", lambda _, it: remembered.append(it)
+        switched_host, "remember_measured_depth", lambda _, it: remembered.append(it)
     )
     _, depths, shown = power._test_entry(Entry("db1", "postgresql://db1/x"), plug, 5)
     assert len(remembered) == kept

@@ -13,7 +13,11 @@ from dbcheck.judge.watched import judge_depth_of_switch
 from dbcheck.model.depth import Reached, ReachedVolume
 from dbcheck.model.host import Expected, HostBefore
 from dbcheck.power.kinds.exec import ExecConfig
-from dbcheck.power.switched_host import SwitchedHost, recall_reached, remember_reached
+from dbcheck.power.switched_host import (
+    SwitchedHost,
+    recall_measured_depth,
+    remember_measured_depth,
+)
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cases import case
@@ -73,12 +77,12 @@ def test_it_is_remembered_by_host_and_switch(
     host: HostBefore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert recall_reached(SWITCHED_HOST) is None
-    path = remember_reached(SWITCHED_HOST, seen(host, "OS"))
-    assert recall_reached(SWITCHED_HOST) == seen(host, "OS")
-    remember_reached(SWITCHED_HOST, seen(host))
-    assert recall_reached(SWITCHED_HOST) == seen(host)
+    assert recall_measured_depth(SWITCHED_HOST) is None
+    path = remember_measured_depth(SWITCHED_HOST, seen(host, "OS"))
+    assert recall_measured_depth(SWITCHED_HOST) == seen(host, "OS")
+    remember_measured_depth(SWITCHED_HOST, seen(host))
+    assert recall_measured_depth(SWITCHED_HOST) == seen(host)
     other = replace(SWITCHED_HOST, config=ExecConfig(("pdu", "8")))
-    assert recall_reached(other) is None
+    assert recall_measured_depth(other) is None
     path.write_text("{}")
-    assert recall_reached(SWITCHED_HOST) is None
+    assert recall_measured_depth(SWITCHED_HOST) is None
