@@ -223,8 +223,9 @@ _POSTGRESQL = re.compile(
 _CONTINUES = re.compile(r"(?:\[\d+-\d+\] ?)?(?:\t|#011)|\[\d+-(?!1\])\d+\]")
 # A record of csvlog up to its message: a time, ten columns, severity and SQLSTATE
 # (csvlog.c, write_csvlog; PostgreSQL 15 documentation, 20.8.4).  It may go on in
-# further lines, within quotes.  Text that a client chose has each quote doubled
-# (appendCSVLiteral), so no line of it has one quote, or three, before a message.
+# further lines, within quotes.  An odd number of quotes begins a message, as one does
+# in `,00000,"text"`.  In text that a client chose each quote is doubled
+# (appendCSVLiteral), so these words are `,00000,""text""` there, which is no record.
 _CSV_FIELD = r"(?:\"(?:[^\"]|\"\")*\"|[^,\"]*),"
 _CSV_RECORD = re.compile(
     r"\d{4}-\d\d-\d\d [\d:.]{8,15} [^\s,\"]{1,20},"

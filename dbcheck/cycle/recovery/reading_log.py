@@ -37,7 +37,7 @@ POLL_S = 0.2
 class Cause:
     """The cause of a broken reading; both fields are "" if it is not known.
 
-    damage:  the server ended itself at damaged data; certain.
+    damage:  the server ended itself at damaged data, or will never come back; certain.
     crashed: the process or thread that read the rows crashed, for whatever reason.
     """
 
@@ -72,6 +72,7 @@ class ReadingLog:
         ends_s = time.monotonic() + LOG_WAIT_S
         while True:
             interrupt.raise_if_interrupted()
+            # failure() raises PowerError if the switch is to blame, not the target.
             if failure := self._site.failure():
                 return Cause(damage=failure)
             text = self._read_new_log()

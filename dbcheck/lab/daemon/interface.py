@@ -14,7 +14,14 @@ from dbcheck.lab.storage.blocks import FileBlocks
 class Description(msgspec.Struct, frozen=True):
     """What the users of a Lab need to know of it.
 
-    spec: the LabSpec in JSON.  The other fields are those of lab.lab.Lab.
+    spec: the LabSpec in JSON.
+    target_url, password: the server's URL, without the password, and the password.
+    witness_url, host_url: a folder behind the lab's sshd, not on the drive, and the
+               sshd itself; ssh needs identity_file and known_hosts to get there.
+    log_path:  the server's log, on the host of host_url.
+    authority: the certificate of the authority of the cluster's nodes, in PEM;
+    authority_file: the server's copy of it.  Both are "" outside a cluster.
+    drives:    the serials of the virtual drives, see LoopDevice.serial.
     """
 
     spec: str
@@ -33,8 +40,10 @@ class Description(msgspec.Struct, frozen=True):
 class PowerStatus(msgspec.Struct, frozen=True):
     """The power of a lab, and what is wrong with it.
 
+    power:   the value of a model.cut.PowerState.
     failure: why the server does not run although the power is on.
-    broken:  what failed without a cut, so that the server under test is not to blame.
+    broken:  the failure of storage or server without a cut, for which the server under
+             test is not to blame; failure is None then.
     """
 
     power: str
@@ -43,14 +52,22 @@ class PowerStatus(msgspec.Struct, frozen=True):
 
 
 class CutResult(msgspec.Struct, frozen=True):
-    """The result of machine.Machine.cut(); exact_us: when the power was gone."""
+    """The result of machine.Machine.cut().
+
+    exact_us: when the drive took its last request; without a drive, just before the
+              server was killed.
+    report:   what the drive did and lost, see storage.base.Storage.cut().
+    """
 
     exact_us: int
     report: dict[str, Any]
 
 
 class LabCalls(Protocol):
-    """A lab, as other processes call it."""
+    """A lab, as other processes call it.
+
+    remote(60): a caller waits up to 60 s for the answer.
+    """
 
     @remote(60)
     def describe(self) -> Description:
@@ -58,7 +75,7 @@ class LabCalls(Protocol):
 
     @remote(60)
     def status(self) -> PowerStatus:
-        """Return its power and failures."""
+        """Return the lab's power and failures."""
 
     @remote(60)
     def cut(self) -> CutResult:
@@ -74,7 +91,10 @@ class LabCalls(Protocol):
 
     @remote(240)
     def rejoin(self, port: int, password: str, member: str) -> None:
-        """Have the server follow another server, whose servers.base.Source is given."""
+        """Have the server follow the one on *port* of 127.0.0.1.
+
+        password, member: see servers.base.Source.
+        """
 
     @remote(240)
     def start_server(self) -> None:
