@@ -226,10 +226,13 @@ _CONTINUES = re.compile(r"(?:\[\d+-\d+\] ?)?(?:\t|#011)|\[\d+-(?!1\])\d+\]")
 # further lines, within quotes.  An odd number of quotes begins a message, as one does
 # in `,00000,"text"`.  In text that a client chose each quote is doubled
 # (appendCSVLiteral), so these words are `,00000,""text""` there, which is no record.
+# Where such text ends with `,00000,`, its own closing quote follows, and then the
+# commas of the columns after it, with which no message begins.
 _CSV_FIELD = r"(?:\"(?:[^\"]|\"\")*\"|[^,\"]*),"
 _CSV_RECORD = re.compile(
     r"\d{4}-\d\d-\d\d [\d:.]{8,15} [^\s,\"]{1,20},"
-    rf"(?:{_CSV_FIELD}){{10}}([^\s,\"]{{3,20}}),[0-9A-Z]{{5}},(?=\"(?:\"\")*(?!\"))"
+    rf"(?:{_CSV_FIELD}){{10}}([^\s,\"]{{3,20}}),[0-9A-Z]{{5}},"
+    r"(?=\"(?:\"\")*(?!\"))(?!\"(?:\"\")*,+(?:\"|$))"
 )
 _CSV_MESSAGE = re.compile(
     r"\"((?:[^\"]|\"\"){0,4096})\"(?:,(?:\"((?:[^\"]|\"\"){0,4096})\")?)?"

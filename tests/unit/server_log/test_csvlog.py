@@ -93,6 +93,18 @@ def test_a_name_that_looks_like_the_rest_of_a_record_is_none(
     assert not find_shutdown(f"{AT},{text}") and not find_sign_of_crash(f"{AT},{text}")
 
 
+@pytest.mark.parametrize("rest", [",,,", ',,,,,,,,,"psql"'])
+def test_a_clients_text_that_ends_like_the_columns_before_a_message_is_none(
+    rest: str,
+) -> None:
+    columns = f"{AT},u,d,9,local,6.1,1,SELECT,{AT},3/7,0,PANIC,XX001,"
+    text = record("ERROR", f'invalid input for type integer: "x"\n{columns}', rest)
+    assert [line.severity for line in read_lines(text)] == ["ERROR"]
+    *_, line = read_lines(text + record("LOG", SHUT))
+    assert (line.severity, line.message) == ("LOG", SHUT)
+    assert find_shutdown(f"{text}{PG}LOG:  {SHUT}\n")
+
+
 def test_a_message_of_a_record_has_its_quotes_once() -> None:
     (line,) = read_lines(record("ERROR", '"a", a "b"', ',"the ""detail""",,'))
     assert line.message == '"a", a "b"\nthe "detail"'
