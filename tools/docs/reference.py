@@ -1,4 +1,4 @@
-"""Writes docs/reference.md and docs/commands.md: `python -m tools.docs.reference`."""
+"""Writes docs/reference.md: `python -m tools.docs.reference`."""
 
 from __future__ import annotations
 
@@ -38,17 +38,12 @@ from tests.kit.commandtree import contexts, options_of
 from tools.docs.schema import RESULTS
 
 DOCS = Path(__file__).parents[2] / "docs"
-_MADE = "It is made from the program itself (`make reference`)."
-_INTRO = f"""# Reference
+_INTRO = """# Reference
 
 What can be written on the command line, in an inventory and in a workload, and what
-dbcheck names in its answers. [commands.md](commands.md) has the help of each command.
-{_MADE}
-"""
-_COMMANDS = f"""# Commands
-
-The help of each command, as `dbcheck COMMAND --help` prints it.
-{_MADE}
+dbcheck names in its answers. `dbcheck COMMAND --help` and the manual pages
+(`man dbcheck-run`) have the help of each command. This page
+is made from the program itself (`make reference`).
 """
 _VARIABLES = """`dbcheck init` writes an inventory with comments. Ansible's own
 variables say how the target's host is reached: `ansible_host`, `ansible_user`,
@@ -136,15 +131,6 @@ def reference() -> str:
     )
 
 
-def commands() -> str:
-    """Return docs/commands.md."""
-    parts = [_COMMANDS]
-    for context in contexts():
-        text = context.get_help()
-        parts.append(f"## {context.command_path}\n\n```text\n{text}\n```\n")
-    return "\n".join(parts)
-
-
 def _table(
     title: str,
     columns: tuple[str, ...],
@@ -169,7 +155,7 @@ def _commands() -> Iterator[tuple[str, str]]:
         path = context.command_path
         summary = VERBS.get(path.removeprefix("dbcheck "))
         summary = summary or context.command.get_short_help_str(limit=200)
-        yield f"[`{path}`](commands.md#{path.replace(' ', '-')})", marked(summary)
+        yield f"`{path}`", marked(summary)
 
 
 def _options() -> Iterator[str]:
@@ -302,4 +288,3 @@ def _exit_codes() -> Iterator[tuple[str, str]]:
 
 if __name__ == "__main__":
     (DOCS / "reference.md").write_text(reference(), "utf-8")
-    (DOCS / "commands.md").write_text(commands(), "utf-8")

@@ -48,7 +48,6 @@ LEFT_OUT = {
 WITH_VERDICTS = ("audit", "lab", "matrix", "probe")
 ELSEWHERE = {
     "docs/guides/flush-settings.md": "real/project/test_guide_flush_settings.py",
-    "docs/commands.md": "what --help shows, with words in capitals",
     "docs/examples/README.md": "python -m tools.docs.examples",
     "docs/examples/fail.md": "python -m tools.docs.examples",
     "docs/guides/ci.md": "real/cli/test_ci_job.py",
