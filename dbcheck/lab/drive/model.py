@@ -13,7 +13,7 @@ is noted as settled and stays in the cache until all older writes are stable.  A
 undoes it like the other cached writes, and then writes it again.
 
 DriveSpec.kept_writes names the cached writes that survive a cut.  A drive may keep each
-of these without breaking a promise; docs/method.md has the sources.
+of these without breaking a promise; docs/lab.md has the sources.
 
 none    the cache is lost as a whole.
 all     the cache outlived the cut, as one with a battery does.
