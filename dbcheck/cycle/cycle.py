@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from dbcheck.base import interrupt
@@ -187,7 +188,8 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
             raise UsageError(
                 f"the survivors of run {manifest.run_id} were read already",
                 id=ErrorId.SURVIVORS_READ_ALREADY,
-                hint="Judge what was read then: dbcheck reconcile RUN --offline.",
+                hint="Judge what was read then: "
+                f"dbcheck reconcile {shlex.quote(str(run.path))} --offline.",
             )
         fetched = fetch_logs(rig, run, manifest)
         if left_off := _describe_power_left_off(rig, run, manifest):

@@ -101,12 +101,13 @@ def require_no_other_users(name: str, found: OtherUsers, *, i_know: bool) -> Non
         names = ", ".join(found.databases[:_DATABASES_SHOWN_MAX])
         unnamed_count = len(found.databases) - _DATABASES_SHOWN_MAX
         names += f" and {unnamed_count} more" if unnamed_count > 0 else ""
-        descriptions.append(f"has other data ({names})")
+        what = "a database" if len(found.databases) == 1 else "databases"
+        descriptions.append(f"also has {what} that dbcheck did not make: {names}")
     if found.connections:
         descriptions.append(f"has {found.connections} connections of other clients")
     if descriptions:
         raise UsageError(
-            f"{name}: the server {' and '.join(descriptions)}",
+            f"{name}: the server {', and '.join(descriptions)}",
             id=ErrorId.SERVER_HAS_OTHER_USERS,
             hint=f"If it is acceptable that all of these lose power, add {I_KNOW}.",
         )

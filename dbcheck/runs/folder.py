@@ -435,7 +435,8 @@ class RunFolder:
             raise UsageError(
                 f"the survivors of run {self.path.name} were never read",
                 id=ErrorId.SURVIVORS_NOT_READ,
-                hint="Run dbcheck reconcile without --offline first.",
+                hint="Read the server first: dbcheck reconcile "
+                f"{shlex.quote(str(self.path))}, without --offline.",
             )
         after = stored.read_record(path, AfterRecord)
         self._require_nodes(after.nodes, str(path), each=True)
