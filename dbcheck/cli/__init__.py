@@ -25,12 +25,13 @@ MEANS_ALSO = {
         "witness verify": "a log is damaged",
     },
     INCONCLUSIVE: {
+        "audit": "some of the servers and hosts that are named could not be read",
         "audit --fail-on": "no finding is so bad, but a fact that could be is not "
         "known",
         "probe flushes": "what the drives did is not known",
     },
     FAILED: {
-        "audit": "a server, or a host that is named, could not be read",
+        "audit": "no server could be read",
         "demo": "a line came out otherwise than expected",
         "matrix": "a row is not complete, or has another verdict than its file expects",
     },

@@ -114,8 +114,9 @@ def command(
     Reads the server's settings as its sessions have them, those of each role and
     database, every directory that a commit depends on, its filesystem and the block
     devices and drives below it. Nothing is changed. What cannot be read is shown as
-    not known, with what would make it readable. Exits with 4 if a server, or a host
-    that is named, could not be read. docs/rules.md has the rules.
+    not known, with what would make it readable. Exits with 3 if some of the servers
+    and hosts that are named could not be read, and with 4 if no server could.
+    docs/rules.md has the rules.
     """
     if receipt is not None:
         if names or everything or target.target:
@@ -164,16 +165,15 @@ def _audit_entry(entry: Entry) -> AuditResult:
 
 
 def _exit_code(results: Sequence[AuditResult], level: Severity | None) -> int:
-    if any(result.error or result.host_error for result in results):
+    if all(result.error for result in results):
         return FAILED
-    if level is None:
-        return PASS
     bad = {
         each.status
         for result in results
         for each in result.findings
-        if each.severity.rank <= level.rank
+        if level and each.severity.rank <= level.rank
     }
     if RuleStatus.UNSAFE in bad:
         return FAIL
-    return INCONCLUSIVE if RuleStatus.UNKNOWN in bad else PASS
+    is_part_unread = any(result.error or result.host_error for result in results)
+    return INCONCLUSIVE if is_part_unread or RuleStatus.UNKNOWN in bad else PASS

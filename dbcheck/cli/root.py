@@ -92,6 +92,17 @@ class _Verbs(click.Group):
         command: click.Command = _import_module(f"dbcheck.cli.{name}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb; an error names the verbs that are written much like it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(
+                error.command_name, possibilities=VERBS, ctx=ctx
+            ) from None
+
     def shell_complete(
         self, ctx: click.Context, incomplete: str
     ) -> list[CompletionItem]:

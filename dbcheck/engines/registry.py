@@ -14,7 +14,10 @@ from dbcheck.base.text import join_words
 from dbcheck.ports.engine import Engine
 from dbcheck.server_log import Product
 
+# libpq takes postgres:// as well (PostgreSQL 17 manual, 34.1.1.2 Connection URIs).
 ENGINES = {
+    "postgres": "dbcheck.engines.postgresql.engine:PostgresqlEngine",
+    "postgres+psycopg2": "dbcheck.engines.postgresql.engine:PostgresqlEngine",
     "postgresql": "dbcheck.engines.postgresql.engine:PostgresqlEngine",
     "postgresql+psycopg2": "dbcheck.engines.postgresql.engine:PostgresqlEngine",
     "mysql": "dbcheck.engines.mysql.engine:MysqlEngine",
@@ -49,13 +52,10 @@ def open_engine(url: str, password: str | None = None) -> Engine:
     try:
         module, attribute = ENGINES[name].split(":")
     except KeyError:
-        hint = f"Known are {', '.join(sorted(ENGINES))}."
-        if scheme == "postgres":
-            hint = "Write postgresql:// in place of postgres://."
         raise UsageError(
             f"unknown engine {name!r} in the target's URL",
             id=ErrorId.ENGINE_UNKNOWN,
-            hint=hint,
+            hint=f"Known are {', '.join(sorted(ENGINES))}.",
         ) from None
     engine: Callable[[str, str | None], Engine]
     engine = getattr(importlib.import_module(module), attribute)

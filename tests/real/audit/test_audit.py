@@ -14,7 +14,7 @@ import pytest
 
 from dbcheck.audit.result import AuditResult
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.cli import FAILED
+from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE
 from dbcheck.cli.receipt import find_receipt, make_receipt_result
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.preflight.audit import audit_server
@@ -355,17 +355,24 @@ def test_a_host_that_cannot_be_read_is_no_success(
     flag = ("--target-host", nowhere)
     for level in ((), ("--fail-on", "error")):
         done = dbcheck("--json", *flag, *level, server=server)
-        assert done.returncode == FAILED, done.stderr
+        assert done.returncode == INCONCLUSIVE, done.stderr
         (one,) = json.loads(done.stdout)["targets"]
         assert one["host_error"] and not one["error"] and not one["host"]
         assert ErrorId(one["host_error_id"]) and not one["error_id"]
         assert one["safe"] > 20
         assert "fs-in-memory" in {each["rule"] for each in one["findings"]}
     shown = dbcheck(*flag, server=server)
-    assert shown.returncode == FAILED
+    assert shown.returncode == INCONCLUSIVE
     _, title, headline, *_ = shown.stdout.splitlines()
     assert server.url in title and "host" in headline
     assert one["host_error_id"] in shown.stdout
+    engine = engine_of(server)
+    run(engine, "alter role dbcheck set synchronous_commit = off")
+    try:
+        done = dbcheck("--fail-on", "error", *flag, server=server)
+        assert done.returncode == FAIL, done.stderr
+    finally:
+        run(engine, "alter role dbcheck reset synchronous_commit")
     log = json.loads(dbcheck("--format", "sarif", *flag, server=server).stdout)
     assert not log["runs"][0]["invocations"][0]["executionSuccessful"]
 
@@ -381,7 +388,7 @@ def test_a_host_that_cannot_be_read_is_no_success(
         text=True,
         env={"PATH": "/usr/bin:/bin", "DBCHECK_PASSWORD": server.password},
     )
-    assert done.returncode == FAILED, done.stderr
+    assert done.returncode == INCONCLUSIVE, done.stderr
     errors = [bool(one["host_error"]) for one in json.loads(done.stdout)["targets"]]
     assert errors == [False, True]
 
@@ -400,7 +407,7 @@ def test_a_server_that_does_not_answer_is_named_and_the_others_audited(
         text=True,
         env={"PATH": "/usr/bin:/bin", "DBCHECK_PASSWORD": server.password},
     )
-    assert done.returncode == 4, done.stderr
+    assert done.returncode == INCONCLUSIVE, done.stderr
     targets = {each["name"]: each for each in json.loads(done.stdout)["targets"]}
     up, down = targets["up"], targets["down"]
     assert not up["error"] and up["safe"] > 20
@@ -408,6 +415,10 @@ def test_a_server_that_does_not_answer_is_named_and_the_others_audited(
     assert "cannot reach up" in unseen["unread"]  # its name is no host's here
     assert "refused" in down["error"] and down["findings"] == []
     assert (up["error_id"], down["error_id"]) == ("", "connection-failed")
+    nothing_read = subprocess.run(
+        (*DBCHECK, "audit", "--target", closed), capture_output=True, text=True
+    )
+    assert nothing_read.returncode == FAILED, nothing_read.stderr
 
 
 # ------------------------------------------------------------- beside a run

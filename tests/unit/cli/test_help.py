@@ -6,7 +6,7 @@ import click
 import pytest
 
 from dbcheck.cli.flags.groups import Option, Verb, VerbGroup
-from dbcheck.cli.root import VERBS
+from dbcheck.cli.root import VERBS, root
 from tests.kit.commandtree import contexts
 
 ALL = {
@@ -38,3 +38,10 @@ def test_a_verb_is_summed_up_in_one_line() -> None:
         summary = VERBS.get(name) or context.command.get_short_help_str(limit=200)
         assert summary.endswith("."), name
         assert len(summary) <= 68, name  # with the names, on a terminal of 80
+
+
+def test_a_mistyped_command_or_option_gets_a_suggestion() -> None:
+    for words, wanted in ((["rnu"], "run"), (["run", "--tragetx"], "--target")):
+        with pytest.raises(click.UsageError) as caught:
+            root.main(words, standalone_mode=False)
+        assert wanted in (caught.value.possibilities or ())  # type: ignore[attr-defined]
