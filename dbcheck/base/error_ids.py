@@ -190,6 +190,7 @@ class ErrorId(StrEnum):
     RECORD_DAMAGED = "record-damaged"
     RECORD_OF_ANOTHER_VERSION = "record-of-another-version"
     RECORD_UNREADABLE = "record-unreadable"
+    RUNS_NEED_ROOM = "runs-need-room"
     RUN_FOLDER_EXISTS = "run-folder-exists"
     STORED_ROWS_DAMAGED = "stored-rows-damaged"
     STORED_ROWS_MISSING = "stored-rows-missing"

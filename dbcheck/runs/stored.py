@@ -28,6 +28,7 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -38,7 +39,7 @@ import numpy as np
 
 from dbcheck.base import plain
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import RunFormatError, RunWriteError
+from dbcheck.base.errors import RunFormatError, RunWriteError, UsageError
 from dbcheck.base.owners import is_ours, own_users
 from dbcheck.base.system import sync
 from dbcheck.model.records import StoredRows
@@ -54,6 +55,9 @@ JUDGE_FROM_WITNESS = (
     " --witness URL --run ID --target URL. If it is a campaign's own file, begin a new"
     " campaign."
 )
+# An ack takes 20 bytes of a run folder and a row that survives 39: this is room for
+# 900,000 operations that write three rows each: some minutes of a fast server.
+RUN_ROOM_BYTES = 128 << 20
 _RECORD_BYTES_MAX = 1 << 28  # bytes; eight times what a bundle may hold
 
 
@@ -161,6 +165,19 @@ def read_record(path: Path, kind: type[T]) -> T:
     kind: as for from_bytes().
     """
     return from_bytes(read_content(path), kind, str(path))
+
+
+def require_room(folder: Path) -> None:
+    """Raise UsageError if less than RUN_ROOM_BYTES are free where *folder* is to be."""
+    existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    free = shutil.disk_usage(existing).free
+    if free < RUN_ROOM_BYTES:
+        raise UsageError(
+            f"{folder} has {free >> 20} MiB free, and a run may need"
+            f" {RUN_ROOM_BYTES >> 20} MiB there",
+            id=ErrorId.RUNS_NEED_ROOM,
+            hint="Make room, or name a folder on another filesystem with --runs.",
+        )
 
 
 def make_folder(path: Path) -> None:

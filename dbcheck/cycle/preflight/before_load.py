@@ -137,6 +137,7 @@ def run_preflight(
     """
     interrupt.raise_if_interrupted()
     require_restarter(rig)
+    stored.require_room(rig.runs)
     engine = rig.site.writer.engine
     rig.listener.phase(Phase.PREFLIGHT, f"{engine.target} and {rig.witness.url}")
     witness = _require_fit(rig, workload, known, control=control)
