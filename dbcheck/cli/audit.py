@@ -24,9 +24,12 @@ from dbcheck.config import workload_file
 from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
+from dbcheck.judge.results import ReceiptsResult
 from dbcheck.model.audited import RuleStatus, Severity
-from dbcheck.report.audit import draw_audits
-from dbcheck.report.console import make_console
+from dbcheck.ports.listener import Phase
+from dbcheck.report.audit import draw_audits, draw_receipt
+from dbcheck.report.console import make_console, make_progress_console
+from dbcheck.report.live import make_progress
 from dbcheck.report.sarif import make_sarif
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.runner import assemble
@@ -52,7 +55,7 @@ class AuditedHost(HostUrl):
 
 
 def _list_rules_with_receipt() -> tuple[str, ...]:
-    from dbcheck.cli.receipt import list_rules_with_receipt  # it imports the lab
+    from dbcheck.runner.receipts import list_rules_with_receipt  # it imports the lab
 
     return list_rules_with_receipt()
 
@@ -125,12 +128,7 @@ def command(
                 id=ErrorId.OPTIONS_CONFLICT,
                 hint="Leave out NAME, --all and --target.",
             )
-        from dbcheck.cli import receipt as receipts
-
-        seed = shared.draw_seed(seed)
-        found = receipts.find_receipt(receipt, seed)
-        shown = receipts.run_receipt(found, seed, runs, as_json=as_json)
-        sys.exit(PASS if shown else FAIL)
+        sys.exit(_show_receipt(receipt, shared.draw_seed(seed), runs, as_json=as_json))
     entries = find_entries(names, lookup, (target, host), everything=everything)
     results = run_at_once(_audit_entry, entries)
     created = datetime.now(UTC).isoformat(timespec="seconds")
@@ -145,6 +143,26 @@ def command(
         else:
             make_console().print(draw_audits(result.targets))
     sys.exit(code)
+
+
+def _show_receipt(rule: str, seed: int, runs: Path, *, as_json: bool) -> int:
+    """Print what labs lose that are built as *rule* calls unsafe; return the exit code.
+
+    It is PASS if each lost, and the audit had named the rule before its cut.
+    """
+    from dbcheck.runner import receipts
+
+    found = receipts.find_receipt(rule, seed)
+    terminal, only = make_progress_console(), {Phase.LAB}
+    with make_progress(terminal, live=not as_json, only=only) as view:
+        results = receipts.cut_labs(found, seed, view, runs)
+    code = PASS if all(result.shown for result in results) else FAIL
+    with output.exit_if_unprintable(code):
+        if as_json:
+            output.print_json(to_values(ReceiptsResult(tuple(results))))
+        else:
+            make_console().print(draw_receipt(found.rule, results))
+    return code
 
 
 def _audit_entry(entry: Entry) -> AuditResult:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dbcheck.audit import devices, mysql, platform, postgresql, storage
 from dbcheck.audit.rule import Rule
-from dbcheck.cli.receipt import list_rules_with_receipt
+from dbcheck.runner.receipts import list_rules_with_receipt
 
 FILE = Path(__file__).parents[2] / "docs" / "rules.md"
 SECTIONS = {

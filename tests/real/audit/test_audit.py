@@ -15,7 +15,6 @@ import pytest
 from dbcheck.audit.result import AuditResult
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE
-from dbcheck.cli.receipt import find_receipt, make_receipt_result
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.engines.registry import open_engine
@@ -29,6 +28,7 @@ from dbcheck.ports.engine import Engine
 from dbcheck.remote.way import LOCAL
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.runner.matrix_cycles import RowResults, run_in_labs
+from dbcheck.runner.receipts import find_receipt, make_receipt_result
 from tests.kit.accounts import Least, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.labs import lab_of

@@ -23,10 +23,10 @@ from dbcheck.audit.servers import make_other_subjects
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.receipt import PRESET, find_receipt
 from dbcheck.model.audited import RuleStatus, ScopedSettings, Severity
 from dbcheck.model.verdict import Verdict
 from dbcheck.runner.matrix_rows import read_matrix
+from dbcheck.runner.receipts import PRESET, find_receipt
 from dbcheck.server_log import Product
 from tests.kit.refusals import refused
 from tools.docs import rules as document

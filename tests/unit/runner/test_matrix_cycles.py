@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.cli.receipt import find_receipt, make_receipt_result
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.model.verdict import Verdict
 from dbcheck.runner.matrix_cycles import RowResults
+from dbcheck.runner.receipts import find_receipt, make_receipt_result
 from tests.kit.reports import run_result
 
 RULE = "pg-fsync"

@@ -11,14 +11,9 @@ from dbcheck.audit.rule import Rule
 from dbcheck.audit.rules import find_rule
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli import FAIL, PASS, output
-from dbcheck.judge.result import to_values
-from dbcheck.judge.results import ReceiptResult, ReceiptsResult
+from dbcheck.judge.results import ReceiptResult
 from dbcheck.model.audited import RuleStatus
-from dbcheck.ports.listener import Phase
-from dbcheck.report.audit import draw_receipt
-from dbcheck.report.console import make_console, make_progress_console
-from dbcheck.report.live import make_progress
+from dbcheck.report.progress import PlainProgress
 from dbcheck.runner.matrix_cycles import RowResults, run_in_labs
 from dbcheck.runner.matrix_rows import Row, read_matrix
 
@@ -63,23 +58,13 @@ def _read_rows(seed: int) -> Sequence[Row]:
     return read_matrix(PRESET, (), target=False, seed=seed).rows
 
 
-def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool:
-    """Run the rows in labs and print what they lost; return whether each did.
-
-    And whether the audit named the rule in each before the cut.
-    """
+def cut_labs(
+    found: Receipt, seed: int, view: PlainProgress, runs: Path
+) -> list[ReceiptResult]:
+    """Cut a lab of each row; return what each lost."""
     measured = [RowResults(row) for row in found.rows]
-    terminal, only = make_progress_console(), {Phase.LAB}
-    with make_progress(terminal, live=not as_json, only=only) as view:
-        run_in_labs(measured, seed, view, runs)
-    results = [make_receipt_result(found.rule, one) for one in measured]
-    shown = all(result.shown for result in results)
-    with output.exit_if_unprintable(PASS if shown else FAIL):
-        if as_json:
-            output.print_json(to_values(ReceiptsResult(tuple(results))))
-        else:
-            make_console().print(draw_receipt(found.rule, results))
-    return shown
+    run_in_labs(measured, seed, view, runs)
+    return [make_receipt_result(found.rule, one) for one in measured]
 
 
 def make_receipt_result(rule: Rule, one: RowResults) -> ReceiptResult:
