@@ -66,15 +66,18 @@ class ErrorId(StrEnum):
     COMPARED_WITH_ITSELF = "compared-with-itself"
     COMPARISON_WITHOUT_VERDICT = "comparison-without-verdict"
     CONFIGURATION_CHANGED = "configuration-changed"
+    CONTROL_LOST_NOTHING = "control-lost-nothing"
     CONTROL_NOT_COMPARABLE = "control-not-comparable"
     CYCLES_PROVE_NOTHING = "cycles-prove-nothing"
     EARLIER_ROWS_LOST = "earlier-rows-lost"
     NOT_A_CAMPAIGN_FOLDER = "not-a-campaign-folder"
     NO_CYCLE_COUNTS = "no-cycle-counts"
     NO_FINAL_VERDICT = "no-final-verdict"
+    RUNS_NOT_OF_ONE_SERVER = "runs-not-of-one-server"
     RUN_NOT_JUDGED = "run-not-judged"
     TARGETS_NOT_FIT = "targets-not-fit"
     TARGET_CHANGED = "target-changed"
+    TERMINAL_NEEDED = "terminal-needed"
     UNATTENDED_SWITCH_NEEDED = "unattended-switch-needed"
 
     # Clusters and their nodes.

@@ -1,4 +1,4 @@
-"""Runs unattended cycles on one target until enough cuts are counted.
+"""Runs cycles on one target until enough cuts are counted.
 
 One campaign at a time works on a target, wherever its clients run.  The lock on its
 folder keeps clients of one machine apart.  The witness keeps apart all clients that log
@@ -10,23 +10,30 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from itertools import takewhile
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, TargetChanged, UsageError, WitnessError
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
+from dbcheck.campaign.recording import format_now, make_cycle, make_failed_cycle
+from dbcheck.campaign.stopping import (
+    await_answer,
+    describe_cycle,
+    has_lost,
+    may_pass,
+    require_control_lost,
+    require_progress,
+)
 from dbcheck.campaign.totals import (
-    describe_cycles,
+    describe_plan,
+    describe_progress,
     find_last_number,
     has_losses,
     is_finished,
     tally_cycles,
 )
 from dbcheck.cycle.cycle import (
-    extract_control_facts,
     reconcile_run,
     require_same_site,
     require_server_back,
@@ -35,14 +42,10 @@ from dbcheck.cycle.cycle import (
     run_cycle,
 )
 from dbcheck.cycle.judging import judge_run
-from dbcheck.cycle.outcome import Outcome, find_met_activity
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.preflight.pending_runs import note_judged
-from dbcheck.cycle.recovery.waiting import wait_for_server
 from dbcheck.cycle.rig import Rig
-from dbcheck.judge.cutmoment import find_last_sign_of_power_us, measure_switch_lag_s
-from dbcheck.judge.item import ItemId, Status
-from dbcheck.model.audited import list_alarms
 from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.model.moments import (
     AT_ONCE,
@@ -53,13 +56,7 @@ from dbcheck.model.moments import (
     find_lag_range,
     plan_cut,
 )
-from dbcheck.model.verdict import (
-    ControlFacts,
-    ControlOutcome,
-    CycleVerdict,
-    Tally,
-    Verdict,
-)
+from dbcheck.model.verdict import ControlFacts, Tally, Verdict
 from dbcheck.ports.engine import Feature
 from dbcheck.ports.listener import Listener, Phase, Progress, Unit
 from dbcheck.ports.site import Node
@@ -68,7 +65,11 @@ from dbcheck.runs.folder import RunFolder
 
 WAIT_S = 30.0  # an agent ends within moments of its client, over SSH too
 _POLL_S = 0.25
-IDLE_MAX = 5  # cycles in a row that may prove nothing before a campaign ends
+# What a person who cuts by hand reads before the load of the next cycle begins.
+READY = (
+    "Cut {number} of {cuts} comes next. Go to the plug, then press Enter: the load"
+    " begins, and you are asked to pull it. Ctrl-C stops here; you can continue later."
+)
 
 
 @contextlib.contextmanager
@@ -102,55 +103,78 @@ def _wait_for_lock(witness: Witness, listener: Listener, wait_s: float) -> Witne
     return lock
 
 
-def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
+def go_on_at_once(text: str) -> None:
+    """Wait for nobody."""
+
+
+def run_campaign(
+    rig: Rig,
+    folder: CampaignFolder,
+    await_person: Callable[[str], None] = go_on_at_once,
+) -> Tally:
     """Bring the campaign in *folder* to its end on *rig*; return what its cuts show.
 
     Continues where an earlier client ended, whatever it was doing: a run that it left
     is settled first, with the power restored.  Ends at the first loss unless the plan
     says otherwise, and at once if the server did not come back.  Raise TargetChanged if
     the server is another one, or lost rows between two cycles, and DbcheckError if
-    IDLE_MAX cycles in a row proved nothing; cycles of earlier clients do not count, as
-    the cause may have been fixed.  A failure before the first load ends the campaign,
-    as it ends a run; after a cycle the campaign goes on, as a failure of the network,
-    say, may pass.
+    cycles in a row prove nothing, see require_progress(); cycles of earlier clients do
+    not count there, as the cause may have been fixed.  A failure before the first load
+    ends the campaign, as it ends a run, and so does a later one where nothing was cut
+    and another try would fail as well.
 
     folder: locked by the caller, so that no other client works on it.
+    await_person: shows a person at the plug a text, and returns once they are ready.
     """
     plan = folder.plan()
     rig = replace(rig, runs=folder.runs)
-    if rig.site.attended:
-        raise UsageError(
-            "a campaign needs a switch that works unattended",
-            id=ErrorId.UNATTENDED_SWITCH_NEEDED,
-            hint="Set dbcheck_power to one; manual asks a human for each cut.",
-        )
     folder.write_lines()
+    rig.listener.phase(Phase.PLAN, describe_plan(plan))
+    before = folder.cycles()
     _settle_all(rig, folder)
-    if plan.control:
-        _run_controls(rig, folder, plan)
+    if folder.cycles():
+        _show_results(rig, folder, plan, before)
+    has_cut = plan.control and _run_controls(rig, folder, plan)
     last_before = find_last_number(folder.cycles())
     while not is_finished(plan, cycles := folder.cycles()):
-        _require_progress([cycle for cycle in cycles if cycle.number > last_before])
+        require_progress([cycle for cycle in cycles if cycle.number > last_before])
         counted = tally_cycles(cycles).cuts
         rig.listener.progress(Progress("campaign", counted, plan.cuts, Unit.CUTS))
-        _run_next_cycle(
-            rig, folder, plan, is_first=find_last_number(cycles) == last_before
-        )
-        rig.listener.phase(Phase.CAMPAIGN, describe_cycles(folder.cycles()))
+        if has_cut and rig.site.attended:
+            await_person(READY.format(number=counted + 1, cuts=plan.cuts))
+        is_first = find_last_number(cycles) == last_before
+        _run_next_cycle(rig, folder, plan, is_first=is_first)
+        has_cut = True
+        _show_results(rig, folder, plan, cycles)
     return tally_cycles(folder.cycles())
 
 
-def _run_controls(rig: Rig, folder: CampaignFolder, plan: CampaignPlan) -> None:
+def _show_results(
+    rig: Rig, folder: CampaignFolder, plan: CampaignPlan, before: Sequence[Cycle]
+) -> None:
+    """Show the result of each cycle that came after *before*, and of all so far."""
+    cycles = folder.cycles()
+    for cycle in cycles:
+        if cycle not in before:
+            rig.listener.phase(Phase.CYCLE, describe_cycle(cycle))
+    rig.listener.phase(Phase.CAMPAIGN, describe_progress(plan, cycles))
+
+
+def _run_controls(rig: Rig, folder: CampaignFolder, plan: CampaignPlan) -> bool:
     """Run controls, unless one lost already or nothing is left to cut.
 
-    After a control that showed nothing, or whose client was lost, every later cycle
-    would be INCONCLUSIVE; so another control runs after it.
+    Return True if any were run.  After a control that showed nothing, or whose client
+    was lost, every later cycle would be INCONCLUSIVE; so another control runs after it.
+    Raise DbcheckError if none lost.
     """
     cycles = folder.cycles()
-    if is_finished(plan, cycles) or any(map(_has_lost, _list_controls(cycles))):
-        return
+    if is_finished(plan, cycles) or any(map(has_lost, _list_controls(cycles))):
+        return False
     for outcome in run_controls(rig, plan.workload, plan.seed, folder.known()):
         add_outcome(folder, outcome)
+    if not is_finished(plan, cycles := folder.cycles()):
+        require_control_lost(_list_controls(cycles))
+    return True
 
 
 def _list_controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:
@@ -160,22 +184,7 @@ def _list_controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:
     cycles does not show this: it is that of the client's clock, which may have been set
     back.
     """
-    return sorted((cycle.control for cycle in cycles if cycle.control), key=_has_lost)
-
-
-def _has_lost(control: ControlFacts) -> bool:
-    return control.outcome is ControlOutcome.LOST
-
-
-def _require_progress(cycles: Sequence[Cycle]) -> None:
-    """Raise DbcheckError if the last IDLE_MAX of *cycles* proved nothing."""
-    idle = list(takewhile(lambda c: not c.verdict.is_decided, reversed(cycles)))
-    if len(idle) >= IDLE_MAX:
-        raise DbcheckError(
-            f"{len(idle)} cycles in a row proved nothing, the last: {idle[0].reason}",
-            id=ErrorId.CYCLES_PROVE_NOTHING,
-            hint="Fix the cause, then continue with --resume.",
-        )
+    return sorted((cycle.control for cycle in cycles if cycle.control), key=has_lost)
 
 
 def _run_next_cycle(
@@ -205,28 +214,43 @@ def _run_next_cycle(
     except (UsageError, TargetChanged):
         raise
     except DbcheckError as error:
-        if is_first and not any(run.load() for run in folder.list_runs_without_cycle()):
-            raise  # nothing was cut
+        begun = list(folder.list_runs_without_cycle())
+        has_load = any(run.load() is not None for run in begun)
+        was_cut = any(run.awaits_judgement() for run in begun)
+        if not (has_load or was_cut) and (is_first or not may_pass(error)):
+            raise
         rig.listener.phase(Phase.CYCLE, f"{drawn.number}: {error}")
         if not _settle_all(rig, folder):
-            folder.add(_make_failed_cycle("", drawn, error.with_hint, error.id))
-            wait_for_server(rig)
+            folder.add(make_failed_cycle("", drawn, error.with_hint, error.id))
+        if not was_cut:
+            if not may_pass(error):
+                raise
+            await_answer(rig)
     else:
         add_outcome(folder, outcome)
 
 
 def _plan_next_cut(rig: Rig, plan: CampaignPlan, cycles: Sequence[Cycle]) -> PlannedCut:
     writer, tasks = rig.site.writer, plan.workload.housekeeping
-    activities = list(Activity if tasks else WITHOUT_TASKS)
-    if not writer.engine.has(Feature.CHECKPOINT):
-        activities.remove(Activity.CHECKPOINT)
-    if writer.host is None:  # a hold is for the canaries there
-        activities.remove(Activity.HOLD)
+    # A hand takes seconds, and meets nothing that is short.
+    activities = [Activity.STEADY]
+    if not rig.site.attended:
+        activities = _list_possible_activities(writer, has_tasks=bool(tasks))
     number, window_s = find_last_number(cycles) + 1, plan.workload.cut_after_s
     drawn = plan_cut(plan.seed, number, window_s, activities, tasks)
     if drawn.activity is not Activity.HOLD:
         return drawn
     return add_lag_to_hold(drawn, _find_lag_range_s(writer, cycles))
+
+
+def _list_possible_activities(writer: Node, *, has_tasks: bool) -> list[Activity]:
+    """Return the activities of the server that a cut by a switch can meet."""
+    activities = list(Activity if has_tasks else WITHOUT_TASKS)
+    if not writer.engine.has(Feature.CHECKPOINT):
+        activities.remove(Activity.CHECKPOINT)
+    if writer.host is None:  # a hold is for the canaries there
+        activities.remove(Activity.HOLD)
+    return activities
 
 
 def _find_lag_range_s(
@@ -254,7 +278,7 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
             add_outcome(folder, _settle_run(rig, run), settled=True)
         else:
             text = "the client ended before the load began, or the witness lost a log"
-            folder.add(_make_failed_cycle(run.path.name, drawn, text))
+            folder.add(make_failed_cycle(run.path.name, drawn, text))
     if unsettled:
         rig.permit.give_back()
     return bool(unsettled)
@@ -273,9 +297,24 @@ def _settle_run(rig: Rig, run: RunFolder) -> Outcome:
         return judge_run(run, rig.reader, rig.listener.progress)
     manifest = run.manifest()
     require_same_site(rig.site, manifest)
-    if rig.site.state() is not PowerState.ON:
+    if rig.site.attended:
+        if (reason := rig.site.ready()) is not None:
+            text = f"if the power of the server is off, restore it: {reason}"
+            rig.listener.phase(Phase.POWER, text)
+    elif _may_be_off(rig.site.state(), run):
         restore_power(rig, run)
     return require_server_back(rig, reconcile_run(rig, run, manifest))
+
+
+def _may_be_off(state: PowerState, run: RunFolder) -> bool:
+    """Return True if the power may be off: the switch says so, or cannot say it.
+
+    A run whose load ended without a request to cut left the power on.
+    """
+    if state is not PowerState.UNKNOWN:
+        return state is PowerState.OFF
+    load = run.load()
+    return load is None or load.may_be_cut
 
 
 def add_outcome(
@@ -287,81 +326,6 @@ def add_outcome(
     settles the same run again, and no cycle begins without this knowledge.
     """
     folder.write_known(folder.known().with_outcome(outcome))
-    drawn, found = outcome.manifest.moment, outcome.found
-    met = find_met_activity(outcome)
-    tasks, seen = outcome.result.housekeeping, outcome.result.seen
-    at_cut = tasks.at_cut if tasks else None
-    at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)
-    folder.add(
-        Cycle(
-            number=drawn.number if drawn else 0,
-            run=outcome.manifest.run_id,
-            activity=met.activity.value if met and met.activity else "",
-            after_s=drawn.after_s if drawn else 0.0,
-            verdict=CycleVerdict(outcome.verdict.value),
-            reason=outcome.judgement.reasons[0],
-            ended=_format_now(),
-            depth=depth.value if (depth := outcome.case.shown_depth) else "",
-            confirmed=found.confirmed if found else None,
-            lost=sum(found.own_counts.values()) if found else None,
-            earlier_lost=sum(found.earlier_counts.values()) if found else None,
-            acks_per_s=outcome.load.rate if outcome.load else None,
-            settled=settled,
-            gone=bool(outcome.after.failure),
-            control=extract_control_facts(outcome)
-            if outcome.manifest.control
-            else None,
-            at_fault=tuple(f.sentence for f in at_fault),
-            cut_class=outcome.manifest.writer.cut_class.value,
-            missed=met.missed if met else "",
-            drawn=drawn.drawn.value if drawn else "",
-            cut_s=_find_second_of_cut(outcome),
-            lag_s=measure_switch_lag_s(outcome.case),
-            window=at_cut.value if at_cut else "",
-            seen=seen.rows if seen else None,
-            seen_lost=seen.lost if seen else None,
-            despite=_list_audit_alarms(outcome),
-            uncut=outcome.result.uncut,
-        )
-    )
+    folder.add(make_cycle(outcome, ended=format_now(), settled=settled))
     if outcome.verdict is Verdict.PASS:
         outcome.run.drop_survivors()
-
-
-def _list_audit_alarms(outcome: Outcome) -> tuple[str, ...]:
-    """Return the alarms of the audit before the load, and its assumptions."""
-    assumed = [
-        f"assumed, not seen: {item.reason}"
-        for item in outcome.judgement.items
-        if item.id is ItemId.SETTINGS and item.status is Status.ASSUMED
-    ]
-    return (*map(str, list_alarms(outcome.manifest.writer.audit or ())), *assumed)
-
-
-def _find_second_of_cut(outcome: Outcome) -> float | None:
-    """Return the second of the load at which the power went, None if not known."""
-    power_off_us, load = find_last_sign_of_power_us(outcome.case), outcome.load
-    if power_off_us is None or load is None:
-        return None
-    return round((power_off_us - load.began_us) / 1e6, 3)
-
-
-def _make_failed_cycle(
-    run: str, drawn: PlannedCut | None, reason: str, id: str = ""
-) -> Cycle:
-    """Return a cycle that came to no verdict."""
-    return Cycle(
-        number=drawn.number if drawn else 0,
-        run=run,
-        activity="",
-        drawn=drawn.drawn.value if drawn else "",
-        after_s=drawn.after_s if drawn else 0.0,
-        verdict=CycleVerdict.ERROR,
-        reason=reason,
-        ended=_format_now(),
-        error_id=id,
-    )
-
-
-def _format_now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -131,6 +131,8 @@ class Cycle(JudgedCycle):
               severity is above a note, and each assumption about settings, a text for
               each.
     uncut:    no cut of the server's power was asked for, whatever ended the load.
+    doubts:   the items of evidence that keep an INCONCLUSIVE cycle from counting, by
+              name; () of another cycle.
     """
 
     number: int
@@ -160,6 +162,7 @@ class Cycle(JudgedCycle):
     lag_s: float | None = None
     despite: tuple[str, ...] = ()
     uncut: bool = False
+    doubts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse an unknown class or depth, and a run id that names no folder."""

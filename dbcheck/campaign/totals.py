@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import TypedDict
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
@@ -16,12 +17,16 @@ from dbcheck.judge.results import (
     compute_price_per_rate,
 )
 from dbcheck.model.verdict import (
+    CONFIDENCE,
     CycleVerdict,
+    Statistics,
     Tally,
     Verdict,
     compute_cuts_needed,
     compute_loss_ppm_max,
     describe_losses_without_cut,
+    format_count,
+    format_percent_up,
 )
 from dbcheck.runs import stored
 
@@ -60,6 +65,22 @@ def describe_cycles(cycles: Sequence[Cycle]) -> str:
     return f"FAIL: {describe_losses_without_cut(without_cut)}; {shown}"
 
 
+def describe_plan(plan: CampaignPlan) -> str:
+    """Return how many cuts a campaign makes, and what they show if none loses."""
+    bound = format_percent_up(compute_loss_ppm_max(0, plan.cuts))
+    cuts = format_count(plan.cuts, "cut")
+    return f"{cuts}; if none loses, at most {bound} of cuts lose, {CONFIDENCE}"
+
+
+def describe_progress(plan: CampaignPlan, cycles: Sequence[Cycle]) -> str:
+    """Return how many cuts count, how many are to come, and what they show so far."""
+    counted = tally_cycles(cycles).cuts
+    left = 0 if is_finished(plan, cycles) else plan.cuts - counted
+    text = f"{counted} of {format_count(plan.cuts, 'cut')} counted"
+    text += f", {left} to come" if left else ""
+    return f"{text}; {describe_cycles(cycles)}"
+
+
 def is_finished(plan: CampaignPlan, cycles: Sequence[Cycle]) -> bool:
     """Return True if a campaign is over: enough cuts, a loss, or no cut left."""
     tally = tally_cycles(cycles)
@@ -84,36 +105,55 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
     is_over = is_finished(plan, cycles)
     cuts_left = max(0, plan.cuts - tally.cuts)
     error, error_id = ("", "") if is_over else read_ending(folder)
-    cut = (cycle.cut_class for cycle in cycles if not cycle.uncut)
-    classes = dict.fromkeys(filter(None, cut))
     verdict = find_verdict(plan.cuts, cycles)
-    rates = [c.acks_per_s for c in cycles if c.number and c.acks_per_s]
-    rate = median(rates) if rates else None
+    figures = sum_up_cycles(cycles)
     return CampaignResult(
         name=plan.name,
         target=plan.target,
         folder=str(folder.path),
         seed=plan.seed,
-        cut_classes=tuple(classes),
         verdict=verdict,
         finished=is_over,
-        commits_per_s=rate,
         price=plan.price,
         price_per_durable_commit_per_s=compute_price_per_rate(
-            plan.price, rate, verdict
+            plan.price, figures["commits_per_s"], verdict
         ),
-        statistics=tally.statistics,
-        activities=count_activities(cycles),
-        windows=_count_windows(cycles),
-        seen=_count_seen_rows(cycles),
         planned_cuts=plan.cuts,
         bound_ppm=plan.bound_ppm,
         cuts_still_needed=_compute_cuts_remaining(
             plan.bound_ppm, tally.cuts, cuts_left, failed=verdict is Verdict.FAIL
         ),
-        errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
         error=error,
         error_id=error_id,
+        **figures,
+    )
+
+
+class Figures(TypedDict):
+    """The fields of a CampaignResult that its cycles alone decide."""
+
+    cut_classes: tuple[str, ...]
+    commits_per_s: float | None
+    statistics: Statistics
+    activities: Mapping[str, int]
+    windows: Mapping[str, WindowResult]
+    seen: SeenTotal | None
+    errors: int
+    cycles: tuple[CycleResult, ...]
+
+
+def sum_up_cycles(cycles: Sequence[Cycle]) -> Figures:
+    """Return what *cycles* show together."""
+    cut = (cycle.cut_class for cycle in cycles if not cycle.uncut)
+    rates = [c.acks_per_s for c in cycles if c.number and c.acks_per_s]
+    return Figures(
+        cut_classes=tuple(dict.fromkeys(filter(None, cut))),
+        commits_per_s=median(rates) if rates else None,
+        statistics=tally_cycles(cycles).statistics,
+        activities=count_activities(cycles),
+        windows=_count_windows(cycles),
+        seen=_count_seen_rows(cycles),
+        errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
         cycles=tuple(map(_make_cycle_result, cycles)),
     )
 

@@ -1,4 +1,4 @@
-"""dbcheck campaign: cut many times, unattended, and report what the count proves."""
+"""dbcheck campaign: cut many times, and report what the count proves."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from dbcheck.model.verdict import PPM, compute_cuts_needed
 from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.console import make_console
 from dbcheck.runner import campaign_run
+from dbcheck.runner.attendance import require_unattended
 from dbcheck.runner.campaign_fleet import LOCAL, require_workers, run_fleet
 
 CYCLES = click.IntRange(1, 1_000_000)
@@ -101,13 +102,17 @@ def command(
     cutting: int | None,
     as_json: bool,
 ) -> None:
-    """Cut the power of hosts in an inventory many times, unattended.
+    """Cut the power of hosts in an inventory many times.
 
     \b
     dbcheck campaign db1 --until 0.05        59 cuts, if none loses
     dbcheck campaign db1 db2 --cuts 20       two hosts at once, each on its own
     dbcheck campaign rack7 --cuts 20         every target of a group
     dbcheck campaign --resume FOLDER         continue after Ctrl-C, a crash, a reboot
+
+    Switches cut unattended. Of one host without a switch (dbcheck_power: manual) you
+    pull the plug when you are asked to; stop with Ctrl-C whenever you like, and
+    continue on another day.
 
     The cuts come at random moments: while the sessions begin, under steady load,
     during a checkpoint where one can be asked for, during housekeeping where the
@@ -170,6 +175,7 @@ def _find_place(address: str | None, entries: Sequence[Entry]) -> str:
     if address is None and len(entries) == 1:
         return ""
     place = address or LOCAL
+    require_unattended(entries)
     require_workers(place, entries)
     return place
 

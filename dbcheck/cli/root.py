@@ -30,7 +30,7 @@ VERBS = {
     "audit": "Check settings, filesystems and drives without a cut.",
     "probe": "Measure without a cut what commits and flushes do to the drives.",
     "run": "Run one cycle: load, cut, restore, reconcile, verdict.",
-    "campaign": "Cut the power many times, unattended; report what that proves.",
+    "campaign": "Cut the power many times; report what that proves.",
     "reconcile": "Judge a run whose power was cut, for the first time or again.",
     "report": "Show a stored result as a page, a ticket, or a file for CI.",
     "bundle": "Put all the evidence of a run or a campaign into one file.",

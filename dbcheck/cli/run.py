@@ -50,6 +50,12 @@ TWO_CUTS_NOTE = (
     "sessions are acknowledged too early, so rows must be lost. The second one counts."
 )
 
+NO_SECOND_CUT = (
+    "without a control that loses commits no run can pass, so you are not asked for a"
+    " second cut. Fix the cause that is named, then run it again; or run without"
+    " --control, and the report says that there was none"
+)
+
 
 @click.command("run", cls=Verb)
 @grouped
@@ -118,8 +124,8 @@ def command(
             rig, workload = replace(rig, far=remote), remote.shared(workload)
         _check_cut_nodes(entry, rig, consent)
         controls = _run_controls_with_note(rig, workload, seed, view) if control else []
-        if controls and controls[-1].verdict is Verdict.FAIL:
-            outcome = controls.pop()  # it shows that the server fails: no second cut
+        if controls and _ends_with_control(rig, controls[-1].verdict, view):
+            outcome = controls.pop()
         else:
             if controls:
                 view.line("cycle", "the control is over; now the cycle that counts")
@@ -135,6 +141,19 @@ def command(
         sys.exit(code)
     reconcile = rig.reconcile_command(outcome.run.path)
     output.end_with(outcome, as_json=as_json, reconcile=reconcile)
+
+
+def _ends_with_control(rig: Rig, verdict: Verdict, view: PlainProgress) -> bool:
+    """Return True if no cut is to follow the control, whose verdict is given.
+
+    A control that failed shows that the server fails.  After one that lost nothing no
+    run can pass, so nobody is asked to pull a plug again; a switch still cuts, which
+    may show a loss.
+    """
+    if verdict is Verdict.INCONCLUSIVE and rig.site.attended:
+        view.line("control", NO_SECOND_CUT)
+        return True
+    return verdict is Verdict.FAIL
 
 
 def require_possible_on_cluster(

@@ -61,6 +61,7 @@ class Phase(enum.Enum):
     JUDGE = "judge"
     LAB = "lab"
     LOAD = "load"
+    PLAN = "plan"
     POWER = "power"
     PREFLIGHT = "preflight"
     READ = "read survivors"

@@ -72,6 +72,10 @@ class LiveProgress(InPlace):
         """Keep what a human is asked to do in sight until it has happened."""
         self._asked = visible(text)
 
+    def end_question(self) -> None:
+        """Take what a human was asked out of sight."""
+        self._asked = ""
+
     def _draw(self) -> RenderableType:
         parts: list[RenderableType] = []
         status = self._last

@@ -68,6 +68,9 @@ class PlainProgress:
         with contextlib.suppress(OSError):
             self._console.print(Group("", Text(f">>> {visible(text)}", "bold"), ""))
 
+    def end_question(self) -> None:
+        """Show no longer what a human was asked, which is done."""
+
     def __enter__(self) -> Self:
         return self
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
@@ -18,11 +19,11 @@ from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
 from dbcheck.power import consent
-from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.console import make_progress_console
 from dbcheck.report.live import make_progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
+from dbcheck.runner.attendance import await_enter, require_terminal
 from dbcheck.runner.guard import (
     check_interlocks,
     require_passable,
@@ -32,18 +33,17 @@ from dbcheck.runs.folder import RUNS
 from dbcheck.runs.stored import require_own, write_file
 from dbcheck.witness.window import WindowLimits
 
+RESTORE_FIRST = (
+    "a cut was asked for and is not judged. If you cut the power, restore it; the"
+    " command below then reads the rows before it goes on"
+)
 _TARGETS_ASKED_AT_ONCE = 32
 _FAILURES_SHOWN_MAX = 5
 
 
 def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
-    """Raise UsageError if *entry* cannot be cut unattended, or must not be."""
-    if entry.power.attended:
-        raise UsageError(
-            f"host {entry.name}: a campaign needs a switch that works unattended",
-            id=ErrorId.UNATTENDED_SWITCH_NEEDED,
-            hint=f"Give it one by dbcheck_power: {UNATTENDED}.",
-        )
+    """Raise UsageError if *entry* cannot be cut many times, or must not be."""
+    require_terminal(entry)
     require_passable(entry)
     engine = assemble.make_engine(entry.target, entry.password)
     require_none_pending(RUNS, engine)
@@ -100,6 +100,7 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
             id=ErrorId.CAMPAIGN_OF_OTHER_TARGET,
             hint="Start a new campaign, or correct the inventory.",
         )
+    require_terminal(entry)
     if folder.runs.resolve() != RUNS.resolve():  # its own runs are settled first
         engine = assemble.make_engine(entry.target, entry.password)
         require_none_pending(RUNS, engine)
@@ -133,9 +134,16 @@ def run_one(
         try:
             run_stored(entry, folder, view)
         except (KeyboardInterrupt, DbcheckError):
+            if entry.power.attended and _is_cut_pending(folder):
+                view.line("power", RESTORE_FIRST)
             view.line("ended", f"dbcheck campaign --resume {folder.path}")
             raise
     return [make_result(folder)]
+
+
+def _is_cut_pending(folder: CampaignFolder) -> bool:
+    """Return True if a cut was asked for whose rows were not read."""
+    return any(run.awaits_judgement() for run in folder.list_runs_without_cycle())
 
 
 def run_stored(
@@ -165,7 +173,7 @@ def run_stored(
             rig = adapted(rig)
             rig = replace(rig, before_load=chain_calls(lock.require, rig.before_load))
             view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
-            run_campaign(rig, folder)
+            run_campaign(rig, folder, partial(await_enter, view))
     except (KeyboardInterrupt, DbcheckError) as error:
         error_id = error.id if isinstance(error, DbcheckError) else ""
         text = format_ending(str(error) or "interrupted", error_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
@@ -63,16 +64,28 @@ class Terminal:
         Begins behind what was waited for before.
         """
 
-        def missing() -> list[str]:
-            shown = self._read()
-            return [text for text in texts if text.encode() not in shown]
+        def are_shown() -> bool:
+            lives, shown = self._read(), self._shown
+            missing = [text for text in texts if text.encode() not in shown]
+            assert lives or not missing, (missing, shown.decode(errors="replace"))
+            return not missing
 
-        wait_until(lambda: not missing(), f"all of {texts} are shown")
+        try:
+            wait_until(are_shown, f"all of {texts} are shown")
+        except AssertionError as error:
+            shown = self._shown.decode(errors="replace")
+            raise AssertionError(f"{error}; it showed: {shown}") from None
         end = max(self._shown.index(text.encode()) + len(text) for text in texts)
         before, self._shown = self._shown[:end], self._shown[end:]
         return before.decode(errors="replace")
 
-    def _read(self) -> bytes:
+    def _read(self) -> bool:
+        """Read what is shown by now; return False once the program has ended."""
         while select.select([self._ours], [], [], 0)[0]:
-            self._shown += os.read(self._ours, 65_536)
-        return self._shown
+            try:
+                self._shown += os.read(self._ours, 65_536)
+            except OSError as error:
+                if error.errno != errno.EIO:  # that of a terminal with no program
+                    raise
+                return False
+        return True

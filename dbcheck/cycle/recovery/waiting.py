@@ -25,11 +25,14 @@ def wait_for_server(rig: Rig) -> str:
     Raise NotBack if it takes none within limits.return_s, PowerError if the rig failed
     and not the server.
     """
-    rig.listener.phase(Phase.RESTORE, f"waiting up to {rig.limits.return_s:.0f} s")
-    began, shown = time.monotonic(), set[str]()
+    began, shown, is_announced = time.monotonic(), set[str](), False
     while True:
         interrupt.raise_if_interrupted()
         reason = rig.site.ready()
+        if not is_announced:
+            is_announced, waits = True, f"waiting up to {rig.limits.return_s:.0f} s"
+            text = "the server takes queries" if reason is None else waits
+            rig.listener.phase(Phase.RESTORE, text)
         if reason is None:
             return ""
         if failure := rig.site.failure():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.judge import control as judge_control
@@ -14,6 +16,7 @@ from dbcheck.judge.item import Status
 from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict, Verdict
 from tests.kit.cases import case
 from tests.kit.partial_rig import RecordingListener, rig_of
+from tests.kit.refusals import refused
 from tests.kit.samples import PLAN
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -64,5 +67,9 @@ def test_controls_run_until_one_lost(
         return []
 
     monkeypatch.setattr(campaign, "run_controls", run_controls)
-    campaign._run_controls(rig_of(RecordingListener()), folder, PLAN)
+    rig = rig_of(RecordingListener())
+    # These show nothing, so no cycle could pass: none is run.
+    ends = refused(ErrorId.CONTROL_LOST_NOTHING) if more else nullcontext()
+    with ends:
+        assert not campaign._run_controls(rig, folder, PLAN)
     assert bool(asked) == more

@@ -120,7 +120,7 @@ def test_a_run_of_a_campaign_is_reconciled_with_its_host_s_name(
         "lock_witness",
         lambda *_: nullcontext(SimpleNamespace(require=print)),
     )
-    monkeypatch.setattr(campaign_run, "run_campaign", lambda rig, _: made.append(rig))
+    monkeypatch.setattr(campaign_run, "run_campaign", lambda rig, *_: made.append(rig))
     folder: Any = SimpleNamespace(
         path=tmp_path, runs=tmp_path, plan=lambda: SimpleNamespace(twice=twice, seed=1)
     )

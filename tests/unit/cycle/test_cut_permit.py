@@ -124,7 +124,7 @@ def test_a_failure_before_the_load_ends_only_what_it_begins(
         )
 
     monkeypatch.setattr(campaign, "run_cycle", run_cycle)
-    monkeypatch.setattr(campaign, "wait_for_server", lambda _: "")
+    monkeypatch.setattr(campaign, "await_answer", lambda _: None)
     with refused(ErrorId.CONNECTION_FAILED, EngineError, naming="may not create"):
         campaign.run_campaign(rig, folder)
     assert not folder.cycles()
