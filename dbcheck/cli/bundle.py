@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
@@ -24,7 +25,9 @@ _SUFFIX = ".dbcheck.tar"
 
 
 @click.command("bundle", cls=Verb)
-@click.argument("path", metavar="RUN|CAMPAIGN", type=ANY_PATH)
+@click.argument(
+    "paths", metavar="RUN...|CAMPAIGN", nargs=-1, required=True, type=ANY_PATH
+)
 @written_to(f"The bundle. Default: NAME{_SUFFIX} in the working directory.")
 @option(
     "--redact",
@@ -39,11 +42,14 @@ _SUFFIX = ".dbcheck.tar"
     help="Sign with this key for SSH, into FILE.sig; a public key if the agent has the "
     "private one.",
 )
-def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> None:
-    """Put all the evidence of a run or a campaign into one file.
+def command(
+    paths: tuple[Path, ...], file: Path | None, redact: bool, key: Path | None
+) -> None:
+    """Put all the evidence of a run, of runs of one server or a campaign into one file.
 
     \b
     dbcheck bundle runs/ID                           ID.dbcheck.tar
+    dbcheck bundle runs/ID1 runs/ID2 runs/ID3        counted together
     dbcheck bundle campaigns/ID --redact -o c.tar    to show to others
     dbcheck bundle runs/ID --sign ~/.ssh/id_ed25519  and ID.dbcheck.tar.sig
 
@@ -59,12 +65,13 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
             id=ErrorId.SIGNED_BUNDLE_NEEDS_FILE,
             hint="Give -o the name of a file, or leave out --sign.",
         )
-    with (
-        lock_folder_to_judge(path),
-        make_bundle(
-            path, processes.list_secret_values(), FrameLogReader(), redact=redact
-        ) as made,
-    ):
+    with contextlib.ExitStack() as stack:
+        for path in dict.fromkeys(path.resolve() for path in paths):
+            stack.enter_context(lock_folder_to_judge(path))
+        secrets = processes.list_secret_values()
+        made = stack.enter_context(
+            make_bundle(paths, secrets, FrameLogReader(), redact=redact)
+        )
         index = made.index
         target = file or Path(f"{index.name}{_SUFFIX}")
         write_file(target, made.chunks())

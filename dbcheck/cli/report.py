@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,12 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import list_flags
 from dbcheck.base.text import join_words
+from dbcheck.campaign.chosen import (
+    judge_chosen,
+    list_runs_beside,
+    make_chosen_result,
+    open_chosen,
+)
 from dbcheck.campaign.compare import compare_folders, group_targets
 from dbcheck.campaign.folder import list_folders, read_matrix
 from dbcheck.campaign.totals import make_result as campaign_result
@@ -118,9 +125,9 @@ _BY_SUFFIX = {
 
 @click.command("report", cls=Verb)
 @click.argument(
-    "path",
-    metavar="[RUN|CAMPAIGN|MATRIX]",
-    required=False,
+    "paths",
+    metavar="[RUN...|CAMPAIGN|MATRIX]",
+    nargs=-1,
     type=ANY_PATH,
 )
 @option(
@@ -139,7 +146,7 @@ _BY_SUFFIX = {
 )
 @written_to("Write to FILE, whole or not at all, in place of standard output.")
 def command(
-    path: Path | None,
+    paths: tuple[Path, ...],
     compare: tuple[Path, Path] | None,
     shape: str | None,
     file: Path | None,
@@ -151,7 +158,12 @@ def command(
     dbcheck report campaigns/ID --format md          for a ticket
     dbcheck report runs/matrix-ID.json -o matrix.html
     dbcheck report runs/ID --format junit -o dbcheck.xml
+    dbcheck report runs/ID1 runs/ID2 runs/ID3        counted together
     dbcheck report --compare runs/ID1 runs/ID2
+
+    Several runs are counted as the cuts of one server, with the bound that they show.
+    They must be of one server and configuration. Name all that you made: the report
+    names those beside them that you left out.
 
     A run is judged again from what its folder holds; no server is contacted. Exits
     with 0 whatever the verdict: the command that made the run had its exit code.
@@ -163,14 +175,16 @@ def command(
             id=ErrorId.REPORT_FORMAT_UNKNOWN,
             hint=f"Give --format, or a file that ends in {', '.join(_BY_SUFFIX)}.",
         )
-    if (path is None) == (compare is None):
+    if bool(paths) == (compare is not None):
         raise UsageError(
-            "give either one result or --compare with two",
+            "give either results or --compare with two",
             id=ErrorId.ONE_OF_OPTIONS_NEEDED,
             hint="dbcheck report runs/RUN_ID, or report --compare A B.",
         )
-    if path is not None:
-        _write_report(read_result(path), kind, file)
+    if len(paths) > 1:
+        _write_report(_count_runs(paths), kind, file)
+    elif paths:
+        _write_report(read_result(paths[0]), kind, file)
     elif compare is not None:
         if FORMATS[kind].needs_verdict:
             others = (x.name for x in FORMATS.values() if not x.needs_verdict)
@@ -194,6 +208,16 @@ def _write_report(subject: Subject, kind: str, file: Path | None) -> None:
             make_console().print(draw_subject(subject))
         else:
             output.print_text(format_report(subject, kind))
+
+
+def _count_runs(paths: Sequence[Path]) -> CampaignsResult:
+    """Return the result of several runs that are counted as cuts of one server."""
+    runs = open_chosen(paths)
+    reader = FrameLogReader()
+    chosen = [judge_chosen(run, reader) for run in runs]
+    folder = os.path.commonpath([run.path.resolve() for run in runs])
+    result = make_chosen_result(chosen, list_runs_beside(runs), folder)
+    return CampaignsResult(folder, (result,))
 
 
 def read_result(path: Path) -> Verdicts:

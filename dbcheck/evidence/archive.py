@@ -94,7 +94,8 @@ class Member:
 class Index:
     """Table of contents of a bundle.
 
-    kind: "run" or "campaign".  name: the run's id, or the campaign's name.
+    kind: "run", "runs" or "campaign".  name: the run's id, that of the oldest of
+              several with their number, or the campaign's name.
     dbcheck: the version that made the bundle.
     redacted: the names of hosts and the addresses were replaced.
     removed:  how many secrets were removed.
@@ -113,7 +114,7 @@ class Index:
         files = {member.file for member in self.members}
         if len(files) != len(self.members) or INDEX in files:
             raise ValueError("two files of a bundle have one name")
-        if self.kind not in ("run", "campaign"):
+        if self.kind not in ("run", "runs", "campaign"):
             raise ValueError(f"no bundle is of a {self.kind!r}")
 
 

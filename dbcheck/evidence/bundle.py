@@ -1,4 +1,4 @@
-"""Makes a bundle of a run or of a campaign."""
+"""Makes a bundle of a run, of several runs of one server, or of a campaign."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.campaign.chosen import list_runs_beside, open_chosen
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.evidence import archive
@@ -23,6 +24,7 @@ from dbcheck.evidence.staging import (
     make_attestation,
     make_scratch_folder,
     stage_campaign,
+    stage_chosen_runs,
     stage_run,
 )
 from dbcheck.judge.results import CampaignResult, CampaignsResult
@@ -46,19 +48,28 @@ class Bundle:
 
 @contextmanager
 def make_bundle(
-    path: Path, secrets: Iterable[str], reader: LogReader, *, redact: bool
+    paths: Sequence[Path], secrets: Iterable[str], reader: LogReader, *, redact: bool
 ) -> Iterator[Bundle]:
-    """Make the bundle of the run or campaign in the folder *path*.
+    """Make the bundle of the run or campaign in the folder *paths*, or of several runs.
 
     secrets: passwords to remove.  redact: also remove host names and addresses.
-    Raise UsageError if *path* is neither, or cannot be judged once redacted.
+    Raise UsageError if a folder is neither, if several are not runs of one server, or
+    if they cannot be judged once redacted.
     """
     with make_scratch_folder() as folder:
         try:
-            bundle = _stage_bundle(path, folder, list(secrets), reader, redact=redact)
+            if len(paths) > 1:
+                bundle = _bundle_chosen_runs(
+                    paths, folder, list(secrets), reader, redact=redact
+                )
+            else:
+                bundle = _stage_bundle(
+                    paths[0], folder, list(secrets), reader, redact=redact
+                )
         except ValueError as error:
+            named = ", ".join(map(str, paths))
             raise UsageError(
-                f"{path} cannot be judged once secrets and names are removed: {error}",
+                f"{named} cannot be judged once secrets and names are removed: {error}",
                 id=ErrorId.REDACTION_NOT_POSSIBLE,
                 hint="Share the report alone (dbcheck report), or leave out --redact.",
             ) from None
@@ -94,7 +105,7 @@ def _list_host_names(runs: Sequence[RunFolder]) -> set[str]:
 def _bundle_run(
     run: RunFolder, folder: Path, scrub: Scrub, reader: LogReader, *, redact: bool
 ) -> Bundle:
-    subject = stage_run(run, folder / RUNS_FOLDER, scrub, reader)
+    subject = stage_run(run, folder / RUNS_FOLDER, scrub, reader).subject
     result = subject.result
     summary = _Summary("run", result.run, result.verdict, redact)
     return _finish_bundle(folder, summary, result.target, as_html(subject), scrub)
@@ -116,8 +127,32 @@ def _bundle_campaign(
     )
 
 
+def _bundle_chosen_runs(
+    paths: Sequence[Path],
+    folder: Path,
+    secrets: list[str],
+    reader: LogReader,
+    *,
+    redact: bool,
+) -> Bundle:
+    runs = open_chosen(paths)
+    beside = list_runs_beside(runs)
+    named = [*runs, *(RunFolder(Path(one.folder)) for one in beside)]
+    scrub = Scrub(secrets, _list_host_names(named) if redact else None)
+    result = stage_chosen_runs(runs, beside, folder, scrub, reader)
+    summary = _Summary("runs", name_chosen_runs(result), result.verdict, redact)
+    page = make_campaign_page(result)
+    return _finish_bundle(folder, summary, result.target, page, scrub)
+
+
+def name_chosen_runs(result: CampaignResult) -> str:
+    """Return the name of a bundle of several runs: the oldest, and how many more."""
+    first, *others = result.cycles
+    return f"{first.run}-and-{len(others)}-more"
+
+
 def make_campaign_page(result: CampaignResult) -> str:
-    """Return the report on the campaign of a bundle."""
+    """Return the report on the campaign, or on the runs, of a bundle."""
     return as_html(CampaignsResult(".", (replace(result, folder="."),)))
 
 

@@ -19,19 +19,29 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LogDamaged, UsageError
-from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.chosen import (
+    ChosenRun,
+    make_chosen,
+    make_chosen_result,
+    require_final,
+    require_rows,
+)
+from dbcheck.campaign.folder import CampaignFolder, Cycle
+from dbcheck.campaign.recording import make_cycle
 from dbcheck.campaign.totals import ERROR_FILE, format_ending, read_ending
 from dbcheck.cycle.detail import read_run_detail
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.evidence.scrub import Scrub
+from dbcheck.judge.chosen import ChosenRuns, RunBeside
 from dbcheck.judge.result import RunResult, to_values
+from dbcheck.judge.results import CampaignResult
 from dbcheck.model.records import AfterRecord
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.witness import LogReader
@@ -43,6 +53,7 @@ ATTESTATION_FILE = "attestation.json"
 _RESULTS = {Verdict.PASS: "PASSED", Verdict.FAIL: "FAILED"}
 RUNS_FOLDER = "runs"
 REPORT_FILE = "report.html"
+CHOSEN_FILE = "chosen.json"  # which runs were named, and which were not
 LOG, DRIVES = "server.log", "drives.csv"
 _RECORDS = ("manifest", "recalled", "load", "cut", "restore", "after", "verdict")
 # Read as a whole, unlike rows, losses and the logs of the witness: they are as large as
@@ -129,6 +140,8 @@ def list_foreign_files(folder: Path, kind: str) -> Iterator[str]:
         known |= {"campaign.json", "server.json", "cycles.jsonl", ERROR_FILE}
         cycles = CampaignFolder.open(folder).cycles()
         known |= {f"cycles/{CampaignFolder.file_of(cycle)}" for cycle in cycles}
+    if kind == "runs":
+        known.add(CHOSEN_FILE)
     for path in sorted(path for path in folder.rglob("*") if not path.is_dir()):
         if (name := path.relative_to(folder).as_posix()) not in known:
             yield name
@@ -208,9 +221,15 @@ def _is_free(folder: Path) -> bool:
     return True
 
 
-def stage_run(
-    run: RunFolder, parent: Path, scrub: Scrub, reader: LogReader
-) -> RunSubject:
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A run of a bundle; cycle: its record, None if its rows are not in the bundle."""
+
+    subject: RunSubject
+    cycle: Cycle | None = None
+
+
+def stage_run(run: RunFolder, parent: Path, scrub: Scrub, reader: LogReader) -> Judged:
     """Copy a run to a folder in *parent*, without secrets; judge the copy.
 
     Raise UsageError if what must go is in the witness's log, or if without it the run
@@ -221,23 +240,61 @@ def stage_run(
     _copy_files(run, records, copy, scrub)
     _require_clean(run, StoredLogs(run, reader, records.manifest, records.load), scrub)
     if run.lacks_survivors(records.after):
-        subject = keep_judged_run(scrub.record(run.result()))
+        judged = keep_judged_run(scrub.record(run.result()))
     else:
-        subject = judge_bundled_run(copy, reader)
-        _require_same(judge_run(run, reader).result, subject.result)
-    copy.write_verdict(to_values(subject.result))
-    return subject
+        judged = judge_bundled_run(copy, reader)
+        _require_same(judge_run(run, reader).result, judged.subject.result)
+    copy.write_verdict(to_values(judged.subject.result))
+    return judged
 
 
-def judge_bundled_run(run: RunFolder, reader: LogReader) -> RunSubject:
+def judge_bundled_run(run: RunFolder, reader: LogReader) -> Judged:
     """Judge a run of a bundle."""
     outcome = judge_run(run, reader)
-    return RunSubject(strip_result(outcome.result), read_run_detail(outcome, reader))
+    detail = read_run_detail(outcome, reader)
+    subject = RunSubject(strip_result(outcome.result), detail)
+    return Judged(subject, make_cycle(outcome, ended=""))
 
 
-def keep_judged_run(result: RunResult) -> RunSubject:
+def keep_judged_run(result: RunResult) -> Judged:
     """Return a run of a bundle without rows, as it was judged when it had them."""
-    return RunSubject(strip_result(result), None, NOT_JUDGED_AGAIN)
+    return Judged(RunSubject(strip_result(result), None, NOT_JUDGED_AGAIN))
+
+
+def stage_chosen_runs(
+    runs: Sequence[RunFolder],
+    beside: Sequence[RunBeside],
+    parent: Path,
+    scrub: Scrub,
+    reader: LogReader,
+) -> CampaignResult:
+    """Copy runs that are counted together to *parent*, without secrets; count them.
+
+    beside: the runs that were not named, of which a list is kept.  Raise UsageError as
+    stage_run() does, and if a run has no final verdict.
+    """
+    chosen = []
+    for run in runs:
+        require_rows(run)
+        judged = stage_run(run, parent / RUNS_FOLDER, scrub, reader)
+        require_final(run, judged.subject.result)
+        chosen.append(make_bundled_run(parent, run.manifest().run_id, judged))
+    kept = [scrub.record(replace(one, folder="")) for one in beside]
+    result = make_chosen_result(chosen, kept, ".")
+    (parent / CHOSEN_FILE).write_bytes(stored.to_bytes(result.chosen))
+    return result
+
+
+def make_bundled_run(parent: Path, run_id: str, judged: Judged) -> ChosenRun:
+    """Return a run below *parent* that was judged with its rows."""
+    folder = f"{RUNS_FOLDER}/{run_id}"
+    assert judged.cycle is not None
+    return make_chosen(folder, RunFolder.open(parent / folder).manifest(), judged.cycle)
+
+
+def read_chosen(parent: Path) -> ChosenRuns:
+    """Read which runs were named, and which were not; raise RunFormatError."""
+    return stored.read_record(parent / CHOSEN_FILE, ChosenRuns)
 
 
 def _copy_files(

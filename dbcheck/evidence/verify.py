@@ -15,22 +15,27 @@ from typing import Any
 import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, DbcheckError, UsageError
+from dbcheck.campaign.chosen import find_oldest, make_chosen_result
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.evidence import archive, signature
-from dbcheck.evidence.bundle import make_campaign_page
+from dbcheck.evidence.bundle import make_campaign_page, name_chosen_runs
 from dbcheck.evidence.staging import (
     ATTESTATION_FILE,
+    CHOSEN_FILE,
     LOG,
     REPORT_FILE,
     RUNS_FOLDER,
+    Judged,
     find_too_large_file,
     judge_bundled_run,
     keep_judged_run,
     list_foreign_files,
     make_attestation,
+    make_bundled_run,
     make_scratch_folder,
+    read_chosen,
     read_server_log,
 )
 from dbcheck.judge.result import RunResult, to_values
@@ -283,17 +288,20 @@ class _Check:
         page = self._folder / REPORT_FILE
         report = page.read_bytes() if page.is_file() else None
         yield from self._check_attestation(self._test())
-        subjects: dict[str, RunSubject] = {}
+        judged: dict[str, Judged] = {}
         for path in sorted((self._folder / RUNS_FOLDER).glob("*/manifest.json")):
             run = RunFolder.open(path.parent)
             if run.manifest().run_id != path.parent.name:
                 yield f"{path.parent.name} is the folder of another run"
             content = path.with_name("verdict.json").read_bytes()
-            subject = subjects[path.parent.name] = yield from self._run(run)
-            if self.words and content != to_bytes(to_values(subject.result)):
+            one = judged[path.parent.name] = yield from self._run(run)
+            if self.words and content != to_bytes(to_values(one.subject.result)):
                 yield f"run {path.parent.name}: verdict.json is not the verdict alone"
+        subjects = {name: one.subject for name, one in judged.items()}
         if self._index.kind == "run":
             again = yield from self._check_only_run(subjects)
+        elif self._index.kind == "runs":
+            again = yield from self._check_chosen_runs(judged)
         else:
             again = yield from self._campaign(subjects)
         if self.words and (again is None or report != again.encode()):
@@ -302,6 +310,16 @@ class _Check:
     def _test(self) -> str:
         if self._index.kind == "campaign":
             return CampaignFolder.open(self._folder).plan().name
+        if self._index.kind == "runs":
+            paths = (self._folder / RUNS_FOLDER).glob("*/manifest.json")
+            runs = [RunFolder.open(path.parent) for path in paths]
+            if not runs:
+                raise BundleRefused(
+                    "the bundle holds no run",
+                    id=ErrorId.BUNDLE_NOT_JUDGED,
+                    hint=archive.GET_ANOTHER,
+                )
+            return find_oldest(runs).writer.target
         try:
             name = require_run_id(self._index.name)
         except UsageError as error:
@@ -319,7 +337,7 @@ class _Check:
         if content != make_attestation(self._folder, test, self._index.verdict):
             yield "the attestation is not that of the evidence"
 
-    def _run(self, run: RunFolder) -> Generator[str, None, RunSubject]:
+    def _run(self, run: RunFolder) -> Generator[str, None, Judged]:
         """Yield what differs in a run; return its result, judged again if it can be."""
         name, stored = run.path.name, run.result()
         log = run.path / LOG
@@ -346,7 +364,7 @@ class _Check:
         if _compute_digest(csv) != before:
             yield f"run {name}: losses.csv is not what the evidence shows"
         for field, was, found in _find_unequal_values(
-            stored, again.result, words=self.words
+            stored, again.subject.result, words=self.words
         ):
             yield f"run {name}: {field} was {was}, and is {found} judged again"
         return again
@@ -365,6 +383,40 @@ class _Check:
                 f" {verdict.value}"
             )
         return as_html(found)
+
+    def _check_chosen_runs(
+        self, judged: Mapping[str, Judged]
+    ) -> Generator[str, None, str | None]:
+        """Yield the differences; return the report on the runs.
+
+        That they are of one server, and each of them is counted once, is checked anew.
+        Which runs were not named is what the maker of the bundle says.
+        """
+        chosen = []
+        for name, one in judged.items():
+            if one.cycle is None:
+                yield f"run {name} cannot be counted: its rows are not in the bundle"
+                return None
+            chosen.append(make_bundled_run(self._folder, name, one))
+        named = read_chosen(self._folder)
+        try:
+            found = make_chosen_result(chosen, named.beside, ".")
+        except UsageError as error:
+            yield str(error)
+            return None
+        if found.chosen != named:
+            yield f"{CHOSEN_FILE} names other runs than the bundle holds"
+        if name_chosen_runs(found) != self._index.name:
+            yield (
+                f"the bundle says {self._index.name}, and it holds"
+                f" {name_chosen_runs(found)}"
+            )
+        if found.verdict is not self._index.verdict:
+            yield (
+                f"the bundle says {self._index.verdict.value}, and its runs show"
+                f" {found.verdict.value}"
+            )
+        return make_campaign_page(found)
 
     def _campaign(
         self, subjects: Mapping[str, RunSubject]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dbcheck.judge.chosen import ChosenRuns
 from dbcheck.judge.result import RunResult
 from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import (
@@ -121,6 +122,8 @@ class CampaignResult:
     cuts_still_needed: to show the bound, null once the verdict is FAIL.
     error:      why the campaign ended before it was finished, "" if it did not.
     error_id:   id of that error; also "" if the campaign was interrupted.
+    chosen:     the runs that were named, if they are no campaign; null of a campaign.
+                name is then the target's URL, seed that of the oldest run.
     """
 
     name: str
@@ -144,6 +147,7 @@ class CampaignResult:
     error: str
     error_id: str
     cycles: tuple[CycleResult, ...]
+    chosen: ChosenRuns | None = None
 
     @property
     def counted(self) -> tuple[CycleResult, ...]:

@@ -15,12 +15,14 @@ from dbcheck.report.matrix import draw_verdict
 from dbcheck.report.terminal import MINOR
 from dbcheck.report.words import campaign as words
 from dbcheck.report.words import compare as compared_words
+from dbcheck.report.words.chosen import format_title
 
 
 def draw_campaigns(subject: CampaignsResult) -> RenderableType:
     """Return one row for each target, and what its cuts prove."""
     results = subject.targets
-    table = Table(title="Campaign", title_justify="left", title_style="bold")
+    title = format_title(results[0]) if len(results) == 1 else "Campaigns"
+    table = Table(title=title, title_justify="left", title_style="bold")
     for name in words.columns(results):
         is_target = name == "target"
         table.add_column(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dbcheck.campaign.campaign import add_outcome
+from dbcheck.campaign.chosen import find_oldest
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.judging import judge_run
 from dbcheck.evidence import archive
@@ -33,9 +34,10 @@ def stored_copy(name: str, parent: Path) -> Path:
     return Path(shutil.copytree(source, parent / source.name))
 
 
-def bundle_of(folder: Path, file: Path, *, redact: bool = False) -> Index:
-    """Write the bundle of a run or a campaign; return its index."""
-    with make_bundle(folder, [SECRET], FrameLogReader(), redact=redact) as made:
+def bundle_of(folder: Path, file: Path, *others: Path, redact: bool = False) -> Index:
+    """Write the bundle of a run, of several runs or a campaign; return its index."""
+    folders = [folder, *others]
+    with make_bundle(folders, [SECRET], FrameLogReader(), redact=redact) as made:
         file.write_bytes(b"".join(made.chunks()))
         return made.index
 
@@ -86,7 +88,10 @@ def resealed(folder: Path, index: Index) -> Index:
     page.unlink(missing_ok=True)
     (folder / ATTESTATION_FILE).unlink(missing_ok=True)
     test = index.name
-    if index.kind == "run":
+    if index.kind == "runs":
+        runs = (folder / "runs").iterdir()
+        test = find_oldest(map(RunFolder.open, runs)).writer.target
+    elif index.kind == "run":
         test = RunFolder.open(folder / "runs" / test).manifest().writer.target
     content = make_attestation(folder, test, index.verdict)
     if content is not None:

@@ -74,9 +74,9 @@ def acks_of(session: int) -> list[Ack]:
     ]
 
 
-def makers() -> list[LogMaker]:
+def makers(run_id: str = RUN) -> list[LogMaker]:
     """Return the run's two logs, each with one session."""
-    logs = [LogMaker(RUN, number) for number in range(2)]
+    logs = [LogMaker(run_id, number) for number in range(2)]
     for session, log in enumerate(logs, 1):
         log.add_acks(acks_of(session)[:2])
         log.add_event({"cut": session})
@@ -126,7 +126,7 @@ def _at_the_cut() -> NodeAtTheCut:
     return NodeAtTheCut(cut, completed, (completed,), host_lived=False)
 
 
-def load_record() -> LoadRecord:
+def load_record(run_id: str = RUN) -> LoadRecord:
     return LoadRecord(
         sent={session: acks + 1 for session, acks in ACKS.items()},
         acked=dict(ACKS),
@@ -137,7 +137,7 @@ def load_record() -> LoadRecord:
         in_flight=2,
         rate=1.5,
         latency_ms={"p50": 1.0},
-        watermarks=tuple(maker.watermark() for maker in makers()),
+        watermarks=tuple(maker.watermark() for maker in makers(run_id)),
         windows=(WindowFacts(1, 0.5), WindowFacts(2, 0.1)),
         refusals=(),
         farewells=(),
@@ -148,20 +148,27 @@ def load_record() -> LoadRecord:
     )
 
 
-def stored_run(run: RunFolder) -> RunFolder:
-    """Store all of a run whose rows are all there, but one that came beyond."""
-    run.write_load(load_record())
+def stored_run(run: RunFolder, *, lost: int = 0, restarted: bool = True) -> RunFolder:
+    """Store all of a run whose rows are all there, but one that came beyond.
+
+    lost: so many of the last rows of the first session are missing.
+    restarted: the server started anew.
+    """
+    manifest = run.manifest()
+    epoch = manifest.epoch
+    run.write_load(load_record(manifest.run_id))
     run.write_restore(RestoreRecord({ONLY_NODE: 15.25}))
-    for number, maker in enumerate(makers()):
+    for number, maker in enumerate(makers(manifest.run_id)):
         run.write_acks(number, [maker.data()])
     rows = [
-        record(s, n, epoch=EPOCH)
+        record(s, n, epoch=epoch)
         for s, acks in ACKS.items()
-        for n in range(1, acks + 1)
+        for n in range(1, acks + 1 - (lost if s == 1 else 0))
     ]
-    rows += [record(1, 6, epoch=EPOCH), record(0, 3, epoch=EARLIER)]
+    rows += [] if lost else [record(1, 6, epoch=epoch)]
+    rows += [record(0, 3, epoch=EARLIER)]
     stored = {LEDGER.name: run.write_survivors(LEDGER.name, [records_of(rows)])}
-    server = replace(_SERVER, started_us=10**9)
+    server = replace(_SERVER, started_us=10**9) if restarted else _SERVER
     remains = Remains("", ((1, 3),), 1, (Ring(((1, 3),), frozenset({5})),), 8)
     tail = LogTail(_CRASHED, False, False)
     host = HostAfter(_AFTER, remains, tail, "", (remains,), LATER)

@@ -23,6 +23,11 @@ from dbcheck.report.html.runcharts import Figure
 from dbcheck.report.html.svg import Axis, Plot, linear, logarithmic, number
 from dbcheck.report.subject import Step
 from dbcheck.report.words import campaign as words
+from dbcheck.report.words.chosen import (
+    find_folder_of_loss,
+    format_command,
+    format_title,
+)
 from dbcheck.report.words.run import sentence
 
 _HEIGHT = 220
@@ -43,15 +48,13 @@ def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
     results = subject.targets
     with_price = words.has_price(results)
     names = ", ".join(result.name for result in results)
-    resume = shlex.join(["dbcheck", "report", subject.folder])
-    steps = [Step("Show the campaign again", resume)]
-    if run := _find_run_with_loss(results):
-        folder = f"{run[0]}/runs/{run[1]}"
+    steps = [Step("Show this again", _format_command(subject))]
+    if folder := _find_run_with_loss(results):
         text = shlex.join(["dbcheck", "reconcile", folder, "--offline"])
         steps.append(Step("Judge a cycle that lost something again", text))
     return {
-        "title": f"Campaign on {names}",
-        "about": (f"Campaign of power cuts on {names}", subject.folder),
+        "title": f"{format_title(results[0])} on {names}",
+        "about": (f"{format_title(results[0])} on {names}", subject.folder),
         "targets": list(map(_make_target_values, results)),
         "groups": list(words.groups(subject)),
         "groups_title": words.GROUPS,
@@ -66,12 +69,23 @@ def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
     }
 
 
-def _find_run_with_loss(results: Sequence[CampaignResult]) -> tuple[str, str] | None:
+def _format_command(subject: CampaignsResult) -> str:
+    """Return the command that makes the report again."""
+    (first, *_) = subject.targets
+    if first.chosen is not None:
+        return format_command(first.chosen)
+    return shlex.join(["dbcheck", "report", subject.folder])
+
+
+def _find_run_with_loss(results: Sequence[CampaignResult]) -> str:
+    """Return the folder of the first run that failed, "" if none did."""
     for result in results:
+        if result.chosen is not None:
+            return find_folder_of_loss(result)
         for cycle in result.cycles:
             if cycle.verdict is CycleVerdict.FAIL and cycle.run:
-                return result.folder, cycle.run
-    return None
+                return f"{result.folder}/runs/{cycle.run}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

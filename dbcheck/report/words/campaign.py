@@ -14,6 +14,7 @@ from dbcheck.model.verdict import (
     format_count,
     format_percent_up,
 )
+from dbcheck.report.words import chosen
 from dbcheck.report.words.run import (
     HOLDS_FOR,
     NOT_A_DRIVE,
@@ -94,15 +95,18 @@ def lines(result: CampaignResult) -> Iterator[str]:
     """Yield what the cuts of a target show, the bound first.
 
     A control that failed comes before it, as does a loss without a power cut: each
-    decides, and no bound counts it.
+    decides, and no bound counts it.  Of runs that were named, one beside them that
+    contradicts them comes first of all.
     """
     proven = result.statistics
+    yield from chosen.contradictions(result)
     yield from _failed_controls(result.cycles)
     yield from _losses_without_cut(result)
     yield proven.sentence
+    yield from chosen.scope(result)
     if proven.cuts and not proven.losses:
         yield describe_unseen_losses(proven.cuts)
-    if proven.cuts:
+    if result.activities:
         known = {
             **result.activities,
             "not known": proven.cuts - sum(result.activities.values()),
@@ -204,6 +208,7 @@ def _named(targets: Sequence[str]) -> str:
 def limits(result: CampaignResult) -> Iterator[str]:
     """Yield what the verdict does not cover."""
     proven = result.statistics
+    yield from map(sentence, chosen.scope(result))
     if failed := result.lost_without_cut:
         yield sentence(_explain_losses_without_cut(len(failed)))
     if proven.cuts and not proven.losses:

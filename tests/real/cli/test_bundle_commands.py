@@ -32,7 +32,7 @@ import sys, time
 from pathlib import Path
 from dbcheck.evidence.bundle import make_bundle
 from dbcheck.witness.log import FrameLogReader
-with make_bundle(Path(sys.argv[1]), [], FrameLogReader(), redact=False) as made:
+with make_bundle([Path(sys.argv[1])], [], FrameLogReader(), redact=False) as made:
     print(made.folder.parent, flush=True)
     while True:  # a signal just before one long sleep would not end that
         time.sleep(0.1)

@@ -37,6 +37,8 @@ LEFT_OUT = {
     "dbcheck run patroni": "real/site/test_cluster_patroni.py has such a group",
     ".* --topology": "real/site/test_cluster_groups.py runs such a command",
     ".* --promoted-by": "real/site/test_cluster_patroni.py runs such a command",
+    "dbcheck (report|bundle) runs/ID1 runs/ID2 runs/ID3": "real/cli/test_chosen_runs.py"
+    " counts such runs",
     "dbcheck lab explore runs": "real/explore/test_explore_command.py has a folder",
     "dbcheck lab log-writes": "real/cli/test_log_writes_command.py has a recording",
     "dbcheck witness check": "the witness of a lab is on the target's own host",

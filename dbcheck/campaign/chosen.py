@@ -1,0 +1,322 @@
+"""Counts the cuts of several runs that somebody named, as those of one server.
+
+Whoever names runs can leave one out.  So the result says that it counts what was named;
+it names each other run of the server that lies in the same folders; and it is no PASS
+while one of these, made under the same configuration, failed or has no verdict yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import RunFormatError, UsageError
+from dbcheck.campaign.compare import list_configuration
+from dbcheck.campaign.folder import Cycle
+from dbcheck.campaign.recording import make_cycle
+from dbcheck.campaign.totals import find_verdict, sum_up_cycles, tally_cycles
+from dbcheck.cycle.judging import judge_run
+from dbcheck.judge.chosen import ChosenRuns, RunBeside
+from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import CampaignResult
+from dbcheck.model.cluster import SiteKind
+from dbcheck.model.records import Manifest
+from dbcheck.model.server import find_difference_of_servers, is_same_data
+from dbcheck.model.verdict import Verdict
+from dbcheck.ports.witness import LogReader
+from dbcheck.runs.folder import RunFolder, reconcile_command
+from dbcheck.runs.stored import lock_folder_to_judge
+
+_SHOWN_MAX = 5  # differences in a message
+_UNKNOWN = "not known"
+_NOT_ONE = (
+    "Cuts are counted together only if server, settings, storage, load and kind of cut"
+    " are the same. Report the runs of each configuration alone."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRun:
+    """One run that was named, judged anew; folder: where it lies, for a person."""
+
+    folder: str
+    manifest: Manifest
+    cycle: Cycle
+
+
+def open_chosen(paths: Sequence[Path]) -> list[RunFolder]:
+    """Return the runs in the folders *paths*, the oldest first.
+
+    Raise UsageError if they cannot be counted together: a folder holds no single run,
+    a run is named twice, or they are not of one server and configuration.
+    """
+    runs = [_open_single_run(path) for path in paths]
+    runs.sort(key=lambda run: _get_age(run.manifest()))
+    require_each_once([run.manifest() for run in runs])
+    require_one_server([run.manifest() for run in runs])
+    return runs
+
+
+def judge_chosen(run: RunFolder, reader: LogReader) -> ChosenRun:
+    """Judge a run that was named; raise UsageError if it has no final verdict."""
+    with lock_folder_to_judge(run.path):
+        require_rows(run)
+        outcome = judge_run(run, reader)
+    require_final(run, outcome.result)
+    return make_chosen(str(run.path), outcome.manifest, make_cycle(outcome, ended=""))
+
+
+def make_chosen(folder: str, manifest: Manifest, cycle: Cycle) -> ChosenRun:
+    """Return a run that was judged; its record says when the run was begun."""
+    return ChosenRun(folder, manifest, replace(cycle, ended=manifest.created))
+
+
+def require_final(run: RunFolder, result: RunResult) -> None:
+    """Raise UsageError unless the *result* of a run is its final verdict."""
+    if not result.final:
+        raise _not_final_error(run, result.reasons[0])
+
+
+def require_rows(run: RunFolder) -> None:
+    """Raise UsageError unless the rows of a run were read and are still here."""
+    if not (run.path / "after.json").is_file():
+        raise _not_final_error(run, "its rows were not read after the cut")
+    if run.lacks_survivors(run.after()):
+        raise UsageError(
+            f"{run.path} cannot be judged again: its rows are no longer here",
+            id=ErrorId.STORED_ROWS_MISSING,
+            hint="A campaign keeps no rows of a cycle that passed; dbcheck report"
+            " CAMPAIGN counts its cycles.",
+        )
+
+
+def _not_final_error(run: RunFolder, why: str) -> UsageError:
+    return UsageError(
+        f"{run.path} has no final verdict: {why}",
+        id=ErrorId.NO_FINAL_VERDICT,
+        hint=f"Once the server is back: {reconcile_command(run.path)}",
+    )
+
+
+def _open_single_run(path: Path) -> RunFolder:
+    if not (path / "manifest.json").is_file():
+        raise UsageError(
+            f"{path} is not the folder of a run, and only runs are counted together",
+            id=ErrorId.NOT_A_RESULT_FOLDER,
+            hint="Give runs/RUN_ID for each; a campaign is a result of its own.",
+        )
+    run = RunFolder.open(path)
+    if (campaign := path.resolve().parent.parent / "campaign.json").is_file():
+        raise UsageError(
+            f"{path} is a cycle of a campaign, which counts it",
+            id=ErrorId.NOT_A_RESULT_FOLDER,
+            hint=f"Report the campaign: dbcheck report {campaign.parent}",
+        )
+    if run.manifest().site is not SiteKind.SINGLE:
+        raise UsageError(
+            f"{path} is a run of a cluster, and only runs of one server are counted"
+            " together",
+            id=ErrorId.RUNS_NOT_OF_ONE_SERVER,
+            hint="Report each run of a cluster alone.",
+        )
+    return run
+
+
+def _get_age(manifest: Manifest) -> tuple[str, str]:
+    return manifest.created, manifest.run_id
+
+
+def find_oldest(runs: Iterable[RunFolder]) -> Manifest:
+    """Return the manifest of the oldest of *runs*."""
+    return min((run.manifest() for run in runs), key=_get_age)
+
+
+def require_each_once(manifests: Sequence[Manifest]) -> None:
+    """Raise UsageError if two of *manifests* are of one run, or of copies of it.
+
+    An epoch is drawn anew for each run, and names the run's rows.
+    """
+    seen: dict[object, str] = {}
+    for manifest in manifests:
+        for name in (manifest.run_id, (manifest.seed, manifest.epoch)):
+            if name in seen:
+                raise UsageError(
+                    f"run {manifest.run_id} is named twice, or is a copy of run"
+                    f" {seen[name]}",
+                    id=ErrorId.NAME_GIVEN_TWICE,
+                    hint="Name each run once: a cut counts once.",
+                )
+            seen[name] = manifest.run_id
+
+
+def require_one_server(manifests: Sequence[Manifest]) -> None:
+    """Raise UsageError, naming what differs, if cuts must not be counted together."""
+    first, *others = manifests
+    for other in others:
+        if differences := list_differences(first, other):
+            shown = "; ".join(differences[:_SHOWN_MAX])
+            more = len(differences) - _SHOWN_MAX
+            raise UsageError(
+                f"the runs {first.run_id} and {other.run_id} cannot be counted"
+                f" together: {shown}" + (f"; and {more} more" if more > 0 else ""),
+                id=ErrorId.RUNS_NOT_OF_ONE_SERVER,
+                hint=_NOT_ONE,
+            )
+
+
+def list_differences(one: Manifest, other: Manifest) -> list[str]:
+    """Return what differs between the servers of two runs, and what they were set to.
+
+    A value that is known of one run alone differs: nothing shows that it is the same.
+    """
+    if why := explain_other_server(one, other):
+        return [why]
+    before, after = _list_compared_values(one), _list_compared_values(other)
+    return [
+        f"{name} is {before.get(name, _UNKNOWN) or '-'} in the first and"
+        f" {after.get(name, _UNKNOWN) or '-'} in the other"
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    ]
+
+
+def explain_other_server(one: Manifest, other: Manifest) -> str:
+    """Explain why two runs are not known to be of one server, "" if they are.
+
+    Where nothing names the data, the same URL has to stand for the same server.
+    """
+    before, after = one.writer.facts.identity, other.writer.facts.identity
+    if difference := find_difference_of_servers(before, after):
+        return difference
+    if is_same_data(before, after) or one.writer.target == other.writer.target:
+        return ""
+    return (
+        f"nothing shows that {one.writer.target} and {other.writer.target} are the same"
+        " server"
+    )
+
+
+def _list_compared_values(manifest: Manifest) -> Mapping[str, str]:
+    """Return the configuration of a run, and what names its host and its storage.
+
+    A copy of a server's data, on other drives, has the identity of the server.
+    """
+    found = {k.name: value for k, value in list_configuration(manifest).items()}
+    host = manifest.writer.host
+    if host is not None:
+        found["host"] = host.facts.machine_id or host.facts.hostname
+        for volume in host.facts.volumes:
+            places = ", ".join(sorted(volume.places))
+            serials = sorted(drive.serial or drive.wwid for drive in volume.drives)
+            found[f"serial numbers of the drives of {places}"] = ", ".join(serials)
+            found[f"UUID of the filesystem of {places}"] = volume.filesystem_uuid
+    return found
+
+
+def make_chosen_result(
+    runs: Sequence[ChosenRun], beside: Sequence[RunBeside], folder: str
+) -> CampaignResult:
+    """Return what the cuts of *runs*, the oldest first, show together.
+
+    folder: of all of them.  Each run that is no control is a cycle of its own number.
+    """
+    require_each_once([run.manifest for run in runs])
+    require_one_server([run.manifest for run in runs])
+    ordered = sorted(runs, key=lambda run: _get_age(run.manifest))
+    cycles = list(_number_cycles(ordered))
+    counted = tally_cycles(cycles).cuts
+    chosen = ChosenRuns(tuple(run.folder for run in ordered), tuple(beside))
+    verdict = chosen.limit_verdict(find_verdict(max(1, counted), cycles))
+    target = ordered[0].manifest.writer.target
+    return CampaignResult(
+        name=target,
+        target=target,
+        folder=folder,
+        seed=ordered[0].manifest.seed,
+        verdict=verdict,
+        finished=True,
+        price=None,
+        price_per_durable_commit_per_s=None,
+        planned_cuts=counted,
+        bound_ppm=None,
+        cuts_still_needed=None if verdict is Verdict.FAIL else 0,
+        error="",
+        error_id="",
+        chosen=chosen,
+        **sum_up_cycles(cycles),
+    )
+
+
+def _number_cycles(runs: Sequence[ChosenRun]) -> Iterator[Cycle]:
+    number = 0
+    for run in runs:
+        number += not run.manifest.control
+        yield replace(run.cycle, number=0 if run.manifest.control else number)
+
+
+def list_runs_beside(runs: Sequence[RunFolder]) -> tuple[RunBeside, ...]:
+    """Return the other runs of the server in the folders of *runs*.
+
+    Those that keep the result from a PASS come first.  No verdict is judged again.
+    """
+    reference = runs[0].manifest()
+    named = {run.manifest().run_id for run in runs}
+    folders = dict.fromkeys(run.path.resolve().parent for run in runs)
+    found = [
+        beside
+        for folder in folders
+        for path in sorted(folder.glob("*/manifest.json"))
+        if (beside := _read_beside(path.parent, reference, named)) is not None
+    ]
+    return tuple(sorted(found, key=_rank_beside))
+
+
+def _rank_beside(one: RunBeside) -> tuple[bool, bool, str]:
+    return not one.contradicts, one.verdict is not Verdict.FAIL, one.run
+
+
+def _read_beside(path: Path, reference: Manifest, named: set[str]) -> RunBeside | None:
+    """Return a run that was not named, None if it is of no concern."""
+    run = RunFolder(path)
+    try:
+        manifest = run.manifest()
+    except RunFormatError:
+        return None  # it names no server
+    if manifest.run_id in named or explain_other_server(reference, manifest):
+        return None
+    differs = tuple(_list_names_of_differences(reference, manifest))
+    verdict, reason = _read_stored_verdict(run)
+    if manifest.control and verdict is not Verdict.FAIL:
+        return None
+    is_cut = verdict is not None or _may_be_cut(run)
+    if not is_cut:
+        return None
+    return RunBeside(manifest.run_id, str(path), verdict, reason, differs)
+
+
+def _list_names_of_differences(one: Manifest, other: Manifest) -> Iterator[str]:
+    before, after = _list_compared_values(one), _list_compared_values(other)
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            yield name
+
+
+def _read_stored_verdict(run: RunFolder) -> tuple[Verdict | None, str]:
+    """Return the verdict of a run with its reason; None if there is none to rely on."""
+    try:
+        result = run.result()
+    except RunFormatError:
+        return None, "it was not judged, or its verdict cannot be read"
+    if not result.final:
+        return None, result.reasons[0]
+    return result.verdict, result.reasons[0]
+
+
+def _may_be_cut(run: RunFolder) -> bool:
+    """Return True if a run may have been cut, so that it needs a verdict."""
+    try:
+        return run.was_read() or run.awaits_judgement()
+    except RunFormatError:
+        return True  # a damaged record cannot show that it was not

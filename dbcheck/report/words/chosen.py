@@ -1,0 +1,73 @@
+"""Sentences on runs that somebody named, whose cuts are counted together."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from dbcheck.judge.chosen import ChosenRuns, RunBeside
+from dbcheck.judge.results import CampaignResult
+from dbcheck.model.verdict import CycleVerdict, format_count
+
+_SHOWN_MAX = 8
+
+
+def format_title(result: CampaignResult) -> str:
+    """Return what is counted: a campaign, or so many runs."""
+    if result.chosen is None:
+        return "Campaign of power cuts"
+    return f"{format_count(len(result.chosen.folders), 'run')} counted together"
+
+
+def contradictions(result: CampaignResult) -> Iterator[str]:
+    """Yield each run beside the named ones that contradicts them; it comes first."""
+    found = result.chosen.contradicting if result.chosen is not None else ()
+    for one in found[:_SHOWN_MAX]:
+        verdict = "no verdict yet" if one.verdict is None else one.verdict.value
+        yield (
+            f"{verdict} in run {one.run} of this server, which was not named and is not"
+            f" counted: {one.reason}"
+        )
+    if found:
+        yield (
+            "No PASS while such a run is left out: name it as well, and judge it first"
+            " if it has no verdict"
+        )
+
+
+def scope(result: CampaignResult) -> Iterator[str]:
+    """Yield what the result covers: the runs that were named, and what lies beside."""
+    if result.chosen is None:
+        return
+    yield (
+        f"counted are the {format_count(len(result.chosen.folders), 'run')} that were"
+        " named: the bound holds only if no run that was made on this server is missing"
+    )
+    others = result.chosen.agreeing
+    for one in others[:_SHOWN_MAX]:
+        yield f"not named, of the same server: run {one.run}, {_describe(one)}"
+    if (more := len(others) - _SHOWN_MAX) > 0:
+        yield f"not named, of the same server: {format_count(more, 'more run')}"
+
+
+def _describe(one: RunBeside) -> str:
+    verdict = "no verdict" if one.verdict is None else one.verdict.value
+    if not one.differs:
+        return verdict
+    names = ", ".join(one.differs[:3])
+    more = len(one.differs) - 3
+    return f"{verdict}, set up otherwise ({names}{f' and {more} more' * (more > 0)})"
+
+
+def format_command(chosen: ChosenRuns) -> str:
+    """Return the command that shows the runs again."""
+    return shlex.join(("dbcheck", "report", *chosen.folders))
+
+
+def find_folder_of_loss(result: CampaignResult) -> str:
+    """Return the folder of the first run that failed, "" if none did."""
+    folders = result.chosen.folders if result.chosen is not None else ()
+    for cycle, folder in zip(result.cycles, folders, strict=False):
+        if cycle.verdict is CycleVerdict.FAIL:
+            return folder
+    return ""
