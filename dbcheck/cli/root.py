@@ -40,6 +40,7 @@ VERBS = {
     "lab": "Run cycles on a virtual drive with real servers.",
     "matrix": "Compare several configurations in one table.",
     "explain": "Print what an id in a message or a result means and what to do.",
+    "grants": "Print the statements that give dbcheck's account its rights.",
     "workloads": "List the workloads: what each does, finds and costs.",
     "init": "Write an example inventory, with comments.",
     "clean": "Remove what dbcheck left on a target, or a run from a witness.",

@@ -242,9 +242,10 @@ def require_data_directory(server: ServerFacts) -> str:
         if name in server.identity:
             return server.identity[name]
     raise HostError(
-        "the account cannot read the server's data_directory setting",
+        "the server's data_directory cannot be read: "
+        + server.unreadable.get("data_directory", "the server shows none"),
         id=ErrorId.PRIVILEGE_MISSING,
-        hint="Run as a superuser: GRANT pg_read_all_settings TO the account's role.",
+        hint="dbcheck grants prints every right that the account needs, with reasons.",
     )
 
 

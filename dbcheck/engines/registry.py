@@ -32,6 +32,16 @@ NAME_ANOTHER = f"Name a server of {join_words(Product, 'or')} in the URL."
 _OTHERS = {"cockroachdb": "CockroachDB", "yugabytedb": "YugabyteDB"}
 
 
+def find_product(url: str) -> Product:
+    """Return the product that the scheme of *url* names; nothing is contacted.
+
+    A server behind mysql:// may be MariaDB all the same.  Raise UsageError as
+    open_engine() does.
+    """
+    scheme = _read_driver_name(url).split("+")[0]
+    return next(product for product in Product if product.lower() == scheme)
+
+
 def open_engine(url: str, password: str | None = None) -> Engine:
     """Return the engine for *url*; nothing is connected yet.
 
@@ -39,6 +49,14 @@ def open_engine(url: str, password: str | None = None) -> Engine:
     (PGPASSWORD, ~/.pgpass, MYSQL_PWD, ~/.my.cnf).  Raise UsageError for an unknown
     driver, another product, or a URL that holds a password.
     """
+    module, attribute = ENGINES[_read_driver_name(url)].split(":")
+    engine: Callable[[str, str | None], Engine]
+    engine = getattr(importlib.import_module(module), attribute)
+    return engine(url, password)
+
+
+def _read_driver_name(url: str) -> str:
+    """Return the key of ENGINES in *url*; raise UsageError if it has none."""
     from dbcheck.engines.url import read_url
 
     name = read_url(url).drivername
@@ -49,14 +67,10 @@ def open_engine(url: str, password: str | None = None) -> Engine:
             id=ErrorId.SERVER_NOT_SUPPORTED,
             hint=NAME_ANOTHER,
         )
-    try:
-        module, attribute = ENGINES[name].split(":")
-    except KeyError:
+    if name not in ENGINES:
         raise UsageError(
             f"unknown engine {name!r} in the target's URL",
             id=ErrorId.ENGINE_UNKNOWN,
             hint=f"Known are {', '.join(sorted(ENGINES))}.",
-        ) from None
-    engine: Callable[[str, str | None], Engine]
-    engine = getattr(importlib.import_module(module), attribute)
-    return engine(url, password)
+        )
+    return name

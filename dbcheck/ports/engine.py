@@ -24,7 +24,7 @@ from dbcheck.ports.connection import Followers, NewestRows, Session
 from dbcheck.ports.host import Look
 from dbcheck.rows.acks import Row
 from dbcheck.rows.loss import ConditionCheck
-from dbcheck.rows.operation import StatementSpec
+from dbcheck.rows.operation import StatementSpec, Usage
 from dbcheck.rows.prepared import Decisions
 from dbcheck.rows.table import Definition, TableFacts, TableSpec
 from dbcheck.rows.tasks import TaskKind
@@ -115,6 +115,18 @@ class Engine(ABC):
         """Read the server's facts; raise EngineError if it cannot be reached."""
 
     @abstractmethod
+    def require_rights(
+        self, usage: Usage, *, control: bool = False, asks_host: bool = False
+    ) -> None:
+        """Raise EngineError if the account lacks a right that a load of *usage* needs.
+
+        The error names every such right, and its hint every GRANT.  Raise EngineError
+        also for a product or a version that dbcheck does not judge.
+        control: a control comes first.  asks_host: so does the target's host, which
+        takes the data directory.
+        """
+
+    @abstractmethod
     def check(
         self, statements: Sequence[StatementSpec], payload_bytes: int = 0
     ) -> None:
@@ -122,9 +134,9 @@ class Engine(ABC):
 
         payload_bytes: of all rows of the largest operation.  Nothing is created.
         Refuses an unsupported version, a replica, a server in recovery or read-only, a
-        privilege that *statements* need and the account lacks, a table of theirs that
-        is unlogged, temporary, not transactional, not dbcheck's, or changed since (a
-        trigger ...), and a limit that the largest operation would exceed.
+        table of *statements* that is unlogged, temporary, not transactional, not
+        dbcheck's, or changed since (a trigger ...), and a limit that the largest
+        operation would exceed.
         """
 
     @abstractmethod
@@ -251,7 +263,7 @@ class Engine(ABC):
         raise self._refusal(Feature.CONTROL)
 
     def check_weakening(self) -> None:
-        """Raise EngineError, with the GRANT as hint, if weakening would be refused."""
+        """Raise EngineError if weakening would be refused for a table of another's."""
         return
 
     def restore_durability(self) -> str | None:

@@ -116,8 +116,7 @@ def require_no_other_users(name: str, found: OtherUsers, *, i_know: bool) -> Non
         raise UsageError(
             f"{name}: cannot check whether the server has other {what}: {why}",
             id=ErrorId.OTHER_USERS_UNKNOWN,
-            hint=f"Grant the privilege in docs/privileges.md, or add {I_KNOW} if "
-            "this server has no other users.",
+            hint=f"Grant it, or add {I_KNOW} if this server has no other users.",
         )
 
 

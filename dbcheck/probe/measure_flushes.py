@@ -27,6 +27,7 @@ from dbcheck.ports.host import Counting, TargetHost
 from dbcheck.probe.flushes import DevicePath, Windows
 from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
 from dbcheck.rows.acks import PREFLIGHT_SESSION
+from dbcheck.rows.operation import Usage, list_verbs_by_table
 from dbcheck.rows.plans.plan import InsertPlan
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule
 
@@ -46,6 +47,7 @@ def probe_flushes(
     """
     server = engine.facts()
     plan = InsertPlan(Schedule(seed, random.randrange(1, EPOCH_MAX), (PAYLOAD_BYTES,)))
+    engine.require_rights(Usage(list_verbs_by_table(plan.statements)), asks_host=True)
     engine.require_alone()
     engine.check(plan.statements, PAYLOAD_BYTES)
     facts = read_server_facts(engine, host, server)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from dbcheck.rows.table import Column, TableSpec
+from dbcheck.rows.tasks import TaskKind
 
 Value = int | bytes
 
@@ -64,6 +65,26 @@ def list_verbs_by_table(
     for spec in statements:
         verbs_by_table.setdefault(spec.table, {})[spec.verb] = None
     return {table: tuple(verbs) for table, verbs in verbs_by_table.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a load does on the server: the rights of its account follow from this.
+
+    verbs:    table -> the verbs of the statements on it; INSERT, UPDATE and DELETE.
+    tasks:    the kinds of its housekeeping tasks.
+    prepares: its transactions are prepared before they are committed.
+    """
+
+    verbs: Mapping[TableSpec, tuple[Verb, ...]]
+    tasks: tuple[TaskKind, ...] = ()
+    prepares: bool = False
+
+    @property
+    def all_verbs(self) -> tuple[Verb, ...]:
+        """The verbs on any table, each once, in the order of Verb."""
+        used = {verb for verbs in self.verbs.values() for verb in verbs}
+        return tuple(verb for verb in Verb if verb in used)
 
 
 # A load makes one Statement and one Operation for each commit, or more; a NamedTuple

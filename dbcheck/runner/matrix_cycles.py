@@ -145,7 +145,12 @@ def run_on_target(
             url = add_session_settings(engine.target, settings, FAMILIES[engine.family])
             engine = assemble.make_engine(url, password)
         try:
-            require_server(engine, results.row.workload, weak=results.row.relaxed)
+            require_server(
+                engine,
+                results.row.workload,
+                weak=results.row.relaxed,
+                asks_host=node.host is not None,
+            )
         except DbcheckError as error:
             results.fail(error)
         else:

@@ -1,10 +1,10 @@
 -- What the account may do where dbcheck's tables are, or would be.
--- account, database: the names to use in a GRANT
+-- account, database: as a GRANT wants them, quoted
 -- may_create_schema: CREATE on the database
 -- present:           the schema exists
 -- may_use, may_create: USAGE and CREATE on it; null if it does not exist
-select current_user::text as account,
-       current_database()::text as database,
+select quote_ident(current_user) as account,
+       quote_ident(current_database()) as database,
        has_database_privilege(current_database(), 'create') as may_create_schema,
        to_regnamespace('dbcheck') is not null as present,
        has_schema_privilege(to_regnamespace('dbcheck')::oid, 'usage') as may_use,

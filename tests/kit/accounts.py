@@ -1,4 +1,4 @@
-"""The account of docs/privileges.md on a real server."""
+"""The account that `dbcheck grants` describes, on a real server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import re
 import secrets
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import mysql.connector.connection
@@ -15,33 +14,60 @@ import pytest
 import sqlalchemy.engine
 
 from dbcheck.base.errors import EngineError
+from dbcheck.cli.grants import Server, list_statements
+from dbcheck.config.files import list_workload_names
+from dbcheck.config.workload_file import load
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.cluster import SiteKind
+from dbcheck.model.rights import GrantsResult
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.plans.plan import INSERT
+from dbcheck.rows.plans.registry import usage_of
+from dbcheck.server_log import Product
 from tests.kit.servers import NewServer
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "privileges.md"
-SECTIONS = {"postgresql": "PostgreSQL", "mariadb": "MariaDB", "mysql": "MySQL"}
-# The lab's own account is called dbcheck too, so the document's gets another name.
+PRODUCTS = {product.lower(): product for product in Product}
+# The lab's own account is called dbcheck too, so this one gets another name.
 ACCOUNT = "least"
+USAGE = usage_of(load("insert"))
+_SETTINGS = {
+    "mysql": {"plugin_load_add": "mysql_clone.so"},  # the list names its table
+    "postgresql": {"max_prepared_transactions": "20"},
+}
 
 
-def statements(name: str, *, optional: bool = False) -> list[str]:
-    """Return the SQL statements of a section of the document."""
-    text = DOCUMENT.read_text("utf-8")
-    section = text.split(f"\n## {SECTIONS[name]}\n")[1].split("\n## ")[0]
-    required, _, rest = section.partition("\n### Optional\n")
-    blocks = re.findall(r"```sql\n(.*?)```", rest if optional else required, re.S)
-    return [line for block in blocks for line in block.splitlines()]
+def granted(
+    name: str, workload: str = "insert", *, control: bool = False
+) -> GrantsResult:
+    """Return what `dbcheck grants` prints for a product and a workload."""
+    return list_statements(Server(PRODUCTS[name]), load(workload), control=control)
+
+
+def statements(
+    name: str, *, optional: bool = False, workload: str = "insert"
+) -> list[str]:
+    """Return the statements for the smallest account that may run a workload.
+
+    optional: in their place all that any workload or a control can have beside them.
+    """
+    found = granted(name, workload)
+    required = [right.statement for right in found.rights if right.is_required]
+    if not optional:
+        return [*found.create, *required]
+    all_rights = (
+        right.statement
+        for each in list_workload_names()
+        for right in granted(name, each, control=True).rights
+    )
+    return [each for each in dict.fromkeys(all_rights) if each not in required]
 
 
 CLUSTERS = {
-    "postgresql": "Streaming replication of PostgreSQL",
-    "mysql": "Replication of MySQL",
-    "mariadb": "Replication of MariaDB",
-    "galera": "MariaDB Galera Cluster",
-    "group-replication": "MySQL Group Replication",
+    "postgresql": (SiteKind.STREAMING, Product.POSTGRESQL),
+    "mysql": (SiteKind.SEMI_SYNC, Product.MYSQL),
+    "mariadb": (SiteKind.SEMI_SYNC, Product.MARIADB),
+    "galera": (SiteKind.GALERA, Product.MARIADB),
+    "group-replication": (SiteKind.GROUP_REPLICATION, Product.MYSQL),
 }
 
 
@@ -50,11 +76,17 @@ def of_a_cluster(name: str, *, cut: bool = False) -> list[str]:
 
     cut: all of its nodes are, so it is formed again.
     """
-    text = DOCUMENT.read_text("utf-8").split(f"\n### {CLUSTERS[name]}\n")[1]
-    section = re.split(r"\n##", text)[0]
-    first, *rest = re.findall(r"```sql\n(.*?)```", section, re.S)
-    blocks = [first, *rest] if cut else [first]
-    return [line for block in blocks for line in block.splitlines()]
+    kind, product = CLUSTERS[name]
+    workload = load("insert")
+    alone, node = (
+        list_statements(
+            Server(product, topology=topology, forms_group=cut, promotes=True),
+            workload,
+            control=False,
+        )
+        for topology in (SiteKind.SINGLE, kind)
+    )
+    return [right.statement for right in node.rights if right not in alone.rights]
 
 
 def connect(server: DatabaseServer, database: str) -> Any:
@@ -87,7 +119,7 @@ def connect_to(url: str, password: str, database: str) -> Any:
 
 
 class Least:
-    """A server with the document's account, created statement by statement."""
+    """A server with such an account, created statement by statement."""
 
     def __init__(self, server: DatabaseServer) -> None:
         self.server = server
@@ -106,7 +138,7 @@ class Least:
         self.connection.cursor().execute(statement)
 
     def run(self, statement: str) -> None:
-        """Run a statement of the document, for the account under its other name."""
+        """Run a statement of the list, for the account under its other name."""
         text = statement.replace("CHANGE-ME", self.password)
         text = text.replace("dbcheck@'%'", f"{ACCOUNT}@'%'")
         text = text.replace("role dbcheck", f"role {ACCOUNT}")
@@ -122,19 +154,18 @@ class Least:
 
     def refusal(self) -> EngineError:
         with pytest.raises(EngineError, match="the account|Access denied") as caught:
-            self.engine().check((INSERT,))
+            self.engine().require_rights(USAGE)
         return caught.value
 
 
 @pytest.fixture
 def new_least(new_server: NewServer) -> Iterator[Callable[[str], Least]]:
-    """Make an account of the document's name for it, on a fresh server."""
+    """Give a fresh server on which the account can be made."""
     made: list[Least] = []
 
     def make(name: str) -> Least:
         server = new_server(name)
-        if name == "mysql":  # the document grants SELECT on a table of this plugin
-            server.settings["plugin_load_add"] = "mysql_clone.so"
+        server.settings |= _SETTINGS.get(name, {})
         server.start()
         made.append(Least(server))
         return made[-1]

@@ -11,7 +11,7 @@ from dbcheck.cycle.rig import Rig
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node
-from dbcheck.rows.operation import StatementSpec
+from dbcheck.rows.operation import StatementSpec, Usage
 from dbcheck.rows.table import TableSpec
 from tests.kit.bare_engine import BareEngine
 from tests.kit.nodes import site_of
@@ -65,6 +65,9 @@ class Parts(BareEngine):
 
     def __init__(self, failure: BaseException) -> None:
         self.held, self.log, self.failure = Closed(), Closed(), failure
+
+    def require_rights(self, usage: Usage, **options: bool) -> None:
+        pass
 
     def check(
         self, statements: Sequence[StatementSpec], payload_bytes: int = 0

@@ -55,7 +55,12 @@ from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.rows.acks import PREFLIGHT_SESSION, Ack, Row
 from dbcheck.rows.operation import Operation
 from dbcheck.rows.plans.plan import Plan
-from dbcheck.rows.plans.registry import payload_bytes_max, statements_of, tables_of
+from dbcheck.rows.plans.registry import (
+    payload_bytes_max,
+    statements_of,
+    tables_of,
+    usage_of,
+)
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule, draw_epoch
 from dbcheck.rows.table import SIDES
 from dbcheck.rows.tasks import find_problem_of_kinds
@@ -261,7 +266,8 @@ def _require_fit(
         # This comes before Engine.check(), which refuses a member of any group: the
         # error of require_kind() names the topology that fits.
         require_kind(rig.site, engine.facts().identity)
-    require_server(engine, workload, weak=control, grouped=grouped)
+    asks_host = any(node.host is not None for node in rig.site.nodes.values())
+    require_server(engine, workload, weak=control, grouped=grouped, asks_host=asks_host)
     if known.identity:
         known.require_same(engine.target, engine.facts())
     for node in rig.site.nodes.values():
@@ -282,16 +288,23 @@ def _require_fit(
 
 
 def require_server(
-    engine: Engine, workload: Workload, *, weak: bool, grouped: bool = False
+    engine: Engine,
+    workload: Workload,
+    *,
+    weak: bool,
+    grouped: bool = False,
+    asks_host: bool = False,
 ) -> None:
-    """Raise EngineError as Engine.check() does, for a cycle or for a control.
+    """Raise EngineError unless the account may run the cycle, and the server is fit.
 
-    weak: the cycle is a control.  Raise UsageError for a server without controls, and
-    EngineError, with the GRANT as hint, if the account may not run a control.
+    Missing rights come first, all in one error; see Engine.require_rights() and
+    Engine.check().
+    weak: the cycle is a control.  Raise UsageError for a server without controls.
     grouped: the server is tested together with the other nodes of its group.
     """
     if weak:
         engine.require(Feature.CONTROL)
+    engine.require_rights(usage_of(workload), control=weak, asks_host=asks_host)
     if not grouped:
         engine.require_alone()
     engine.check(statements_of(workload), payload_bytes_max(workload))

@@ -28,14 +28,19 @@ from dbcheck.base.errors import (
     TableRefused,
 )
 from dbcheck.engines.mysql.check import read_product
-from dbcheck.engines.mysql.grants import find_missing_privileges, quote_account
+from dbcheck.engines.mysql.grants import (
+    find_missing_privileges,
+    list_grants,
+    quote_account,
+    quote_name,
+)
 from dbcheck.engines.mysql.link import LOCK_WAIT_TIMEOUT, MysqlLink, error_code
+from dbcheck.engines.mysql.rights import CANARY, ERROR_LOG
 from dbcheck.engines.tables import MARK
 from dbcheck.server_log import Product
 
 TABLE = "canary"
 _ENGINES = {Product.MARIADB: "Aria", Product.MYSQL: "MyISAM"}
-_LOCK = ("LOCK TABLES",)
 # Settings of MySQL under which no canary is possible.  With a primary key the row is
 # still there after a crash (seen on MySQL 9.7), so the table cannot be given one.
 _PREVENTING_SETTINGS = {
@@ -144,14 +149,11 @@ def _read_row(link: MysqlLink, epoch: int) -> bool | None:
 
 def _require_canary_possible(link: MysqlLink, database: str) -> None:
     _, _, account = link.row("server")
-    if find_missing_privileges(
-        [row[0] for row in link.rows("grants")], database, TABLE, _LOCK
-    ):
+    if find_missing_privileges(list_grants(link), database, TABLE, CANARY.names):
         raise NoCanary(
             "no crash canary: the account lacks LOCK TABLES",
             id=ErrorId.PRIVILEGE_MISSING,
-            hint=f"Run: grant lock tables on `{database}`.*"
-            f" to {quote_account(account)};",
+            hint=f"Run: {CANARY.grant(quote_account(account), quote_name(database))}",
         )
     if read_product(link) is Product.MYSQL:
         _require_myisam(dict(link.rows("variables")), account)
@@ -167,8 +169,7 @@ def _require_myisam(variables: Mapping[str, str], account: str) -> None:
                 id=ErrorId.CANARY_NEEDS_SETTING,
                 hint=f"Set {name} = OFF in the server's configuration and restart it;"
                 " or have the server's log read instead, with --target-host, or from"
-                " MySQL 8.0.22 on: grant select on performance_schema.error_log to"
-                f" {quote_account(account)};",
+                f" MySQL 8.0.22 on: {ERROR_LOG.grant(quote_account(account))}",
             )
 
 

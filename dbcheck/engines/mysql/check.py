@@ -16,13 +16,11 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError, OtherServer, unless_refused
 from dbcheck.engines.mysql import galera, group_replication
 from dbcheck.engines.mysql.answering import is_replica
-from dbcheck.engines.mysql.grants import find_missing_privileges, quote_account
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.places import OPTION
 from dbcheck.engines.registry import NAME_ANOTHER
 from dbcheck.engines.tables import parse_foreign_objects, require_ours, require_plain
 from dbcheck.model.server import Refill
-from dbcheck.rows.operation import Verb
 from dbcheck.rows.table import Definition, TableSpec
 from dbcheck.server_log import Product
 
@@ -261,7 +259,7 @@ def read_product(link: MysqlLink) -> Product:
 
 def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
     """Raise EngineError unless this is a supported server that takes writes."""
-    version, comment, account = link.row("server")
+    version, comment, _ = link.row("server")
     name, numbers = parse_product(version, comment)
     require_known(variables)
     for setting in _READ_ONLY:
@@ -281,7 +279,7 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
                 id=ErrorId.SERVER_READ_ONLY,
                 hint=f"Run: set global {setting} = 0;",
             )
-    _require_no_replica(link, name, numbers, account)
+    _require_no_replica(link, choose_replica_statement(name, numbers))
     if link.storage.name == ROCKSDB and variables.get(BULK_LOAD, "") not in OFF:
         raise EngineError(
             f"{BULK_LOAD} is {variables[BULK_LOAD]}: no session sees what another one"
@@ -360,52 +358,21 @@ def require_standalone(link: MysqlLink) -> None:
         )
 
 
-def _require_no_replica(
-    link: MysqlLink, name: Product, numbers: tuple[int, ...], account: str
-) -> None:
-    """Raise EngineError for a replica: its rows come from another server."""
-    statement = "replica_status"
+def choose_replica_statement(name: Product, numbers: tuple[int, ...]) -> str:
+    """Return the statement of sql/ that shows what a server of a version follows."""
     if name is Product.MARIADB:
-        statement = "replica_status_mariadb"
-    elif numbers < _SHOW_REPLICA_MIN:
-        statement = "replica_status_8_0_21"
-    try:
-        found = link.rows(statement)
-    except EngineError as error:
-        privilege = "slave monitor" if name is Product.MARIADB else "replication client"
-        raise EngineError(
-            f"cannot check whether the server is a replica: {error}",
-            id=ErrorId.PRIVILEGE_MISSING,
-            hint=f"Run: grant {privilege} on *.* to {quote_account(account)};",
-        ) from error
-    if found:
+        return "replica_status_mariadb"
+    return "replica_status" if numbers >= _SHOW_REPLICA_MIN else "replica_status_8_0_21"
+
+
+def _require_no_replica(link: MysqlLink, statement: str) -> None:
+    """Raise EngineError for a replica: its rows come from another server."""
+    if link.rows(statement):
         raise EngineError(
             "the server is a replica",
             id=ErrorId.SERVER_IS_REPLICA,
             hint="Test its source, or end replication with RESET REPLICA ALL.",
         )
-
-
-def require_privileges(
-    link: MysqlLink, spec: TableSpec, verbs: Sequence[Verb], database: str
-) -> None:
-    """Raise EngineError, with the GRANT as hint, if a needed privilege is missing.
-
-    verbs: the statements of the workload on the table of *spec*.
-    """
-    statements = [row[0] for row in link.rows("grants")]
-    # In the order of docs/privileges.md.
-    needed = ("SELECT", *(verb.name for verb in verbs), "CREATE", "DROP")
-    lacking = find_missing_privileges(statements, database, spec.name, needed)
-    if not lacking:
-        return
-    account = quote_account(link.row("server")[2])
-    what = ", ".join(lacking)
-    raise EngineError(
-        f"the account {account} lacks {what} on {database}.{spec.name}",
-        id=ErrorId.PRIVILEGE_MISSING,
-        hint=f"Run: grant {what.lower()} on `{database}`.* to {account};",
-    )
 
 
 def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:

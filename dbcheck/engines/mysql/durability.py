@@ -20,9 +20,20 @@ from dataclasses import dataclass
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.check import parse_product
-from dbcheck.engines.mysql.grants import find_missing_privileges, quote_account
+from dbcheck.engines.mysql.grants import (
+    find_missing_on_server,
+    list_grants,
+    quote_account,
+)
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.places import StorageEngine
+from dbcheck.engines.mysql.rights import (
+    BINLOG_ADMIN_SINCE,
+    SUPER,
+    WEAKENING,
+    WEAKENING_BINLOG,
+    Privileges,
+)
 from dbcheck.engines.tables import MARK
 from dbcheck.server_log import Product
 
@@ -33,8 +44,6 @@ _DURABLE_BINLOG = frozenset({1})
 # is when the commit is acked.
 _LOG_IN_SERVER, _LOG_IN_PAGE_CACHE = 0, 2
 _BINLOG_NEVER_FLUSHED = 0  # the system writes the binary log to the drive at its time
-# MariaDB release from which SUPER no longer includes BINLOG ADMIN.
-_BINLOG_ADMIN_SINCE = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +82,17 @@ def _set_global(link: MysqlLink, name: str, value: int) -> None:
 
 
 def check_weakening(link: MysqlLink, database: str) -> None:
-    """Raise EngineError, with the GRANT as hint, if weaken() would be refused."""
-    for name in _read_durability(link).durable:
-        _require_privilege(link, name)
+    """Raise EngineError if weaken() would be refused for a table of another's.
+
+    account.require_rights() looks for the privileges.
+    """
     _has_own_change_table(link, database)
+
+
+def list_weakening_privileges(link: MysqlLink) -> list[tuple[Privileges, ...]]:
+    """Return what weaken() needs on this server; any one of each tuple is enough."""
+    names = _read_durability(link).durable
+    return list(dict.fromkeys(_list_accepted(link, name) for name in names))
 
 
 def weaken(link: MysqlLink, database: str, *, process: bool) -> str:
@@ -156,26 +172,26 @@ def _has_own_change_table(link: MysqlLink, database: str) -> bool:
     return False
 
 
+def _list_accepted(link: MysqlLink, setting: str) -> tuple[Privileges, ...]:
+    """Return the privileges any one of which lets an account change *setting*."""
+    version, comment, _ = link.row("server")
+    product, (release, *_) = parse_product(version, comment)
+    if product is Product.MYSQL:
+        return (WEAKENING[product], SUPER)
+    if setting == BINLOG and release >= BINLOG_ADMIN_SINCE:
+        return (WEAKENING_BINLOG,)
+    return (WEAKENING[product],)
+
+
 def _require_privilege(link: MysqlLink, setting: str) -> None:
     """Raise EngineError unless the account may change *setting* of the server."""
-    version, comment, account = link.row("server")
-    name, release = parse_product(version, comment)
-    names = (
-        ["SUPER"] if name is Product.MARIADB else ["SYSTEM_VARIABLES_ADMIN", "SUPER"]
-    )
-    if (
-        name is Product.MARIADB
-        and setting == BINLOG
-        and release[0] >= _BINLOG_ADMIN_SINCE
-    ):
-        names = ["BINLOG ADMIN"]
-    everywhere = [row[0] for row in link.rows("grants") if " ON *.* " in row[0]]
-    if len(find_missing_privileges(everywhere, "*", "*", names)) < len(names):
+    grants, accepted = list_grants(link), _list_accepted(link, setting)
+    if not all(find_missing_on_server(grants, each) for each in accepted):
         return
-    quoted = quote_account(account)
+    account = quote_account(link.row("server")[2])
     raise EngineError(
-        f"the account {quoted} lacks {names[0]}, without which {setting} cannot be"
-        " changed for a control",
+        f"the account {account} lacks {accepted[0].names[0]}, without which {setting}"
+        " cannot be set back after a control",
         id=ErrorId.PRIVILEGE_MISSING,
-        hint=f"Run: grant {names[0].lower()} on *.* to {quoted};",
+        hint=f"Run: {accepted[0].grant(account)}",
     )

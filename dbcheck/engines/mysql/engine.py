@@ -15,6 +15,11 @@ from dbcheck.engines.link import LOCK_S, SCAN_S, Newest
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import facts as mysql_facts
 from dbcheck.engines.mysql import galera, session
+from dbcheck.engines.mysql.account import (
+    explain_hidden_databases,
+    find_impossible_tasks,
+    require_rights,
+)
 from dbcheck.engines.mysql.answering import read_uptime
 from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
@@ -24,7 +29,6 @@ from dbcheck.engines.mysql.check import (
     read_product,
     require_known,
     require_packet,
-    require_privileges,
     require_redo_log,
     require_server,
     require_table,
@@ -39,7 +43,6 @@ from dbcheck.engines.mysql.durability import (
 )
 from dbcheck.engines.mysql.facts import SETTINGS, Look, find_non_durable_engines
 from dbcheck.engines.mysql.fill import fill
-from dbcheck.engines.mysql.grants import find_impossible_tasks
 from dbcheck.engines.mysql.index import check_tables
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink, explain_withheld_rows
 from dbcheck.engines.mysql.optionfile import Client
@@ -74,7 +77,7 @@ from dbcheck.model.server import ServerFacts, TableCheck
 from dbcheck.rows.acks import Row
 from dbcheck.rows.fill import Fill
 from dbcheck.rows.loss import Broken, ConditionCheck
-from dbcheck.rows.operation import StatementSpec, list_verbs_by_table
+from dbcheck.rows.operation import StatementSpec, Usage, list_verbs_by_table
 from dbcheck.rows.prepared import Decisions
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TABLES, Definition, TableFacts, TableSpec
@@ -187,6 +190,12 @@ class MysqlEngine(Replicating):
             log_names=pick_log_settings(variables),
         )
 
+    def require_rights(
+        self, usage: Usage, *, control: bool = False, asks_host: bool = False
+    ) -> None:
+        with self._open(None) as link:
+            require_rights(link, usage, self._database, control=control)
+
     def check(
         self, statements: Sequence[StatementSpec], payload_bytes: int = 0
     ) -> None:
@@ -196,8 +205,7 @@ class MysqlEngine(Replicating):
             require_server(link, variables)
             require_packet(variables, payload_bytes)
             require_redo_log(link)
-            for table, verbs in list_verbs_by_table(statements).items():
-                require_privileges(link, table, verbs, self._database)
+            for table in list_verbs_by_table(statements):
                 require_table(link, table, self._database)
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
@@ -263,11 +271,9 @@ class MysqlEngine(Replicating):
         with self._open(None) as link:
             seen = [w for (w,) in link.rows("others", {"database": self._database})]
             _, threads = link.row("connections")
-        unreadable = {}
-        if _SYSTEM not in seen:
-            unreadable["databases"] = (
-                "this account sees only the databases it has privileges on"
-            )
+            unreadable = {}
+            if _SYSTEM not in seen:
+                unreadable["databases"] = explain_hidden_databases(link)
         databases = tuple(name for name in seen if name != _SYSTEM)
         return OtherUsers(databases, int(threads) - 1, unreadable)
 

@@ -1,13 +1,12 @@
-"""Reads SHOW GRANTS: the privileges of an account, and the tasks they allow."""
+"""Reads SHOW GRANTS: the privileges of an account."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.rows.table import SIDES
-from dbcheck.rows.tasks import TaskKind
+from dbcheck.engines.mysql.rights import SERVER, Privileges
 
 # GRANT privileges ON object TO ...; granting a role has no ON and does not match.
 _STATEMENT = re.compile(
@@ -16,9 +15,6 @@ _STATEMENT = re.compile(
 _OBJECT = re.compile(r"(?P<database>\*|`(?:[^`]|``)+`)\.(?P<table>\*|`(?:[^`]|``)+`)")
 _COLUMNS = re.compile(r"[A-Z ]+\([^)]*\)")  # on some columns alone: not enough
 _ALL = "ALL PRIVILEGES"
-# MySQL 8.4 manual: 15.1.9, 15.1.15 and 15.7.8.3; the same in MariaDB's.
-_ON_TABLES = {TaskKind.INDEX: "INDEX", TaskKind.REWRITE: "ALTER"}
-_ON_ALL = {TaskKind.CHECKPOINT: "RELOAD", TaskKind.ROTATE: "RELOAD"}
 
 
 def parse_privileges(
@@ -73,39 +69,26 @@ def _pattern(like: str) -> re.Pattern[str]:
     )
 
 
-def find_impossible_tasks(
-    link: MysqlLink, database: str, kinds: Sequence[TaskKind]
-) -> dict[TaskKind, str]:
-    """Return the tasks that cannot be done, and the reason of each."""
-    grants = [row[0] for row in link.rows("grants")]
-    account = quote_account(link.row("server")[2])
-    side, *_ = SIDES
-    found: dict[TaskKind, str] = {}
-    for kind in kinds:
-        if kind is TaskKind.VACUUM:
-            found[kind] = link.storage.purges
-        elif kind is TaskKind.REWRITE and link.storage.no_rewrite:
-            found[kind] = link.storage.no_rewrite
-        elif kind is TaskKind.ROTATE and not _has_binary_log(link):
-            found[kind] = "the server keeps no binary log"
-        elif privilege := _ON_TABLES.get(kind):
-            if find_missing_privileges(grants, database, side.name, (privilege,)):
-                found[kind] = (
-                    f"run: grant {privilege.lower()} on `{database}`.* to {account};"
-                )
-        elif (privilege := _ON_ALL.get(kind)) and find_missing_privileges(
-            [grant for grant in grants if " ON *.* " in grant], "*", "*", (privilege,)
-        ):
-            found[kind] = f"run: grant {privilege.lower()} on *.* to {account};"
-    return found
+def list_grants(link: MysqlLink) -> list[str]:
+    """Return the GRANT statements of the account and of its active roles."""
+    return [row[0] for row in link.rows("grants")]
 
 
-def _has_binary_log(link: MysqlLink) -> bool:
-    variables: Mapping[str, str] = dict(link.rows("variables"))
-    return variables.get("log_bin", "OFF") in ("ON", "1")
+def find_missing_on_server(
+    statements: Iterable[str], privileges: Privileges
+) -> list[str]:
+    """Return the privileges on the whole server that the account lacks, in order."""
+    on_server = [text for text in statements if f" ON {SERVER} " in text]
+    return find_missing_privileges(on_server, "*", "*", privileges.names)
 
 
 def quote_account(account: str) -> str:
     """Return user@host as a GRANT wants it."""
     user, _, host = account.rpartition("@")
     return f"'{user}'@'{host}'"
+
+
+def quote_name(name: str) -> str:
+    """Return the name of a database as a GRANT wants it."""
+    doubled = name.replace("`", "``")
+    return f"`{doubled}`"

@@ -25,6 +25,7 @@ from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation, dead
 from dbcheck.engines.mysql.connection import translate_unreadable_answers
 from dbcheck.engines.mysql.grants import quote_account
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink, error_code
+from dbcheck.engines.mysql.rights import PREPARED
 from dbcheck.engines.mysql.settings import OF_A_SESSION, look_statement
 from dbcheck.engines.mysql.wire import (
     Execution,
@@ -78,7 +79,7 @@ def list_prepared(link: MysqlLink, database: str) -> tuple[str, ...]:
         raise EngineError(
             f"cannot list prepared transactions: {error}",
             id=ErrorId.PRIVILEGE_MISSING,
-            hint=f"Run: grant xa_recover_admin on *.* to {quote_account(account)};",
+            hint=f"Run: {PREPARED.grant(quote_account(account))}",
         ) from error
     for _, length, _, data in found:
         text = data.decode("latin-1") if isinstance(data, bytes) else str(data)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dbcheck.base.errors import EngineError, TableLost
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.rights import CREATE_AMCHECK, grant_index_check
 from dbcheck.model.server import CheckOutcome, TableCheck
 from dbcheck.rows.table import TableSpec
 
@@ -79,14 +80,13 @@ def _explain_missing_amcheck(link: PostgresqlLink) -> str:
         )
     if not installed:
         return (
-            "the extension amcheck is not in this database; as a superuser run: create"
-            " extension amcheck; grant execute on function bt_index_check(regclass,"
-            f" boolean) to {account};"
+            "the extension amcheck is not in this database; as a superuser run:"
+            f" {CREATE_AMCHECK} {grant_index_check(account)}"
         )
     if not may_check_index:
         return (
-            f"the account {account} may not use amcheck; run: grant execute on function"
-            f" {installed}.bt_index_check(regclass, boolean) to {account};"
+            f"the account {account} may not use amcheck; run:"
+            f" {grant_index_check(account, installed)}"
         )
     return ""
 

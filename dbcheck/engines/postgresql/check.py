@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
+from dbcheck.engines.postgresql import rights
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.product import require_postgresql, require_version
 from dbcheck.engines.tables import parse_foreign_objects, require_ours, require_plain
-from dbcheck.rows.operation import Verb
+from dbcheck.model.rights import MissingRight, missing_rights_error
+from dbcheck.rows.operation import Usage, Verb
 from dbcheck.rows.table import Definition, TableSpec
 from dbcheck.rows.tasks import TaskKind
 
@@ -21,7 +23,6 @@ _KINDS = {
     "m": "is a materialised view",
 }
 _PERSISTENCE = {"u": "is unlogged, so recovery empties it", "t": "is temporary"}
-_HAS_ROLE = 15_00_00  # the first version with pg_checkpoint (its release notes, E.1.3)
 
 
 def require_server(link: PostgresqlLink, target: str) -> None:
@@ -100,70 +101,70 @@ def parse_definition(
     return Definition(parse_foreign_objects(rows("foreign", where)), *found[0])
 
 
-def require_privileges(
-    link: PostgresqlLink, spec: TableSpec, verbs: Sequence[Verb]
+def require_rights(
+    link: PostgresqlLink, usage: Usage, target: str, *, asks_host: bool
 ) -> None:
-    """Raise EngineError, with the GRANT as hint, if the account may not do it all."""
+    """Raise EngineError, with every GRANT as hint, if the account lacks any right."""
+    version, version_num, *_ = link.row("server")
+    require_postgresql(target, version)
+    require_version(version_num)
+    account = link.row("schema")[0]
+    missing = [*_find_missing_on_schema(link), *_find_missing_on_tables(link, usage)]
+    if asks_host and "data_directory" not in dict(link.rows("settings")):
+        what = "the role pg_read_all_settings"
+        missing.append(MissingRight(what, rights.grant_settings(account)))
+    if missing:
+        raise missing_rights_error(account, missing)
+
+
+def _find_missing_on_schema(link: PostgresqlLink) -> Iterator[MissingRight]:
+    """Yield what the account needs to create its tables."""
     account, database, may_create_schema, present, may_use, may_create = link.row(
         "schema"
     )
     if not present:
         if not may_create_schema:
-            raise _missing_privilege_error(
-                account,
-                f"CREATE on database {database}",
-                f"grant create on database {database} to {account};",
-            )
+            what = f"CREATE on database {database}"
+            yield MissingRight(what, rights.grant_database(account, database))
         return
+    statement = f"grant usage, create on schema dbcheck to {account};"
     if not may_use:
-        raise _missing_privilege_error(
-            account,
-            "USAGE on schema dbcheck",
-            f"grant usage, create on schema dbcheck to {account};",
-        )
-    found = link.rows("table", {"name": spec.name})
-    if not found:
-        if not may_create:
-            raise _missing_privilege_error(
-                account,
-                "CREATE on schema dbcheck",
-                f"grant create on schema dbcheck to {account};",
+        yield MissingRight("USAGE on schema dbcheck", statement)
+    if not may_create:
+        yield MissingRight("CREATE on schema dbcheck", statement)
+
+
+def _find_missing_on_tables(
+    link: PostgresqlLink, usage: Usage
+) -> Iterator[MissingRight]:
+    """Yield what the account lacks on the tables that are there already."""
+    account = link.row("schema")[0]
+    for spec, verbs in usage.verbs.items():
+        if not (found := link.rows("table", {"name": spec.name})):
+            continue
+        _, _, _, may_select, may_insert, may_update, may_delete, is_owner = found[0]
+        granted = {
+            Verb.INSERT: may_insert,
+            Verb.UPDATE: may_update,
+            Verb.DELETE: may_delete,
+        }
+        needed = {"select": may_select} | {verb.value: granted[verb] for verb in verbs}
+        table = f"dbcheck.{spec.name}"
+        if lacking := [name for name, may in needed.items() if not may]:
+            statement = f"grant {', '.join(needed)} on {table} to {account};"
+            yield MissingRight(f"{', '.join(lacking).upper()} on {table}", statement)
+        if not is_owner:
+            yield MissingRight(
+                f"ownership of {table}, which DROP needs",
+                f"alter table {table} owner to {account};",
             )
-        return
-    _, _, _, may_select, may_insert, may_update, may_delete, is_owner = found[0]
-    granted = {
-        Verb.INSERT: may_insert,
-        Verb.UPDATE: may_update,
-        Verb.DELETE: may_delete,
-    }
-    needed = {"select": may_select} | {verb.value: granted[verb] for verb in verbs}
-    _require_table_privileges(account, f"dbcheck.{spec.name}", needed, is_owner)
 
 
-def _require_table_privileges(
-    account: str, table: str, needed: Mapping[str, bool], is_owner: bool
-) -> None:
-    """needed: privilege -> whether the account has it."""
-    for privilege, granted in needed.items():
-        if not granted:
-            raise _missing_privilege_error(
-                account,
-                f"{privilege.upper()} on {table}",
-                f"grant {', '.join(needed)} on {table} to {account};",
-            )
-    if not is_owner:
-        raise _missing_privilege_error(
-            account,
-            f"ownership of {table}, which DROP needs,",
-            f"alter table {table} owner to {account};",
-        )
-
-
-def _missing_privilege_error(account: str, what: str, statement: str) -> EngineError:
-    return EngineError(
-        f"the account {account} lacks {what}".rstrip(","),
-        id=ErrorId.PRIVILEGE_MISSING,
-        hint=f"Run: {statement}",
+def explain_hidden_directory(link: PostgresqlLink) -> str:
+    """Return why the account does not see data_directory, with the GRANT."""
+    grant = rights.grant_settings(link.row("schema")[0])
+    return (
+        f"the account lacks the role pg_read_all_settings; as a superuser run: {grant}"
     )
 
 
@@ -175,13 +176,10 @@ def find_impossible_tasks(
     found: dict[TaskKind, str] = {}
     if not may_checkpoint:
         found[TaskKind.CHECKPOINT] = (
-            f"run: grant pg_checkpoint to {account};"
-            if version >= _HAS_ROLE
+            f"run: {rights.grant_checkpoint(account)}"
+            if version // 10_000 >= rights.CHECKPOINT_ROLE_SINCE
             else "before PostgreSQL 15 only a superuser may"
         )
     if not may_rotate:
-        found[TaskKind.ROTATE] = (
-            "run in this database: grant execute on function pg_switch_wal() to"
-            f" {account};"
-        )
+        found[TaskKind.ROTATE] = f"run in this database: {rights.grant_rotate(account)}"
     return {kind: why for kind, why in found.items() if kind in kinds}

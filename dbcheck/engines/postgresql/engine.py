@@ -20,9 +20,10 @@ from dbcheck.engines.peer import accepts, pick_log_settings
 from dbcheck.engines.postgresql import amcheck, replication, twophase
 from dbcheck.engines.postgresql.audited import Look, read_other_settings
 from dbcheck.engines.postgresql.check import (
+    explain_hidden_directory,
     find_impossible_tasks,
     parse_definition,
-    require_privileges,
+    require_rights,
     require_server,
     require_table,
 )
@@ -59,7 +60,7 @@ from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import Row
 from dbcheck.rows.fill import Fill
 from dbcheck.rows.loss import Broken, ConditionCheck
-from dbcheck.rows.operation import StatementSpec, list_verbs_by_table
+from dbcheck.rows.operation import StatementSpec, Usage, list_verbs_by_table
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import Definition, TableFacts, TableSpec
 from dbcheck.rows.tasks import TaskKind
@@ -128,14 +129,12 @@ class PostgresqlEngine(Engine):
             log = None
             with contextlib.suppress(EngineError):  # functions may be revoked
                 log = LogPosition(*link.row("log_position"))
-        if service:
-            pass  # another host has one of the same name
-        elif "data_directory" in seen:
-            identity["data_directory"] = seen["data_directory"]
-        else:
-            unreadable["data_directory"] = (
-                "the account lacks the role pg_read_all_settings"
-            )
+            if service:
+                pass  # another host has one of the same name
+            elif "data_directory" in seen:
+                identity["data_directory"] = seen["data_directory"]
+            else:
+                unreadable["data_directory"] = explain_hidden_directory(link)
         return ServerFacts(
             product=Product.POSTGRESQL,
             version=version.split()[0],
@@ -154,15 +153,20 @@ class PostgresqlEngine(Engine):
             platform=platform,
         )
 
+    def require_rights(
+        self, usage: Usage, *, control: bool = False, asks_host: bool = False
+    ) -> None:
+        with self._open() as link:
+            require_rights(link, usage, self.target, asks_host=asks_host)
+
     def check(
         self, statements: Sequence[StatementSpec], payload_bytes: int = 0
     ) -> None:
         """Raise EngineError (with the fix as hint) if this server is not fit."""
         with self._open() as link:
             require_server(link, self.target)
-            for table, verbs in list_verbs_by_table(statements).items():
+            for table in list_verbs_by_table(statements):
                 require_table(link, table)
-                require_privileges(link, table, verbs)
             require_no_subscription(link, [*list_verbs_by_table(statements)])
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:

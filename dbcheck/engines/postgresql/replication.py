@@ -13,6 +13,11 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.link import Watch
 from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.rights import (
+    grant_history,
+    grant_monitor,
+    grant_promote,
+)
 from dbcheck.model.replication import (
     Descent,
     Follower,
@@ -23,15 +28,14 @@ from dbcheck.model.replication import (
 from dbcheck.model.server import Refill
 from dbcheck.rows.table import TableSpec
 
+_ACCOUNT = "ACCOUNT"  # of dbcheck, in a GRANT that names no certain one
 _PROMOTE_HINT = (
-    "On the writer, in dbcheck's database, run: grant execute on function"
-    " pg_promote(boolean, integer) to dbcheck's account; or promote by a command"
-    " (dbcheck_promote)."
+    f"On the writer, in dbcheck's database, run: {grant_promote(_ACCOUNT)} or promote"
+    " by a command (dbcheck_promote)."
 )
 _HISTORY_UNREADABLE = (
-    "its history file cannot be read (on the writer, in dbcheck's database: grant"
-    " execute on function pg_read_file(text, bigint, bigint, boolean) to dbcheck's"
-    " account)"
+    "its history file cannot be read (on the writer, in dbcheck's database, run:"
+    f" {grant_history(_ACCOUNT)})"
 )
 _SUBSCRIPTION_ADVICE = (
     "Run DROP SUBSCRIPTION, or leave these tables out of the publication and run ALTER"
@@ -71,7 +75,7 @@ def _unseen_error(what: str) -> EngineError:
     return EngineError(
         f"the account may not see {what}",
         id=ErrorId.PRIVILEGE_MISSING,
-        hint="On the writer run: grant pg_monitor to dbcheck's account;",
+        hint=f"On the writer run: {grant_monitor(_ACCOUNT)}",
     )
 
 

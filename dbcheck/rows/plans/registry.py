@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbcheck.rows.mix import Mix
-from dbcheck.rows.operation import StatementSpec
+from dbcheck.rows.operation import StatementSpec, Usage, Verb, list_verbs_by_table
 from dbcheck.rows.plans.classic import INSERT_ID, ClassicPlan
 from dbcheck.rows.plans.housekeeping import HousekeepingPlan
 from dbcheck.rows.plans.mixed import MixedPlan, statements_of_mix
@@ -11,8 +11,8 @@ from dbcheck.rows.plans.orderentry import OrderEntryPlan
 from dbcheck.rows.plans.plan import INSERT, InsertPlan, Plan
 from dbcheck.rows.plans.twophase import TwoPhasePlan
 from dbcheck.rows.schedule import Schedule
-from dbcheck.rows.table import TableSpec
-from dbcheck.rows.tasks import FILLED_ROWS, SIDE_BYTES
+from dbcheck.rows.table import SIDES, TableSpec
+from dbcheck.rows.tasks import FILLED_ROWS, INSERTING, SIDE_BYTES
 from dbcheck.rows.workload import PlanKind, Workload
 
 _REGISTERS = Mix(registers=1)
@@ -48,6 +48,19 @@ def statements_of(workload: Workload) -> tuple[StatementSpec, ...]:
             return TwoPhasePlan.statements
         case PlanKind.ORDER_ENTRY:
             return OrderEntryPlan.statements
+
+
+def usage_of(workload: Workload) -> Usage:
+    """Return what *workload* does on the server, its housekeeping included.
+
+    What fills the tables beforehand and what cleans up does nothing else, but for the
+    rights that every load needs: to create, read and drop dbcheck's tables.
+    """
+    verbs = list_verbs_by_table(statements_of(workload))
+    if INSERTING.keys() & set(workload.housekeeping):
+        verbs |= dict.fromkeys(SIDES, (Verb.INSERT,))
+    prepares = workload.plan is PlanKind.TWO_PHASE
+    return Usage(verbs, workload.housekeeping, prepares)
 
 
 def plan_of(workload: Workload, schedule: Schedule) -> Plan:

@@ -26,7 +26,7 @@ from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
-from tests.kit.accounts import ACCOUNT, Least, connect, statements
+from tests.kit.accounts import ACCOUNT, USAGE, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.nodes import site_of
 from tests.kit.operations import insert
@@ -216,7 +216,7 @@ def test_without_the_privilege_nothing_is_begun(
             run_control(rig, quick(), SEED)
     assert caught.value.hint == f"Run: grant {privilege} on *.* to '{ACCOUNT}'@'%';"
     assert list(tmp_path.iterdir()) == []
-    least.engine().check((INSERT,))  # no control needs no more than before
+    least.engine().require_rights(USAGE)  # no control needs no more than before
     for statement in statements(name, optional=True):
         least.run(statement)
     engine = least.engine()

@@ -1,9 +1,10 @@
-"""The accounts of docs/privileges.md: enough for everything, and nothing too much."""
+"""The accounts of `dbcheck grants`: enough for everything, and nothing too much."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,27 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.config.workload_file import load
-from dbcheck.cycle.preflight.before_load import run_preflight
+from dbcheck.cycle.preflight.before_load import require_server, run_preflight
 from dbcheck.engines.registry import open_engine
 from dbcheck.load.sessions import commit
 from dbcheck.model.server import CheckOutcome
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.plans.plan import INSERT, InsertPlan
-from dbcheck.rows.plans.registry import statements_of, tables_of
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION
+from dbcheck.rows.operation import Usage, list_verbs_by_table
+from dbcheck.rows.plans.plan import InsertPlan
+from dbcheck.rows.plans.registry import plan_of, usage_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
 from dbcheck.rows.tasks import KINDS, TaskKind
-from tests.kit.accounts import ACCOUNT, SECTIONS, Least, connect, statements
+from tests.kit.accounts import (
+    ACCOUNT,
+    PRODUCTS,
+    USAGE,
+    Least,
+    connect,
+    granted,
+    statements,
+)
 from tests.kit.accounts import new_least as new_least
 from tests.kit.cases import is_same
 from tests.kit.operations import CLASSICS
@@ -37,7 +48,7 @@ def major_version(engine: Engine) -> int:
     return int(engine.facts().version.split(".")[0])
 
 
-@pytest.fixture(params=sorted(SECTIONS))
+@pytest.fixture(params=sorted(PRODUCTS))
 def least(request: pytest.FixtureRequest, new_least: Callable[[str], Least]) -> Least:
     return new_least(request.param)
 
@@ -51,6 +62,7 @@ def test_the_documented_account_is_enough(least: Least) -> None:
     server = engine.facts()
     for plan in (InsertPlan(Schedule(1, 2, (1, 5000))), CLASSICS):
         (table,) = plan.tables
+        engine.require_rights(Usage(list_verbs_by_table(plan.statements)))
         engine.check(plan.statements)
         unmade = engine.places(plan.tables)
         engine.prepare(plan.tables, server=server)
@@ -71,7 +83,10 @@ def test_the_documented_account_is_enough(least: Least) -> None:
         check = engine.check_tables((LEDGER,))
         assert check is not None
         assert check.outcome is CheckOutcome.NOT_DONE
-        assert "as a superuser run: create extension amcheck;" in check.reason
+        assert (
+            "as a superuser run: create extension if not exists amcheck;"
+            in check.reason
+        )
         has_role = major_version(engine) >= CHECKPOINT_ROLE
         has_pages = major_version(engine) >= PAGES_CHECK
         for statement in statements("postgresql", optional=True):
@@ -94,26 +109,59 @@ def test_the_documented_account_is_enough(least: Least) -> None:
     assert {"dbcheck.fs", "dbcheck.ledger"} <= set(engine.drop())
 
 
-def test_a_plan_that_updates_needs_one_more_grant(least: Least) -> None:
-    """On PostgreSQL the account owns its tables, which is enough."""
-    for line in statements(least.server.name):
-        least.run(line)
-    wanted = statements_of(load("registers"))
-    if least.server.name != "postgresql":
-        with refused(
-            ErrorId.PRIVILEGE_MISSING,
-            EngineError,
-            naming="UPDATE on dbcheck.register",
-        ):
-            least.engine().check(wanted)
-        for line in statements(least.server.name, optional=True):
-            if line.startswith("grant update"):
-                least.run(line)
-    least.engine().check(wanted)
-    assert set(least.engine().prepare(tables_of(load("registers")))) == {
-        "ledger",
-        "register",
-    }
+OPERATIONS = 60  # enough for each kind of a mix
+WORKLOADS = ("insert", "mixed", "order-entry", "two-phase", "windows")
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.wide_with("mysql")
+def test_a_workload_runs_with_the_rights_of_its_own_list(
+    least: Least, workload: str
+) -> None:
+    """What the load does, its side tables included, and what cleans up."""
+    load_of = load(workload)
+    for statement in statements(least.server.name, workload=workload):
+        least.run(statement)
+    engine = least.engine()
+    tasks = [k for k in load_of.housekeeping if k not in engine.lacking(KINDS)]
+    schedule = Schedule(1, 2, load_of.payload_bytes)
+    plan = plan_of(replace(load_of, housekeeping=tuple(tasks)), schedule)
+    server = engine.facts()
+    require_server(engine, load_of, weak=False)
+    engine.prepare(plan.tables, server=server)
+    with contextlib.closing(engine.open_session(plan.statements, server=server)) as one:
+        for seq in range(1, OPERATIONS + 1):
+            assert commit(one, plan.operation(1, seq))
+    if tasks:
+        session = engine.open_session(plan.housekeeping_statements, server=server)
+        with contextlib.closing(session) as one:
+            for seq in range(1, OPERATIONS + 1):
+                assert commit(one, plan.operation(HOUSEKEEPING_SESSION, seq))
+    require_server(engine, load_of, weak=False)  # with the tables there
+    assert {f"dbcheck.{table.name}" for table in plan.tables} <= set(engine.drop())
+
+
+@pytest.mark.wide_with("mysql")
+def test_all_rights_that_a_workload_lacks_are_named_at_once(
+    least: Least, tmp_path: Path
+) -> None:
+    """By each way to a load: the hint makes the account one that may run it."""
+    name = least.server.name
+    for statement in granted(name, "two-phase").create:
+        least.run(statement)
+    rights = [r for r in granted(name, "mixed", control=True).rights if r.is_required]
+    rig = rig_by_hand(least.engine(), tmp_path, Said())
+    with (
+        contextlib.closing(rig.witness),
+        refused(ErrorId.PRIVILEGE_MISSING, EngineError) as caught,
+    ):
+        run_preflight(rig, load("mixed"), SEED, control=True)
+    given = caught.value.hint.removeprefix("Run: ").replace("`", "").split("; ")
+    wanted = {right.statement.split(" to ")[0] for right in rights if not right.only}
+    assert {each.split(" to ")[0] for each in given} == wanted
+    for statement in given:
+        least.execute(statement)
+    least.engine().require_rights(usage_of(load("mixed")), control=True)
 
 
 @pytest.mark.parametrize("name", ["mariadb", "mysql"])
@@ -182,7 +230,7 @@ def test_each_grant_that_is_left_out_is_named(least: Least) -> None:
             least.run(line.replace("grant ", "revoke ").replace(" to ", " from "))
     for line in grants:
         least.run(line)
-    least.engine().check((INSERT,))
+    least.engine().require_rights(USAGE)
 
 
 def test_each_privilege_that_is_missing_is_named(
@@ -197,7 +245,7 @@ def test_each_privilege_that_is_missing_is_named(
         assert privilege.upper() in str(error)
         assert error.hint == f"Run: grant {privilege} on `dbcheck`.* to 'least'@'%';"
         least.execute(error.hint.removeprefix("Run: ").rstrip(";"))
-    least.engine().check((INSERT,))
+    least.engine().require_rights(USAGE)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +271,7 @@ def test_privileges_may_come_by_a_role(
         least.execute(statement)
     assert "SELECT" in str(least.refusal())  # the role is not active yet
     least.execute(f"set default role {default} {ACCOUNT}@'%'")
-    least.engine().check((INSERT,))
+    least.engine().require_rights(USAGE)
     least.engine().prepare((LEDGER,))
 
 
@@ -237,12 +285,12 @@ def test_the_tables_of_another_account_need_more(
     url = least.url.set(username="dbcheck").render_as_string()
     owner = open_engine(url, least.server.password)
     owner.prepare((LEDGER,))
+    error = least.refusal()
+    for words in ("USAGE", "SELECT", "ownership"):
+        assert words in str(error)
     with contextlib.closing(connect(least.server, "dbcheck")) as connection:
-        for words in ("USAGE", "SELECT", "ownership"):
-            error = least.refusal()
-            assert words in str(error)
-            connection.cursor().execute(error.hint.removeprefix("Run: "))
-    least.engine().check((INSERT,))
+        connection.cursor().execute(error.hint.removeprefix("Run: "))
+    least.engine().require_rights(USAGE)
 
 
 def test_what_the_account_cannot_read_is_said(

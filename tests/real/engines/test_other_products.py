@@ -19,8 +19,10 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import OtherProduct
 from dbcheck.cli import FAILED
 from dbcheck.cli.root import run
+from dbcheck.config.workload_file import load
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.rows.plans.plan import INSERT
+from dbcheck.rows.plans.registry import usage_of
 from tests.kit.hostile import PgPeer, hostile
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
@@ -155,6 +157,7 @@ def test_each_way_to_ask_a_server_refuses_it(stand_in: StandIn) -> None:
         engine.other_users,
         engine.drop,
         engine.ready,  # as waiting for it would not help
+        lambda: engine.require_rights(usage_of(load("insert"))),
         lambda: engine.check((INSERT,)),
     ):
         with refused(

@@ -69,7 +69,9 @@ def rows(
 ) -> list[RowResults]:
     """Run two rows of two cuts each on a target."""
     patch.setattr(matrix_cycles, "run_resumable_cycle", cycle)
-    engine: Any = BareEngine(target="", check=lambda *_: None)
+    engine: Any = BareEngine(
+        target="", check=lambda *_: None, require_rights=lambda *_, **__: None
+    )
     load = outcome.manifest.workload
     each = [Row(n, None, load, {}, False, "", None, None, cuts=2) for n in "ab"]
     measured = list(map(RowResults, each))

@@ -21,7 +21,9 @@ from dbcheck.server_log import Product
 from tests.kit.bare_engine import BareEngine
 from tests.kit.refusals import refused
 
-PLAIN: Any = BareEngine(target="plain://db1", check=lambda *_: None)
+PLAIN: Any = BareEngine(
+    target="plain://db1", check=lambda *_: None, require_rights=lambda *_, **__: None
+)
 
 # What each product lacks, and why; it has all else.  With MyRocks a product has the
 # same features as with InnoDB: its canary stays in InnoDB, and what differs has a

@@ -1,0 +1,149 @@
+"""The one list of what dbcheck's account must be allowed to do on PostgreSQL.
+
+What the preflight requires, what each hint tells to grant, what `dbcheck grants`
+prints and what docs/privileges.md shows come from here.  Nothing imported connects.
+
+The account owns its tables, so it needs no privilege on them, whatever the load does.
+"""
+
+from __future__ import annotations
+
+from dbcheck.model.cluster import SiteKind
+from dbcheck.model.rights import Right
+from dbcheck.rows.operation import Usage
+from dbcheck.rows.tasks import TaskKind
+
+CHECKPOINT_ROLE_SINCE = 15  # the first with pg_checkpoint (its release notes, E.1.3)
+
+
+def create_statements(account: str, database: str) -> tuple[str, ...]:
+    """Return the statements that create the account and the database."""
+    return (
+        f"create role {account} login password 'CHANGE-ME';",
+        f"create database {database};",
+    )
+
+
+def grant_database(account: str, database: str) -> str:
+    """Return the GRANT on the database; PUBLIC may have lost CONNECT."""
+    return f"grant connect, create on database {database} to {account};"
+
+
+def grant_settings(account: str) -> str:
+    """Return the GRANT that shows data_directory and the like."""
+    return f"grant pg_read_all_settings to {account};"
+
+
+def grant_checkpoint(account: str) -> str:
+    """Return the GRANT for CHECKPOINT."""
+    return f"grant pg_checkpoint to {account};"
+
+
+def grant_rotate(account: str) -> str:
+    """Return the GRANT for the housekeeping task ROTATE; in dbcheck's database."""
+    return f"grant execute on function pg_switch_wal() to {account};"
+
+
+def grant_index_check(account: str, schema: str = "") -> str:
+    """Return the GRANT for amcheck's check of indexes; in dbcheck's database."""
+    name = f"{schema}.bt_index_check" if schema else "bt_index_check"
+    return f"grant execute on function {name}(regclass, boolean) to {account};"
+
+
+CREATE_AMCHECK = "create extension if not exists amcheck;"
+
+
+def grant_monitor(account: str) -> str:
+    """Return the GRANT that shows the standbys of a cluster."""
+    return f"grant pg_monitor to {account};"
+
+
+def grant_history(account: str) -> str:
+    """Return the GRANT that shows where a timeline began; in dbcheck's database."""
+    function = "pg_read_file(text, bigint, bigint, boolean)"
+    return f"grant execute on function {function} to {account};"
+
+
+def grant_promote(account: str) -> str:
+    """Return the GRANT that promotes a standby; in dbcheck's database."""
+    return f"grant execute on function pg_promote(boolean, integer) to {account};"
+
+
+def list_rights(
+    usage: Usage, account: str, database: str, *, asks_host: bool
+) -> tuple[Right, ...]:
+    """Return the rights for a load, the required first; a control needs no other.
+
+    asks_host: the target's host is asked, so the data directory must be known.
+    """
+    indexes = "Has the server check its indexes and tables, before the load and after."
+    unchecked = "The server does not check its indexes and tables itself."
+    found = [
+        Right(
+            grant_database(account, database),
+            "Creates the schema dbcheck with its tables, loads, reads and drops them.",
+        ),
+        Right(
+            grant_settings(account),
+            "Knows the data directory and where the server logs.",
+            ""
+            if asks_host
+            else "Whatever asks the target's host is refused: --target-host, probe"
+            " flushes, probe latency.",
+        ),
+        Right(
+            grant_checkpoint(account),
+            "Has the server checkpoint before the load.",
+            "There is no checkpoint before the load"
+            + (
+                ", and the run leaves out the housekeeping task checkpoint."
+                if TaskKind.CHECKPOINT in usage.tasks
+                else "."
+            ),
+            f"PostgreSQL {CHECKPOINT_ROLE_SINCE} or newer; before, only a superuser"
+            " may.",
+        ),
+    ]
+    if TaskKind.ROTATE in usage.tasks:
+        without = "The run leaves out the housekeeping task rotate."
+        why = "Does the housekeeping task rotate."
+        found.append(Right(grant_rotate(account), why, without))
+    found += [
+        Right(
+            CREATE_AMCHECK,
+            indexes,
+            unchecked,
+            "As a superuser; the extension is in the server's contrib package.",
+        ),
+        Right(grant_index_check(account), indexes, unchecked),
+        Right(
+            f"grant execute on function verify_heapam to {account};",
+            indexes,
+            "The server checks its indexes alone, not its tables.",
+            "PostgreSQL 14 or newer.",
+        ),
+    ]
+    return tuple(sorted(found, key=lambda right: not right.is_required))
+
+
+def list_cluster_rights(
+    kind: SiteKind, account: str, *, promotes: bool
+) -> tuple[Right, ...]:
+    """Return the rights on a node of a cluster, beside those of a single server.
+
+    promotes: dbcheck promotes a standby by SQL.
+    """
+    if kind is not SiteKind.STREAMING:
+        return ()
+    found = [
+        Right(grant_monitor(account), "Sees who follows whom."),
+        Right(
+            grant_history(account),
+            "Sees where the timeline of the promoted node began. It lets the account"
+            " read any file of the data directory.",
+            "No run ends in PASS or FAIL after a promotion.",
+        ),
+    ]
+    if promotes:
+        found.append(Right(grant_promote(account), "Promotes a standby."))
+    return tuple(sorted(found, key=lambda right: not right.is_required))

@@ -1,0 +1,96 @@
+"""The rights of the account follow from what each workload's plan does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dbcheck.cli.grants import WORKLOAD, Server, list_statements
+from dbcheck.config.files import list_workload_names
+from dbcheck.config.workload_file import load
+from dbcheck.engines.mysql.rights import TASKS
+from dbcheck.rows.operation import Verb, list_verbs_by_table
+from dbcheck.rows.plans.registry import plan_of, usage_of
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import SIDES
+from dbcheck.rows.tasks import TaskKind
+from dbcheck.server_log import Product
+from tests.kit.accounts import granted
+
+ROWS = (Verb.INSERT, Verb.UPDATE, Verb.DELETE)
+
+
+@pytest.mark.parametrize("name", list_workload_names())
+def test_a_usage_is_what_the_plan_of_the_workload_sends(name: str) -> None:
+    workload = load(name)
+    usage = usage_of(workload)
+    plan = plan_of(workload, Schedule(1, 2, workload.payload_bytes))
+    sent = list_verbs_by_table((*plan.statements, *plan.housekeeping_statements))
+    on_rows = {
+        table: {verb for verb in verbs if verb in ROWS} for table, verbs in sent.items()
+    }
+    assert {table: set(verbs) for table, verbs in usage.verbs.items()} == {
+        table: verbs for table, verbs in on_rows.items() if verbs
+    }
+    assert usage.tasks == workload.housekeeping
+    assert usage.prepares is (plan.prepares_in is not None)
+
+
+def test_each_task_has_a_right_or_needs_none_beside_those_of_every_load() -> None:
+    """CREATE, INSERT and DROP: TRUNCATE needs DROP; VACUUM there is none."""
+    of_every_load = {
+        *(TaskKind.CREATE, TaskKind.FILL, TaskKind.TRUNCATE),
+        *(TaskKind.DROP, TaskKind.VACUUM),
+    }
+    assert TASKS.keys() | of_every_load == set(TaskKind)
+    assert set(SIDES) <= usage_of(load("windows")).verbs.keys()
+
+
+@pytest.mark.parametrize("product", list(Product))
+def test_no_workload_needs_what_the_campaigns_lacks_but_two_phase(
+    product: Product,
+) -> None:
+    """Who follows the guides copies the statements of mixed, and then runs insert."""
+
+    def rights_of(name: str) -> set[str]:
+        rights = granted(product.lower(), name).rights
+        texts = [right.statement for right in rights if right.is_required]
+        return {
+            f"{word.strip()} on {place}"
+            for text in texts
+            for words, place in re.findall(r"grant (.+) on (\S+)", text)
+            for word in words.split(",")
+        }
+
+    beyond = {
+        name for name in list_workload_names() if rights_of(name) - rights_of(WORKLOAD)
+    }
+    assert beyond == ({"two-phase"} if product is Product.MYSQL else set())
+
+
+@pytest.mark.parametrize("product", list(Product))
+def test_what_can_be_left_out_has_a_reason(product: Product) -> None:
+    result = list_statements(Server(product), load("windows"), control=True)
+    required = [right.is_required for right in result.rights]
+    assert required == sorted(required, reverse=True)
+    assert not all(required)
+    for right in result.rights:
+        assert right.why.endswith(".")
+        assert right.statement.endswith(";")
+
+
+def test_the_host_makes_the_data_directory_a_required_right() -> None:
+    required = [
+        {
+            right.statement
+            for right in list_statements(
+                Server(Product.POSTGRESQL, asks_host=asks_host),
+                load("insert"),
+                control=False,
+                required_only=True,
+            ).rights
+        }
+        for asks_host in (False, True)
+    ]
+    assert required[1] - required[0] == {"grant pg_read_all_settings to dbcheck;"}
