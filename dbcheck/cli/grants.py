@@ -243,17 +243,21 @@ def draw_statements(result: GrantsResult) -> Iterator[str]:
 
 
 def _draw_rights(rights: list[Right]) -> Iterator[str]:
+    """Yield the statements; what several are for stands above the first of them."""
     explained: tuple[str, ...] = ()
     for right in rights:
         without = right.without and f"Without it: {right.without}"
-        texts = (right.why, right.only, without)
+        texts = (right.why, without)
         if texts != explained:
             yield ""
-            for text in filter(None, texts):
-                yield from _wrap(text)
+            yield from _comment(*texts)
         explained = texts
+        yield from _comment(right.only)
         yield visible(right.statement)
 
 
-def _wrap(text: str) -> list[str]:
-    return textwrap.wrap(text, 80, initial_indent="-- ", subsequent_indent="-- ")
+def _comment(*texts: str) -> Iterator[str]:
+    for text in filter(None, texts):
+        yield from textwrap.wrap(
+            text, 80, initial_indent="-- ", subsequent_indent="-- "
+        )

@@ -160,6 +160,8 @@ ANSWER_BYTES = 16 << 20  # most bytes of an answer
 # that was changed, and is longer now, is read and judged.
 BATCH_BYTES_MAX = 64 << 20
 
+# The remedy for a statement that the account may not run.
+NOT_GRANTED = "The account lacks a right. dbcheck grants prints all that it needs."
 # The remedy for an answer that no server of the engine gives.
 NOT_THE_SERVER = (
     "Check that the URL leads to the database server itself, and not to another"

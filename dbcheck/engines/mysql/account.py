@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dbcheck.base.errors import ConnectionLost, EngineError, OtherServer
 from dbcheck.engines.mysql.check import (
@@ -47,7 +47,7 @@ def require_rights(
     require_known(dict(link.rows("variables")))
     account = quote_account(account)
     grants = list_grants(link)
-    missing = list(_find_missing_on_tables(grants, usage, account, database))
+    missing = _find_missing_on_tables(grants, usage, account, database)
     on_server = [(MONITOR[product], choose_replica_statement(product, numbers))]
     if usage.prepares and product is Product.MYSQL:
         on_server.append((PREPARED, "prepared"))
@@ -68,24 +68,24 @@ def require_rights(
 
 def _find_missing_on_tables(
     grants: Sequence[str], usage: Usage, account: str, database: str
-) -> Iterator[MissingRight]:
-    """Yield what the account lacks on each table; the GRANT is for all of them."""
-    lacking_by_table = {
-        table.name: find_missing_privileges(
-            grants,
-            database,
-            table.name,
-            tables_privileges(Usage({table: verbs})).names,
-        )
-        for table, verbs in usage.verbs.items()
-    }
-    lacking = {name for names in lacking_by_table.values() for name in names}
-    in_order = [name for name in tables_privileges(usage).names if name in lacking]
+) -> list[MissingRight]:
+    """Return what the account lacks on dbcheck's tables; one GRANT is for all of them.
+
+    An account may have its rights on single tables, in place of the database.
+    """
+    lacking_by_table: dict[str, list[str]] = {}
+    for table, verbs in usage.verbs.items():
+        needed = tables_privileges(Usage({table: verbs})).names
+        if lacking := find_missing_privileges(grants, database, table.name, needed):
+            lacking_by_table[table.name] = lacking
+    if not lacking_by_table:
+        return []
+    all_lacking = {name for names in lacking_by_table.values() for name in names}
+    in_order = [name for name in tables_privileges(usage).names if name in all_lacking]
+    place = "*" if len(lacking_by_table) > 1 else next(iter(lacking_by_table))
+    what = f"{', '.join(in_order)} on {database}.{place}"
     statement = Privileges(tuple(in_order)).grant(account, quote_name(database))
-    for table, names in lacking_by_table.items():
-        if names:
-            what = f"{', '.join(names)} on {database}.{table}"
-            yield MissingRight(what, statement)
+    return [MissingRight(what, statement)]
 
 
 def _is_refused(link: MysqlLink, statement: str) -> bool:

@@ -27,6 +27,7 @@ from dbcheck.engines.link import (
     ANSWER_BYTES,
     ANSWER_S,
     BATCH_BYTES_MAX,
+    NOT_GRANTED,
     NOT_THE_SERVER,
     SCAN_S,
     Link,
@@ -79,7 +80,7 @@ FAMILY = "mysql"
 _BEGIN, _COMMIT = b"start transaction", b"commit"
 _READ_BYTES = 1 << 14
 
-_ACCESS_DENIED = 1045
+_ACCESS_DENIED, _ACCESS_DENIED_TO_SERVER = 1045, 1227
 _LOGIN_PACKETS = 3  # that a slow server may keep its client waiting for
 _MISUSE = (AttributeError, ValueError)  # the driver's, for an option it cannot use
 
@@ -137,7 +138,8 @@ def _table_or_engine_error(
         return TableLost(
             text, id=ErrorId.TABLE_LOST, hint=hint, missing=number in _MISSING
         )
-    return EngineError(text, id=id, hint=hint)
+    denied = number in {*_NOT_PERMITTED, _ACCESS_DENIED_TO_SERVER}
+    return EngineError(text, id=id, hint=hint or (NOT_GRANTED if denied else ""))
 
 
 def _is_refused(number: int | None, message: str) -> bool:

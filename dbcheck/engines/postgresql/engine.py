@@ -35,7 +35,12 @@ from dbcheck.engines.postgresql.libpq import (
     require_readable,
     url_arguments,
 )
-from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink, error_code
+from dbcheck.engines.postgresql.link import (
+    FAMILY,
+    NOT_PERMITTED,
+    PostgresqlLink,
+    error_code,
+)
 from dbcheck.engines.postgresql.places import places, postgresql_log
 from dbcheck.engines.postgresql.product import require_own_storage, require_postgresql
 from dbcheck.engines.postgresql.replication import (
@@ -70,9 +75,8 @@ _SCHEMA = "dbcheck."
 CONNECT_S = 10.0
 READY_CONNECT_S, READY_ANSWER_S = 3.0, 2.0
 CHECKPOINT_S = 600.0
-# SQLSTATEs (PostgreSQL 17, appendix A); the second also where a policy would leave rows
-# out and row_security is off (settings.SESSION).
-_LOCK_NOT_AVAILABLE, _NOT_PERMITTED = "55P03", "42501"
+# SQLSTATE (PostgreSQL 17, appendix A).
+_LOCK_NOT_AVAILABLE = "55P03"
 
 # All that decides whether, and how fast, a commit is on the drive: what the audit's
 # rules judge comes first.
@@ -378,7 +382,7 @@ class PostgresqlEngine(Engine):
             state = error_code(error)
             if state == _LOCK_NOT_AVAILABLE:
                 raise locked_table_error(error, self._blockers()) from error
-            if state == _NOT_PERMITTED and not isinstance(error, TableRefused):
+            if state == NOT_PERMITTED and not isinstance(error, TableRefused):
                 raise not_permitted_error(error) from error
             raise
 

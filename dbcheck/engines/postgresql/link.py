@@ -22,6 +22,7 @@ from dbcheck.engines.link import (
     ANSWER_BYTES,
     ANSWER_S,
     BATCH_BYTES_MAX,
+    NOT_GRANTED,
     NOT_THE_SERVER,
     SCAN_S,
     UNREADABLE,
@@ -58,10 +59,12 @@ logins.silence_stderr()  # before any connection
 # only if it is one of a relation: libraries are files as well (md.c, dfmgr.c).
 _MISSING, _DAMAGED, _NO_FILE = ("42P01", "3F000"), ("58030", "XX"), "58P01"
 _OF_A_RELATION = re.compile(r"\b(?:base|global|pg_tblspc)/[0-9]")
+# Also where a policy would leave rows out and row_security is off (settings.SESSION).
+NOT_PERMITTED = "42501"
 # Those of a relation's file that may be sound: no permission, no space, no memory, too
 # many open files (elog.c, errcode_for_file_access); or of one in a tablespace that is
 # not there, for a volume that is not mounted looks so.
-_REFUSED = ("42501", "53100", "53200", "53000")
+_REFUSED = (NOT_PERMITTED, "53100", "53200", "53000")
 _IN_A_TABLESPACE = re.compile(r"\bpg_tblspc/[0-9]")
 
 _PIECE_BYTES = 1 << 20  # of a COPY to the server, at most at once
@@ -384,7 +387,8 @@ class PostgresqlLink(Link):
                 raise ConnectionLost(
                     text, self._pid, id=ErrorId.CONNECTION_LOST
                 ) from error
-            raise EngineError(text, id=ErrorId.STATEMENT_FAILED) from error
+            hint = NOT_GRANTED if error.pgcode == NOT_PERMITTED else ""
+            raise EngineError(text, id=ErrorId.STATEMENT_FAILED, hint=hint) from error
         except (ProtocolViolation, UnicodeError) as error:
             text = f"{self._target} failed at {statement}: {error}"
             raise EngineError(

@@ -77,7 +77,7 @@ def list_rights(
     asks_host: the target's host is asked, so the data directory must be known.
     """
     indexes = "Has the server check its indexes and tables, before the load and after."
-    unchecked = "The server does not check its indexes and tables itself."
+    unchecked = "The server does not check them itself."
     found = [
         Right(
             grant_database(account, database),
@@ -119,7 +119,7 @@ def list_rights(
         Right(
             f"grant execute on function verify_heapam to {account};",
             indexes,
-            "The server checks its indexes alone, not its tables.",
+            unchecked,
             "PostgreSQL 14 or newer.",
         ),
     ]

@@ -69,9 +69,7 @@ def test_a_campaign_tells_at_once_what_to_grant(tmp_path: Path, name: str) -> No
         code, said = campaign(tmp_path, lab.name)
         assert code == FAILED
         assert f"[{ErrorId.PRIVILEGE_MISSING}]" in said
-        assert (
-            "lacks UPDATE, DELETE on dbcheck.item; UPDATE on dbcheck.register" in said
-        )
+        assert "lacks UPDATE, DELETE on dbcheck.* [" in said
         assert said.count("cycle  ") == 1
         assert not [*tmp_path.glob("campaigns/*/runs/*")]
         *_, hint = said.strip().splitlines()

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,14 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.preflight.before_load import require_server, run_preflight
+from dbcheck.engines.link import NOT_GRANTED
 from dbcheck.engines.registry import open_engine
 from dbcheck.load.sessions import commit
 from dbcheck.model.server import CheckOutcome
 from dbcheck.ports.engine import Engine
+from dbcheck.probe.measure_flushes import probe_flushes
+from dbcheck.report.console import make_progress_console
+from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.operation import Usage, list_verbs_by_table
 from dbcheck.rows.plans.plan import InsertPlan
@@ -24,6 +29,8 @@ from dbcheck.rows.plans.registry import plan_of, usage_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
 from dbcheck.rows.tasks import KINDS, TaskKind
+from dbcheck.runner.matrix_cycles import RowResults, run_on_target
+from dbcheck.runner.matrix_rows import read_matrix
 from tests.kit.accounts import (
     ACCOUNT,
     PRODUCTS,
@@ -162,6 +169,42 @@ def test_all_rights_that_a_workload_lacks_are_named_at_once(
     for statement in given:
         least.execute(statement)
     least.engine().require_rights(usage_of(load("mixed")), control=True)
+
+
+def test_a_probe_of_flushes_names_the_rights_before_it_asks_the_host(
+    new_least: Callable[[str], Least],
+) -> None:
+    least = new_least("postgresql")
+    for statement in granted("postgresql").create:
+        least.run(statement)
+    unasked: Any = None
+    with refused(ErrorId.PRIVILEGE_MISSING, EngineError) as caught:
+        probe_flushes(least.engine(), unasked, 30, SEED, "")
+    for statement in caught.value.hint.removeprefix("Run: ").split("; "):
+        least.execute(statement)
+    usage = Usage(list_verbs_by_table(InsertPlan.statements))
+    least.engine().require_rights(usage, asks_host=True)
+
+
+def test_a_matrix_names_the_rights_of_each_row_and_cuts_nothing(
+    new_least: Callable[[str], Least], tmp_path: Path
+) -> None:
+    least = new_least("mariadb")
+    for statement in statements("mariadb"):
+        least.run(statement)
+    matrix = read_matrix(
+        None, ["workload=mixed,registers", "relaxed=true"], target=True, seed=SEED
+    )
+    measured = [RowResults(row) for row in matrix.rows]
+    said = Said()
+    rig = rig_by_hand(least.engine(), tmp_path, said)
+    with contextlib.closing(rig.witness):
+        run_on_target(measured, rig, SEED, PlainProgress(make_progress_console()), None)
+    assert [row.error_id for row in measured] == [ErrorId.PRIVILEGE_MISSING] * 2
+    for row, privileges in zip(measured, ("update, delete", "update"), strict=True):
+        assert f"grant {privileges} on `dbcheck`.*" in row.error
+        assert "grant super on *.*" in row.error
+    assert not rig.runs.exists()
 
 
 @pytest.mark.parametrize("name", ["mariadb", "mysql"])
@@ -308,3 +351,20 @@ def test_what_the_account_cannot_read_is_said(
         in said.text
     )
     assert "no checkpoint: " in said.text
+
+
+@pytest.mark.wide_with("mysql")
+def test_a_statement_that_is_denied_leads_to_the_list(least: Least) -> None:
+    """As `clean`, whose account has lost a right since the run."""
+    name = least.server.name
+    for statement in statements(name):
+        least.run(statement)
+    least.engine().prepare((LEDGER,))
+    if name == "postgresql":
+        with contextlib.closing(connect(least.server, "dbcheck")) as connection:
+            connection.cursor().execute("alter schema dbcheck owner to dbcheck")
+    else:
+        least.execute(f"revoke drop on dbcheck.* from {ACCOUNT}@'%'")
+    with refused(ErrorId.STATEMENT_FAILED, EngineError) as caught:
+        least.engine().drop()
+    assert caught.value.hint == NOT_GRANTED
