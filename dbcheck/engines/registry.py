@@ -39,7 +39,8 @@ def find_product(url: str) -> Product:
     open_engine() does.
     """
     scheme = _read_driver_name(url).split("+")[0]
-    return next(product for product in Product if product.lower() == scheme)
+    named = "postgresql" if scheme == "postgres" else scheme
+    return next(product for product in Product if product.lower() == named)
 
 
 def open_engine(url: str, password: str | None = None) -> Engine:
