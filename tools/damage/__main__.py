@@ -17,10 +17,19 @@ from tools.damage.sweep import NO_DAMAGE, Line, judged, sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "file-damage.md"
+RESULTS = Path(__file__).with_name("results.md")
 RECORDED = ROOT / "tests" / "recorded" / "file_damage.json"
 _MARK = "<!-- sweep -->\n"
+_VERDICTS = ("FAIL", "INCONCLUSIVE", "rows", "harmless")
+_DAMAGES_MAX = 5
 _MEMORY = Path("/dev/shm")
 _CELL_CHARS = 160
+_HEAD = """\
+# Each file, each damage
+
+What `python -m tools.damage` found last: what dbcheck concludes of each damage, and the
+words of the server's log.  docs/file-damage.md says what the columns mean.
+"""
 
 
 def main(words: Sequence[str]) -> int:
@@ -39,9 +48,9 @@ def main(words: Sequence[str]) -> int:
         found = [asdict(line) for line in lines]
         chosen.record.write_text(json.dumps(found, indent=1) + "\n")
     if chosen.judge:
-        text = DOCUMENT.read_text()
-        DOCUMENT.write_text(text[: text.index(_MARK) + len(_MARK)] + "\n" + page(lines))
-    sys.stdout.write(page(lines))
+        RESULTS.write_text(results(lines))
+        DOCUMENT.write_text(page(DOCUMENT.read_text(), lines))
+    sys.stdout.write(results(lines))
     wrong = [one for one in lines if (one.damage, one.verdict) == (NO_DAMAGE, "FAIL")]
     return 1 if wrong else 0
 
@@ -64,20 +73,64 @@ def _swept(names: Sequence[str], kind: str | None) -> list[Line]:
     return lines
 
 
-def page(lines: Sequence[Line]) -> str:
-    """Return the counts of the verdicts, and a table."""
-    counts = Counter((one.product, _group(one)) for one in lines)
-    groups = sorted({group for _, group in counts})
-    products = list(dict.fromkeys(one.product for one in lines))
-    rows = [["server", *groups], ["---"] * (len(groups) + 1)]
-    rows += [[name, *(str(counts[name, each]) for each in groups)] for name in products]
+def page(text: str, lines: Sequence[Line]) -> str:
+    """Return the document *text* with the counts, and a table for each server."""
+    parts = [text[: text.index(_MARK) + len(_MARK)], _table(_counts(lines))]
+    for product in dict.fromkeys(one.product for one in lines):
+        own = [one for one in lines if one.product == product]
+        damaged = [one for one in own if one.damage != NO_DAMAGE]
+        parts.append(f"## {product}\n")
+        parts.append(_table([["file", *_VERDICTS], ["---"] * 5, *_by_file(damaged)]))
+        parts += [f"{said}\n" for said in _causes(own)]
+    return "\n".join(parts)
+
+
+def results(lines: Sequence[Line]) -> str:
+    """Return the page of the last sweep: a row for each file and each damage."""
     table = [["server", "file or cause", "damage", "verdict", "why"], ["---"] * 5]
     table += [_row(one) for one in lines if one.verdict != "harmless"]
     table += [
         [product, kind, ", ".join(damages), "harmless", ""]
         for (product, kind), damages in _harmless(lines).items()
     ]
-    return f"{_table(rows)}\n{_table(table)}"
+    return "\n".join((_HEAD, _table(_counts(lines)), _table(table)))
+
+
+def _counts(lines: Sequence[Line]) -> list[list[str]]:
+    counts = Counter((one.product, _group(one)) for one in lines)
+    groups = sorted({group for _, group in counts})
+    products = list(dict.fromkeys(one.product for one in lines))
+    rows = [["server", *groups], ["---"] * (len(groups) + 1)]
+    return rows + [
+        [name, *(str(counts[name, each]) for each in groups)] for name in products
+    ]
+
+
+def _by_file(lines: Sequence[Line]) -> list[list[str]]:
+    """Return a row for each kind of file: what damage has which verdict."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for one in lines:
+        found.setdefault(one.kind, {}).setdefault(one.verdict, []).append(one.damage)
+    return [
+        [kind, *(_damages(verdicts.get(verdict, [])) for verdict in _VERDICTS)]
+        for kind, verdicts in found.items()
+    ]
+
+
+def _damages(names: Sequence[str]) -> str:
+    return "all" if len(names) == _DAMAGES_MAX else ", ".join(names)
+
+
+def _causes(lines: Sequence[Line]) -> list[str]:
+    """Return a sentence for each verdict of the causes that are no damage."""
+    found: dict[str, list[str]] = {}
+    for one in lines:
+        if one.damage == NO_DAMAGE:
+            found.setdefault(one.verdict, []).append(one.kind)
+    return [
+        f"Causes outside of the data that are {verdict}: {', '.join(kinds)}."
+        for verdict, kinds in found.items()
+    ]
 
 
 def _group(line: Line) -> str:

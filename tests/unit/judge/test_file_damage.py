@@ -18,7 +18,7 @@ from dbcheck.judge.server_end import judge_crash_in_log
 from dbcheck.model.host import LogTail
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, VOLUME, after
-from tools.damage.__main__ import recorded
+from tools.damage.__main__ import DOCUMENT, RESULTS, page, recorded, results
 from tools.damage.sweep import NO_DAMAGE, Line, judged
 
 LINES = recorded()
@@ -72,6 +72,16 @@ def test_damage_that_keeps_a_server_down_is_blamed_if_its_log_shows_it(
         assert judged(line).verdict == "FAIL"
     else:
         assert judged(line) == line
+
+
+def test_the_pages_show_what_dbcheck_concludes_today() -> None:
+    lines = [judged(line) for line in LINES]
+    text = DOCUMENT.read_text("utf-8")
+    assert results(lines) == RESULTS.read_text("utf-8")
+    assert page(text, lines) == text
+    for line in lines:
+        assert f"| {line.kind} |" in text or line.damage == NO_DAMAGE
+        assert line.kind in text
 
 
 def as_syslog(said: str) -> str:
