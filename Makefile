@@ -50,7 +50,7 @@ wide: pages servers
 	$(PYTEST) $(PARALLEL) -m "wide and not soak"
 
 # Cuts until Ctrl-C, or as SOAK says, e.g. SOAK="--minutes 60"; a summary goes into
-# docs/track-record.md, and the next call goes on. First the tests that take minutes.
+# docs/findings.md, and the next call goes on. First the tests that take minutes.
 soak: servers
 	$(PYTEST) -m soak --timeout 3600
 	$(BIN)/python -m tools.soak $(SOAK)

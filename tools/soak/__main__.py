@@ -11,7 +11,7 @@ from pathlib import Path
 from tools.soak import record
 from tools.soak.items import ROOT, Result, is_tests, item, run
 
-DOCUMENT = ROOT / "docs" / "track-record.md"
+DOCUMENT = ROOT / "docs" / "findings.md"
 FOLDER = ROOT / "soak"
 _RESULTS = "results.jsonl"
 
