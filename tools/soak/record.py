@@ -50,8 +50,8 @@ def summary(results: Sequence[Result], machine: str) -> list[str]:
     if count and not wrong:
         bound = format_percent_up(compute_loss_ppm_max(0, count))
         first += f" At most {bound} of such cuts are judged wrongly (95% confidence)."
-    heads = ("storage", "server, filesystem", "cuts", *VERDICTS)
-    lines = [first, "", *_table(heads, _cut_rows(cuts))]
+    wheres = sorted({one.where for one in cuts})
+    lines = [first, "", *_table(("storage", *wheres), _cut_rows(cuts, wheres))]
     tests_heads = ("tests", "runs", "passed", "skipped", "failed")
     lines += ["", *_table(tests_heads, _rows(tests))]
     for one in results:
@@ -64,9 +64,18 @@ def _table(heads: Sequence[object], rows: Iterable[Sequence[object]]) -> list[st
     return [f"| {' | '.join(map(str, cells))} |" for cells in lines]
 
 
-def _cut_rows(cuts: Iterable[Result]) -> Iterator[Sequence[object]]:
-    for (kind, where), seen in sorted(_grouped(cuts).items()):
-        yield kind, where, sum(seen.values()), *(seen[name] for name in VERDICTS)
+def _cut_rows(
+    cuts: Sequence[Result], wheres: Sequence[str]
+) -> Iterator[Sequence[object]]:
+    """Yield a row for each kind of storage: the verdicts on each server."""
+    found = _grouped(cuts)
+    for kind in sorted({one.kind for one in cuts}):
+        yield kind, *(_counted(found.get((kind, where), Counter())) for where in wheres)
+
+
+def _counted(seen: Counter[str]) -> str:
+    said = [f"{seen[name]} {name}" for name in VERDICTS if seen[name]]
+    return ", ".join(said) or "-"
 
 
 def _rows(tests: Sequence[Result]) -> Iterator[Sequence[object]]:

@@ -75,8 +75,9 @@ def test_the_summary_counts_cuts_and_tests_apart_and_names_what_is_wrong() -> No
     assert [is_tests(one) for one in (KEPT, LOST, TRIAL)] == [False, False, True]
     lines = record.summary([KEPT, KEPT, LOST, TRIAL], "here")
     assert lines[0].startswith("4 items, 10 cuts, 0 unexpected, here. At most ")
-    assert "| honest drive | mariadb, xfs | 8 | 8 | 0 | 0 |" in lines
-    assert "| lying drive | mysql, ext4 | 2 | 0 | 1 | 1 |" in lines
+    assert "| storage | mariadb, xfs | mysql, ext4 |" in lines
+    assert "| honest drive | 8 PASS | - |" in lines
+    assert "| lying drive | - | 1 FAIL, 1 INCONCLUSIVE |" in lines
     assert "| fault trial | 1 | 1 | 0 | 0 |" in lines
     lines = record.summary([KEPT, WRONG], "here")
     assert lines[0] == "2 items, 5 cuts, 1 unexpected, here."
