@@ -24,6 +24,15 @@ def own_users() -> set[int]:
     return {os.geteuid(), *([int(caller)] if caller.isdecimal() else [])}
 
 
+def find_user_name() -> str:
+    """Return the name of this user; for root, of the user who called sudo(8)."""
+    user = max(own_users())  # root's own id is the lowest of all
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:  # as in a container whose user has no account
+        return str(user)
+
+
 def is_ours(found: os.stat_result) -> bool:
     """Return True if a file belongs to one of own_users(), or to root."""
     return found.st_uid in own_users() | {0}

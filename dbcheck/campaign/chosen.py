@@ -19,7 +19,7 @@ from dbcheck.campaign.recording import make_cycle
 from dbcheck.campaign.totals import find_verdict, sum_up_cycles, tally_cycles
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.chosen import ChosenRuns, RunBeside
-from dbcheck.judge.result import RunResult
+from dbcheck.judge.result import RunResult, describe_checked
 from dbcheck.judge.results import CampaignResult
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.records import Manifest
@@ -245,6 +245,7 @@ def make_chosen_result(
         error="",
         error_id="",
         chosen=chosen,
+        checked=describe_checked(ordered[-1].manifest),
         **sum_up_cycles(cycles),
     )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TypedDict
 
 from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import RunFormatError
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
+from dbcheck.judge.result import Checked, describe_checked
 from dbcheck.judge.results import (
     CampaignResult,
     CycleResult,
@@ -29,6 +32,7 @@ from dbcheck.model.verdict import (
     format_percent_up,
 )
 from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 
 ERROR_FILE = "error.txt"  # why a campaign ended before it was finished
 _IDS = frozenset(ErrorId)
@@ -125,6 +129,7 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
         ),
         error=error,
         error_id=error_id,
+        checked=_read_checked(folder, cycles),
         **figures,
     )
 
@@ -156,6 +161,16 @@ def sum_up_cycles(cycles: Sequence[Cycle]) -> Figures:
         errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
         cycles=tuple(map(_make_cycle_result, cycles)),
     )
+
+
+def _read_checked(folder: CampaignFolder, cycles: Sequence[Cycle]) -> Checked:
+    """Return what the newest cycle checked whose run can be read."""
+    for run in (cycle.run for cycle in reversed(cycles) if cycle.run):
+        path = folder.runs / run
+        with contextlib.suppress(RunFormatError):
+            if (path / "manifest.json").is_file():
+                return describe_checked(RunFolder.open(path).manifest())
+    return Checked()
 
 
 def read_ending(folder: CampaignFolder) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from dbcheck.judge.cutmoment import (
     find_cut_us,
     find_last_sign_of_power_us,
     find_latest_cut_us,
+    measure_elapsed,
 )
 from dbcheck.judge.diagnosis import (
     Explanation,
@@ -36,6 +37,7 @@ from dbcheck.judge.result import (
     SeenResult,
     SeenRow,
     WitnessResult,
+    describe_checked,
 )
 from dbcheck.judge.settings import Settings, collect_settings
 from dbcheck.judge.verdict import Judgement
@@ -157,7 +159,7 @@ def find_met_activity(outcome: Outcome) -> Met | None:
 
 
 class _Fate(TypedDict):
-    """The fields of rows.reconcile.Reconciliation that a result shows unchanged."""
+    """The fields of a result that rows.reconcile.Reconciliation has as they are."""
 
     confirmed: int | None
     kept: int | None
@@ -167,6 +169,7 @@ class _Fate(TypedDict):
     earlier: int | None
     earlier_altered: int | None
     earlier_lost: Mapping[int, int] | None
+    earlier_losses: Mapping[str, int] | None
 
 
 def _copy_fate(found: Reconciliation | None) -> _Fate:
@@ -179,6 +182,7 @@ def _copy_fate(found: Reconciliation | None) -> _Fate:
         earlier=found.earlier if found else None,
         earlier_altered=found.earlier_altered if found else None,
         earlier_lost=found.earlier_lost if found else None,
+        earlier_losses=found.earlier_counts if found else None,
     )
 
 
@@ -214,7 +218,6 @@ def _build_result(outcome: Outcome) -> RunResult:
         statistics=_compute_statistics(outcome),
         **_copy_fate(found),
         losses=_count_losses(outcome),
-        earlier_losses=found.earlier_counts if found else None,
         ranges=tuple(_list_ranges(outcome, itertools.islice(ranges, RANGES_MAX))),
         ranges_left_out=sum(1 for _ in ranges),
         shape=case.shape,
@@ -230,8 +233,25 @@ def _build_result(outcome: Outcome) -> RunResult:
         audit=manifest.writer.audit,
         cluster=_build_cluster_result(outcome),
         uncut=case.uncut,
+        checked=describe_checked(manifest),
+        recovery_s=_measure_recovery_s(outcome),
         housekeeping=_build_housekeeping_result(outcome),
     )
+
+
+def _measure_recovery_s(outcome: Outcome) -> float | None:
+    """Return the seconds from the return of the power until the server took queries.
+
+    None if the power came back by itself, or if another node took over.
+    """
+    load, off_s = outcome.load, outcome.case.off_s
+    if load is None or load.switched_us is None or off_s is None:
+        return None
+    if outcome.after.facts is None or outcome.after.promotion is not None:
+        return None
+    passed = measure_elapsed(load, load.switched_us, outcome.after.answered)
+    found = passed.most_s - off_s
+    return round(found, 1) if passed.known and found >= 0 else None
 
 
 def _build_cluster_result(outcome: Outcome) -> ClusterResult | None:

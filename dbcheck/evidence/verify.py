@@ -161,10 +161,11 @@ def _read_identity(manifest: Manifest) -> Mapping[str, str]:
     return manifest.writer.facts.identity
 
 
-# Fields with sentences, which another version of dbcheck may word otherwise.
+# Fields with sentences, which another version of dbcheck may word otherwise, and
+# fields that an older one did not store.
 _SENTENCES = (
     *("reasons", "diagnosis", "settings_at_fault", "layers_at_fault"),
-    *("other_settings", "left_on_host"),
+    *("other_settings", "left_on_host", "checked", "recovery_s"),
 )
 # Errors of a judge on records whose digests are right and whose values are absurd.
 _UNFORESEEN = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)

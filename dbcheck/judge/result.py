@@ -77,6 +77,48 @@ def to_values(result: object) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedDrive:
+    """A drive below the server, as its host names it; "" where that is not known."""
+
+    name: str
+    model: str
+    serial: str
+    firmware: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """When and by whom which host and drives were checked; "" where it is not known.
+
+    begun:  when the cycle began, UTC, ISO 8601.
+    host:   the name that the host of the server reported.
+    drives: what the server's directories lie on; empty if the host was not asked.
+    user:   the account on the client that ran dbcheck.
+    """
+
+    begun: str = ""
+    host: str = ""
+    drives: tuple[CheckedDrive, ...] = ()
+    user: str = ""
+
+
+def describe_checked(manifest: Manifest) -> Checked:
+    """Return what a run checked; of a cluster, of the node that took the load."""
+    before = manifest.writer.host
+    found = {
+        drive.name: CheckedDrive(drive.name, drive.model, drive.serial, drive.firmware)
+        for volume in (before.facts.volumes if before else ())
+        for drive in volume.drives
+    }
+    return Checked(
+        begun=manifest.created,
+        host=before.facts.hostname if before else "",
+        drives=tuple(found.values()),
+        user=manifest.user,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class WitnessResult:
     """Location of the acks' log; kind: "ssh" or "file"."""
 
@@ -229,6 +271,8 @@ class RunResult:
                 not be made.
     cluster:    null of a single server.
     uncut:      no cut of the server's power was asked for, whatever ended the load.
+    recovery_s: seconds from the return of the power until the server took queries, null
+                if that was not measured.
     """
 
     run: str
@@ -282,6 +326,8 @@ class RunResult:
     cluster: ClusterResult | None = None
     uncut: bool = False
     family: str = ""
+    checked: Checked = Checked()
+    recovery_s: float | None = None
 
     @property
     def lost_without_cut(self) -> bool:

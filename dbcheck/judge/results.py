@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbcheck.judge.chosen import ChosenRuns
-from dbcheck.judge.result import RunResult
+from dbcheck.judge.result import Checked, RunResult
 from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import (
     ComparisonResult,
@@ -124,6 +124,7 @@ class CampaignResult:
     error_id:   id of that error; also "" if the campaign was interrupted.
     chosen:     the runs that were named, if they are no campaign; null of a campaign.
                 name is then the target's URL, seed that of the oldest run.
+    checked:    what the newest cycle checked.
     """
 
     name: str
@@ -148,6 +149,7 @@ class CampaignResult:
     error_id: str
     cycles: tuple[CycleResult, ...]
     chosen: ChosenRuns | None = None
+    checked: Checked = Checked()
 
     @property
     def counted(self) -> tuple[CycleResult, ...]:

@@ -109,6 +109,7 @@ class Manifest:
     no_canary:     why no crash canary was planted on the writer, "" if one was.
     promise:       what the cluster promises to survive; None for a single server.
     stagger_s:     in how many seconds its nodes are cut, the writer first; 0: at once.
+    user:          the account on the client that ran dbcheck, "" if it is not known.
     """
 
     run_id: str
@@ -137,6 +138,7 @@ class Manifest:
     own_clocks: bool = False
     promise: Promise | None = None
     stagger_s: float = 0.0
+    user: str = ""
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""

@@ -288,7 +288,7 @@ class Tally:
     def sentence(self) -> str:
         """The number of losses with the bounds that they prove, for a report."""
         if not self.cuts:
-            return f"no cut counts{self._left_out}: nothing is shown"
+            return f"no cut counts{self._left_out}: this proves nothing"
         most = format_percent_up(compute_loss_ppm_max(self.losses, self.cuts))
         where = f"in {format_count(self.cuts, 'cut')}{self._at_depths}"
         if not self.losses:
@@ -337,22 +337,38 @@ class Tally:
 GOAL_PPM = PPM // 20  # 5%: a report names how many cuts without a loss show it
 
 
-def one_cut(verdict: Verdict) -> str:
-    """Return the sentences on the proof that one cut with that verdict gives."""
-    if verdict is Verdict.INCONCLUSIVE:
+def describe_proof(losses: int, cuts: int) -> str:
+    """Return the sentence on how much *cuts* cuts prove, *losses* of which lost."""
+    if not cuts:
         return "This proves nothing, neither for the server nor against it."
-    if verdict is Verdict.FAIL:
-        least = format_percent_down(compute_loss_ppm_min(1, 1))
+    if losses:
+        return "One loss is a proof."
+    needed, goal = compute_cuts_needed(GOAL_PPM), format_percent_up(GOAL_PPM)
+    if cuts == 1:
         return (
-            "One cut with a loss is a proof. How often cuts lose is not known yet: at"
-            f" least {least} of them do ({CONFIDENCE})."
+            f"One pass proves almost nothing; {needed} passes bound losses at {goal}"
+            f" ({CONFIDENCE})."
         )
-    return (
-        f"One cut proves little: up to {format_percent_up(compute_loss_ppm_max(0, 1))}"
-        f" of such cuts may lose all the same. {compute_cuts_needed(GOAL_PPM)} of them"
-        " without a loss would"
-        f" show that at most {format_percent_up(GOAL_PPM)} do ({CONFIDENCE})."
-    )
+    shown = f"{cuts:,} passes bound losses at"
+    shown += f" {format_percent_up(compute_loss_ppm_max(0, cuts))}"
+    more = f"; {needed} bound them at {goal}" if cuts < needed else ""
+    return f"{shown}{more} ({CONFIDENCE})."
+
+
+def describe_bound(losses: int, cuts: int) -> tuple[str, str]:
+    """Return the share of cuts that lose, and what it is a share of; "" without cuts.
+
+    losses: how many of *cuts* cuts lost.
+    """
+    if not cuts:
+        return "", ""
+    most = format_percent_up(compute_loss_ppm_max(losses, cuts))
+    if not losses:
+        return f"up to {most}", f"of such cuts may still lose ({CONFIDENCE})"
+    least = format_percent_down(compute_loss_ppm_min(losses, cuts))
+    if losses == cuts:
+        return f"at least {least}", f"of such cuts lose ({CONFIDENCE})"
+    return f"{least} to {most}", f"of such cuts lose (each limit at {CONFIDENCE})"
 
 
 def describe_unseen_losses(cuts: int) -> str:

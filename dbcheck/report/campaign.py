@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -10,19 +10,33 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.judge.results import CampaignsResult, ComparedResult
+from dbcheck.judge.results import CampaignResult, CampaignsResult, ComparedResult
+from dbcheck.report.box import draw_action, draw_headline, draw_summary, draw_tiles
 from dbcheck.report.matrix import draw_verdict
 from dbcheck.report.terminal import MINOR
 from dbcheck.report.words import campaign as words
 from dbcheck.report.words import compare as compared_words
-from dbcheck.report.words.chosen import format_title
 
 
 def draw_campaigns(subject: CampaignsResult) -> RenderableType:
-    """Return one row for each target, and what its cuts prove."""
+    """Return the result of each target, and what its cuts prove."""
     results = subject.targets
-    title = format_title(results[0]) if len(results) == 1 else "Campaigns"
-    table = Table(title=title, title_justify="left", title_style="bold")
+    parts: list[RenderableType] = [""]
+    if len(results) > 1:
+        parts += [draw_summary(words.summarize_campaigns(subject)), ""]
+        parts += [_draw_targets(results)]
+        parts += [Text(words.PRICE, MINOR)] if words.has_price(results) else []
+        parts.append("")
+    for result in results:
+        parts += [*_draw_campaign(result, alone=len(results) == 1), ""]
+    if subject.groups:
+        lines = (Padding(Text(each), (0, 0, 0, 2)) for each in words.groups(subject))
+        parts += [Text(words.GROUPS, "bold"), *lines, ""]
+    return Group(*parts, Text(f"All files: {subject.folder}", "italic"), "")
+
+
+def _draw_targets(results: Sequence[CampaignResult]) -> Table:
+    table = Table(title="Campaign", title_justify="left", title_style="bold")
     for name in words.columns(results):
         is_target = name == "target"
         table.add_column(
@@ -31,30 +45,39 @@ def draw_campaigns(subject: CampaignsResult) -> RenderableType:
             overflow="fold" if is_target else "ellipsis",
         )
     table.add_column("verdict")
-    parts: list[RenderableType] = ["", table]
     with_price = words.has_price(results)
     for result in results:
         cells = words.cells(result, with_price=with_price)
         table.add_row(*cells, draw_verdict(result.verdict))
-        lines = (Padding(Text(each), (0, 0, 0, 2)) for each in words.lines(result))
-        parts += ["", Text(result.name, "bold"), *lines]
-    if subject.groups:
-        lines = (Padding(Text(each), (0, 0, 0, 2)) for each in words.groups(subject))
-        parts += ["", Text(words.GROUPS, "bold"), *lines]
-    if with_price:
-        parts += ["", Text(words.PRICE, MINOR)]
-    parts += ["", Text(f"All files: {subject.folder}", "italic"), ""]
-    return Group(*parts)
+    return table
+
+
+def _draw_campaign(result: CampaignResult, *, alone: bool) -> Iterator[RenderableType]:
+    """Yield the verdict on a target, what its cuts show, and its figures.
+
+    alone: the report is on this target alone, and begins with its box.
+    """
+    summary = words.summarize_campaign(result)
+    if alone:
+        yield from (draw_summary(summary), "")
+    else:
+        yield draw_headline(summary)
+        yield Padding(draw_action(summary), (0, 0, 0, 2))
+    for line in words.lines(result):
+        yield Padding(Text(line), (0, 0, 0, 2))
+    yield draw_tiles((*summary.tiles, *words.list_rates(result)))
 
 
 def draw_comparison(result: ComparedResult) -> RenderableType:
     """Return the figures, what they show, and what was configured differently."""
     parts: list[RenderableType] = [
         "",
-        _draw_table("Figures", compared_words.rows(result)),
+        draw_summary(compared_words.summarize_comparison(result)),
         "",
+        *map(Text, compared_words.findings(result)),
+        "",
+        _draw_table("Figures", compared_words.rows(result)),
     ]
-    parts += map(Text, compared_words.findings(result))
     if result.differences:
         title = "Configured differently"
         parts += ["", _draw_table(title, compared_words.differences(result))]

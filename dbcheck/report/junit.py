@@ -6,21 +6,26 @@ tests as passed, and a check that showed nothing must not look like one that pas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
 from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
+from junitparser.junitparser import FinalResult
 
+from dbcheck.judge.result import Checked, RunResult
 from dbcheck.judge.results import (
     CampaignResult,
     CampaignsResult,
     MatrixResult,
     RowResult,
 )
+from dbcheck.model.cut import LabCut
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.subject import RunSubject, Verdicts, quote_all_texts
 from dbcheck.report.words import campaign as of_campaign
 from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import run as of_run
+from dbcheck.report.words.summary import Summary, summarize_run
 
 
 def format_junit(subject: Verdicts) -> str:
@@ -41,38 +46,93 @@ def format_junit(subject: Verdicts) -> str:
 
 def _make_run_suite(subject: RunSubject) -> TestSuite:
     result = subject.result
-    lines = [
+    summary = summarize_run(result)
+    body = [
+        *_list_summary_lines(summary),
         *of_run.caveats(result),
-        *(f"{name}: {value}" for name, value in of_run.facts(result)),
         *(f"{one.cause.value}: {one.reason}" for one in result.diagnosis),
+        *(line for section in of_run.sections(result) for line in section.lines),
+    ]
+    more = [
+        *(f"{name}: {value}" for name, value in of_run.facts(result)),
         of_run.scope(result),
     ]
     kind = "dbcheck.control" if result.control else "dbcheck.run"
-    case = _make_case(
-        kind, result.target, result.verdict, of_run.headline(result), lines
-    )
+    why = of_run.headline(result)
+    case = _make_case(kind, _name_run(result), result.verdict, why, body, more)
     if (load := result.load) is not None and load.last_ack_us is not None:
         case.time = (load.last_ack_us - load.began_us) / 1e6  # the load's seconds
     named = {"run": result.run, "server": result.server, "workload": result.workload}
-    return _make_suite("run", [case], {**named, "seed": str(result.seed)})
+    named |= {"target": result.target, "seed": str(result.seed)}
+    return _make_suite("run", [case], named, result.checked)
+
+
+def _name_run(result: RunResult) -> str:
+    """Return the name of a run's case, by which CI follows it from run to run.
+
+    A lab's URL has a port that is drawn anew for each lab, so its case is named by what
+    is tested in it.
+    """
+    lab = result.lab
+    if not lab:
+        return result.target
+    drive = lab.get("drive")
+    personality = drive.get("personality") if isinstance(drive, Mapping) else None
+    settings = lab.get("settings")
+    pairs = settings.items() if isinstance(settings, Mapping) else ()
+    parts = [
+        f"lab {lab.get('engine', '')}",
+        lab.get("filesystem"),
+        f"{personality} drive" if personality else "",
+        result.workload,
+        *(f"{name}={value}" for name, value in sorted(pairs, key=str)),
+    ]
+    if lab.get("cut") == LabCut.PROCESS.value:
+        parts[1:3] = ["server process killed"]
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _list_summary_lines(summary: Summary) -> Iterator[str]:
+    """Yield how much the result proves, what to do next, and what was checked."""
+    if summary.proof:
+        yield summary.proof
+    yield f"Next: {summary.action}"
+    yield from (f"{name}: {value}" for name, value in summary.about)
+    for tile in summary.tiles:
+        yield f"{tile.name}: {' '.join(filter(None, (tile.value, tile.note)))}"
 
 
 def _make_campaigns_suite(subject: CampaignsResult) -> TestSuite:
-    return _make_suite("campaign", map(_make_campaign_case, subject.targets), {})
+    newest = max(
+        (result.checked for result in subject.targets),
+        key=lambda checked: checked.begun,
+        default=Checked(),
+    )
+    cases = map(_make_campaign_case, subject.targets)
+    return _make_suite("campaign", cases, {"folder": subject.folder}, newest)
 
 
 def _make_campaign_case(result: CampaignResult) -> TestCase:
-    first, *rest = of_campaign.lines(result)
-    case = _make_case("dbcheck.campaign", result.name, result.verdict, first, rest)
+    summary = of_campaign.summarize_campaign(result)
+    body = [*_list_summary_lines(summary), *of_campaign.lines(result)]
+    case = _make_case(
+        *("dbcheck.campaign", result.name, result.verdict, summary.headline, body)
+    )
     if result.error and result.verdict is not Verdict.FAIL:
         text = of_run.with_id(result.error, result.error_id)
-        case.result = [Error(text, "ended early")]
+        case.result = [_explain(Error(text, "ended early"), body)]
     return case
 
 
 def _make_matrix_suite(result: MatrixResult) -> TestSuite:
     cases = [_make_row_case(row, result) for row in result.rows]
-    return _make_suite("matrix", cases, {"seed": str(result.seed)})
+    cycles = (cycle for row in result.rows for cycle in row.cycles)
+    first = min(
+        (cycle.checked for cycle in cycles),
+        key=lambda checked: checked.begun,
+        default=Checked(),
+    )
+    return _make_suite("matrix", cases, {"seed": str(result.seed)}, first)
 
 
 def _make_row_case(row: RowResult, result: MatrixResult) -> TestCase:
@@ -85,35 +145,76 @@ def _make_row_case(row: RowResult, result: MatrixResult) -> TestCase:
     case = TestCase(row.name, "dbcheck.matrix")
     if without_cut := of_matrix.losses_without_cut(row.cycles):
         lines.append(f"FAIL: {without_cut}")
-    case.system_out = "\n".join([*lines, row.statistics.sentence])
+    lines.append(row.statistics.sentence)
     if row.as_expected:
+        case.system_out = "\n".join(lines)
         return case
     expected = row.expect.value if row.expect else "PASS or FAIL"
     message = f"expected {expected}, got {verdict}"
     if row.error:
         message = of_run.with_id(row.error, row.error_id)
     known = row.verdict in (Verdict.PASS, Verdict.FAIL) and not row.error
-    case.result = [(Failure if known else Error)(message, verdict)]
+    case.result = [_explain((Failure if known else Error)(message, verdict), lines)]
+    case.system_out = "\n".join(lines)
     return case
 
 
 def _make_case(
-    kind: str, name: str, verdict: Verdict, why: str, lines: Iterable[str]
+    kind: str,
+    name: str,
+    verdict: Verdict,
+    why: str,
+    body: Sequence[str],
+    more: Sequence[str] = (),
 ) -> TestCase:
+    """Return a case; body: lines for a failure too, more: for its output alone.
+
+    The failure comes before the output, as in the schema of Ant's JUnit task.
+    """
     case = TestCase(name, kind)
-    case.system_out = "\n".join([f"{verdict.value}: {why}", *lines])
     if verdict is Verdict.FAIL:
-        case.result = [Failure(why, verdict.value)]
+        case.result = [_explain(Failure(why, verdict.value), body)]
     elif verdict is Verdict.INCONCLUSIVE:
-        case.result = [Error(why, verdict.value)]
+        case.result = [_explain(Error(why, verdict.value), body)]
+    case.system_out = "\n".join([f"{verdict.value}: {why}", *body, *more])
     return case
 
 
+def _explain(result: FinalResult, lines: Sequence[str]) -> FinalResult:
+    """Return a failure or an error with *lines* as its body."""
+    result.text = "\n".join([result.message or "", *lines])
+    return result
+
+
 def _make_suite(
-    kind: str, cases: Iterable[TestCase], properties: Mapping[str, str]
+    kind: str,
+    cases: Iterable[TestCase],
+    properties: Mapping[str, str],
+    checked: Checked,
 ) -> TestSuite:
+    """Return a suite; its properties come first, as Ant's and Jenkins's schemas ask."""
     suite = TestSuite(f"dbcheck {kind}")
+    if moment := _format_moment(checked.begun):
+        suite.timestamp = moment
+    if checked.host:
+        suite.hostname = checked.host
+    drives = [
+        " ".join(filter(None, (one.name, one.model, one.serial, one.firmware)))
+        for one in checked.drives
+    ]
+    known = {"drives": "; ".join(drives), "user": checked.user}
+    for name, value in {**properties, **known}.items():
+        if value:
+            suite.add_property(name, value)
     suite.add_testcases(list(cases))
-    for name, value in properties.items():
-        suite.add_property(name, value)
     return suite
+
+
+def _format_moment(text: str) -> str:
+    """Return a moment in UTC without its zone, as the schema has it; "" if unknown."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return ""
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return f"{zoned.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"

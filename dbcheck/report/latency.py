@@ -21,6 +21,7 @@ from dbcheck.report.terminal import WRONG
 from dbcheck.report.words.run import with_id
 
 _DRIFT = 1.5  # times slower or quicker than before, and it is shown in bold
+_GROUP, _GAP = 10, 50  # a group has a tenth of all, and a gap less than a fiftieth
 _BAR = 40  # characters of the longest bar
 _LIMIT = (
     "These are durations, and no proof: a quick answer may come from a cache that a"
@@ -70,7 +71,16 @@ def _draw_folder(result: FolderResult) -> Iterator[RenderableType]:
             f" {result.drift:.2f} times as long.",
             style,
         )
+    if _has_two_groups(result.histogram):
+        yield Text(
+            "  The times fall into two groups, so their median says little: see below.",
+            "bold",
+        )
     yield Padding(_draw_timings(result.timings), (0, 0, 0, 2))
+    for each in result.timings:
+        if each.spread is None:
+            where = f"{each.size:,} bytes at {each.offset}"
+            yield Text(f"  {each.method.value}, {where}: {each.why}")
     if result.histogram:
         yield Padding(_draw_histogram(result.histogram), (0, 0, 0, 2))
     if result.fileio:
@@ -85,7 +95,7 @@ def _draw_timings(timings: Sequence[TimingResult]) -> Table:
     for each in timings:
         what = (each.method.value, f"{each.size:,}", str(each.offset))
         if each.spread is None:
-            table.add_row(*what, each.why)
+            table.add_row(*what, *["-"] * 5)
             continue
         spread = each.spread
         took = (spread.p50_us, spread.p90_us, spread.p99_us, spread.max_us)
@@ -99,10 +109,23 @@ def _format_share(timing: TimingResult) -> str:
     return f"{max(known):.0%}" if known else "-"
 
 
+def _has_two_groups(buckets: Sequence[Bucket]) -> bool:
+    """Return True if hardly a time lies between two groups, each a tenth or more."""
+    writes = [each.writes for each in buckets]
+    total, below = sum(writes), 0
+    for count in writes:
+        above = total - below - count
+        if min(below, above) * _GROUP >= total and count * _GAP <= total:
+            return True
+        below += count
+    return False
+
+
 def _draw_histogram(buckets: Sequence[Bucket]) -> Table:
     most = max(each.writes for each in buckets)
     table = Table.grid(padding=(0, 1))
-    table.title, table.title_justify = "How many of these writes took so long", "left"
+    table.title = "Writes of 8 KiB and fdatasync, by how long they took"
+    table.title_justify = "left"
     table.add_column(justify="right", no_wrap=True)
     table.add_column()
     table.add_column(justify="right")

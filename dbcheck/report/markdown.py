@@ -18,6 +18,7 @@ from dbcheck.report.words import campaign as of_campaign
 from dbcheck.report.words import compare as of_compare
 from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import run as of_run
+from dbcheck.report.words.summary import Summary, Tile, summarize_run
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@$&])")
 _BLOCK = re.compile(r"^(\d{0,9})([-+=.)])(?=[ =-]|$)")  # begins a list, or is a rule
@@ -54,18 +55,15 @@ def format_markdown(subject: Subject) -> str:
 
 def _format_run(subject: RunSubject) -> Iterator[str]:
     result = subject.result
-    yield f"# {result.verdict.value}: {_escape_text(of_run.headline(result))}"
-    yield ""
-    caveats = [*of_run.caveats(result), *([subject.note] if subject.note else [])]
-    yield from _format_items(caveats)
-    yield _escape_text(of_run.scope(result))
-    yield ""
-    yield from _format_table(("what", "value"), of_run.facts(result))
+    summary = summarize_run(result)
+    yield from _format_summary(summary)
+    yield from _format_cause(subject)
+    yield from _format_tiles(summary.tiles)
+    yield from ("## What this does not prove", "")
+    yield from _format_items(of_run.limits(result))
     yield from _format_losses(subject)
-    for section in of_run.sections(result):
-        if section.title:
-            yield from (f"## {_escape_text(section.title)}", "")
-        yield from _format_items((*section.lines, *filter(None, [section.note])))
+    yield from ("## The run", "")
+    yield from _format_table(("what", "value"), of_run.facts(result))
     yield from ("## Evidence", "")
     rows = (
         (item.item.value, item.status, of_run.explained(item), item.required)
@@ -80,6 +78,39 @@ def _format_run(subject: RunSubject) -> Iterator[str]:
     yield from _format_steps(subject)
 
 
+def _format_summary(summary: Summary) -> Iterator[str]:
+    """Yield the first box: a heading, and what it proves, asks for and is about."""
+    yield f"# {summary.badge}: {_escape_text(summary.headline)}"
+    yield ""
+    for text in filter(None, (summary.detail, summary.proof)):
+        yield from (_escape_text(text), "")
+    yield from (f"**Next:** {_escape_text(summary.action)}", "")
+    if summary.about:
+        yield from _format_table(("", ""), summary.about)
+
+
+def _format_tiles(tiles: Sequence[Tile]) -> Iterator[str]:
+    if tiles:
+        cells = ((tile.name, tile.value, tile.note) for tile in tiles)
+        yield from _format_table(("figure", "value", "of what"), cells)
+
+
+def _format_cause(subject: RunSubject) -> Iterator[str]:
+    result = subject.result
+    yield from _format_items(of_run.caveats(result))
+    yield from _format_items([subject.note] if subject.note else [])
+    if result.diagnosis:
+        yield from (f"## {DIAGNOSIS_TITLE}", "")
+        for number, one in enumerate(result.diagnosis, 1):
+            text = f"{one.reason} (can explain {one.losses:,})"
+            yield f"{number}. **{_escape_text(one.cause.value)}**: {_escape_text(text)}"
+        yield ""
+    for section in of_run.sections(result):
+        if section.title:
+            yield from (f"## {_escape_text(section.title)}", "")
+        yield from _format_items((*section.lines, *filter(None, [section.note])))
+
+
 def _format_losses(subject: RunSubject) -> Iterator[str]:
     result = subject.result
     if result.ranges:
@@ -92,12 +123,6 @@ def _format_losses(subject: RunSubject) -> Iterator[str]:
         yield from _format_table(
             ("class", "lost, of those acked"), list_axes(result.shape)
         )
-    if result.diagnosis:
-        yield from (f"## {DIAGNOSIS_TITLE}", "")
-        for number, one in enumerate(result.diagnosis, 1):
-            text = f"{one.reason} (can explain {one.losses:,})"
-            yield f"{number}. **{_escape_text(one.cause.value)}**: {_escape_text(text)}"
-        yield ""
 
 
 def _format_steps(subject: RunSubject) -> Iterator[str]:
@@ -113,7 +138,16 @@ def _format_steps(subject: RunSubject) -> Iterator[str]:
 
 
 def _format_campaigns(subject: CampaignsResult) -> Iterator[str]:
-    for result in subject.targets:
+    results = subject.targets
+    if len(results) > 1:
+        yield from _format_summary(of_campaign.summarize_campaigns(subject))
+        with_price = of_campaign.has_price(results)
+        rows = (
+            (*of_campaign.cells(result, with_price=with_price), result.verdict.value)
+            for result in results
+        )
+        yield from _format_table((*of_campaign.columns(results), "verdict"), rows)
+    for result in results:
         yield from _format_campaign(result)
     if subject.groups:
         yield from (f"## {of_campaign.GROUPS}", "")
@@ -122,15 +156,12 @@ def _format_campaigns(subject: CampaignsResult) -> Iterator[str]:
 
 
 def _format_campaign(result: CampaignResult) -> Iterator[str]:
-    first, *rest = of_campaign.lines(result)
-    yield f"# {result.verdict.value}: {_escape_text(result.name)}"
-    yield from ("", _escape_text(of_run.sentence(first)), "")
-    yield from _format_items(rest)
-    names = of_campaign.columns([result])[1:]
-    with_price = of_campaign.has_price([result])
-    yield from _format_table(
-        names, [[*of_campaign.cells(result, with_price=with_price)][1:]]
-    )
+    summary = of_campaign.summarize_campaign(result)
+    yield from _format_summary(summary)
+    yield from _format_items(of_campaign.lines(result))
+    yield from _format_tiles((*summary.tiles, *of_campaign.list_rates(result)))
+    yield from ("## What this does not prove", "")
+    yield from _format_items(of_campaign.limits(result))
     yield from ("## Cycles", "")
     rows = (
         (*of_campaign.cycle_cells(cycle), cycle.verdict.value)
@@ -140,24 +171,24 @@ def _format_campaign(result: CampaignResult) -> Iterator[str]:
 
 
 def _format_matrix(result: MatrixResult) -> Iterator[str]:
-    good = "as expected" if result.as_expected else "not as expected"
-    yield f"# {_escape_text(result.description or 'Matrix')}: {good}"
-    yield ""
+    yield from _format_summary(of_matrix.summarize_matrix(result))
+    yield from _format_items(filter(None, [result.description]))
+    for notes in (of_matrix.faults, of_matrix.doubts):
+        yield from _format_items(notes(result))
     rows = (
         (*of_matrix.cells(row, result), verdict.value if verdict else "none")
         for row in result.rows
         for verdict in [row.shown_verdict]
     )
     yield from _format_table((*of_matrix.columns(result), "verdict"), rows)
-    for notes in (of_matrix.faults, of_matrix.doubts, of_matrix.proofs):
-        yield from _format_items(notes(result))
+    yield from _format_items(of_matrix.proofs(result))
     for scope in of_matrix.scopes(result):
         yield from (_escape_text(scope), "")
     yield f"Seed: {result.seed}"
 
 
 def _format_comparison(result: ComparedResult) -> Iterator[str]:
-    yield from ("# Two checks compared", "")
+    yield from _format_summary(of_compare.summarize_comparison(result))
     yield from _format_items(of_compare.findings(result))
     yield from _format_table(of_compare.COLUMNS, of_compare.rows(result))
     if result.differences:

@@ -12,7 +12,8 @@ from rich.text import Text
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow, MatrixResult, RowResult
 from dbcheck.model.cut import CutClass
-from dbcheck.model.verdict import Tally, Verdict, describe_unseen_losses, one_cut
+from dbcheck.model.verdict import Tally, Verdict, describe_proof, describe_unseen_losses
+from dbcheck.report.box import draw_summary
 from dbcheck.report.terminal import BADGES, DOUBTFUL, MINOR, WRONG
 from dbcheck.report.words import matrix as words
 from dbcheck.report.words.run import (
@@ -107,7 +108,7 @@ def _is_kill(result: RunResult) -> bool:
 def list_demo_bounds(rows: Sequence[DemoRow]) -> list[str]:
     """Return the proofs of the lines that passed, each sentence once."""
     passed = any(row.result.verdict is Verdict.PASS for row in rows)
-    return [one_cut(Verdict.PASS)] if passed else []
+    return [describe_proof(0, 1)] if passed else []
 
 
 def draw_verdict(found: Verdict) -> Text:
@@ -128,14 +129,15 @@ def draw_matrix(result: MatrixResult) -> RenderableType:
     parts: list[RenderableType] = [""]
     if result.description:
         parts += [Text(result.description, "bold"), ""]
+    parts += [draw_summary(words.summarize_matrix(result)), ""]
+    parts += [Text(fault, WRONG) for fault in words.faults(result)]
+    parts += [Text(doubt, DOUBTFUL) for doubt in words.doubts(result)]
     parts += [_draw_table(result), ""]
     if result.reference:
         parts.append(Text(f"In grey: {result.reference}.", MINOR))
     if words.has_price(result):
         parts.append(Text(words.PRICE, MINOR))
     parts += map(Text, words.proofs(result))
-    parts += [Text(fault, WRONG) for fault in words.faults(result)]
-    parts += [Text(doubt, DOUBTFUL) for doubt in words.doubts(result)]
     parts += [Text(scope, "italic") for scope in words.scopes(result)]
     return Group(*parts, "")
 

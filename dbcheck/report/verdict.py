@@ -6,15 +6,16 @@ import shlex
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from dbcheck.judge.item import Status
 from dbcheck.judge.result import EvidenceResult, RunResult
+from dbcheck.report.box import draw_headline, draw_pairs, draw_summary, draw_tiles
 from dbcheck.report.lossshape import draw_explanations, draw_shape
-from dbcheck.report.terminal import BAD, BADGES, COLOURS, DOUBTFUL, GOOD, MINOR
+from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD, MINOR
 from dbcheck.report.words import run as words
+from dbcheck.report.words.summary import summarize_run
 
 # In the order in which they are listed: what is wrong or missing comes first.
 _MARKS = {
@@ -30,10 +31,13 @@ _ORDER = {status: place for place, status in enumerate(_MARKS)}
 def verdict_report(result: RunResult, reconcile: str = "") -> RenderableType:
     """Return the whole report on a judged run, what matters most first.
 
-    reconcile: see words.run.caveats().
+    reconcile: see words.summary.summarize_run().
     """
-    parts: list[RenderableType] = ["", _verdict(result, reconcile)]
-    parts += _losses(result)
+    summary = summarize_run(result, reconcile)
+    parts: list[RenderableType] = ["", draw_summary(summary)]
+    parts += map(Text, words.caveats(result))
+    if result.diagnosis:
+        parts += ["", draw_explanations(result.diagnosis)]
     for section in words.sections(result):
         parts.append("")
         indent = "  " if section.title else ""
@@ -42,46 +46,25 @@ def verdict_report(result: RunResult, reconcile: str = "") -> RenderableType:
         parts += [Text(f"{indent}{line}") for line in section.lines]
         if section.note:
             parts.append(Text(f"{indent}{section.note}", MINOR))
-    parts += ["", Text("The run", "bold"), _draw_facts(result)]
+    if summary.tiles:
+        parts += ["", Text("At a glance", "bold"), draw_tiles(summary.tiles)]
+    parts += _losses(result)
+    parts += ["", Text("The run", "bold"), draw_pairs(words.facts(result), indent=2)]
     if result.evidence:
         parts += ["", *_draw_evidence(result)]
     parts += ["", Text("What this does not prove", "bold"), _draw_limits(result), ""]
     if result.stored:
         parts += [_more(result), ""]
     # Once more, since the first line has left the screen.
-    return Group(*parts, _headline(result), "")
-
-
-def _verdict(result: RunResult, reconcile: str) -> RenderableType:
-    """Return the verdict in a frame, with all that must be read together with it."""
-    lines = [_headline(result), *map(Text, words.caveats(result, reconcile))]
-    if bound := words.bound(result):
-        lines += [Text(), Text(" ".join(bound))]
-    return Panel(Group(*lines), border_style=COLOURS[result.verdict])
-
-
-def _headline(result: RunResult) -> Text:
-    line = Text()
-    line.append(f" {result.verdict.value} ", BADGES[result.verdict])
-    line.append(f"  {words.headline(result)}", "bold")
-    return line
+    return Group(*parts, draw_headline(summary), "")
 
 
 def _losses(result: RunResult) -> Iterator[RenderableType]:
-    """Yield the losses, their shape and what explains them; nothing without any."""
+    """Yield the losses and their shape; nothing without any."""
     if result.ranges:
         yield from ("", _draw_ranges(result))
     if result.shape is not None:
         yield from ("", draw_shape(result.shape))
-    if result.diagnosis:
-        yield from ("", draw_explanations(result.diagnosis))
-
-
-def _draw_facts(result: RunResult) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for name, value in words.facts(result):
-        table.add_row(Text(f"  {name}", MINOR), Text(value, overflow="fold"))
-    return table
 
 
 def _draw_evidence(result: RunResult) -> Iterator[RenderableType]:

@@ -19,6 +19,7 @@ from dbcheck.base.errors import (
     UsageError,
     WitnessError,
 )
+from dbcheck.base.owners import find_user_name
 from dbcheck.base.system import now_us
 from dbcheck.cycle.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.cycle.preflight.audit import audit_node_before_load
@@ -433,6 +434,7 @@ def _make_manifest(
         own_clocks=rig.far is not None,
         promise=site.promise,
         stagger_s=site.stagger_s,
+        user=find_user_name(),
     )
 
 

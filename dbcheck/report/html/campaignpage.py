@@ -14,6 +14,7 @@ from dbcheck.model.verdict import (
     CONFIDENCE,
     PPM,
     CycleVerdict,
+    Verdict,
     compute_loss_ppm_max,
     compute_loss_ppm_min,
     format_count,
@@ -55,6 +56,7 @@ def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
     return {
         "title": f"{format_title(results[0])} on {names}",
         "about": (f"{format_title(results[0])} on {names}", subject.folder),
+        "summary": words.summarize_campaigns(subject) if len(results) > 1 else None,
         "targets": list(map(_make_target_values, results)),
         "groups": list(words.groups(subject)),
         "groups_title": words.GROUPS,
@@ -96,12 +98,14 @@ class _Cycle:
 
 
 def _make_target_values(result: CampaignResult) -> dict[str, Any]:
-    first, *rest = words.lines(result)
     limits = list(words.limits(result))
+    failed = result.verdict is Verdict.FAIL
     return {
         "result": result,
-        "bound": [sentence(first)],
-        "lines": [line for line in rest if sentence(line) not in limits],
+        "summary": words.summarize_campaign(result),
+        "lines": [x for x in words.lines(result) if sentence(x) not in limits],
+        "lines_title": "Cause and fix" if failed else "What the cuts show",
+        "wrong": failed,
         "limits": limits,
         "figures": list(_list_figures(result)),
         "cycles": [

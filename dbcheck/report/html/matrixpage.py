@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from dbcheck.report.words.run import depth_of, headline, lost_in, number
 
 NUMBERS = ("commits/s", "p99 ms", "lost", "price")
 CYCLE_COLUMNS = ("configuration", "run", "depth", "confirmed", "lost")
+_FIRST = ("configuration", "lost", "lossy cuts", "depth")
 _CSS_CLASSES = {Verdict.PASS: "kept", Verdict.FAIL: "lost"}
 
 
@@ -45,13 +47,17 @@ def make_matrix_values(result: MatrixResult) -> dict[str, Any]:
     """Return the values of templates/matrix.html."""
     fastest = max((row.commits_per_s or 0.0 for row in result.rows), default=0.0)
     title = result.description or "Configurations side by side"
+    columns = words.columns(result)
+    order = sorted(range(len(columns)), key=lambda place: _rank(columns[place]))
     return {
         "title": title,
         "about": ("Configurations side by side", f"seed {result.seed}"),
         "result": result,
-        "columns": words.columns(result),
+        "summary": words.summarize_matrix(result),
+        "columns": [*map(columns.__getitem__, order)],
         "numbers": NUMBERS,
-        "rows": [_make_row(row, result, fastest or 1.0) for row in result.rows],
+        "rate": "commits/s",
+        "rows": [_make_row(row, result, order, fastest or 1.0) for row in result.rows],
         "price": words.PRICE if words.has_price(result) else "",
         "proofs": list(words.proofs(result)),
         "faults": list(words.faults(result)),
@@ -72,10 +78,18 @@ def _capitalise_first(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-def _make_row(row: RowResult, result: MatrixResult, fastest: float) -> Row:
-    verdict = row.shown_verdict
+def _rank(column: str) -> int:
+    """Return the place of a column: what was lost comes before what it costs."""
+    return _FIRST.index(column) if column in _FIRST else len(_FIRST)
+
+
+def _make_row(
+    row: RowResult, result: MatrixResult, order: Sequence[int], fastest: float
+) -> Row:
+    """Return a configuration; order: the columns of words.cells() as they are shown."""
+    verdict, cells = row.shown_verdict, tuple(words.cells(row, result))
     return Row(
-        tuple(words.cells(row, result)),
+        tuple(cells[place] for place in order),
         row.reference,
         round(100 * (row.commits_per_s or 0.0) / fastest, 1),
         _CSS_CLASSES.get(verdict, "partly") if verdict else "partly",

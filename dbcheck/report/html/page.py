@@ -36,7 +36,7 @@ def _compare_values(result: ComparedResult) -> dict[str, Any]:
     return {
         "title": "Two checks compared",
         "about": (f"A: {result.a.target}", f"B: {result.b.target}"),
-        "result": result,
+        "summary": words.summarize_comparison(result),
         "columns": ("what", *words.COLUMNS[1:]),
         "rows": list(words.rows(result)),
         "findings": list(words.findings(result)),

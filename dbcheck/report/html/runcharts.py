@@ -146,7 +146,7 @@ _CLASS_AND_TEXT_OF_FATE = {
     Fate.KEPT: ("kept", "kept"),
     Fate.LOST: ("lost", "lost"),
     Fate.PARTLY_LOST: ("partly", "some lost"),
-    Fate.RECOVERED: ("recovered", "there without an ack (legal)"),
+    Fate.RECOVERED: ("recovered", "never acknowledged, and there (allowed)"),
 }
 
 

@@ -5,19 +5,22 @@ Draws what lies below the server: places, filesystem, layers, drives.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbcheck.judge.result import RunDetail
+from dbcheck.judge.item import Status
+from dbcheck.judge.result import RunDetail, RunResult
 from dbcheck.model.host import Drive, Layer, Volume
 from dbcheck.model.layers import kind_of
 from dbcheck.model.records import Manifest
-from dbcheck.model.verdict import format_count
+from dbcheck.model.verdict import Verdict, format_count
 from dbcheck.report.html.runcharts import figures
 from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, list_axes
 from dbcheck.report.subject import RunSubject
 from dbcheck.report.words import run as words
+from dbcheck.report.words.summary import summarize_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +116,17 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
     """Return the values of templates/run.html."""
     result, detail = subject.result, subject.detail
     caveats = [*words.caveats(result), *([subject.note] if subject.note else [])]
+    sections, settings = list(words.sections(result)), list(_list_settings(subject))
+    has_cause = bool(caveats or sections or result.diagnosis)
     return {
         "title": f"{result.verdict.value}: {result.server}, run {result.run}",
         "about": (f"Power-cut check of {result.server}", f"run {result.run}"),
         "result": result,
-        "headline": words.headline(result),
-        "bound": words.bound(result),
+        "summary": summarize_run(result),
+        "lost": result.verdict is Verdict.FAIL,
+        "cause_title": _CAUSE_TITLES[result.verdict] if has_cause else "",
         "caveats": caveats,
+        **_list_evidence_values(result),
         "explained": words.explained,
         "limits": list(words.limits(result)),
         "figures": list(figures(detail)) if detail else [],
@@ -129,14 +136,33 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
         "shape_title": SHAPE_TITLE,
         "diagnosis_title": DIAGNOSIS_TITLE,
         "axes": list(list_axes(result.shape)) if result.shape else [],
-        "sections": list(words.sections(result)),
+        "sections": sections,
         "run": list(words.facts(result)),
         "stacks": list(stacks(detail.manifest)) if detail else [],
         "setting_columns": SETTING_COLUMNS,
-        "settings": list(_list_settings(subject)),
+        "settings": settings,
+        "settings_changed": any(setting.changed for setting in settings),
         "steps": subject.steps,
         "recipe": list(_list_recipe(detail)) if detail else [],
     }
+
+
+_CAUSE_TITLES = {
+    Verdict.PASS: "What to look at",
+    Verdict.FAIL: "Cause and fix",
+    Verdict.INCONCLUSIVE: "Why it does not count",
+}
+
+
+def _list_evidence_values(result: RunResult) -> dict[str, Any]:
+    """Return the line on the evidence, and whether something in it is wrong."""
+    seen = Counter(item.status for item in result.evidence)
+    wrong = seen[Status.CONTRADICTED] or any(
+        item.required and item.status in (Status.ABSENT, Status.NOT_OBSERVABLE)
+        for item in result.evidence
+    )
+    counts = (f"{seen[status]} {status.value}" for status in Status if seen[status])
+    return {"evidence_open": bool(wrong), "evidence_note": ", ".join(counts)}
 
 
 @dataclass(frozen=True, slots=True)

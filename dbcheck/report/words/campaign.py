@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
 from dbcheck.model.cut import CutClass, describe_cuts
 from dbcheck.model.verdict import (
     CONFIDENCE,
     CycleVerdict,
+    Tally,
+    Verdict,
+    describe_bound,
     describe_losses_without_cut,
+    describe_proof,
     describe_unseen_losses,
+    find_worst,
     format_count,
     format_percent_up,
 )
@@ -23,6 +29,7 @@ from dbcheck.report.words.run import (
     sentence,
     with_id,
 )
+from dbcheck.report.words.summary import DEPTHS, Summary, Tile, describe_about
 
 PRICE = "price: for each durable commit per second."
 SHOWN_MAX = 8
@@ -91,22 +98,179 @@ def _activity(cycle: CycleResult) -> str:
     return f"{cycle.activity or 'not known'} ({cycle.drawn} drawn)"
 
 
-def lines(result: CampaignResult) -> Iterator[str]:
-    """Yield what the cuts of a target show, the bound first.
+def summarize_campaigns(subject: CampaignsResult) -> Summary:
+    """Return the first box of a report on the campaigns of several targets."""
+    results = subject.targets
+    verdict = find_worst(result.verdict for result in results)
+    by_verdict = {
+        each: [result.name for result in results if result.verdict is each]
+        for each in Verdict
+    }
+    if lossy := by_verdict[Verdict.FAIL]:
+        text = f"{len(lossy)} of {len(results)} servers lost data: {_named(lossy)}"
+    elif open_ := by_verdict[Verdict.INCONCLUSIVE]:
+        text = (
+            f"No server lost anything; {len(open_)} of {len(results)} have too few cuts"
+            f" that count: {_named(open_)}"
+        )
+    else:
+        text = f"All {len(results)} servers kept every acknowledged commit"
+    statistics = [result.statistics for result in results]
+    tally = Tally.together(statistics)
+    ended = max((_find_last_moment(result) for result in results), default="")
+    moments = [result.checked.begun for result in results if result.checked.begun]
+    checked = replace(results[0].checked, begun=min(moments, default=""))
+    about = dict(describe_about(checked, "", until=ended))
+    about |= {"hosts": format_count(len(results), "server")}
+    return Summary(
+        badge=verdict.value,
+        verdict=verdict,
+        headline=sentence(text),
+        proof="",
+        action=_ACTIONS_OF_SEVERAL[verdict],
+        about=tuple((name, about[name]) for name in _ABOUT if name in about),
+        tiles=(
+            Tile("servers", f"{len(results):,}"),
+            Tile("cuts", f"{tally.cuts:,}", "that count"),
+            Tile("lossy cuts", f"{tally.losses:,}"),
+        ),
+    )
 
-    A control that failed comes before it, as does a loss without a power cut: each
-    decides, and no bound counts it.  Of runs that were named, one beside them that
-    contradicts them comes first of all.
+
+_ABOUT = ("when", "hosts", "by")
+_ACTIONS_OF_SEVERAL = {
+    Verdict.FAIL: "Do not rely on the servers that lost data. Find the cause of each"
+    " below, remove it, and check that server anew.",
+    Verdict.INCONCLUSIVE: "Read below why each of these is not decided, and go on with"
+    " dbcheck campaign --resume.",
+    Verdict.PASS: "Keep this report. Check a server again after a change of its drive,"
+    " firmware, kernel or settings.",
+}
+
+
+def summarize_campaign(result: CampaignResult) -> Summary:
+    """Return the first box of a report on the campaign of one target."""
+    proven = result.statistics
+    losses, cuts = proven.losses, proven.cuts
+    failed = result.verdict is Verdict.FAIL
+    proof = [describe_proof(failed, cuts or failed)]
+    if cuts > 1 and not failed:
+        proof.append(sentence(describe_unseen_losses(cuts)))
+    return Summary(
+        badge=result.verdict.value,
+        verdict=result.verdict,
+        headline=f"{_summarize_cuts(result)}.",
+        proof=" ".join(proof),
+        action=_choose_action(result),
+        about=tuple(
+            describe_about(
+                replace(result.checked, begun=_find_first_moment(result)),
+                result.target,
+                until=_find_last_moment(result),
+            )
+        ),
+        tiles=tuple(_list_tiles(result, losses, cuts)),
+    )
+
+
+def _summarize_cuts(result: CampaignResult) -> str:
+    """Return how many cuts lost something, without the full stop."""
+    name, proven = result.name, result.statistics
+    if result.verdict is Verdict.INCONCLUSIVE and chosen.contradicts(result):
+        return f"A run of {name} that was not named lost data, or has no verdict"
+    lost = [*cells(result, with_price=False)][3]
+    if proven.losses:
+        rows = "" if lost == "all" else f": {lost} rows are gone or damaged"
+        of_cuts = f"{proven.losses} of {format_count(proven.cuts, 'cut')}"
+        return f"{of_cuts} of {name} lost acknowledged data{rows}"
+    if result.verdict is Verdict.FAIL:
+        failed = [*_failed_controls(result.cycles)]
+        what = failed[0] if failed else "it lost data without a power cut on record"
+        return f"The server {name} failed: {what}"
+    if not proven.cuts:
+        return f"No cut of {name} counts yet"
+    cuts = "The one cut" if proven.cuts == 1 else f"All {proven.cuts:,} cuts"
+    if result.verdict is not Verdict.PASS:
+        cuts = f"{format_count(proven.cuts, 'cut')} of {result.planned_cuts:,} planned"
+    return f"{cuts} of {name} kept every acknowledged commit"
+
+
+def _choose_action(result: CampaignResult) -> str:
+    if result.verdict is Verdict.FAIL:
+        fix = "Find the cause below, remove it"
+        if _at_fault(result.cycles):
+            fix = "Change the settings named below"
+        return (
+            f"Do not rely on {result.name}. {fix}, and check the server anew. Keep"
+            " these runs: they are the evidence."
+        )
+    if chosen.contradicts(result):
+        return "Name that run as well; judge it first if it has no verdict."
+    if result.chosen is None and not result.finished:
+        first = "Remove the cause, then go on" if result.error else "Go on"
+        return f"{first} with: dbcheck campaign --resume {result.folder}"
+    if result.verdict is Verdict.INCONCLUSIVE:
+        return "Too few cuts count. Fix the causes below, then rerun."
+    return (
+        "Keep this report. Check again after a change of drive, firmware, kernel or"
+        " settings."
+    )
+
+
+def _find_first_moment(result: CampaignResult) -> str:
+    """Return when the first cycle ended, or when the newest began without any."""
+    return next((c.ended for c in result.cycles if c.ended), result.checked.begun)
+
+
+def _find_last_moment(result: CampaignResult) -> str:
+    return max((cycle.ended for cycle in result.cycles), default="")
+
+
+def _list_tiles(result: CampaignResult, losses: int, cuts: int) -> Iterator[Tile]:
+    left_out = result.statistics.inconclusive
+    note = f"that count; {left_out:,} inconclusive" if left_out else "that count"
+    yield Tile("cuts", f"{cuts:,} of {result.planned_cuts:,}", note)
+    share, of = describe_bound(losses, cuts)
+    # A bound of cuts alone would pass over a loss without one.
+    if share and (losses or result.verdict is not Verdict.FAIL):
+        yield Tile("bound", share, of)
+    depths = [depth or "unknown" for depth in result.statistics.depths]
+    if depths:
+        names = {depth.value: text for depth, text in DEPTHS.items()}
+        note = names.get(depths[0], "") if len(depths) == 1 else "by the cuts"
+        yield Tile("depth", ", ".join(sorted(depths)), note)
+    rows = [*cells(result, with_price=False)]
+    of_commits = f"of {rows[4]} acknowledged commits" if rows[4] != "-" else ""
+    yield Tile("rows lost", rows[3], of_commits)
+    if losses:
+        yield Tile("lossy cuts", f"{losses:,}", f"of {cuts:,}")
+
+
+def list_rates(result: CampaignResult) -> Iterator[Tile]:
+    """Yield the rate of commits, and the price of one that is durable."""
+    if (rate := result.commits_per_s) is not None:
+        yield Tile("acks/s", f"{rate:,.0f}", "the median of the cycles")
+    if result.price is not None:
+        price = [*cells(result, with_price=True)][-1]
+        yield Tile("price", price, PRICE.removeprefix("price: "))
+
+
+def lines(result: CampaignResult) -> Iterator[str]:
+    """Yield what the cuts of a target show beside their number and its bound.
+
+    A control that failed comes first, as does a loss without a power cut: each decides,
+    and no bound counts it.  Of runs that were named, one beside them that contradicts
+    them comes before all else.  Then come the cycles that did not pass, and the causes.
     """
     proven = result.statistics
     yield from chosen.contradictions(result)
     yield from _failed_controls(result.cycles)
     yield from _losses_without_cut(result)
-    yield proven.sentence
     yield from chosen.scope(result)
-    if proven.cuts and not proven.losses:
-        yield describe_unseen_losses(proven.cuts)
-    if result.activities:
+    yield from _not_passed(result.cycles)
+    yield from _at_fault(result.cycles)
+    yield from _despite(result.cycles)
+    if proven.cuts:
         known = {
             **result.activities,
             "not known": proven.cuts - sum(result.activities.values()),
@@ -133,12 +297,8 @@ def lines(result: CampaignResult) -> Iterator[str]:
         yield f"what was cut: {classes}"
     if result.cuts_still_needed:
         yield f"cuts still needed: {result.cuts_still_needed}"
-    yield from _not_passed(result.cycles)
-    yield from _at_fault(result.cycles)
-    yield from _despite(result.cycles)
     if result.error:
         yield with_id(result.error, result.error_id)
-        yield f"dbcheck campaign --resume {result.folder}"
 
 
 def _failed_controls(cycles: Sequence[CycleResult]) -> Iterator[str]:
@@ -211,8 +371,6 @@ def limits(result: CampaignResult) -> Iterator[str]:
     yield from map(sentence, chosen.scope(result))
     if failed := result.lost_without_cut:
         yield sentence(_explain_losses_without_cut(len(failed)))
-    if proven.cuts and not proven.losses:
-        yield sentence(describe_unseen_losses(proven.cuts))
     if classes := _describe_what_was_cut(result):
         yield sentence(f"what was cut: {classes}")
     if any(one.cut_class == CutClass.LAB_DRIVE.value for one in result.cycles):

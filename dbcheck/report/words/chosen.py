@@ -19,6 +19,11 @@ def format_title(result: CampaignResult) -> str:
     return f"{format_count(len(result.chosen.folders), 'run')} counted together"
 
 
+def contradicts(result: CampaignResult) -> bool:
+    """Return True if a run beside the named ones contradicts a PASS of them."""
+    return result.chosen is not None and bool(result.chosen.contradicting)
+
+
 def contradictions(result: CampaignResult) -> Iterator[str]:
     """Yield each run beside the named ones that contradicts them; it comes first."""
     found = result.chosen.contradicting if result.chosen is not None else ()

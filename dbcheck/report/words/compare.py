@@ -12,9 +12,33 @@ from dbcheck.model.verdict import (
     format_percent_up,
 )
 from dbcheck.report.words.run import number, sentence
+from dbcheck.report.words.summary import Summary
 
 COLUMNS = ("", "A", "B")
 _NOT_KNOWN = "not known"
+
+
+def summarize_comparison(result: ComparedResult) -> Summary:
+    """Return the first box of a report on two checks that are compared."""
+    a, b = result.a, result.b
+    return Summary(
+        badge=f"A {a.verdict.value}, B {b.verdict.value}",
+        verdict=None,
+        headline=sentence(result.comparison.sentence),
+        proof=_FEW_CUTS if min(a.statistics.cuts, b.statistics.cuts) < _FEW else "",
+        action="Read below what else differs before you rely on one of them.",
+        about=(("A", _name_side(a)), ("B", _name_side(b))),
+    )
+
+
+def _name_side(side: SideResult) -> str:
+    return f"{side.server} at {side.target}, {side.folder}"
+
+
+_FEW_CUTS = (
+    "With so few cuts a real difference is easily missed: two PASSes do not show that A"
+    " and B are equally safe."
+)
 
 
 def rows(result: ComparedResult) -> Iterator[tuple[str, str, str]]:
@@ -65,8 +89,7 @@ def _figure(value: float | None) -> str:
 
 
 def findings(result: ComparedResult) -> Iterator[str]:
-    """Yield what the comparison shows, how the losses differ first."""
-    yield sentence(result.comparison.sentence)
+    """Yield what the comparison shows beside how the losses differ."""
     for name, side in (("A", result.a), ("B", result.b)):
         if side.verdict is Verdict.FAIL and not side.statistics.losses:
             yield (
@@ -84,12 +107,6 @@ def findings(result: ComparedResult) -> Iterator[str]:
             f"B commits {result.rate_ratio:.2f} times as many per second as A (medians"
             f" of {_of(result.b)} and {_of(result.a)}). Other load on the host or the"
             " network changes that too: repeat it before you rely on it."
-        )
-    cuts = {result.a.statistics.cuts, result.b.statistics.cuts}
-    if min(cuts) < _FEW:
-        yield (
-            "With so few cuts a real difference is easily missed: two PASSes do not"
-            " show that A and B are equally safe."
         )
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dbcheck.judge.result import RunResult
+from dbcheck.judge.result import Checked, RunResult
 from dbcheck.judge.results import MatrixResult, RowResult
 from dbcheck.model.cut import PowerScope, describe_cuts
-from dbcheck.model.verdict import Verdict, describe_losses_without_cut
+from dbcheck.model.verdict import (
+    Verdict,
+    describe_losses_without_cut,
+    describe_proof,
+    format_count,
+)
 from dbcheck.report.words.compare import compare_depths, warn_of_other_cuts
 from dbcheck.report.words.run import depth_of, headline, lab_scope, sentence, with_id
+from dbcheck.report.words.summary import Summary, Tile, describe_about
 
 PRICE = "price: for each durable commit per second."
 
@@ -46,6 +52,67 @@ def cells(row: RowResult, result: MatrixResult) -> Iterator[str]:
 
 def _figure(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
+
+
+def summarize_matrix(result: MatrixResult) -> Summary:
+    """Return the first box of a report on a matrix."""
+    cycles = [cycle for row in result.rows for cycle in row.cycles]
+    cuts = [row.statistics.cuts for row in result.rows if row.statistics.cuts]
+    fewest = min(cuts, default=0)
+    kept = [row for row in result.rows if row.shown_verdict is Verdict.PASS]
+    proof = describe_proof(0, fewest) if kept else ""
+    checked = min(
+        (cycle.checked for cycle in cycles),
+        key=lambda checked: checked.begun,
+        default=Checked(),
+    )
+    last = max((cycle.checked.begun for cycle in cycles), default="")
+    servers = ", ".join(dict.fromkeys(cycle.server for cycle in cycles))
+    lossy = sum(row.verdict is Verdict.FAIL for row in result.rows)
+    return Summary(
+        badge="as expected" if result.as_expected else "not as expected",
+        verdict=Verdict.PASS if result.as_expected else Verdict.FAIL,
+        headline=_summarize_rows(result),
+        proof=proof,
+        action=_choose_action(result, kept),
+        about=tuple(describe_about(checked, "", servers, until=last)),
+        tiles=(
+            Tile("configurations", f"{len(result.rows):,}"),
+            Tile("lost data", f"{lossy:,}", "of them"),
+            Tile("cuts of each", f"{fewest:,}" if fewest else "none", "at least"),
+        ),
+    )
+
+
+def _summarize_rows(result: MatrixResult) -> str:
+    """Return which configurations lost something, as a sentence."""
+    lossy = [row.name for row in result.rows if row.verdict is Verdict.FAIL]
+    open_ = [
+        row.name
+        for row in result.rows
+        if row.shown_verdict in (None, Verdict.INCONCLUSIVE)
+    ]
+    parts = []
+    if lossy:
+        of_all = f"{len(lossy)} of {format_count(len(result.rows), 'configuration')}"
+        parts.append(f"{of_all} lost acknowledged data: {'; '.join(lossy)}.")
+    elif len(open_) < len(result.rows):
+        others = " that was tested" if open_ else ""
+        parts.append(f"No configuration{others} lost acknowledged data.")
+    if open_:
+        parts.append(f"Not decided: {'; '.join(open_)}.")
+    return " ".join(parts)
+
+
+def _choose_action(result: MatrixResult, kept: Sequence[RowResult]) -> str:
+    if list(faults(result)):
+        return "Read below what went wrong, and run these configurations again."
+    if kept:
+        return (
+            "Choose from the configurations that lost nothing, and check the real"
+            " server with it: dbcheck run."
+        )
+    return "Use none of these configurations for data that must last."
 
 
 def losses_without_cut(results: Sequence[RunResult]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ from dbcheck.model.depth import Depth
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import PromotedBy
-from dbcheck.model.verdict import Tally, Verdict, format_count, one_cut
+from dbcheck.model.verdict import Tally, Verdict, describe_proof, format_count
 from dbcheck.model.witness import Json
 from dbcheck.report.drives import describe_faults, list_drive_rates
 from dbcheck.report.words.unexplained import where_to_look
@@ -33,9 +32,6 @@ HOLDS_FOR = (
     " firmware, kernel or setting needs a check of its own."
 )
 NOT_A_DRIVE = "It proves how the server and the filesystem behave, not a real drive."
-_NOT_FINAL = (
-    "This is not final. Once the server is back, and before anything writes to it, run:"
-)
 _SEEN = (
     "They were never acknowledged, so the server broke no promise and the verdict does"
     " not count them. But a client that read such a row may have acted on what the cut"
@@ -55,7 +51,7 @@ _ALONE = "This verdict rests on the witness alone"
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
     "a udev rule so that it lasts, or switch the drive's own cache off. Where a place "
-    "lay elsewhere, find out what moved it, and cut again."
+    "lay elsewhere, find out what moved it."
 )
 _WITNESS_KIND = {
     "ssh": "another host, over SSH",
@@ -127,18 +123,11 @@ def headline(result: RunResult) -> str:
     return f"in a lab, {text}" if result.lab else text
 
 
-def caveats(result: RunResult, reconcile: str = "") -> list[str]:
-    """Return the caveats that a report shows right below the verdict.
-
-    reconcile: the command that continues a run which is not final, with the flags that
-    it was given; "" if those are not known.
-    """
+def caveats(result: RunResult) -> list[str]:
+    """Return the caveats that a report shows with the verdict."""
     found = [*_meanings(result), *result.reasons[1:]]
     if result.witness_alone:
         found.insert(0, f"{_ALONE}: {result.witness_alone_why}.")
-    if not result.final:
-        command = reconcile or f"dbcheck reconcile {shlex.quote(result.folder)}"
-        found.append(f"{_NOT_FINAL} {command}")
     return found
 
 
@@ -414,11 +403,7 @@ def lab_scope(lab: Json) -> str:
 
 
 def scope(result: RunResult) -> str:
-    """Return the scope of the run, its limits, and the bound that one cut gives."""
-    return " ".join((_covered(result), *bound(result)))
-
-
-def _covered(result: RunResult) -> str:
+    """Return the scope of the run, and its limits."""
     unseen = result.load is None and result.verdict is Verdict.INCONCLUSIVE
     if result.uncut or unseen:
         return f"{_NO_CUT} {_IN_A_LAB}" if result.lab else _NO_CUT
@@ -440,29 +425,25 @@ def _covered(result: RunResult) -> str:
     return f"Scope: one cut. {shown}"
 
 
-def bound(result: RunResult) -> tuple[str, ...]:
-    """Return the sentences on the proof that one cut gives.
+def proof(result: RunResult) -> str:
+    """Return the sentences on how much this one cut proves.
 
-    Of a control they are on what it shows, without a bound.
+    Of a control they are on what it shows.
     """
     if result.control:
-        return (f"{_CONTROL} {_CONTROLS[result.verdict]}",)
+        return f"{_CONTROL} {_CONTROLS[result.verdict]}"
     if result.lost_without_cut:
-        return (_LOST_WITHOUT_CUT,)
-    again = () if result.verdict is Verdict.FAIL else (_AGAIN[result.verdict],)
-    return (one_cut(result.verdict), *again)
+        return _LOST_WITHOUT_CUT
+    counts = result.verdict is not Verdict.INCONCLUSIVE
+    return describe_proof(result.verdict is Verdict.FAIL, counts)
 
 
 _NO_CUT = "Scope: no power cut is on record, so this says nothing about power cuts."
 _IN_A_LAB = "A lab's drive is not a real drive."
 _LOST_WITHOUT_CUT = (
-    "Commits must survive whatever stops the server: find out what stopped it. How"
-    " often power cuts lose is not shown."
+    "Commits must survive whatever stops the server. How often power cuts lose is not"
+    " shown."
 )
-_AGAIN = {
-    Verdict.PASS: "Repeat it.",
-    Verdict.INCONCLUSIVE: "Remove the cause, then run it again.",
-}
 
 
 _SHORTFALLS = {
@@ -473,7 +454,7 @@ _SHORTFALLS = {
 
 def limits(result: RunResult) -> Iterator[str]:
     """Yield what the verdict does not cover."""
-    covered = _covered(result).removeprefix("Scope: ")
+    covered = scope(result).removeprefix("Scope: ")
     yield covered[0].upper() + covered[1:]
     for status, text in _SHORTFALLS.items():
         items = [one.item.value for one in result.evidence if one.status is status]
@@ -528,7 +509,7 @@ def depth_of(result: RunResult) -> str:
 
 def sentence(text: str) -> str:
     """Return *text* with a capital letter and a full stop."""
-    return f"{text[0].upper()}{text[1:]}."
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def with_id(text: str, error_id: str | None) -> str:

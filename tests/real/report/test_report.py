@@ -183,7 +183,7 @@ def test_a_campaign_with_no_cycle_yet_is_shown_and_compared_with_nothing(
     folder: Path,
 ) -> None:
     CampaignFolder.create(folder / "c", PLAN)
-    assert "nothing is shown" in report(folder, "c")[0]
+    assert "proves nothing" in report(folder, "c")[0]
     _, err = report(folder, "--compare", "run", "c", code=USAGE)
     assert "c has no cycle that counts" in err
 

@@ -36,7 +36,7 @@ def test_the_styles_of_a_text_stay_on_its_characters() -> None:
     text = shown(
         REPORTS["verdict"]("\x1b"), force_terminal=True, color_system="standard"
     )
-    assert "\x1b[1;37;42m PASS \x1b[0m\x1b[1m  \\x1blost\\x1b\x1b[0m" in text
+    assert "\x1b[1;37;42m PASS \x1b[0m\x1b[1m  \\x1blost\\x1b.\x1b[0m" in text
 
 
 @pytest.mark.parametrize("kind", [PlainProgress, LiveProgress])

@@ -20,8 +20,8 @@ from dbcheck.judge.verdict import (
 )
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
-from dbcheck.model.verdict import Verdict, one_cut
-from dbcheck.report.words.run import bound, caveats, headline, limits
+from dbcheck.model.verdict import Verdict, describe_bound, describe_proof
+from dbcheck.report.words.run import caveats, headline, limits, proof
 from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.loss import Broken, ConditionCheck, IndexLoss, Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
@@ -211,18 +211,21 @@ def test_a_control_shows_that_losses_are_found_only_if_it_lost_what_it_should() 
         ("INCONCLUSIVE", "It does not show that this check finds losses.", True),
         ("FAIL", "it counts against the server", False),
     ):
-        (text,) = bound(run_result({"control": True, "verdict": verdict}))
+        text = proof(run_result({"control": True, "verdict": verdict}))
         assert text.startswith("This was a control")
         assert shows in text
         assert ("It says nothing about the server." in text) is says_nothing
 
 
-def test_a_pass_says_that_one_cut_proves_little() -> None:
+def test_a_pass_says_that_one_cut_proves_almost_nothing() -> None:
     result = run_result({"reasons": judged(CLEAN).reasons})
-    assert one_cut(Verdict.PASS) in bound(result)
-    assert "59 of them without a loss" in one_cut(Verdict.PASS)
-    assert "at most 5% do" in one_cut(Verdict.PASS)
-    assert "at least 5%" in one_cut(Verdict.FAIL)
+    assert proof(result) == describe_proof(0, 1)
+    assert "59 passes bound losses at 5%" in describe_proof(0, 1)
+    assert describe_proof(0, 1) != describe_proof(0, 59)
+    assert describe_bound(0, 1)[0] == "up to 95%"
+    assert describe_bound(1, 1)[0] == "at least 5%"
+    assert describe_bound(1, 4)[0] == "1.2% to 76%"
+    assert describe_bound(0, 0) == ("", "")
 
 
 def test_a_loss_that_clients_may_have_caused_in_part_says_how_much_of_it() -> None:

@@ -170,7 +170,7 @@ def test_a_tally_counts_only_what_passed_or_failed() -> None:
         ),
         pytest.param(
             Tally(0, 0, 1),
-            "no cut counts (1 cycle inconclusive, not counted): nothing is shown",
+            "no cut counts (1 cycle inconclusive, not counted): this proves nothing",
             id="no cut that counts",
         ),
     ],

@@ -319,7 +319,7 @@ def test_every_format_has_the_verdict_its_reason_and_its_bound(
     verdict: Verdict,
 ) -> None:
     subject = subject_of(verdict, reasons=["the reason"], lab={"cut": "drive"})
-    bound = " ".join(words.bound(subject.result))
+    proof = words.proof(subject.result)
     for written in (
         Tags(as_html(subject)).text,
         re.sub(r"\\(.)", r"\1", format_markdown(subject)),
@@ -327,7 +327,7 @@ def test_every_format_has_the_verdict_its_reason_and_its_bound(
     ):
         assert verdict.value in written
         assert "the reason" in written
-        assert bound in written
+        assert proof in written
         assert "not a real drive" in written
 
 

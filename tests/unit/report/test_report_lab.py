@@ -8,7 +8,7 @@ from dataclasses import replace
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.verdict import Verdict, one_cut
+from dbcheck.model.verdict import describe_proof
 from dbcheck.report.matrix import draw_cycles, list_demo_bounds
 from dbcheck.report.words.run import tally
 from tests.kit.reports import printed, run_result
@@ -76,5 +76,5 @@ def test_a_cycle_without_a_measured_depth_is_counted_without_one() -> None:
 def test_the_demo_says_what_its_passes_bound() -> None:
     verdicts = ["PASS", "FAIL", "PASS"]
     rows = [DemoRow("", each.verdict, each) for each in results(verdicts, "DRIVE")]
-    assert list_demo_bounds(rows) == [one_cut(Verdict.PASS)]
+    assert list_demo_bounds(rows) == [describe_proof(0, 1)]
     assert list_demo_bounds(rows[1:2]) == []

@@ -9,11 +9,12 @@ import pytest
 from rich.console import Console
 
 from dbcheck.lab.spec import KEPT_WRITES, DriveSpec, LabSpec
-from dbcheck.model.verdict import Verdict, one_cut
+from dbcheck.model.verdict import Verdict, describe_proof
 from dbcheck.report.drives import describe_faults
 from dbcheck.report.verdict import verdict_report
 from dbcheck.report.words.run import KEPT_WRITES as LEFT
-from dbcheck.report.words.run import caveats, lab_scope
+from dbcheck.report.words.run import lab_scope
+from dbcheck.report.words.summary import summarize_run
 from dbcheck.rows.loss import LossKind
 from tests.kit.reports import VALUES, printed, run_result
 
@@ -126,8 +127,8 @@ def test_every_pass_says_what_it_bounds(lab: dict[str, Any], depth: str | None) 
     measured = {"depth": depth, "reasons": ["!"]} if depth else None
     shown = {**RESULT, "power": "exec", "lab": lab, "depth": measured}
     said = printed(verdict_report(run_result(shown)))
-    assert one_cut(Verdict.PASS) in said
-    assert "95% of such cuts" in said
+    assert describe_proof(0, 1) in said
+    assert " ".join(said.split()).count("up to 95% of such cuts") == 1
 
 
 def test_a_control_bounds_nothing() -> None:
@@ -214,12 +215,14 @@ def report_lines(**changed: Any) -> list[str]:
 def test_the_verdict_comes_first_and_once_more_last() -> None:
     lines = report_lines(reasons=["12 are gone", "and more"], verdict="FAIL")
     assert all(len(line) <= 80 for line in lines)
-    frame = lines[1:8]
-    assert frame[0].startswith("\u256d") and frame[-1].startswith("\u2570")
-    assert frame[1].strip("\u2502 ") == "FAIL   12 are gone"
-    assert frame[2].strip("\u2502 ") == "and more"
-    assert frame[4].strip("\u2502 ").startswith("One cut with a loss is a proof.")
-    assert [line for line in lines if line][-1] == " FAIL   12 are gone"
+    end = next(n for n, line in enumerate(lines) if line.startswith("\u2570"))
+    frame = [line.strip("\u2502 ") for line in lines[1:end]]
+    assert frame[0].startswith("\u256d")
+    assert frame[1] == "FAIL   12 are gone."
+    assert frame[2] == describe_proof(1, 1)
+    assert frame[4].startswith("Next: ")
+    assert lines[end + 1] == "and more"
+    assert [line for line in lines if line][-1] == " FAIL   12 are gone."
 
 
 def test_what_is_wrong_or_missing_in_the_evidence_comes_first() -> None:
@@ -320,7 +323,6 @@ def test_what_clients_explain_sends_nobody_below_the_server(
 
 def test_a_run_that_is_not_final_says_how_to_go_on_with_its_flags() -> None:
     result = run_result({"final": False, "verdict": "INCONCLUSIVE"})
-    assert "dbcheck reconcile runs/1" in caveats(result)[-1]
+    assert summarize_run(result).action.endswith(": dbcheck reconcile runs/1")
     command = "dbcheck reconcile runs/1 --identity k"
-    assert caveats(result, command)[-1].endswith(f" {command}")
     assert command in printed(verdict_report(result, command))

@@ -152,4 +152,4 @@ def test_a_folder_of_campaigns_is_shown_whole(tmp_path: Path) -> None:
     for name in ("db1", "db2"):
         CampaignFolder.create(tmp_path / "c" / name, PLAN)
     page = format_report(read_result(tmp_path / "c"), "html")
-    assert page.count('class="banner INCONCLUSIVE"') == 2
+    assert page.count('class="banner INCONCLUSIVE"') == 3  # of both, and of each

@@ -1,0 +1,242 @@
+"""The first box of each report: verdict, loss, next step, and what was checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from junitparser import JUnitXml
+
+from dbcheck.judge.result import Checked, CheckedDrive, RunResult
+from dbcheck.judge.results import CampaignsResult
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.verdict import Tally, Verdict
+from dbcheck.report.campaign import draw_campaigns
+from dbcheck.report.formats import format_report
+from dbcheck.report.html.page import as_html
+from dbcheck.report.junit import format_junit
+from dbcheck.report.rows import Line, make_matrix_result
+from dbcheck.report.subject import RunSubject
+from dbcheck.report.words.campaign import summarize_campaign, summarize_campaigns
+from dbcheck.report.words.matrix import summarize_matrix
+from dbcheck.report.words.summary import summarize_run
+from tests.kit.poisoned_reports import poisoned_campaign
+from tests.kit.reports import printed, run_result
+from tests.kit.subjects import detail
+
+CHECKED = Checked(
+    begun="2026-11-29T05:26:07+01:00",
+    host="db1",
+    drives=(CheckedDrive("nvme0n1", "PM9A3", "S64GNE0R", "GDC5902Q"),),
+    user="dba",
+)
+FORMATS = ("text", "html", "md", "junit")
+AGAIN = re.compile(r"(?i)\b(?:repeat it|cut again|rerun|run (?:it|them) again)\b")
+
+
+def result_of(verdict: str, **changed: Any) -> RunResult:
+    lost = {"missing-tail": 3} if verdict == "FAIL" else {}
+    counts = {"confirmed": 10, "kept": 7, "recovered": 0, "unconfirmed": 0}
+    values = {"verdict": verdict, "losses": lost, **counts, **changed}
+    return replace(run_result(values), checked=CHECKED)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_report_names_the_host_the_drive_the_moment_and_the_user(
+    verdict: Verdict, kind: str
+) -> None:
+    text = format_report(RunSubject(result_of(verdict.value)), kind)
+    for word in ("db1", "PM9A3", "S64GNE0R", "GDC5902Q", "2026-11-29 04:26 UTC", "dba"):
+        assert word in text.replace("`", "").replace("\\", ""), word
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"settings_at_fault": ["fsync = off"]},
+        {"layers_at_fault": ["dm-0 is 'write through'"]},
+        {"uncut": True},
+        {"lab": LabSpec("mysql").to_values()},
+        {"diagnosis": [{"cause": "lost cache", "losses": 3, "reason": "why"}]},
+    ],
+)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_loss_is_a_proof_and_asks_for_no_second_cut(
+    changed: dict[str, Any], kind: str
+) -> None:
+    result = result_of("FAIL", **changed)
+    assert summarize_run(result).action
+    assert not AGAIN.search(format_report(RunSubject(result), kind))
+
+
+@pytest.mark.parametrize("verdict", ["PASS", "FAIL"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_bound_is_said_once(verdict: str, kind: str) -> None:
+    text = format_report(RunSubject(result_of(verdict), detail()), kind)
+    if kind == "junit" and verdict == "FAIL":
+        (case,) = next(iter(JUnitXml.fromstring(text.encode())))
+        text = case.result[0].text  # which the output repeats
+    assert len(re.findall("up to 95%|at least 5%", text)) == 1
+
+
+def test_a_control_has_no_bound_and_no_cut_that_counts() -> None:
+    assert summarize_run(result_of("PASS", control=True)).tiles == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "depth", "said"),
+    [
+        ({"cut_class": "process"}, "PROCESS", "a killed process tests neither"),
+        ({"cut_class": "reset"}, "OS", "pull the real plug"),
+        ({"lab": LabSpec("mysql").to_values()}, "OS", "dbcheck lab run"),
+        ({}, "DRIVE", "dbcheck campaign"),
+    ],
+)
+def test_a_pass_says_which_cut_comes_next(
+    changed: dict[str, Any], depth: str, said: str
+) -> None:
+    result = result_of("PASS", depth={"depth": depth}, **changed)
+    assert said in summarize_run(result).action
+
+
+def test_a_long_reason_stands_below_the_headline() -> None:
+    long = summarize_run(result_of("FAIL", reasons=[f"it is gone: {'x ' * 150}"]))
+    assert (long.headline, long.detail[:7]) == ("It is gone.", "Why: x ")
+    unclear = summarize_run(result_of("INCONCLUSIVE", reasons=["fsync is off"]))
+    assert unclear.headline == "This cut does not count."
+    assert unclear.detail == "Why: fsync is off."
+
+
+def test_a_page_folds_what_is_not_wrong() -> None:
+    opened = {
+        verdict: set(
+            re.findall(
+                r'<details class="part" open>\s*<summary><h2>([^<]*)',
+                as_html(RunSubject(result_of(verdict), detail())),
+            )
+        )
+        for verdict in ("PASS", "FAIL")
+    }
+    assert opened["PASS"] == set()
+    assert "The load up to the cut" in opened["FAIL"]
+    absent = {"item": "host went down", "status": "absent", "reason": "why"}
+    page = as_html(
+        RunSubject(
+            result_of("INCONCLUSIVE", evidence=[{**absent, "required": True}]), detail()
+        )
+    )
+    assert '<details class="part" open>\n<summary><h2>Evidence' in page
+
+
+def test_the_cause_stands_between_the_box_and_the_charts() -> None:
+    result = result_of("FAIL", settings_at_fault=["fsync = off: set it to on"])
+    page = as_html(RunSubject(result, detail()))
+    order = ['class="banner FAIL"', "fsync = off", 'class="tiles"', "<figure>"]
+    assert sorted(order, key=page.index) == order
+
+
+def test_a_server_that_was_not_asked_says_how_to_know_its_drives() -> None:
+    about = dict(summarize_run(replace(result_of("PASS"), checked=Checked())).about)
+    assert "drive" not in about
+    unasked = replace(CHECKED, host="", drives=())
+    about = dict(summarize_run(replace(result_of("PASS"), checked=unasked)).about)
+    assert about["host"] == "db1 (PostgreSQL 15)"  # of the URL
+    assert "--target-host" in about["drive"]
+
+
+def campaign_of(losses: int, cuts: int, verdict: Verdict, **changed: Any) -> Any:
+    whole = replace(poisoned_campaign(""), error="", name="db1", checked=CHECKED)
+    statistics = Tally(losses, cuts, 0, {"OS": cuts}).statistics
+    values = {"statistics": statistics, "verdict": verdict, "cycles": (), **changed}
+    return replace(whole, **values)
+
+
+@pytest.mark.parametrize(
+    ("losses", "cuts", "verdict", "said"),
+    [
+        (0, 59, Verdict.PASS, "All 59 cuts of db1 kept every acknowledged commit."),
+        (1, 4, Verdict.FAIL, "1 of 4 cuts of db1 lost acknowledged data"),
+        (0, 2, Verdict.INCONCLUSIVE, "2 cuts of 3 planned of db1 kept every"),
+        (0, 0, Verdict.INCONCLUSIVE, "No cut of db1 counts yet."),
+    ],
+)
+def test_the_headline_of_a_campaign_says_what_was_lost_of_what(
+    losses: int, cuts: int, verdict: Verdict, said: str
+) -> None:
+    result = campaign_of(losses, cuts, verdict)
+    summary = summarize_campaign(result)
+    assert summary.headline.startswith(said)
+    whole = CampaignsResult("/c", (result,))
+    for text in (as_html(whole), format_junit(whole), printed(draw_campaigns(whole))):
+        assert summary.headline in text
+    again = AGAIN.search(summary.action) or "--resume" in summary.action
+    assert not (again and verdict is Verdict.FAIL)
+
+
+def test_several_servers_have_a_box_before_those_of_each() -> None:
+    kept, lost = campaign_of(0, 9, Verdict.PASS), campaign_of(1, 4, Verdict.FAIL)
+    subject = CampaignsResult("/c", (kept, replace(lost, name="db2")))
+    summary = summarize_campaigns(subject)
+    assert summary.verdict is Verdict.FAIL
+    assert summary.headline == "1 of 2 servers lost data: db2."
+    page = as_html(subject)
+    assert page.index(summary.headline) < page.index("All 9 cuts of db1")
+
+
+def test_a_matrix_begins_with_what_lost_and_shows_losses_before_rates() -> None:
+    rows = [
+        Line("safe", "", None, None, [result_of("PASS")], ""),
+        Line("fast", "", None, None, [result_of("FAIL")], ""),
+        Line("none", "", None, None, [], "it did not start"),
+    ]
+    result = make_matrix_result(rows, 1, "about it")
+    headline = summarize_matrix(result).headline
+    assert headline == (
+        "1 of 3 configurations lost acknowledged data: fast. Not decided: none."
+    )
+    page = as_html(result)
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', page)
+    assert heads[:4] == ["configuration", "verdict", "lost", "lossy cuts"]
+    assert page.index(headline) < page.index("<table")
+
+
+def case_of(result: RunResult) -> Any:
+    suite = next(iter(JUnitXml.fromstring(format_junit(RunSubject(result)).encode())))
+    (case,) = suite
+    return suite, case
+
+
+def test_the_case_of_a_lab_has_the_same_name_in_each_run() -> None:
+    spec = LabSpec("postgresql", drive=DriveSpec("lying"), settings={"fsync": "on"})
+    names = set()
+    for port in (17702, 61068):
+        target = f"postgresql+psycopg2://dbcheck@127.0.0.1:{port}/postgres"
+        for verdict in ("PASS", "FAIL"):
+            result = result_of(verdict, lab=spec.to_values(), target=target)
+            names.add(case_of(result)[1].name)
+    assert names == {"lab postgresql, xfs, lying drive, insert, fsync=on"}
+    other = replace(spec, drive=DriveSpec())
+    assert case_of(result_of("PASS", lab=other.to_values()))[1].name not in names
+    killed = LabSpec("mariadb", cut="process").to_values()
+    assert "killed" in case_of(result_of("PASS", lab=killed))[1].name
+
+
+@pytest.mark.parametrize("verdict", ["FAIL", "INCONCLUSIVE"])
+def test_a_failure_has_a_body_with_the_cause_and_the_next_step(verdict: str) -> None:
+    result = result_of(verdict, settings_at_fault=["fsync = off"])
+    _, case = case_of(result)
+    (failure,) = case.result
+    for part in ("fsync = off", "Next: ", "S64GNE0R"):
+        assert part in failure.text
+
+
+def test_a_suite_is_as_the_schema_of_junit_has_it() -> None:
+    suite, _ = case_of(result_of("FAIL"))
+    assert (suite.timestamp, suite.hostname) == ("2026-11-29T04:26:07", "db1")
+    text = format_junit(RunSubject(result_of("FAIL")))
+    order = ["<testsuite ", "<properties>", "<testcase ", "<failure ", "<system-out>"]
+    assert sorted(order, key=text.index) == order
