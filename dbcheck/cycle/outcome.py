@@ -242,15 +242,18 @@ def _build_result(outcome: Outcome) -> RunResult:
 def _measure_recovery_s(outcome: Outcome) -> float | None:
     """Return the seconds from the return of the power until the server took queries.
 
-    None if the power came back by itself, or if another node took over.
+    None if another node took over, or if it is not known when the power returned.
     """
-    load, off_s = outcome.load, outcome.case.off_s
-    if load is None or load.switched_us is None or off_s is None:
+    case, load, after = outcome.case, outcome.load, outcome.after
+    if load is None or load.switched_us is None or case.cut is None:
         return None
-    if outcome.after.facts is None or outcome.after.promotion is not None:
+    if after.facts is None or after.promotion is not None:
         return None
-    passed = measure_elapsed(load, load.switched_us, outcome.after.answered)
-    found = passed.most_s - off_s
+    stays_off = case.cut.by_hand or "off_s" in case.cut.report
+    if case.off_s is None and stays_off:
+        return None
+    passed = measure_elapsed(load, load.switched_us, after.answered)
+    found = passed.most_s - (case.off_s or 0.0)
     return round(found, 1) if passed.known and found >= 0 else None
 
 

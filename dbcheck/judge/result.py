@@ -271,8 +271,8 @@ class RunResult:
                 not be made.
     cluster:    null of a single server.
     uncut:      no cut of the server's power was asked for, whatever ended the load.
-    recovery_s: seconds from the return of the power until the server took queries, null
-                if that was not measured.
+    recovery_s: seconds from the return of the power until the server took queries, or
+                from a cut after which it returned at once; null if not measured.
     """
 
     run: str

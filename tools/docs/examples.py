@@ -90,9 +90,9 @@ EXAMPLES = (
             " --runs runs-pass",
         ),
         "runs-pass/*",
-        "The first box says how little one cut proves. The table of evidence lists "
-        "what a PASS needs, and how each was seen. The charts show the load up to the "
-        "cut.",
+        "The first box says how little one pass proves, what to do next, and what was "
+        "checked. All else is folded, since nothing is wrong: open the evidence to "
+        "see what a PASS needs, and how each item was seen. It prints on two pages.",
         ("cache was lost, too",),
     ),
     Example(
@@ -126,7 +126,7 @@ EXAMPLES = (
         "`synchronous_commit=off` the server answers before it has flushed. Under so "
         "light a load this cut lost nothing; another one may. The audit named the "
         "setting before the cut, and the page says how to fix it.",
-        ("this cut does not count: synchronous_commit", "Fix:"),
+        ("This cut does not count.", "synchronous_commit", "Fix:"),
     ),
     Example(
         "campaign",
@@ -140,9 +140,9 @@ EXAMPLES = (
         ),
         "campaign",
         "The drive passes several cuts before the first loss ends the campaign: one "
-        "cut, or a few, would have passed. Below the verdict are both bounds for "
-        "the share of cuts that lose.",
-        ("1 loss in 4 cuts", "of cuts lose, 95% confidence, and at most"),
+        "cut, or a few, would have passed. Beside the cause are the figures, with both "
+        "bounds for the share of cuts that lose.",
+        ("1 of 4 cuts of db1 lost acknowledged data", "of such cuts lose"),
     ),
     Example(
         "matrix",
@@ -153,7 +153,7 @@ EXAMPLES = (
         "The two fast rows lose, and the two slow ones do not: a durable commit waits "
         "for the drive. The latencies of the virtual drive were set, so compare the "
         "rows with each other and not with a drive of your own.",
-        ("Every configuration came out as expected",),
+        ("2 of 4 configurations lost acknowledged data", "as expected"),
     ),
 )
 _AFTERWARDS = {"campaign": "dbcheck lab down db1"}

@@ -167,6 +167,7 @@ def summarize_campaign(result: CampaignResult) -> Summary:
                 replace(result.checked, begun=_find_first_moment(result)),
                 result.target,
                 until=_find_last_moment(result),
+                virtual=CutClass.LAB_DRIVE.value in result.cut_classes,
             )
         ),
         tiles=tuple(_list_tiles(result, losses, cuts)),

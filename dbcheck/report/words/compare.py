@@ -26,9 +26,20 @@ def summarize_comparison(result: ComparedResult) -> Summary:
         verdict=None,
         headline=sentence(result.comparison.sentence),
         proof=_FEW_CUTS if min(a.statistics.cuts, b.statistics.cuts) < _FEW else "",
-        action="Read below what else differs before you rely on one of them.",
+        action=_choose_action(result),
         about=(("A", _name_side(a)), ("B", _name_side(b))),
     )
+
+
+def _choose_action(result: ComparedResult) -> str:
+    sides = (("A", result.a), ("B", result.b))
+    lost = [name for name, side in sides if side.verdict is Verdict.FAIL]
+    if lost:
+        return (
+            f"Do not rely on {' or '.join(lost)}: one loss is a proof. Read below what"
+            " differs."
+        )
+    return "Read below what else differs before you rely on one of them."
 
 
 def _name_side(side: SideResult) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dbcheck.judge.result import Checked, RunResult
 from dbcheck.judge.results import MatrixResult, RowResult
-from dbcheck.model.cut import PowerScope, describe_cuts
+from dbcheck.model.cut import CutClass, PowerScope, describe_cuts
 from dbcheck.model.verdict import (
     Verdict,
     describe_losses_without_cut,
@@ -75,7 +75,13 @@ def summarize_matrix(result: MatrixResult) -> Summary:
         headline=_summarize_rows(result),
         proof=proof,
         action=_choose_action(result, kept),
-        about=tuple(describe_about(checked, "", servers, until=last)),
+        about=tuple(
+            describe_about(
+                *(checked, "", servers),
+                until=last,
+                virtual=all(c.cut_class is CutClass.LAB_DRIVE for c in cycles),
+            )
+        ),
         tiles=(
             Tile("configurations", f"{len(result.rows):,}"),
             Tile("lost data", f"{lossy:,}", "of them"),

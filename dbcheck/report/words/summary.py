@@ -71,7 +71,12 @@ def summarize_run(result: RunResult, reconcile: str = "") -> Summary:
         detail=detail,
         proof=words.proof(result),
         action=_choose_action(result, reconcile),
-        about=tuple(describe_about(result.checked, result.target, result.server)),
+        about=tuple(
+            describe_about(
+                *(result.checked, result.target, result.server),
+                virtual=result.cut_class is CutClass.LAB_DRIVE,
+            )
+        ),
         tiles=tuple(_list_tiles(result)),
     )
 
@@ -137,12 +142,17 @@ def _act_on_fail(result: RunResult) -> str:
 
 
 def describe_about(
-    checked: Checked, target: str, server: str = "", *, until: str = ""
+    checked: Checked,
+    target: str,
+    server: str = "",
+    *,
+    until: str = "",
+    virtual: bool = False,
 ) -> Iterator[tuple[str, str]]:
     """Yield when, where, on which drive and by whom; what is not recorded is left out.
 
     target: the server's URL.  server: its product and version.  until: when the last
-    of several cycles ended, ISO 8601.
+    of several cycles ended, ISO 8601.  virtual: the drives are those of a lab.
     """
     began, ended = (_format_moment(text) for text in (checked.begun, until))
     if moments := list(dict.fromkeys(filter(None, (began, ended)))):
@@ -151,7 +161,7 @@ def describe_about(
     if host or server:
         yield "host", f"{host} ({server})" if host and server else host or server
     if checked.begun:
-        yield "drive", _describe_drives(checked.drives)
+        yield "drive", _describe_drives(checked.drives, virtual=virtual)
     if checked.user:
         yield "by", checked.user
 
@@ -174,7 +184,9 @@ def _find_address(target: str) -> str:
         return ""
 
 
-def _describe_drives(drives: Sequence[CheckedDrive]) -> str:
+def _describe_drives(drives: Sequence[CheckedDrive], *, virtual: bool) -> str:
+    if virtual and drives:
+        return f"{', '.join(drive.name for drive in drives)} (virtual, of a lab)"
     more = len(drives) - _DRIVES_SHOWN
     shown = "; ".join(map(_describe_drive, drives[:_DRIVES_SHOWN])) or _NOT_ASKED
     return f"{shown}; and {more} more" if more > 0 else shown

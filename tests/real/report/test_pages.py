@@ -128,10 +128,41 @@ def test_a_page_prints_on_a4_with_nothing_cut_off(
         seen.close()
 
 
+def test_a_pass_prints_on_two_pages(chromium: Any, pages: dict[str, Path]) -> None:
+    seen = Seen(chromium, pages["mariadb-pass"], viewport=PRINTED)
+    try:
+        printed = seen.page.pdf(prefer_css_page_size=True)
+        assert 1 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 2
+        assert seen.page.locator("details[open]").count() == 0
+    finally:
+        seen.close()
+
+
+def test_a_matrix_on_a_phone_shows_verdict_and_losses_first(
+    chromium: Any, pages: dict[str, Path]
+) -> None:
+    seen = Seen(chromium, pages["matrix"], viewport=PHONE)
+    try:
+        row = seen.page.locator(".cards tbody tr").first
+        chip, lost, rate = (
+            row.locator(one).bounding_box()
+            for one in (".chip", "[data-name=lost]", '[data-name="commits/s"]')
+        )
+        assert chip["x"] + chip["width"] < lost["x"]
+        assert lost["x"] + lost["width"] <= PHONE["width"]
+        assert lost["y"] < rate["y"]
+        headline = seen.page.locator(".banner h1").bounding_box()
+        assert headline["y"] + headline["height"] < PHONE["height"]
+        scroll = seen.page.locator(".scroll").first
+        assert scroll.evaluate("one => one.scrollWidth <= one.clientWidth")
+    finally:
+        seen.close()
+
+
 def test_all_is_drawn_without_a_script(chromium: Any, pages: dict[str, Path]) -> None:
     seen = Seen(chromium, pages["postgresql-lying"], viewport=DESKTOP)
     try:
-        assert seen.page.locator("figure svg.chart").count() >= 3
+        assert seen.page.locator("figure svg.chart:visible").count() >= 3
         assert seen.page.locator("rect.lost").count() > 5
         assert seen.page.locator("script").count() == 0
     finally:

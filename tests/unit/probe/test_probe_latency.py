@@ -14,6 +14,7 @@ from dbcheck.probe.latency import (
     Earlier,
     FileioResult,
     FolderResult,
+    LatencyResult,
     Spread,
     TimingResult,
     compute_device_share,
@@ -21,6 +22,8 @@ from dbcheck.probe.latency import (
     list_usual_shapes,
     make_histogram,
 )
+from dbcheck.report.latency import draw_latencies
+from tests.kit.reports import printed
 
 IDLE = Sample(0, {"sda": Counts(0, 0, 0, 0, 0)})
 
@@ -140,3 +143,23 @@ def test_what_is_not_fio_s_output_is_no_number(text: str) -> None:
 def test_why_fio_did_not_run_is_kept() -> None:
     found = FileioResult.of(1, True, "", "fio is not installed")
     assert found.why == "fio is not installed"
+
+
+def test_two_groups_of_times_are_said_and_refusals_stand_below_the_table() -> None:
+    refused = TimingResult(Method.DSYNC, 8192, 0, None, {}, f"refused {'why ' * 20}")
+    timed = TimingResult(MAIN.method, MAIN.size, MAIN.offset, SPREAD, {}, "")
+    for slow_us, said in ((60, False), (900, True)):
+        took = [us * 1000 for us in (60, slow_us) for _ in range(100)]
+        folder = FolderResult(
+            *(("data",), "/d", "/", "xfs", ("sda",), (timed, refused)),
+            *(tuple(make_histogram(took)), (), "advice", ()),
+        )
+        result = LatencyResult("db1", "", "", (folder,), "", "")
+        text = printed(draw_latencies([result]), 80)
+        assert ("two groups" in text) is said
+        assert all(len(line.rstrip()) <= 80 for line in text.splitlines())
+        assert "\u2026" not in text  # nothing is clipped
+        assert "O_DSYNC, 8,192 bytes at 0: refused why why" in text
+
+
+SPREAD = Spread(100, 1234.5, 4567.8, 16345.6, 163456.7)
