@@ -34,6 +34,7 @@ from dbcheck.config import workload_file
 from dbcheck.cycle.detail import read_run_detail
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.explore.folder import RESULT_FILE, Exploration
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.records import Manifest
 from dbcheck.report.console import make_console
@@ -157,6 +158,7 @@ def command(
     dbcheck report runs/ID -o check.html             for a browser, or for print
     dbcheck report campaigns/ID --format md          for a ticket
     dbcheck report runs/matrix-ID.json -o matrix.html
+    dbcheck report runs/explore-ID -o crash-states.html
     dbcheck report runs/ID --format junit -o dbcheck.xml
     dbcheck report runs/ID1 runs/ID2 runs/ID3        counted together
     dbcheck report --compare runs/ID1 runs/ID2
@@ -226,6 +228,8 @@ def read_result(path: Path) -> Verdicts:
         return _read_run(RunFolder.open(path))
     if path.is_file():
         return read_matrix(path)
+    if (path / RESULT_FILE).is_file():
+        return Exploration.open(path).result()
     if (path / "campaign.json").is_file() or any(path.glob("*/campaign.json")):
         results = tuple(map(campaign_result, list_folders(path)))
         return CampaignsResult(str(path), results, group_targets(results))

@@ -25,13 +25,14 @@ from dbcheck.base import plain
 from dbcheck.base.access import require_closed
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, RunFormatError, UsageError
-from dbcheck.judge.results import Finding, StateJudgement
+from dbcheck.judge.results import ExploreResult, Finding, StateJudgement
 from dbcheck.lab.drive.recording import RECORD_ANEW, SUFFIX, Recording
 from dbcheck.lab.spec import DATA_DRIVE, LOG_DRIVE
 from dbcheck.model.cut import CrashState
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 
+RESULT_FILE = "explored.json"
 _PLAN, _STATES = "exploration.json", "states.jsonl"
 _SUBJECT = "explorations"  # in the state folder
 
@@ -205,4 +206,16 @@ class Exploration:
     def write_result(self, values: Any) -> None:
         """Store what --json prints."""
         text = json.dumps(values, indent=1) + "\n"
-        stored.write_file(self.path / "explored.json", [text.encode()])
+        stored.write_file(self.path / RESULT_FILE, [text.encode()])
+
+    def result(self) -> ExploreResult:
+        """Read what --json printed; raise RunFormatError if it is damaged."""
+        path = self.path / RESULT_FILE
+        try:
+            return msgspec.json.decode(stored.read_content(path), type=ExploreResult)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RunFormatError(
+                f"{path} is damaged or was changed: {error}",
+                id=ErrorId.RECORD_DAMAGED,
+                hint=f"Judge its states again: dbcheck lab explore {self.path}",
+            ) from None

@@ -10,17 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.judge.results import ExploreResult, Finding, LostBlock, StateResult
+from dbcheck.report.box import draw_summary
 from dbcheck.report.terminal import BADGES, MINOR
 from dbcheck.report.words.explored import (
+    BLOCK_COLUMNS,
     SCOPE,
     blocks_of,
     coverage_sentences,
+    describe_state,
     how_it_fails,
+    list_commands,
     not_reduced,
-    nothing_lacking,
-    summary,
+    summarize_exploration,
 )
-from dbcheck.report.words.run import number, sentence
+from dbcheck.report.words.run import number
 
 _BLOCKS_SHOWN = 12
 _STATES_SHOWN = 3
@@ -28,22 +31,15 @@ _STATES_SHOWN = 3
 
 def draw_exploration(result: ExploreResult) -> RenderableType:
     """Return the verdict, each finding, and what the states cover."""
-    head = Text.assemble(
-        (f" {result.verdict.value} ", BADGES[result.verdict]), "  ", summary(result)
-    )
-    parts: list[RenderableType] = [head]
+    summary = summarize_exploration(result)
+    parts: list[RenderableType] = [draw_summary(summary)]
     for finding in result.findings:
         parts += [Text(""), *_draw_finding(finding)]
     if text := not_reduced(result):
         parts += [Text(""), Text(text)]
     parts += [Text(""), *(Text(line) for line in coverage_sentences(result))]
     parts += [Text(SCOPE), Text(""), Text(f"stored: {result.folder}")]
-    if result.findings:
-        again = f"dbcheck lab explore {result.folder} --state {result.findings[0].name}"
-        parts.append(Text(f"judge it again: {again}"))
-    if not result.finished:
-        more = f"dbcheck lab explore {result.folder} --states {result.wanted}"
-        parts.append(Text(f"go on: {more}"))
+    parts += [Text(f"{what}: {command}") for what, command in list_commands(result)]
     return Group(*parts)
 
 
@@ -67,23 +63,10 @@ def _draw_finding(finding: Finding) -> Iterator[RenderableType]:
 
 def _draw_judged_state(result: StateResult) -> Iterator[RenderableType]:
     """Yield the time of the cut, the losses, and what the drive lacks."""
-    found = result.judgement
-    lines = [
-        f"A cut {result.load_s:.3f} s into the load, with {number(found.acks)} acks"
-        " before it."
-    ]
-    lines += [sentence(found.reason)] if found.reason else []
-    for row in found.rows[:_STATES_SHOWN]:
-        lines.append(
-            f"{row.kind}: {row.table} id {row.row_id} (session {row.session}, "
-            f"operation {row.seq})"
-        )
-    for line in lines:
+    for line in describe_state(result):
         yield Padding(Text(line), (0, 0, 0, 2))
     if result.lost:
         yield Padding(_draw_lost_blocks(result.lost), (0, 0, 0, 2))
-    elif text := nothing_lacking(found):
-        yield Padding(Text(text), (0, 0, 0, 2))
 
 
 def _draw_lost_blocks(lost: tuple[LostBlock, ...]) -> RenderableType:
@@ -91,8 +74,8 @@ def _draw_lost_blocks(lost: tuple[LostBlock, ...]) -> RenderableType:
     table = Table(
         title="written and not on the drive", title_justify="left", title_style=MINOR
     )
-    table.add_column("file", overflow="fold")
-    for name in ("bytes", "length", "written before the cut"):
+    table.add_column(BLOCK_COLUMNS[0], overflow="fold")
+    for name in BLOCK_COLUMNS[1:]:
         table.add_column(name, justify="right")
     for block in lost[:_BLOCKS_SHOWN]:
         table.add_row(*blocks_of(block))

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 
 from dbcheck.judge.result import to_values
-from dbcheck.judge.results import ComparedResult, MatrixResult
+from dbcheck.judge.results import ComparedResult, ExploreResult, MatrixResult
 from dbcheck.report.campaign import draw_campaigns, draw_comparison
 from dbcheck.report.console import make_console
+from dbcheck.report.explore import draw_exploration
 from dbcheck.report.matrix import draw_matrix
 from dbcheck.report.subject import RunSubject, Subject
 from dbcheck.report.verdict import verdict_report
@@ -73,6 +74,8 @@ def draw_subject(subject: Subject) -> RenderableType:
         return draw_matrix(subject)
     if isinstance(subject, ComparedResult):
         return draw_comparison(subject)
+    if isinstance(subject, ExploreResult):
+        return draw_exploration(subject)
     return draw_campaigns(subject)
 
 

@@ -16,6 +16,7 @@ from dbcheck.judge.result import Checked, RunResult
 from dbcheck.judge.results import (
     CampaignResult,
     CampaignsResult,
+    ExploreResult,
     MatrixResult,
     RowResult,
 )
@@ -23,8 +24,10 @@ from dbcheck.model.cut import LabCut
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.subject import RunSubject, Verdicts, quote_all_texts
 from dbcheck.report.words import campaign as of_campaign
+from dbcheck.report.words import explored as of_explored
 from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import run as of_run
+from dbcheck.report.words.explored import describe_lab_server, summarize_exploration
 from dbcheck.report.words.summary import Summary, summarize_run
 
 
@@ -35,6 +38,8 @@ def format_junit(subject: Verdicts) -> str:
         suite = _make_run_suite(subject)
     elif isinstance(subject, CampaignsResult):
         suite = _make_campaigns_suite(subject)
+    elif isinstance(subject, ExploreResult):
+        suite = _make_exploration_suite(subject)
     else:
         suite = _make_matrix_suite(subject)
     whole = JUnitXml("dbcheck")
@@ -76,20 +81,27 @@ def _name_run(result: RunResult) -> str:
     lab = result.lab
     if not lab:
         return result.target
-    drive = lab.get("drive")
-    personality = drive.get("personality") if isinstance(drive, Mapping) else None
     settings = lab.get("settings")
     pairs = settings.items() if isinstance(settings, Mapping) else ()
     parts = [
-        f"lab {lab.get('engine', '')}",
-        lab.get("filesystem"),
-        f"{personality} drive" if personality else "",
+        f"lab {describe_lab_server(lab)}",
         result.workload,
         *(f"{name}={value}" for name, value in sorted(pairs, key=str)),
     ]
     if lab.get("cut") == LabCut.PROCESS.value:
-        parts[1:3] = ["server process killed"]
-    return ", ".join(str(part) for part in parts if part)
+        parts[0] = f"lab {lab.get('engine', '')}, server process killed"
+    return ", ".join(parts)
+
+
+def _make_exploration_suite(result: ExploreResult) -> TestSuite:
+    summary = summarize_exploration(result)
+    body = [*_list_summary_lines(summary), *of_explored.coverage_sentences(result)]
+    name = f"lab {describe_lab_server(result.lab)}"
+    case = _make_case(
+        *("dbcheck.explore", name, result.verdict, summary.headline, body)
+    )
+    named = {"folder": result.folder, "seed": str(result.seed)}
+    return _make_suite("explore", [case], named, Checked())
 
 
 def _list_summary_lines(summary: Summary) -> Iterator[str]:

@@ -10,12 +10,14 @@ from dbcheck.judge.results import (
     CampaignResult,
     CampaignsResult,
     ComparedResult,
+    ExploreResult,
     MatrixResult,
 )
 from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, list_axes
 from dbcheck.report.subject import RunSubject, Subject, quote_all_texts
 from dbcheck.report.words import campaign as of_campaign
 from dbcheck.report.words import compare as of_compare
+from dbcheck.report.words import explored as of_explored
 from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import run as of_run
 from dbcheck.report.words.summary import Summary, Tile, summarize_run
@@ -48,6 +50,8 @@ def format_markdown(subject: Subject) -> str:
         lines = _format_campaigns(subject)
     elif isinstance(subject, MatrixResult):
         lines = _format_matrix(subject)
+    elif isinstance(subject, ExploreResult):
+        lines = _format_exploration(subject)
     else:
         lines = _format_comparison(subject)
     return "\n".join(lines).rstrip() + "\n"
@@ -185,6 +189,25 @@ def _format_matrix(result: MatrixResult) -> Iterator[str]:
     for scope in of_matrix.scopes(result):
         yield from (_escape_text(scope), "")
     yield f"Seed: {result.seed}"
+
+
+def _format_exploration(result: ExploreResult) -> Iterator[str]:
+    summary = of_explored.summarize_exploration(result)
+    yield from _format_summary(summary)
+    yield from _format_tiles(summary.tiles)
+    for finding in result.findings:
+        smallest = finding.smallest
+        yield from (f"## {_escape_text(finding.name)}", "")
+        yield from _format_items(of_explored.describe_state(smallest))
+        if smallest.lost:
+            rows = map(of_explored.blocks_of, smallest.lost)
+            yield from _format_table(of_explored.BLOCK_COLUMNS, rows)
+    yield from _format_items(filter(None, [of_explored.not_reduced(result)]))
+    yield from ("## What this does not prove", "")
+    yield from _format_items(of_explored.coverage_sentences(result))
+    yield from (_escape_text(of_explored.SCOPE), "")
+    for what, command in of_explored.list_commands(result):
+        yield from (f"{_escape_text(what)}:", "", f"    {_join_lines(command)}", "")
 
 
 def _format_comparison(result: ComparedResult) -> Iterator[str]:

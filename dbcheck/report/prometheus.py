@@ -19,6 +19,7 @@ from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import (
     CampaignResult,
     CampaignsResult,
+    ExploreResult,
     MatrixResult,
     RowResult,
 )
@@ -86,6 +87,8 @@ def _measure_subject(subject: Verdicts) -> Iterator[_Measured]:
         yield _measure_run(subject.result)
     elif isinstance(subject, CampaignsResult):
         yield from map(_measure_campaign, subject.targets)
+    elif isinstance(subject, ExploreResult):
+        yield _Measured("explore", "", "", subject.verdict, None, {})
     else:
         yield from _measure_rows(subject)
 

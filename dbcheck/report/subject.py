@@ -9,7 +9,12 @@ import msgspec
 
 from dbcheck.base.text import quoted
 from dbcheck.judge.result import RunDetail, RunResult
-from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
+from dbcheck.judge.results import (
+    CampaignsResult,
+    ComparedResult,
+    ExploreResult,
+    MatrixResult,
+)
 
 T = TypeVar("T")
 NOT_JUDGED_AGAIN = (
@@ -42,7 +47,7 @@ class RunSubject:
 
 
 # What has verdicts of its own; and what else can be shown.
-Verdicts = RunSubject | CampaignsResult | MatrixResult
+Verdicts = RunSubject | CampaignsResult | MatrixResult | ExploreResult
 Subject = Verdicts | ComparedResult
 
 

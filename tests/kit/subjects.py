@@ -7,18 +7,21 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from dbcheck.cycle.detail import read_run_detail
 from dbcheck.cycle.judging import judge_run
-from dbcheck.judge.result import RunDetail
-from dbcheck.judge.results import CampaignsResult
+from dbcheck.judge.result import RunDetail, to_values
+from dbcheck.judge.results import CampaignsResult, ExploreResult
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.subject import RunSubject, Step, Verdicts
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.explored_results import LOST
 from tests.kit.memory import scratch
-from tests.kit.poisoned_reports import poisoned_campaign, poisoned_run
+from tests.kit.poisoned_reports import poisoned, poisoned_campaign, poisoned_run
 from tests.kit.reports import run_result
 from tests.kit.stored_run import manifest, stored_run
 
@@ -88,7 +91,15 @@ def poisoned_subjects(text: str) -> dict[str, Verdicts]:
         "run": RunSubject(result, poisoned_detail(text), text, steps),
         "campaign": CampaignsResult(text, (campaign, replace(campaign, name="db2"))),
         "matrix": make_matrix_result(rows, 1, text, text),
+        "explore": poisoned_exploration(text),
     }
+
+
+def poisoned_exploration(text: str) -> ExploreResult:
+    """Return an exploration with *text* in each of its texts."""
+    values = poisoned(to_values(LOST), text)
+    lab = {"engine": text, "drive": {"personality": text}}
+    return msgspec.convert({**values, "lab": lab}, ExploreResult)
 
 
 def subject_of(verdict: Verdict, **changed: Any) -> RunSubject:

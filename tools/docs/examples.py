@@ -126,7 +126,7 @@ EXAMPLES = (
         "`synchronous_commit=off` the server answers before it has flushed. Under so "
         "light a load this cut lost nothing; another one may. The audit named the "
         "setting before the cut, and the page says how to fix it.",
-        ("This cut does not count.", "synchronous_commit", "Fix:"),
+        ("this cut does not count", "synchronous_commit", "Fix:"),
     ),
     Example(
         "campaign",

@@ -11,12 +11,18 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import dbcheck
-from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
+from dbcheck.judge.results import (
+    CampaignsResult,
+    ComparedResult,
+    ExploreResult,
+    MatrixResult,
+)
 from dbcheck.report.html.campaignpage import campaign_values
 from dbcheck.report.html.matrixpage import make_matrix_values
 from dbcheck.report.html.runpage import run_values
 from dbcheck.report.subject import RunSubject, Subject, quote_all_texts
 from dbcheck.report.words import compare as words
+from dbcheck.report.words import explored as of_explored
 
 
 def as_html(subject: Subject) -> str:
@@ -28,7 +34,28 @@ def as_html(subject: Subject) -> str:
         return _page("campaign", campaign_values(subject))
     if isinstance(subject, MatrixResult):
         return _page("matrix", make_matrix_values(subject))
+    if isinstance(subject, ExploreResult):
+        return _page("explore", _explore_values(subject))
     return _page("compare", _compare_values(subject))
+
+
+def _explore_values(result: ExploreResult) -> dict[str, Any]:
+    """Return the values of templates/explore.html."""
+    name = of_explored.describe_lab_server(result.lab)
+    return {
+        "title": f"{result.verdict.value}: crash states of {name}",
+        "about": (f"Crash states of {name}", f"seed {result.seed}"),
+        "summary": of_explored.summarize_exploration(result),
+        "result": result,
+        "how_it_fails": of_explored.how_it_fails,
+        "describe_state": of_explored.describe_state,
+        "block_columns": of_explored.BLOCK_COLUMNS,
+        "blocks": lambda lost: [of_explored.blocks_of(block) for block in lost],
+        "not_reduced": of_explored.not_reduced(result),
+        "coverage": list(of_explored.coverage_sentences(result)),
+        "commands": list(of_explored.list_commands(result)),
+        "scope": of_explored.SCOPE.removeprefix("Scope: "),
+    }
 
 
 def _compare_values(result: ComparedResult) -> dict[str, Any]:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from dbcheck.judge.results import ExploreResult, Finding, LostBlock, StateJudgement
+from dbcheck.judge.results import (
+    ExploreResult,
+    Finding,
+    LostBlock,
+    StateJudgement,
+    StateResult,
+)
 from dbcheck.model.verdict import Verdict, format_count
-from dbcheck.report.words.run import NOT_A_DRIVE, number
+from dbcheck.report.words.run import NOT_A_DRIVE, number, sentence
+from dbcheck.report.words.summary import Summary, Tile
 from dbcheck.rows.loss import MISSING, LossKind
 
 SCOPE = (
@@ -49,6 +58,61 @@ def summary(result: ExploreResult) -> str:
         wanted = number(result.wanted)
         parts.append(f"{wanted} were asked for, and the load has hardly any others")
     return "; ".join(parts) + "."
+
+
+def summarize_exploration(result: ExploreResult) -> Summary:
+    """Return the first box of a report on explored crash states."""
+    decided = result.states - result.inconclusive
+    ways = [f"{finding.name}: {how_it_fails(finding)}" for finding in result.findings]
+    return Summary(
+        badge=result.verdict.value,
+        verdict=result.verdict,
+        headline=summary(result),
+        detail=f"{'; '.join(ways[:_NAMED])}." if ways else "",
+        proof="One loss is a proof." if result.failed else "",
+        action=_choose_action(result),
+        about=(("lab", describe_lab_server(result.lab)),),
+        tiles=(
+            Tile("states", number(result.states), f"of {number(result.wanted)} wanted"),
+            Tile("failed", number(result.failed), f"of {number(decided)} decided"),
+            Tile("ways to fail", number(len(result.findings)), "reduced to few writes"),
+            Tile("commits", number(result.commits), "acknowledged in the load"),
+        ),
+    )
+
+
+def _choose_action(result: ExploreResult) -> str:
+    if result.failed:
+        return (
+            "Read below what the server lost and which writes were not on the drive;"
+            " judge such a state again with the command below."
+        )
+    if not result.finished:
+        return "Go on with the command below."
+    if result.inconclusive:
+        return "Read below why states could not be judged."
+    return "Check the real server, whose drive this says nothing about: dbcheck run."
+
+
+def list_commands(result: ExploreResult) -> Iterator[tuple[str, str]]:
+    """Yield what else can be done with the recording, and the command for it."""
+    command = f"dbcheck lab explore {shlex.quote(result.folder)}"
+    if result.findings:
+        yield "judge it again", f"{command} --state {result.findings[0].name}"
+    if not result.finished:
+        yield "go on", f"{command} --states {result.wanted}"
+
+
+def describe_lab_server(lab: Mapping[str, Any]) -> str:
+    """Return the server, filesystem and drive of a lab's spec, which may be forged."""
+    drive = lab.get("drive")
+    personality = drive.get("personality") if isinstance(drive, Mapping) else None
+    parts = (
+        lab.get("engine"),
+        lab.get("filesystem"),
+        f"{personality} drive" if personality else "",
+    )
+    return ", ".join(str(part) for part in parts if part) or "virtual drive"
 
 
 def coverage_sentences(result: ExploreResult) -> Iterator[str]:
@@ -98,6 +162,27 @@ def how_it_fails(finding: Finding) -> str:
     elif not finding.complete:
         text += "; the reduction was stopped, so less may be enough"
     return text
+
+
+BLOCK_COLUMNS = ("file", "bytes", "length", "written before the cut")
+
+
+def describe_state(result: StateResult) -> Iterator[str]:
+    """Yield when the cut comes, and what the judged state lost."""
+    found = result.judgement
+    yield (
+        f"A cut {result.load_s:.3f} s into the load, with {number(found.acks)} acks"
+        " before it."
+    )
+    if found.reason:
+        yield sentence(found.reason)
+    for row in found.rows[:_NAMED]:
+        yield (
+            f"{row.kind}: {row.table} id {row.row_id} (session {row.session}, "
+            f"operation {row.seq})"
+        )
+    if not result.lost and (text := nothing_lacking(found)):
+        yield text
 
 
 def nothing_lacking(judged: StateJudgement) -> str:

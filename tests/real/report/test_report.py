@@ -13,12 +13,16 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.campaign.folder import CampaignFolder, write_matrix
 from dbcheck.cli import FAIL, FAILED, PASS, USAGE
+from dbcheck.explore.folder import RESULT_FILE, Exploration, ExplorePlan
+from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.formats import FORMATS
 from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.runs.stored import open_private
+from tests.kit.explored_results import LOST
 from tests.kit.reports import run_result
 from tests.kit.samples import PLAN
 from tests.kit.users import DBCHECK
@@ -177,6 +181,21 @@ def test_a_stored_matrix_is_shown_and_a_changed_one_refused(folder: Path) -> Non
     path.write_text(path.read_text().replace("drive=honest", "drive=lying"))
     _, err = report(folder, str(path), code=FAILED)
     assert "is damaged or was changed" in err
+
+
+def test_an_exploration_is_shown_and_a_damaged_one_refused(folder: Path) -> None:
+    explored = Exploration.create(folder / "explore")
+    explored.write_plan(ExplorePlan("0", 7, "run"))
+    explored.write_result(to_values(LOST))
+    out, _ = report(folder, "explore", "--format", "junit")
+    assert JUnitXml.fromstring(out.encode()).failures == 1
+    for kind in ("html", "md", "text"):
+        out, _ = report(folder, "explore", "--format", kind)
+        assert "finding-1" in out and "missing-tail" in out.replace("\\", "")
+    file = explored.path / RESULT_FILE
+    file.write_text(file.read_text().replace('"FAIL"', '"FINE"'))
+    _, err = report(folder, "explore", code=FAILED)
+    assert f"[{ErrorId.RECORD_DAMAGED}]" in err
 
 
 def test_a_campaign_with_no_cycle_yet_is_shown_and_compared_with_nothing(
