@@ -23,6 +23,7 @@ from dbcheck.report.html.runpage import run_values
 from dbcheck.report.subject import RunSubject, Subject, quote_all_texts
 from dbcheck.report.words import compare as words
 from dbcheck.report.words import explored as of_explored
+from dbcheck.report.words.run import sentence
 
 
 def as_html(subject: Subject) -> str:
@@ -54,7 +55,7 @@ def _explore_values(result: ExploreResult) -> dict[str, Any]:
         "not_reduced": of_explored.not_reduced(result),
         "coverage": list(of_explored.coverage_sentences(result)),
         "commands": list(of_explored.list_commands(result)),
-        "scope": of_explored.SCOPE.removeprefix("Scope: "),
+        "scope": sentence(of_explored.SCOPE.removeprefix("Scope: ")),
     }
 
 

@@ -508,8 +508,13 @@ def depth_of(result: RunResult) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return *text* with a capital letter and a full stop."""
-    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+    """Return *text* with a full stop, and a capital letter if it begins with a word.
+
+    A setting or a server keeps its name as it is.
+    """
+    first = text.partition(" ")[0].rstrip(",:;.")
+    begin = text[:1].upper() if first.isalpha() else text[:1]
+    return f"{begin}{text[1:].removesuffix('.')}."
 
 
 def with_id(text: str, error_id: str | None) -> str:

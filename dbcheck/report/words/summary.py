@@ -155,6 +155,10 @@ def describe_about(
     of several cycles ended, ISO 8601.  virtual: the drives are those of a lab.
     """
     began, ended = (_format_moment(text) for text in (checked.begun, until))
+    day, _, first = began.partition(" ")
+    if ended and ended != began and ended.startswith(f"{day} "):
+        began = f"{day} {first.removesuffix(' UTC')}"
+        ended = ended.removeprefix(f"{day} ")
     if moments := list(dict.fromkeys(filter(None, (began, ended)))):
         yield "when", " to ".join(moments)
     host = checked.host or _find_address(target)

@@ -21,7 +21,8 @@ from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.subject import RunSubject
 from dbcheck.report.words.campaign import summarize_campaign, summarize_campaigns
 from dbcheck.report.words.matrix import summarize_matrix
-from dbcheck.report.words.summary import summarize_run
+from dbcheck.report.words.run import sentence
+from dbcheck.report.words.summary import describe_about, summarize_run
 from tests.kit.poisoned_reports import poisoned_campaign
 from tests.kit.reports import printed, run_result
 from tests.kit.subjects import detail
@@ -148,6 +149,30 @@ def test_a_server_that_was_not_asked_says_how_to_know_its_drives() -> None:
     assert "--target-host" in about["drive"]
 
 
+def test_moments_of_one_day_name_the_day_once() -> None:
+    about = dict(describe_about(CHECKED, "", until="2026-11-29T06:00:00+00:00"))
+    assert about["when"] == "2026-11-29 04:26 to 06:00 UTC"
+    about = dict(describe_about(CHECKED, "", until="2026-11-30T06:00:00+00:00"))
+    assert about["when"] == "2026-11-29 04:26 UTC to 2026-11-30 06:00 UTC"
+    about = dict(describe_about(CHECKED, "", until=CHECKED.begun))
+    assert about["when"] == "2026-11-29 04:26 UTC"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("the server is gone", "The server is gone."),
+        ("synchronous_commit = off", "synchronous_commit = off."),
+        ("db1 lost rows.", "db1 lost rows."),
+        ("", "."),
+    ],
+)
+def test_a_sentence_keeps_the_name_of_a_setting_or_a_server(
+    text: str, shown: str
+) -> None:
+    assert sentence(text) == shown
+
+
 def campaign_of(losses: int, cuts: int, verdict: Verdict, **changed: Any) -> Any:
     whole = replace(poisoned_campaign(""), error="", name="db1", checked=CHECKED)
     statistics = Tally(losses, cuts, 0, {"OS": cuts}).statistics
@@ -195,6 +220,10 @@ def test_a_matrix_begins_with_what_lost_and_shows_losses_before_rates() -> None:
     ]
     result = make_matrix_result(rows, 1, "about it")
     headline = summarize_matrix(result).headline
+    kept = make_matrix_result(rows[:1], 1, "about it")
+    colours = [summarize_matrix(make_matrix_result(rows[:2])).verdict]
+    colours += [summarize_matrix(one).verdict for one in (kept, result)]
+    assert colours == [None, Verdict.PASS, Verdict.FAIL]
     assert headline == (
         "1 of 3 configurations lost acknowledged data: fast. Not decided: none."
     )
