@@ -24,7 +24,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.report.console import make_console, make_progress_console
 from dbcheck.report.live import make_progress
-from dbcheck.report.matrix import draw_demo, list_demo_bounds
+from dbcheck.report.matrix import KILL_ONLY, draw_demo, list_demo_bounds
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.terminal import WRONG
 from dbcheck.report.words.run import headline
@@ -138,7 +138,10 @@ def command(
     if only_list:
         say(f"workloads: {', '.join(files.list_workload_names())}; what is cut: {cut}")
         for row in lines:
-            say("  ".join((row.spec.engine, row.case, row.expected.value)))
+            verdict = row.expected.value
+            if cut == "process" and row.expected is Verdict.PASS:
+                verdict += KILL_ONLY
+            say("  ".join((row.spec.engine, row.case, verdict)))
         return
     good = _show(lines, draw_seed(seed), runs, as_json=as_json)
     sys.exit(PASS if good else FAILED)

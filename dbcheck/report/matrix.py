@@ -25,7 +25,7 @@ from dbcheck.report.words.run import (
     tally,
 )
 
-_KILL_ONLY = " (kill only)"
+KILL_ONLY = " (kill only)"  # beside a PASS of a killed process
 
 
 def draw_cycles(
@@ -94,7 +94,7 @@ def draw_demo(rows: Sequence[DemoRow]) -> Table:
             format_rate(result),
             number(result.confirmed),
             lost_in(result),
-            Text.assemble(draw_verdict(result.verdict), _KILL_ONLY * _is_kill(result)),
+            Text.assemble(draw_verdict(result.verdict), KILL_ONLY * _is_kill(result)),
         )
         last = server
     return table

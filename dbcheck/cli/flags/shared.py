@@ -39,7 +39,7 @@ class ConsentOptions(Group):
         Flag(
             "--i-know",
             is_flag=True,
-            help="Cut although the server holds other databases, has other clients, "
+            help="Cut although the server also has other databases or other clients, "
             "or does not report them; or although its address is not one of the "
             "host's.",
         ),
