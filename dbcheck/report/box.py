@@ -17,7 +17,9 @@ from dbcheck.report.words.summary import Summary, Tile
 def draw_summary(summary: Summary) -> RenderableType:
     """Return the box: verdict, what it proves, what to do, and what was checked."""
     parts: list[RenderableType] = [draw_headline(summary)]
-    parts += [Text(text) for text in (summary.detail, summary.proof) if text]
+    parts += [
+        Text(text) for text in (summary.warning, summary.detail, summary.proof) if text
+    ]
     parts += [Text(), draw_action(summary)]
     if summary.about:
         parts += [Text(), draw_pairs(summary.about)]

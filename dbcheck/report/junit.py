@@ -106,8 +106,7 @@ def _make_exploration_suite(result: ExploreResult) -> TestSuite:
 
 def _list_summary_lines(summary: Summary) -> Iterator[str]:
     """Yield how much the result proves, what to do next, and what was checked."""
-    if summary.proof:
-        yield summary.proof
+    yield from filter(None, (summary.warning, summary.proof))
     yield f"Next: {summary.action}"
     yield from (f"{name}: {value}" for name, value in summary.about)
     for tile in summary.tiles:

@@ -86,7 +86,7 @@ def _format_summary(summary: Summary) -> Iterator[str]:
     """Yield the first box: a heading, and what it proves, asks for and is about."""
     yield f"# {summary.badge}: {_escape_text(summary.headline)}"
     yield ""
-    for text in filter(None, (summary.detail, summary.proof)):
+    for text in filter(None, (summary.warning, summary.detail, summary.proof)):
         yield from (_escape_text(text), "")
     yield from (f"**Next:** {_escape_text(summary.action)}", "")
     if summary.about:

@@ -123,12 +123,16 @@ def headline(result: RunResult) -> str:
     return f"in a lab, {text}" if result.lab else text
 
 
+def warn_of_witness(result: RunResult) -> str:
+    """Return why the verdict rests on the witness alone, "" if it does not."""
+    if not result.witness_alone:
+        return ""
+    return f"{_ALONE}: {result.witness_alone_why}."
+
+
 def caveats(result: RunResult) -> list[str]:
     """Return the caveats that a report shows with the verdict."""
-    found = [*_meanings(result), *result.reasons[1:]]
-    if result.witness_alone:
-        found.insert(0, f"{_ALONE}: {result.witness_alone_why}.")
-    return found
+    return [*_meanings(result), *result.reasons[1:]]
 
 
 def _meanings(result: RunResult) -> Iterator[str]:

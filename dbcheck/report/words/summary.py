@@ -41,6 +41,7 @@ class Summary:
     badge:    the verdict, in a word or two.
     verdict:  what gives the box its colour; None if the subject has no verdict.
     headline: what was lost of what, as a sentence.
+    warning:  what the verdict rests on, if that is less than it should be.
     detail:   why, as sentences; "" if the headline says all.
     proof:    how much that proves, as sentences.
     action:   what to do next, as sentences.
@@ -55,6 +56,7 @@ class Summary:
     about: tuple[tuple[str, str], ...]
     tiles: tuple[Tile, ...] = ()
     detail: str = ""
+    warning: str = ""
 
 
 def summarize_run(result: RunResult, reconcile: str = "") -> Summary:
@@ -69,6 +71,7 @@ def summarize_run(result: RunResult, reconcile: str = "") -> Summary:
         verdict=result.verdict,
         headline=headline,
         detail=detail,
+        warning=words.warn_of_witness(result),
         proof=words.proof(result),
         action=_choose_action(result, reconcile),
         about=tuple(

@@ -84,6 +84,17 @@ def test_the_bound_is_said_once(verdict: str, kind: str) -> None:
     assert len(re.findall("up to 95%|at least 5%", text)) == 1
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_verdict_that_rests_on_the_witness_alone_says_so_before_its_proof(
+    kind: str,
+) -> None:
+    alone = {"witness_alone": True, "witness_alone_why": "the key is gone"}
+    result = result_of("PASS", **alone)
+    text = " ".join(format_report(RunSubject(result), kind).split())
+    order = ["rests on the witness alone: the key is gone", "One pass proves", "Next:"]
+    assert sorted(order, key=text.index) == order
+
+
 def test_a_control_has_no_bound_and_no_cut_that_counts() -> None:
     assert summarize_run(result_of("PASS", control=True)).tiles == ()
 
