@@ -142,6 +142,7 @@ class ErrorId(StrEnum):
     CONNECTION_FAILED = "connection-failed"
     CONNECTION_LOST = "connection-lost"
     CONNECTION_NOT_DIRECT = "connection-not-direct"
+    DATABASE_UNKNOWN = "database-unknown"
     DIFFERENT_SERVERS_ANSWER = "different-servers-answer"
     DRIVER_NOT_SUPPORTED = "driver-not-supported"
     ENGINE_UNKNOWN = "engine-unknown"

@@ -26,6 +26,15 @@ _SEVER_AGAIN_S = 1.0  # between two attempts to sever a connection
 # tcpi_bytes_received in struct tcp_info of Linux (include/uapi/linux/tcp.h), whose
 # fields keep their places.
 _BYTES_RECEIVED = struct.Struct("=128xQ")
+# What to do about a login that failed, whichever the server.
+UNREACHABLE_HINT = (
+    "Nothing answers there as a server does. Check host and port in the URL, that the"
+    " server runs and listens on that address, and the firewall."
+)
+WRONG_PASSWORD_HINT = (
+    "The server was reached and refuses account or password: check the user in the URL,"
+    " and where the password comes from."
+)
 T = TypeVar("T")
 
 

@@ -46,12 +46,11 @@ from dbcheck.engines.link import (
 )
 from dbcheck.engines.mysql.answering import identify_server
 from dbcheck.engines.mysql.connection import (
-    INSECURE,
     SafeConnection,
-    Unverified,
     translate_unreadable_answers,
 )
 from dbcheck.engines.mysql.index import require_indexes
+from dbcheck.engines.mysql.login_advice import MISUSE, connect_advice
 from dbcheck.engines.mysql.places import ENGINES, StorageEngine
 from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.mysql.settings import (
@@ -80,9 +79,8 @@ FAMILY = "mysql"
 _BEGIN, _COMMIT = b"start transaction", b"commit"
 _READ_BYTES = 1 << 14
 
-_ACCESS_DENIED, _ACCESS_DENIED_TO_SERVER = 1045, 1227
+_ACCESS_DENIED_TO_SERVER = 1227
 _LOGIN_PACKETS = 3  # that a slow server may keep its client waiting for
-_MISUSE = (AttributeError, ValueError)  # the driver's, for an option it cannot use
 
 # Error numbers (MySQL 8.4 and MariaDB error references) of a database or table that is
 # not there any more (unknown database, no such table) or whose files are damaged: no
@@ -108,18 +106,6 @@ LOCK_WAIT_TIMEOUT, _NOT_PERMITTED = 1205, {1044, 1142, 1143}
 # Those of a connection that broke: the driver's own (server gone, server lost), and the
 # server's where it shuts down or was asked to end the session.
 _LOST = {2006, 2013, 2055, 1053, 1927, 3169}
-
-_UNVERIFIED_HINT = (
-    "Make the connection verify the server: add ssl_ca=FILE&ssl_verify_cert=true to"
-    " the URL, where FILE is the certificate of the authority that signed the server's"
-    " (MySQL creates its own: ca.pem in its data directory), and"
-    " ssl_verify_identity=true if the certificate names the host. Or, on the server's"
-    " own machine, use its Unix socket, in a folder that no other account may write"
-    " (unix_socket=/run/mysqld/mysqld.sock), or name the account that runs it:"
-    " server_account=ACCOUNT. Or use an account of the server's with"
-    " mysql_native_password, where it has that. To send the password to any server that"
-    " answers there with TLS, add ssl_verify_cert=false."
-)
 
 
 def error_code(error: EngineError) -> int | None:
@@ -174,9 +160,9 @@ class MysqlLink(Link):
                 autocommit=True,
                 connection_timeout=packet_s,
             )
-        except (mysql.connector.Error, OSError, *_MISUSE) as error:
+        except (mysql.connector.Error, OSError, *MISUSE) as error:
             text = f"cannot connect to {target}: {self.message(error)}"
-            raise _table_or_engine_error(error, text, *_connect_advice(error)) from None
+            raise _table_or_engine_error(error, text, *connect_advice(error)) from None
         self._session = self.connection.connection_id or 0
         named = (self.connection.server_info or "").lower()
         self.product = Product.MARIADB if "mariadb" in named else Product.MYSQL
@@ -523,38 +509,3 @@ def _is_lost(error: Exception) -> bool:
     if isinstance(error, mysql.connector.OperationalError) and error.errno == -1:
         return True  # the driver's, of a connection that it has closed
     return getattr(error, "errno", None) in _LOST
-
-
-def _connect_advice(error: BaseException) -> tuple[ErrorId, str]:
-    """Return the id of a connection that failed, and what to do about it."""
-    number = getattr(error, "errno", None)
-    if isinstance(error, Unverified):
-        return ErrorId.SERVER_NOT_VERIFIED, _UNVERIFIED_HINT
-    if "certificate" in str(error).lower():
-        return ErrorId.SERVER_CERTIFICATE_REFUSED, (
-            "Check ssl_ca in the URL, or ssl-ca in ~/.my.cnf, and the server's"
-            " certificate: ssl_verify_identity needs one for the host name in the"
-            " URL."
-        )
-    if number == _ACCESS_DENIED and "(using password: NO)" in str(error):
-        return ErrorId.PASSWORD_REFUSED, (
-            "Give a password with --password-command, in DBCHECK_PASSWORD or MYSQL_PWD,"
-            " or in [client] of ~/.my.cnf, which this user must be able to read."
-        )
-    if number == _ACCESS_DENIED:
-        return ErrorId.PASSWORD_REFUSED, "Check the account and the password."
-    if number == INSECURE or "requires SSL" in str(error):
-        return ErrorId.TLS_NEEDED, (
-            "Use TLS: remove ssl_disabled from the URL and enable TLS on the server; or"
-            " use the server's unix socket, with ?unix_socket=/its/path."
-        )
-    if isinstance(error, mysql.connector.NotSupportedError):
-        return ErrorId.LOGIN_NOT_SUPPORTED, (
-            "Use an account whose login the driver supports: caching_sha2_password on"
-            " MySQL, mysql_native_password on MariaDB."
-        )
-    if isinstance(error, _MISUSE):
-        return ErrorId.TARGET_URL_OPTION_INVALID, (
-            "Check the options in the URL; they are mysql-connector-python's."
-        )
-    return ErrorId.CONNECTION_FAILED, "Check the URL and that the server runs."

@@ -25,7 +25,9 @@ from dbcheck.engines.link import (
     NOT_GRANTED,
     NOT_THE_SERVER,
     SCAN_S,
+    UNREACHABLE_HINT,
     UNREADABLE,
+    WRONG_PASSWORD_HINT,
     Link,
     Overrun,
     ProtocolViolation,
@@ -67,11 +69,15 @@ NOT_PERMITTED = "42501"
 _REFUSED = (NOT_PERMITTED, "53100", "53200", "53000")
 _IN_A_TABLESPACE = re.compile(r"\bpg_tblspc/[0-9]")
 
+# How a server ends a login, and what it says of a database that it does not have
+# (PostgreSQL 17, postinit.c).
+_ANSWERED, _NO_DATABASE = "FATAL:", re.compile(r'FATAL: +database ".*" does not exist')
+
 _PIECE_BYTES = 1 << 20  # of a COPY to the server, at most at once
 
 
-def connect_advice(error: BaseException, otherwise: str) -> tuple[ErrorId, str]:
-    """Return the id of a connection that failed, and what to do: *otherwise*, or TLS.
+def connect_advice(error: BaseException) -> tuple[ErrorId, str]:
+    """Return the id of a connection that failed, and what to do about it.
 
     The server's own message is read: libpq has no code for a login that was refused.
     A message in another language than English has the id of any failed connection.
@@ -86,8 +92,18 @@ def connect_advice(error: BaseException, otherwise: str) -> tuple[ErrorId, str]:
             " verify-full needs one for the host name in the URL."
         )
     if "password authentication failed" in text:
-        return ErrorId.PASSWORD_REFUSED, otherwise
-    return ErrorId.CONNECTION_FAILED, otherwise
+        return ErrorId.PASSWORD_REFUSED, WRONG_PASSWORD_HINT
+    if _NO_DATABASE.search(text):
+        return ErrorId.DATABASE_UNKNOWN, (
+            "Correct the name at the end of the URL, or create the database: CREATE"
+            " DATABASE."
+        )
+    if _ANSWERED in text or getattr(error, "sqlstate", None):
+        return ErrorId.CONNECTION_FAILED, (
+            "The server answers, and its message says why it refuses this login. Check"
+            " the account in the URL, pg_hba.conf and max_connections."
+        )
+    return ErrorId.CONNECTION_FAILED, UNREACHABLE_HINT
 
 
 class _Connection(Protocol):
@@ -190,9 +206,7 @@ class PostgresqlLink(Link):
                 )
         except psycopg2.Error as error:
             require_within(overrun, target, "the login", limit_s, ANSWER_BYTES)
-            id, hint = connect_advice(
-                error, "Check the URL, that the server runs, and the password."
-            )
+            id, hint = connect_advice(error)
             if "no password supplied" in str(error):
                 id, hint = ErrorId.PASSWORD_REFUSED, password_advice(arguments)
             raise EngineError(

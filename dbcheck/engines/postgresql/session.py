@@ -496,9 +496,7 @@ class PostgresqlSession:
                 raise EngineError(
                     text, id=ErrorId.CONNECTION_NOT_DIRECT, hint=_POOLER
                 ) from None
-            id, hint = connect_advice(
-                error, "Check the URL, that the server runs, and its limits."
-            )
+            id, hint = connect_advice(error)
             raise EngineError(
                 f"cannot {what} a session on {self._target}:"
                 f" {format_message(error, self._secret)}",
