@@ -62,8 +62,10 @@ from dbcheck.agent.wire import (
 )
 from dbcheck.agent.witness_folders import (
     RUN_ID,
+    find_present,
     list_folder,
     open_file,
+    require_makeable,
     require_own,
     resolve_folder,
     resolve_own_folder,
@@ -268,11 +270,14 @@ class Agent:
 
     def _facts(self, request: Any) -> None:
         folder = resolve_own_folder(request)
-        make_folder(folder)
-        require_own(folder)
-        with Scratch(folder):
-            pass
-        space, mount = os.statvfs(folder), find_mount(folder)
+        present = find_present(folder)
+        if present == folder:
+            require_own(folder)
+            with Scratch(folder):
+                pass
+        else:  # a witness that is refused must not leave a folder behind
+            require_makeable(folder, present)
+        space, mount = os.statvfs(present), find_mount(present)
         result = {
             **read_host_names(),
             "folder": folder,
@@ -288,9 +293,9 @@ class Agent:
         if not 1 <= request["count"] <= PROBE_COUNT_MAX:
             raise Refusal("protocol", f"cannot probe {request['count']!r} times")
         folder = resolve_own_folder(request)
+        require_disk(find_present(folder), volatile=request["volatile"])
         make_folder(folder)
         require_own(folder)
-        require_disk(folder, volatile=request["volatile"])
         durations_s = []
         with Scratch(folder) as fd:
             for _ in range(request["count"]):
@@ -305,9 +310,9 @@ class Agent:
             raise Refusal("log", "a log is open on this channel already")
         folder = resolve_own_folder(request)
         path = run_folder(folder, request["run"])
+        require_disk(find_present(folder), volatile=request["volatile"])
         make_folder(folder)
         require_own(folder)
-        require_disk(folder, volatile=request["volatile"])
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:

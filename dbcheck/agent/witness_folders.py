@@ -54,6 +54,26 @@ def require_not_exchangeable(folder: str) -> None:
         raise Refusal("not-own", f"others could exchange {folder}: {why}")
 
 
+def find_present(folder: str) -> str:
+    """Return *folder* if it is there, else the nearest folder above it that is."""
+    while not os.path.lexists(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def require_makeable(folder: str, present: str) -> None:
+    """Raise OSError, naming *folder*, if it cannot be made; leave nothing behind.
+
+    present: the nearest folder above it.
+    """
+    trial = os.path.join(present, f".scratch-{os.getpid()}")
+    try:
+        os.mkdir(trial, 0o700)
+        os.rmdir(trial)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, folder) from None
+
+
 def require_own(folder: str) -> None:
     """Refuse a folder in which another user may have put files, or may do so.
 

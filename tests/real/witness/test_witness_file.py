@@ -78,7 +78,32 @@ def test_memory_is_refused(tmp_path: Path) -> None:
             naming="is on tmpfs, which is memory",
         ):
             witness.create("run", b"{}")
-        assert list(folder.iterdir()) == []
+        with refused(ErrorId.WITNESS_FOLDER_IN_MEMORY, WitnessError):
+            witness.probe(1)
+        assert not folder.exists()
     finally:
         witness.close()
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_no_folder_is_made_before_the_witness_is_accepted(tmp_path: Path) -> None:
+    witness = FileWitness("file:w", tmp_path / "above" / "w", volatile=True)
+    try:
+        facts = witness.facts()
+        assert facts.folder == str(tmp_path / "above" / "w")
+        assert facts.free_bytes and facts.filesystem
+        assert list(tmp_path.iterdir()) == []
+        witness.probe(1)
+        assert Path(facts.folder).is_dir()
+    finally:
+        witness.close()
+
+
+def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    witness = FileWitness("file:w", tmp_path / "file" / "w", volatile=True)
+    try:
+        with refused(ErrorId.WITNESS_FOLDER_IS_FILE, WitnessError, naming="file"):
+            witness.facts()
+    finally:
+        witness.close()
