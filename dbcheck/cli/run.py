@@ -26,6 +26,7 @@ from dbcheck.cli.flags.target import (
     WaitOptions,
     WitnessOptions,
     list_reconcile_flags,
+    make_clean_command,
 )
 from dbcheck.config import workload_file
 from dbcheck.cycle.cycle import extract_control_facts, run_controls
@@ -112,6 +113,8 @@ def command(
     seed = draw_seed(load.seed)
     accept_new_key = witness.accept_new_host_key
     flags = list_reconcile_flags(named, target, host, witness, restart)
+    # dbcheck clean is for one host.
+    clean = "" if entry.standbys else make_clean_command(named, target, host, witness)
     with (
         make_progress(make_progress_console(), live=not as_json) as view,
         assemble.open_entry_witness(entry, load.limits, accept_new_key) as log,
@@ -131,7 +134,9 @@ def command(
                 view.line("cycle", "the control is over; now the cycle that counts")
             facts = list(map(extract_control_facts, controls))
             known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
-            outcome = run_resumable_cycle(rig, workload, seed, facts, known, view)
+            outcome = run_resumable_cycle(
+                rig, workload, seed, facts, known, view, clean
+            )
     if as_json and control:
         results = tuple(tried.result for tried in controls)
         result = replace(outcome.result, controls=results)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cycle.cycle import finish_cycle, reconcile_run
@@ -39,6 +40,14 @@ UNCUT = (
     "nothing was cut, so there is nothing to judge. If the power fails anyway: once "
     "the server answers, and before anything else writes to it, run: {command}"
 )
+LEFT_OVER = (
+    "the tables stay on the target and the log on the witness. If the power did not"
+    " fail, this removes both: {clean}"
+)
+UNLOADED = (
+    "before the load: nothing was cut. Tables that were made already stay on the"
+    " target; this removes them: {clean}"
+)
 MAYBE_CUT = (
     "the cut had been asked for, and no switch reported that it was made, but the power"
     " may have been cut. Once the server answers, and before anything else writes to"
@@ -53,19 +62,29 @@ def run_resumable_cycle(
     controls: list[ControlFacts],
     known: Known,
     view: PlainProgress,
+    clean: str = "",
 ) -> Outcome:
     """Run the cycle; print how to continue if it ends before its verdict.
 
-    controls, known: see run_preflight().
+    controls, known: see run_preflight().  clean: the command that removes what a run
+    left on the target, "" for a target that goes with its lab.
     """
     require_none_on_witness(rig)
-    started = run_preflight(rig, workload, seed, controls=controls, known=known)
+    try:
+        started = run_preflight(rig, workload, seed, controls=controls, known=known)
+    except BaseException as error:
+        if clean and interrupt.is_caused_by_interrupt(error):
+            view.line("stopped", UNLOADED.format(clean=clean))
+        raise
     command = rig.reconcile_command(started.run.path)
     try:
         outcome = finish_cycle(rig, started)
     except (KeyboardInterrupt, DbcheckError):
         advice = _find_advice(started.run.load())
         view.line("no verdict", advice.format(command=command))
+        if clean and advice is UNCUT:
+            run_id = started.manifest.run_id
+            view.line("clean up", LEFT_OVER.format(clean=f"{clean} --run {run_id}"))
         raise
     if outcome.after.unanswered:
         view.line("not final", PAUSED.format(command=command))

@@ -6,6 +6,7 @@ secret are imported where they are used.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -279,3 +280,17 @@ def list_reconcile_flags(
         *host.arguments("target_host", "server_log"),
         *restart.arguments("twice", "restart"),
     ]
+
+
+def make_clean_command(
+    named: Named, target: TargetOptions, host: HostOptions, witness: WitnessOptions
+) -> str:
+    """Return the command, as a shell takes it, that removes what a run left there."""
+    words = [named.name] if named.name else []
+    words += [
+        *named.arguments("inventory"),
+        *target.arguments("target", "password_command"),
+        *host.arguments("target_host"),
+        *witness.arguments("witness", "witness_identity", "witness_known_hosts"),
+    ]
+    return shlex.join(("dbcheck", "clean", *words))
