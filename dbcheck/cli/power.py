@@ -54,9 +54,10 @@ def state(host: str, lookup: InventoryOptions, as_json: bool) -> None:
     result = {"host": host, "switch": switch.kind.value, "state": found}
     if failure and not as_json:
         say(f"{host}: {_NOT_BACK.format(failure)}", err=True)
-    if switch.kind is SwitchKind.MANUAL and not as_json:
-        say(f"{host}: a manual switch cannot be read; look at the machine", err=True)
-    _show(result | {"failure": failure}, found, as_json=as_json)
+    shown = found
+    if switch.kind is SwitchKind.MANUAL:
+        shown = "not measured: a person switches it; look at the machine"
+    _show(result | {"failure": failure}, shown, as_json=as_json)
 
 
 @command.command()

@@ -7,7 +7,7 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from dbcheck.base import plain
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import LogDamaged, UsageError
+from dbcheck.base.errors import LogDamaged, RunFormatError, UsageError, WitnessError
 from dbcheck.cli import FAIL, PASS, output
 from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags import shared
@@ -112,13 +112,13 @@ def show(run: Path | None, named: NamedByFlag, witness: WitnessOptions) -> None:
     """Print the logs of a run, or list the runs.
 
     RUN is a run folder; or with --witness or --name a run's id there. Each log is
-    printed as JSON lines. Without RUN: the ids of the runs on the witness, oldest
-    first.
+    printed as JSON lines. Without RUN: the runs on the witness, oldest first, with
+    when each began, whether it was judged, and its target.
     """
     entry, accept_new_key = find_entry(named, witness), witness.accept_new_host_key
     if run is None:
-        for run_id in _list_runs(entry, accept_new_key):
-            say(run_id)
+        for line in _describe_runs(entry, accept_new_key):
+            say(line)
         return
     with _open_logs(run, entry, accept_new_key) as logs:
         for log in logs:
@@ -126,7 +126,8 @@ def show(run: Path | None, named: NamedByFlag, witness: WitnessOptions) -> None:
                 say(line)
 
 
-def _list_runs(entry: Entry, accept_new_key: bool) -> Sequence[str]:
+def _describe_runs(entry: Entry, accept_new_key: bool) -> Iterator[str]:
+    """Yield a line about each run on the witness, which begins with its id."""
     if not entry.witness:
         raise UsageError(
             "neither RUN nor a witness is given",
@@ -135,7 +136,17 @@ def _list_runs(entry: Entry, accept_new_key: bool) -> Sequence[str]:
             "are to be listed.",
         )
     with assemble.open_entry_witness(entry, WindowLimits(), accept_new_key) as opened:
-        return opened.runs()
+        unjudged = set(opened.unjudged())
+        for run_id in opened.runs():
+            judged = "not judged" if run_id in unjudged else "judged"
+            try:
+                content = opened.manifest(run_id)
+                manifest = read_manifest(content, f"{entry.witness}/{run_id}")
+            except (RunFormatError, WitnessError) as error:
+                yield f"{run_id}  {judged:10}  manifest not readable [{error.id}]"
+                continue
+            target = manifest.writer.target
+            yield f"{run_id}  {manifest.created}  {judged:10}  {target}"
 
 
 @dataclass(frozen=True)

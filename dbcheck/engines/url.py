@@ -5,7 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy.engine
 import sqlalchemy.exc
@@ -13,6 +15,7 @@ import sqlalchemy.exc
 from dbcheck.base import plain
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.owners import expanded
 from dbcheck.config import secret
 
 PORTS = range(1, 65_536)
@@ -122,6 +125,26 @@ def _is_ipv6(host: str) -> bool:
         return bool(ipaddress.IPv6Address(host))
     except ValueError:
         return False
+
+
+def expand_named_files(
+    arguments: Mapping[str, Any], options: AbstractSet[str]
+) -> dict[str, Any]:
+    """Return a driver's *arguments*, in which ~ begins no name of a file any more.
+
+    options: those of the arguments that name files.  Raise UsageError.
+    """
+    found = dict(arguments)
+    for option in options & found.keys():
+        try:
+            found[option] = expanded(str(found[option]))
+        except LookupError as error:
+            raise UsageError(
+                f"invalid option in the target's URL: {option}: {error.args[0]}",
+                id=ErrorId.TARGET_URL_OPTION_INVALID,
+                hint="Write the whole path.",
+            ) from None
+    return found
 
 
 def find_unreadable_file(named: Mapping[str, str]) -> str:

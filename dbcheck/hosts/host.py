@@ -32,7 +32,7 @@ from dbcheck.model.places import DATA, DataNames, Place
 from dbcheck.model.watched import Folders
 from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, build_program
-from dbcheck.remote.way import find_way
+from dbcheck.remote.way import HERE, LOCAL, find_way
 from dbcheck.server_log.postgresql import merge_early_log
 
 _REPLY_S = 1.0
@@ -505,4 +505,4 @@ def open_host(url: str, options: SshOptions = AS_SSH) -> TargetHost:
     Raise UsageError if the URL is invalid.
     """
     way = find_way(url, options)
-    return TargetHost(url, way.run, way.close)
+    return TargetHost(HERE if url == LOCAL else url, way.run, way.close)

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _GRACE_S = 2.0
 _READ_BYTES = 1 << 16
 LOCAL = "local:"  # the URL of this host
+HERE = "this machine"  # how messages name it
 _HINT = "A host is ssh://[user@]host[:port] or local:."
 
 

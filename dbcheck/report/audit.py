@@ -75,7 +75,7 @@ def draw_audit(result: AuditResult) -> RenderableType:
     if unsafe:
         parts += [_draw_findings(unsafe), ""]
     if unknown:
-        parts += [_draw_unknown(unknown), ""]
+        parts += [_draw_unknown(unknown, result.host_error), ""]
     if result.host:
         parts += [Text("What was looked at", "bold"), _draw_stack(result.subjects), ""]
     parts += [Text(_LIMIT, "italic"), ""]
@@ -103,6 +103,8 @@ def summarize_findings(result: AuditResult) -> str:
     shown = f"{', '.join(counts)}; {result.safe} safe"
     if result.host_error:
         return f"the server alone was audited, not its host: {shown}"
+    if not result.host:
+        return f"the server alone was audited, as no host of it was named: {shown}"
     return shown
 
 
@@ -126,18 +128,19 @@ def _draw_findings(findings: Sequence[FindingResult]) -> RenderableType:
     return table
 
 
-def _draw_unknown(findings: Sequence[FindingResult]) -> RenderableType:
-    table = Table(
-        title="Not known, so not counted as safe",
-        title_justify="left",
-        title_style="bold",
-    )
-    for name in ("of", "fact", "why, and what makes it readable"):
-        table.add_column(name, overflow="fold")
+def _draw_unknown(findings: Sequence[FindingResult], host_error: str) -> RenderableType:
+    """Return the facts that are not known, below each reason those that it explains."""
+    reasons: dict[str, list[FindingResult]] = {}
     for each in findings:
-        remedy = f"; {each.remedy}" if each.remedy else ""
-        table.add_row(each.subject, each.fact, f"{each.unread}{remedy}")
-    return table
+        why = "its host could not be read" if each.unread == host_error else each.unread
+        reasons.setdefault("; ".join(filter(None, (why, each.remedy))), []).append(each)
+    parts: list[RenderableType] = [Text("Not known, so not counted as safe", "bold")]
+    for reason, explained in reasons.items():
+        table = Table.grid(padding=(0, 2))
+        for each in explained:
+            table.add_row(f"    {each.fact}", Text(each.subject, MINOR))
+        parts += [Padding(Text(reason), (0, 0, 0, 2)), table]
+    return Group(*parts)
 
 
 def _draw_stack(subjects: Sequence[SubjectResult]) -> RenderableType:

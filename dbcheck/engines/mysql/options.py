@@ -28,6 +28,7 @@ from dbcheck.engines.mysql.places import OPTION
 from dbcheck.engines.peer import find_account_id
 from dbcheck.engines.url import (
     PORTS,
+    expand_named_files,
     find_unreadable_file,
     invalid_host_error,
     require_hosts,
@@ -104,6 +105,7 @@ def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
     arguments["port"] = _parse_host_and_port(arguments)[1]
     if uses_tls(arguments):
         arguments = {**verification, **arguments}
+    arguments = expand_named_files(arguments, {*_FILE_ARGUMENTS, "unix_socket"})
     _require_files(arguments)
     return arguments
 

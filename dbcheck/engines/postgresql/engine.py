@@ -30,6 +30,7 @@ from dbcheck.engines.postgresql.check import (
 from dbcheck.engines.postgresql.fill import fill
 from dbcheck.engines.postgresql.libpq import (
     endpoints,
+    expand_files,
     host_names,
     libpq_options,
     require_readable,
@@ -104,7 +105,7 @@ class PostgresqlEngine(Engine):
     def __init__(self, url: str, password: str | None = None) -> None:
         parsed = read_url(url).set(drivername="postgresql+psycopg2")
         self.target = parsed.render_as_string()
-        arguments = url_arguments(parsed)
+        arguments = expand_files(url_arguments(parsed))
         self._arguments: dict[str, Any] = {"application_name": "dbcheck", **arguments}
         if password is not None:
             self._arguments["password"] = password

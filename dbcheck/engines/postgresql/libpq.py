@@ -50,6 +50,7 @@ from dbcheck.engines.peer import find_socket_owner
 from dbcheck.engines.url import (
     PORTS,
     SEVERAL,
+    expand_named_files,
     find_unreadable_file,
     invalid_host_error,
     require_hosts,
@@ -71,6 +72,15 @@ _FILES_OF_LIBPQ = (
     _PASSWORD_FILE,
     _USERS_SERVICE_FILE,
 )
+
+
+def expand_files(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return libpq's *arguments* with ~ replaced at the start of a file's name.
+
+    libpq itself would look for a folder called ~.  Raise UsageError.
+    """
+    names = {option for option, _, _ in _FILES_OF_LIBPQ}
+    return expand_named_files(arguments, names)
 
 
 def require_readable(target: str, arguments: Mapping[str, Any]) -> None:

@@ -70,7 +70,8 @@ def test_a_run_from_start_to_verdict_and_what_can_be_asked_of_it(user: User) -> 
         acks = [line for line in lines if "row_id" in json.loads(line)]
         assert len(acks) == result["confirmed"]
 
-    assert run in user.run("witness", "show", *user.witness, code=0).splitlines()
+    (line,) = user.run("witness", "show", *user.witness, code=0).splitlines()
+    assert line.startswith(f"{run}  ") and user.lab.target_url in line
     for words, code in (
         (["reconcile", folder, "--offline"], 4),
         (["reconcile", folder, "--offline", "--json"], 4),
@@ -219,6 +220,7 @@ def test_an_interrupted_run_says_how_to_go_on(user: User) -> None:
     assert "Traceback" not in said
     assert "nothing was cut" in said
     said, _, clean = said.partition("this removes both: ")
+    assert clean, said
     command = shlex.split(said.partition("anything else writes to it, run: ")[2])
     (run,) = (user.folder / "runs").iterdir()
     switch = user.lab.switch()

@@ -206,3 +206,22 @@ def test_a_port_that_no_server_can_have_is_refused(
     ) as caught:
         open_engine("postgresql://u@db1/x").endpoints()
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "option"),
+    [
+        ("postgresql://db1/x?sslrootcert=", "sslrootcert"),
+        ("postgresql://db1/x?passfile=", "passfile"),
+        ("mysql://db1/x?ssl_ca=", "ssl_ca"),
+        ("mysql:///x?unix_socket=", "unix_socket"),
+    ],
+)
+def test_a_file_in_the_users_home_is_not_looked_for_in_a_folder_of_that_name(
+    url: str, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    engine = open_engine(f"{url}~/file")
+    assert vars(engine)["_arguments"][option] == "/home/me/file"
+    with refused(ErrorId.TARGET_URL_OPTION_INVALID, UsageError, naming=option):
+        open_engine(f"{url}~no-such-user/file")
