@@ -219,9 +219,10 @@ def test_an_interrupted_run_says_how_to_go_on(user: User) -> None:
     assert client.returncode == 4
     assert "Traceback" not in said
     assert "nothing was cut" in said
-    said, _, clean = said.partition("this removes both: ")
-    assert clean, said
+    said, _, clean = said.partition("clean up")
+    words = shlex.split(clean.partition("this removes both: ")[2])
     command = shlex.split(said.partition("anything else writes to it, run: ")[2])
+    command.append("dbcheck:")
     (run,) = (user.folder / "runs").iterdir()
     switch = user.lab.switch()
     switch.cut()
@@ -234,10 +235,10 @@ def test_an_interrupted_run_says_how_to_go_on(user: User) -> None:
     result = user.json(*reconcile_of(command), code=3)
     assert result["kept"] == result["confirmed"] > 100
     # Refused as long as an agent of the interrupted client holds the log.
-    words = shlex.split(clean)
     end = words.index("--run") + 2
     assert (*words[:2], words[end - 1]) == ("dbcheck", "clean", run.name)
-    assert "dropped ledger" in user.run(*words[1:end], code=0)
+    said = user.run(*words[1:end], code=0)
+    assert "dropped dbcheck.ledger" in said and f"removed run {run.name}" in said
 
 
 @user_of("postgresql")
