@@ -80,6 +80,11 @@ class ErrorId(StrEnum):
     TERMINAL_NEEDED = "terminal-needed"
     UNATTENDED_SWITCH_NEEDED = "unattended-switch-needed"
 
+    # Go-live checks.
+    GOLIVE_EXISTS = "golive-exists"
+    GOLIVE_OF_OTHER_TARGET = "golive-of-other-target"
+    NOT_A_GOLIVE_FOLDER = "not-a-golive-folder"
+
     # Clusters and their nodes.
     CLUSTER_CUT_BY_HAND = "cluster-cut-by-hand"
     CLUSTER_INCOMPLETE = "cluster-incomplete"

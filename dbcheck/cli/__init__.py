@@ -20,6 +20,7 @@ MEANS_ALSO = {
     FAIL: {
         "audit --fail-on": "a finding is this bad or worse",
         "audit --receipt": "the lab lost nothing",
+        "golive": "the audit found an error, or commits were answered without a flush",
         "probe flushes": "commits were answered without a flush",
         "verify": "something differs, or the bundle is refused",
         "witness verify": "a log is damaged",
@@ -28,6 +29,7 @@ MEANS_ALSO = {
         "audit": "some of the servers and hosts that are named could not be read",
         "audit --fail-on": "no finding is so bad, but a fact that could be is not "
         "known",
+        "golive": "a cut does not count",
         "probe flushes": "what the drives did is not known",
     },
     FAILED: {

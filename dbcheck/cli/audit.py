@@ -14,15 +14,12 @@ import click
 import dbcheck
 from dbcheck.audit.result import AuditResult, AuditsResult
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import DbcheckError, UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output
 from dbcheck.cli.entries import find_entries, run_at_once
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import SEED, Verb, grouped, option
 from dbcheck.cli.flags.target import HostUrl, InventoryOptions, TargetOptions, host_flag
-from dbcheck.config import workload_file
-from dbcheck.cycle.preflight.audit import audit_server
-from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import ReceiptsResult
 from dbcheck.model.audited import RuleStatus, Severity
@@ -31,12 +28,8 @@ from dbcheck.report.audit import draw_audits, draw_receipt
 from dbcheck.report.console import make_console, make_progress_console
 from dbcheck.report.live import make_progress
 from dbcheck.report.sarif import make_sarif
-from dbcheck.rows.plans.registry import tables_of
-from dbcheck.runner import assemble
+from dbcheck.runner.checks import audit_one_of_many
 
-# Where the tables of this workload would lie is audited, too; instead of this workload
-# an inventory may name another.
-WORKLOAD = "insert"
 TEXT, SARIF = "text", "sarif"
 NOWHERE = "command-line"  # the file of a finding on a server that flags describe
 
@@ -130,7 +123,7 @@ def command(
             )
         sys.exit(_show_receipt(receipt, shared.draw_seed(seed), runs, as_json=as_json))
     entries = find_entries(names, lookup, (target, host), everything=everything)
-    results = run_at_once(_audit_entry, entries)
+    results = run_at_once(audit_one_of_many, entries)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     result = AuditsResult(dbcheck.__version__, created, results)
     file = str(lookup.inventory) if entries[0].name else NOWHERE
@@ -163,23 +156,6 @@ def _show_receipt(rule: str, seed: int, runs: Path, *, as_json: bool) -> int:
         else:
             make_console().print(draw_receipt(found.rule, results))
     return code
-
-
-def _audit_entry(entry: Entry) -> AuditResult:
-    """Audit one server; one that cannot be reached does not end the others."""
-    try:
-        host = assemble.make_host(entry)
-        engine = assemble.make_engine(entry.target, entry.password)
-        tables = tables_of(workload_file.load(entry.workload or WORKLOAD))
-        try:
-            return audit_server(engine, host, tables, entry.name)
-        finally:
-            if host is not None:
-                host.close()
-    except UsageError:
-        raise
-    except DbcheckError as error:
-        return AuditResult.failed(entry.name, entry.target, error)
 
 
 def _exit_code(results: Sequence[AuditResult], level: Severity | None) -> int:

@@ -10,31 +10,28 @@ from pathlib import Path
 
 import click
 
-import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunWriteError, UsageError
 from dbcheck.campaign.compare import group_targets
-from dbcheck.campaign.folder import CampaignFolder, CampaignPlan
+from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import FOLDER, SEED, Verb, grouped, option
 from dbcheck.cli.flags.shared import ConsentOptions, draw_seed
 from dbcheck.cli.flags.target import InventoryOptions, TwiceOptions
 from dbcheck.cli.say import say
-from dbcheck.config import workload_file
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load_inventory
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult
-from dbcheck.model.verdict import PPM, compute_cuts_needed
 from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.console import make_console
 from dbcheck.runner import campaign_run
 from dbcheck.runner.attendance import require_unattended
 from dbcheck.runner.campaign_fleet import LOCAL, require_workers, run_fleet
+from dbcheck.runner.campaign_plan import decide_goal, make_plan
 
 CYCLES = click.IntRange(1, 1_000_000)
-WORKLOAD = "mixed"  # the default, unless the inventory names another workload
 
 
 @click.command("campaign", cls=Verb)
@@ -134,7 +131,7 @@ def command(
     else:
         found = load_inventory(inventory)
         entries = _list_named(found, names, everything=everything)
-        goal = _decide_goal(cuts, until, max_cuts)
+        goal = decide_goal(cuts, until, max_cuts)
         at = _find_place(address, entries)
         campaign_run.require_all_fit(entries, yes=consent.yes, i_know=consent.i_know)
         root = folder or Path("campaigns", f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
@@ -142,7 +139,7 @@ def command(
         folders = [
             CampaignFolder.create(
                 root if len(entries) == 1 else root / entry.name,
-                _make_plan(
+                make_plan(
                     *(entry, base, goal),
                     keep_going=keep_going,
                     control=control,
@@ -249,59 +246,6 @@ def _list_named(
         )
     target_names = inventory.targets() if everything else inventory.members(names)
     return [inventory.entry(name) for name in target_names]
-
-
-def _decide_goal(
-    cuts: int | None, until: float | None, max_cuts: int | None
-) -> tuple[int, int | None]:
-    """Return the number of cuts, and the bound in ppm that they are to show."""
-    if (cuts is None) == (until is None):
-        raise UsageError(
-            "give either --cuts or --until",
-            id=ErrorId.ONE_OF_OPTIONS_NEEDED,
-            hint="--cuts 20, or --until 0.05 for a bound of 5% of cuts.",
-        )
-    if until is None:
-        if max_cuts is not None:
-            raise UsageError(
-                "--max-cuts needs --until",
-                id=ErrorId.OPTION_NEEDS_ANOTHER,
-                hint="Give --cuts alone.",
-            )
-        return cuts or 1, None
-    bound_ppm = round(until * PPM)
-    needed = compute_cuts_needed(bound_ppm)
-    return min(needed, max_cuts or needed), bound_ppm
-
-
-def _make_plan(
-    entry: Entry,
-    seed: int,
-    goal: tuple[int, int | None],
-    *,
-    keep_going: bool,
-    control: bool,
-    twice: bool,
-) -> CampaignPlan:
-    cuts, bound_ppm = goal
-    return CampaignPlan(
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        dbcheck=dbcheck.__version__,
-        name=entry.name,
-        target=entry.target,
-        seed=seed,
-        workload=workload_file.load(entry.workload or WORKLOAD).with_sessions(
-            entry.sessions
-        ),
-        cuts=cuts,
-        cycles_max=2 * cuts + 10,
-        bound_ppm=bound_ppm,
-        keep_going=keep_going,
-        control=control,
-        inventory=entry.inventory,
-        twice=twice,
-        price=entry.price,
-    )
 
 
 def _remember(folders: Sequence[CampaignFolder]) -> None:

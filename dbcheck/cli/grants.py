@@ -30,9 +30,9 @@ from dbcheck.model.replication import PromotedBy
 from dbcheck.model.rights import GrantsResult, Right
 from dbcheck.rows.plans.registry import usage_of
 from dbcheck.rows.workload import Workload
+from dbcheck.runner.campaign_plan import WORKLOAD
 from dbcheck.server_log import Product
 
-WORKLOAD = "mixed"  # that of a campaign; what it needs is enough for run, too
 NAME = "dbcheck"  # of the account and of the database that no URL names
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _PRODUCTS = {product.lower(): product for product in Product}

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import PowerError, UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import SECONDS, VerbGroup, grouped, option
@@ -18,18 +18,12 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load_inventory
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.depth import Depth
-from dbcheck.ports.power import DriveScoped, PowerSwitch
+from dbcheck.ports.power import PowerSwitch
 from dbcheck.power import consent as agreed
-from dbcheck.power import selftest, switched_host
 from dbcheck.power.registry import UNATTENDED
-from dbcheck.probe import idle_cut
-from dbcheck.report.console import make_progress_console
-from dbcheck.report.progress import PlainProgress
-from dbcheck.rows.table import LEDGER
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import check_interlocks
-
-_NOT_BACK = "its server did not come back: {}"
+from dbcheck.runner.switch_test import NOT_BACK, require_back, run_switch_test
 
 
 @click.group("power", cls=VerbGroup)
@@ -53,7 +47,7 @@ def state(host: str, lookup: InventoryOptions, as_json: bool) -> None:
     found, failure = switch.state().value, switch.failure()
     result = {"host": host, "switch": switch.kind.value, "state": found}
     if failure and not as_json:
-        say(f"{host}: {_NOT_BACK.format(failure)}", err=True)
+        say(f"{host}: {NOT_BACK.format(failure)}", err=True)
     shown = found
     if switch.kind is SwitchKind.MANUAL:
         shown = "not measured: a person switches it; look at the machine"
@@ -87,7 +81,7 @@ def restore(host: str, lookup: InventoryOptions, as_json: bool) -> None:
     """
     entry, switch = _find_switch(host, lookup, unattended=True)
     switch.restore()
-    _require_back(host, switch)
+    require_back(host, switch)
     done = "the power is restored"
     if entry.power.returns_by_itself:
         done = "nothing to do: its power comes back by itself"
@@ -121,9 +115,8 @@ def test(
     """
     entry, switch = _find_switch(host, lookup, unattended=True)
     recognised = _guard(entry, consent)
-    seen, depths, depth = _test_entry(entry, switch, wait)
-    _require_back(host, switch)
-    drives = _require_right_target(host, switch, seen)
+    found = run_switch_test(entry, switch, wait)
+    seen = found.seen
     result = {
         "host": host,
         "switch": switch.kind.value,
@@ -135,97 +128,12 @@ def test(
         "rebooted": seen.rebooted,
         "states": list(seen.states),
         "report": dict(seen.cut.report),
-        "depths": depths,
-        "drives": drives,
+        "depths": list(found.depths),
+        "drives": list(found.drives),
     }
-    _show(result, *_format_test(result, switch.cut_class, depth), as_json=as_json)
+    lines = _format_test(result, switch.cut_class, found.depth)
+    _show(result, *lines, as_json=as_json)
     agreed.remember_consent(entry.switched_host)
-
-
-def _require_back(host: str, switch: PowerSwitch) -> None:
-    """Raise PowerError if the power is on, and the target certainly not back."""
-    if failure := switch.failure():
-        raise PowerError(
-            f"the power of {host} is restored, but {_NOT_BACK.format(failure)}",
-            id=ErrorId.SERVER_NOT_BACK,
-            hint="That is what the cut left of it. Start a new lab; dbcheck run cuts "
-            "one under load and judges what was lost.",
-        )
-
-
-def _require_right_target(
-    host: str, switch: PowerSwitch, seen: selftest.SelfTest
-) -> list[str]:
-    """Raise PowerError if something else lost its power than was meant to.
-
-    Return what the host showed of its drives, if they alone were cut.
-    """
-    if not isinstance(switch, DriveScoped):
-        if seen.rebooted is False:
-            raise PowerError(
-                f"{host} stayed up while its switch was off (its boot id has not "
-                "changed)",
-                id=ErrorId.SWITCH_LEAVES_HOST_UP,
-                hint="The switch controls another host, or this host has a second "
-                "power supply.",
-            )
-        return []
-    if seen.rebooted:
-        raise PowerError(
-            f"{host} was booted anew, and only its drives were to lose their power",
-            id=ErrorId.SWITCH_CUTS_HOST_TOO,
-            hint="The switch feeds the host as well, or the host runs from one of "
-            "these drives.",
-        )
-    found = switch.seen()
-    drives = found.drives if found else {}
-    if kept := [serial for serial, drive in drives.items() if not drive.gone]:
-        raise PowerError(
-            f"{host} never saw the drive {', '.join(kept)} gone while its switch was "
-            "off",
-            id=ErrorId.SWITCH_LEAVES_DRIVE_ON,
-            hint="The switch feeds another drive, or the slot does not notice a drive "
-            "that goes; a run on it cannot pass.",
-        )
-    return [
-        f"{serial}: {', '.join(drive.names)} was gone, and is {', '.join(back)}"
-        for serial, drive in drives.items()
-        if (back := drive.names_after)
-    ]
-
-
-def _test_entry(
-    entry: Entry, switch: PowerSwitch, wait_s: float
-) -> tuple[selftest.SelfTest, list[str], Depth | None]:
-    """Cut and restore; return what was seen, and how deep it went.
-
-    That is a sentence for each filesystem, and the least depth of them, None if one of
-    them is not known.  It is measured where the host can be asked.  It is stored
-    unless the host stayed up: then the switch cuts something else.
-    """
-    host, asked = assemble.make_power_host(entry), assemble.make_host(entry)
-    # Canaries would hold the filesystems that a cut of drives alone forces off.
-    if asked is None or isinstance(switch, DriveScoped):
-        return selftest.run_self_test(switch, host, wait_s), [], None
-    engine = assemble.make_engine(entry.target, entry.password)
-    seen, depths, found = idle_cut.cut_idle_host_and_measure_depth(
-        asked,
-        PlainProgress(make_progress_console()),
-        engine.facts(),
-        engine.places((LEDGER,)),
-        engine.mark_data,
-        lambda: selftest.run_self_test(switch, host, wait_s),
-        switch.cut_class,
-    )
-    if found is not None and seen.rebooted is not False:
-        switched_host.remember_measured_depth(entry.switched_host, found)
-    lines = [
-        f"{each}: {each.finding.reasons[0] if each.finding else each.unmeasured}"
-        for each in depths
-    ]
-    known = [each.depth for each in depths if each.depth is not None]
-    is_known = known and len(known) == len(depths)
-    return seen, lines, min(known, key=lambda one: one.rank) if is_known else None
 
 
 def _format_test(

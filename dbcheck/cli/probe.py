@@ -24,12 +24,12 @@ from dbcheck.judge.result import to_values
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import FlushesResult, FlushesResults
 from dbcheck.probe.latency import LatencyResult, LatencyResults, list_usual_shapes
-from dbcheck.probe.measure_flushes import probe_flushes
 from dbcheck.probe.measure_latency import Effort, probe_folder, probe_server
 from dbcheck.report.console import make_console
 from dbcheck.report.flushes import draw_all_flushes
 from dbcheck.report.latency import draw_latencies
 from dbcheck.runner import assemble
+from dbcheck.runner.checks import COMMITS, probe_flushes_of_one_of_many
 
 FILEIO = "fileio"
 WRITES, WRITES_MIN, WRITES_MAX = 300, 10, 100_000
@@ -153,7 +153,7 @@ def _time_writes(
         )
 
 
-COMMITS, COMMITS_MIN, COMMITS_MAX = 200, 30, 100_000
+COMMITS_MIN, COMMITS_MAX = 30, 100_000
 _EXIT_CODES = {
     Outcome.MISSING: FAIL,
     Outcome.UNCLEAR: INCONCLUSIVE,
@@ -224,7 +224,9 @@ def flushes(
             " then writes a file without a name in the log's directory",
             err=True,
         )
-    results = run_at_once(partial(_probe_entry, commits=commits, seed=seed), entries)
+    results = run_at_once(
+        partial(probe_flushes_of_one_of_many, commits=commits, seed=seed), entries
+    )
     created = datetime.now(UTC).isoformat(timespec="seconds")
     code = _exit_code(results)
     with output.exit_if_unprintable(code):
@@ -234,18 +236,6 @@ def flushes(
         else:
             make_console().print(draw_all_flushes(results))
     sys.exit(code)
-
-
-def _probe_entry(entry: Entry, commits: int, seed: int) -> FlushesResult:
-    """Probe one server; one that cannot be reached does not end the others."""
-    try:
-        with closing(assemble.require_entry_host(entry)) as host:
-            engine = assemble.make_engine(entry.target, entry.password)
-            return probe_flushes(engine, host, commits, seed, entry.name)
-    except UsageError:
-        raise
-    except DbcheckError as error:
-        return FlushesResult.failed(entry.name, entry.target, error)
 
 
 def _exit_code(results: Sequence[FlushesResult]) -> int:

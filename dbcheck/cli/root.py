@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 VERBS = {
     "demo": "Show on this machine what a lying drive and unsafe settings lose.",
+    "golive": "Check a new server before it goes live, step by step.",
     "audit": "Check settings, filesystems and drives without a cut.",
     "probe": "Measure without a cut what commits and flushes do to the drives.",
     "run": "Run one cycle: load, cut, restore, reconcile, verdict.",
@@ -42,7 +43,7 @@ VERBS = {
     "explain": "Print what an id in a message or a result means and what to do.",
     "grants": "Print the statements that give dbcheck's account its rights.",
     "workloads": "List the workloads: what each does, finds and costs.",
-    "init": "Write an example inventory, with comments.",
+    "init": "Write an inventory: of your server, or an example with comments.",
     "clean": "Remove what dbcheck left on a target, or a run from a witness.",
     "completion": "Print the script that completes commands in bash, zsh or fish.",
 }

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +29,17 @@ from dbcheck.cli.flags.target import (
 )
 from dbcheck.cli.say import say
 from dbcheck.cycle.fetching import limit_chunks, limit_log_bytes
-from dbcheck.cycle.preflight.independence import require_independent
 from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.records import Manifest
 from dbcheck.model.witness import Watermark
 from dbcheck.report.console import make_console
 from dbcheck.runner import assemble
+from dbcheck.runner.checks import check_witness
 from dbcheck.runs.folder import RunFolder, read_manifest, require_run_id
 from dbcheck.witness.log import AckBatch, FrameLogReader, LogScan
 from dbcheck.witness.window import WindowLimits
 
-PROBES = 200
 _DISCARD = "Discard this run: which acks the witness held can no longer be determined."
 _OF_A_COPY = (
     "Check the log on the witness, of which this is a copy: dbcheck witness verify {}"
@@ -70,38 +68,14 @@ def check(
     by --target or NAME, it is also checked that the witness is another host.
     """
     entry = find_entry(named, witness, target)
-    accept_new_key = witness.accept_new_host_key
-    with assemble.open_entry_witness(entry, WindowLimits(), accept_new_key) as opened:
-        facts = opened.facts()
-        independence = "not compared: no --target was given"
-        if entry.target:
-            endpoints = assemble.make_engine(entry.target, None).endpoints()
-            independence = require_independent(endpoints, opened.kind, facts)
-        latency_ms = sorted(1000 * s for s in opened.probe(PROBES))
-    cuts = statistics.quantiles(latency_ms, n=100)
-    result: dict[str, Any] = {
-        "witness": entry.witness,
-        "hostname": facts.hostname,
-        "folder": facts.folder,
-        "filesystem": facts.filesystem,
-        "free_bytes": facts.free_bytes,
-        "fsync_ms": {"p50": cuts[49], "p99": cuts[98], "max": latency_ms[-1]},
-        "independence": independence,
-    }
+    found = check_witness(entry, witness.accept_new_host_key)
     if as_json:
-        output.print_json(result)
+        output.print_json(asdict(found))
         return
-    fsync = result["fsync_ms"]
     terminal = make_console()
-    line = Text(facts.hostname, "bold").append(" can be used as a witness", "not bold")
+    line = Text(found.hostname, "bold").append(" can be used as a witness", "not bold")
     terminal.print(line, soft_wrap=True)
-    for name, value in {
-        "folder": f"{facts.folder} ({facts.filesystem}, "
-        f"{facts.free_bytes / 1e9:,.1f} GB free)",
-        "append + fsync": f"p50 {fsync['p50']:.2f} ms, p99 {fsync['p99']:.2f} ms, "
-        f"max {fsync['max']:.2f} ms ({PROBES} times)",
-        "independence": independence,
-    }.items():
+    for name, value in found.list_facts().items():
         terminal.print(f"{name:>16}  {value}", soft_wrap=True)
 
 

@@ -131,6 +131,18 @@ def is_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return named and all(one[name] == other[name] for name in shared)
 
 
+def find_difference_of_data(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return the sign that two identities name different data, "" if nothing shows it.
+
+    An upgrade, a failover to a copy or another database of the server is no difference.
+    """
+    one, other = (
+        {n: v for n, v in each.items() if n not in _NOT_PART_OF_DATA_IDENTITY}
+        for each in (before, after)
+    )
+    return find_difference_of_servers(one, other)
+
+
 def explain_unknown_identity(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> str:

@@ -121,11 +121,12 @@ def list_stored_campaigns(root: Path) -> list[CampaignFolder]:
 
 
 def run_one(
-    entry: Entry, folder: CampaignFolder, *, as_json: bool
+    entry: Entry, folder: CampaignFolder, *, as_json: bool, resume: str = ""
 ) -> list[CampaignResult]:
     """Run one campaign in this process; return its result, in a list.
 
     Raise RunWriteError, with nothing touched, if another client runs the campaign.
+    resume: the command that continues it, if that is not dbcheck campaign's own.
     """
     with (
         folder.locked(),
@@ -136,7 +137,7 @@ def run_one(
         except (KeyboardInterrupt, DbcheckError):
             if entry.power.attended and _is_cut_pending(folder):
                 view.line("power", RESTORE_FIRST)
-            view.line("ended", f"dbcheck campaign --resume {folder.path}")
+            view.line("ended", resume or f"dbcheck campaign --resume {folder.path}")
             raise
     return [make_result(folder)]
 

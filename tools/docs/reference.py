@@ -45,7 +45,7 @@ dbcheck names in its answers. `dbcheck COMMAND --help` and the manual pages
 (`man dbcheck-run`) have the help of each command. This page
 is made from the program itself (`make reference`).
 """
-_VARIABLES = """`dbcheck init` writes an inventory with comments. Ansible's own
+_VARIABLES = """`dbcheck init --example` writes all of them with comments. Ansible's own
 variables say how the target's host is reached: `ansible_host`, `ansible_user`,
 `ansible_port`, `ansible_ssh_private_key_file`, and `ansible_connection`, which may be
 `ssh` or `local`. As in Ansible, an older name such as `ansible_ssh_host` counts before

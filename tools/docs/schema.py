@@ -21,6 +21,7 @@ from dbcheck.judge.results import (
     ReceiptsResult,
     StateResult,
 )
+from dbcheck.model.golive import GoLiveResult
 from dbcheck.model.rights import GrantsResult
 from dbcheck.probe.flushes_result import FlushesResults
 from dbcheck.probe.latency import LatencyResults
@@ -31,6 +32,7 @@ RESULTS: dict[str, type[Any]] = {
     "campaign": CampaignsResult,
     "compare": ComparedResult,
     "demo": DemoResult,
+    "golive": GoLiveResult,
     "grants": GrantsResult,
     "lab-explore": ExploreResult,
     "lab-explore-state": StateResult,

@@ -31,7 +31,7 @@ _INTRO = """# Switches: recipes
 A recipe is the section of an inventory for one kind of switch. Take that of your
 switch:
 
-    dbcheck init switch.yml --switch shelly
+    dbcheck init switch.yml --switch shelly --example
 
 That writes a whole inventory with one host, `db1`, and all that this page says of the
 switch as comments. Then:
@@ -113,7 +113,7 @@ reset. A state that is read as off begins that time.
 
 
 class Recipe(NamedTuple):
-    """A switch that `dbcheck init --switch NAME` knows.
+    """A switch that `dbcheck init --switch NAME` knows, but for `manual`.
 
     parts: the paragraphs of its comments, by the word that begins each.
     variables: its lines of YAML.

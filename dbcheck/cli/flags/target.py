@@ -38,8 +38,7 @@ class InventoryOptions(Group):
             show_default=True,
             envvar="DBCHECK_INVENTORY",
             show_envvar=True,
-            help="Ansible inventory that describes the hosts; dbcheck init writes an "
-            "example.",
+            help="Ansible inventory that describes the hosts; dbcheck init writes one.",
         ),
     ] = Path(INVENTORY)
 

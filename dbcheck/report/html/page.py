@@ -17,7 +17,9 @@ from dbcheck.judge.results import (
     ExploreResult,
     MatrixResult,
 )
+from dbcheck.model.golive import GoLiveResult
 from dbcheck.report.html.campaignpage import campaign_values
+from dbcheck.report.html.golivepage import make_golive_values
 from dbcheck.report.html.matrixpage import make_matrix_values
 from dbcheck.report.html.runpage import run_values
 from dbcheck.report.subject import RunSubject, Subject, quote_all_texts
@@ -57,6 +59,11 @@ def _explore_values(result: ExploreResult) -> dict[str, Any]:
         "commands": list(of_explored.list_commands(result)),
         "scope": sentence(of_explored.SCOPE.removeprefix("Scope: ")),
     }
+
+
+def format_golive_page(result: GoLiveResult) -> str:
+    """Return the page of a go-live check, to be signed, as the text of an HTML file."""
+    return _page("golive", make_golive_values(quote_all_texts(result)))
 
 
 def _compare_values(result: ComparedResult) -> dict[str, Any]:

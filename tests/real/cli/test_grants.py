@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli import campaign, grants
 from dbcheck.cli.root import root
 from tests.kit.refusals import refused
 
@@ -59,10 +58,6 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Print:
 def statements(printed_text: str) -> list[str]:
     lines = printed_text.splitlines()
     return [line for line in lines if line and not line.startswith("--")]
-
-
-def test_the_default_is_the_workload_of_a_campaign() -> None:
-    assert grants.WORKLOAD == campaign.WORKLOAD
 
 
 def test_a_host_gives_account_database_workload_and_whether_it_is_asked(

@@ -41,7 +41,6 @@ LEFT_OUT = {
     " counts such runs",
     "dbcheck lab explore runs": "real/explore/test_explore_command.py has a folder",
     "dbcheck lab log-writes": "real/cli/test_log_writes_command.py has a recording",
-    "dbcheck witness check": "the witness of a lab is on the target's own host",
     "dbcheck lab up": "it would stay up; the labs here are started so",
     "dbcheck lab down": "it ends the labs here, and is how they end",
     ".* --load-workers": "real/load/test_load_workers.py has workers",
@@ -63,6 +62,7 @@ SHORTER = {
     "--until 0.05": "--until 0.5",
     "--until 0.1": "--until 0.5",
     "--cuts 20": "--cuts 1",
+    "golive db1": "golive db1 --cuts 1",
     "--cuts 5": "--cuts 1",
     "--cycles 5": "--cycles 1",
     "--cycles 9": "--cycles 1",
@@ -138,7 +138,10 @@ class Desk:
         for name, real in sorted(self.made.items(), key=lambda pair: -len(pair[0])):
             line = re.sub(rf"(?<![\w/.-]){re.escape(name)}(?![\w-])", real, line)
         words = [os.path.expanduser(word) for word in words_of(line)]
-        if words[0] in ("run", "campaign", "power") and "--resume" not in words:
+        if (
+            words[0] in ("golive", "run", "campaign", "power")
+            and "--resume" not in words
+        ):
             words.append("--yes")
         return self.run(*words)
 
@@ -156,6 +159,8 @@ class Desk:
         campaigns = sorted(self.folder.glob("campaigns/*/campaign.json"))
         if campaigns:
             self.made["campaigns/ID"] = f"campaigns/{campaigns[0].parent.name}"
+        for check in self.folder.glob("golive/*/golive.json"):
+            self.made["golive/ID"] = f"golive/{check.parent.name}"
         for matrix in self.folder.glob("runs/matrix-*.json"):
             self.made["runs/matrix-ID.json"] = f"runs/{matrix.name}"
         for bundle in self.folder.glob("[0-9]*.dbcheck.tar"):

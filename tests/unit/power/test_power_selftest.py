@@ -20,7 +20,7 @@ from dbcheck.model.depth import Depth, Reached
 from dbcheck.model.host import Identity, Volume
 from dbcheck.power import selftest, switched_host
 from dbcheck.probe import idle_cut
-from dbcheck.runner import assemble
+from dbcheck.runner import assemble, switch_test
 from tests.kit.refusals import refused
 
 
@@ -151,7 +151,9 @@ def test_a_depth_is_remembered_unless_the_host_stayed_up(
     monkeypatch.setattr(
         switched_host, "remember_measured_depth", lambda _, it: remembered.append(it)
     )
-    _, depths, shown = power._test_entry(Entry("db1", "postgresql://db1/x"), plug, 5)
+    _, depths, shown = switch_test._test_entry(
+        Entry("db1", "postgresql://db1/x"), plug, 5
+    )
     assert len(remembered) == kept
     assert (depths, shown) == ([f"{depth}: no canaries"], None)
 

@@ -1,0 +1,387 @@
+"""Runs a go-live check step by step; it can be left at any point, and continued.
+
+Each step is stored when it begins and when it ends.  A step that is over is repeated
+only once what it depends on has changed (golive_setup.py).  A campaign that was left in
+the midst of a cut is continued first, before the server is asked anything: it may be
+without power.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, UsageError
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.totals import make_result
+from dbcheck.inventory.entry import Entry
+from dbcheck.model.cut import PowerState
+from dbcheck.model.golive import GoLiveResult, StepId, StepResult, StepStatus
+from dbcheck.model.verdict import Verdict
+from dbcheck.report.html.page import format_golive_page
+from dbcheck.report.words import campaign as campaign_words
+from dbcheck.runner import assemble, campaign_run
+from dbcheck.runner.golive_folder import GoLiveFolder, StepRecord
+from dbcheck.runner.golive_setup import (
+    find_changes,
+    list_shown_facts,
+    list_wiring,
+    read_setup,
+    require_same_data,
+)
+from dbcheck.runner.golive_steps import (
+    STEPS,
+    Check,
+    Found,
+    list_commands,
+    run_cuts,
+    write_papers,
+)
+from dbcheck.runner.new_inventory import format_command
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
+
+PAGE = "golive.html"
+_POLL_S = 1.0
+_NOT_AGREED = "nothing was cut: you did not agree to it"
+
+
+def require_same_target(entry: Entry, check: Check) -> None:
+    """Raise UsageError unless *entry* still names the server of the check."""
+    plan = check.plan
+    if entry.target != plan.target:
+        raise UsageError(
+            f"host {entry.name}: {check.folder.path} is a go-live check of"
+            f" {plan.target}, and the inventory now names {entry.target}",
+            id=ErrorId.GOLIVE_OF_OTHER_TARGET,
+            hint="Begin a new check, or correct the inventory.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """Shows a check to the person who runs it.
+
+    begin:  a step begins.  end: it is over, or stopped.  keep: it was done before.
+    repeat: it was done before, and what it depends on has changed, a clause for each.
+    agree:  returns True if the power may be cut now.
+    """
+
+    begin: Callable[[StepId], None]
+    end: Callable[[StepResult], None]
+    keep: Callable[[StepResult], None]
+    repeat: Callable[[StepId, list[str]], None]
+    agree: Callable[[Check], bool]
+
+
+@dataclass
+class GoLive:
+    """One client's work on a check."""
+
+    check: Check
+    guide: Guide
+    setup: Mapping[str, str] = field(default_factory=dict)
+    unsettled: StepId | None = None
+    has_agreed: bool = False
+    has_redone: bool = False
+
+    def run(self) -> GoLiveResult:
+        """Do the steps that are not over, until one stops; return what is known.
+
+        The page is written in any case.  Raise DbcheckError, UsageError for what its
+        user has to give, or KeyboardInterrupt; the check can then be continued.
+        """
+        with self.check.folder.locked():
+            try:
+                if not self._has_failed() and self._settle_cut():
+                    for step in StepId:
+                        if not self._do_step(step):
+                            break
+            finally:
+                result = self.result()
+                page = format_golive_page(result).encode()
+                stored.write_file(self.check.folder.path / PAGE, [page])
+            return result
+
+    def result(self) -> GoLiveResult:
+        """Return what the folder shows of the check."""
+        return make_golive_result(self.check)
+
+    def _settle_cut(self) -> bool:
+        """Read the setup; return False if the check stops before that.
+
+        A campaign that was left in the midst of a cut is continued first, to its end.
+        """
+        self._read_setup()
+        if self.unsettled is None:
+            return True
+        if not self._do_step(self.unsettled):
+            return False
+        self._read_setup()
+        return True
+
+    def _has_failed(self) -> bool:
+        """Return True if a cut showed a loss, which no repetition takes back."""
+        records = (self.check.folder.record(step) for step in StepId)
+        return any(
+            record.result.step.is_campaign and record.result.verdict is Verdict.FAIL
+            for record in records
+            if record is not None
+        )
+
+    def _read_setup(self) -> None:
+        """Read the server and its host, unless a cut may have left it without power."""
+        check = self.check
+        self.unsettled = self._find_unsettled_step()
+        if self.unsettled is not None:
+            self.setup = list_wiring(check.entry)
+            return
+        power = check.folder.record(StepId.POWER)
+        if power is not None and not power.status.is_over:
+            _restore_power(check)
+        self.setup = read_setup(check.entry)
+        for step in StepId:
+            if record := check.folder.record(step):
+                require_same_data(record.setup, self.setup, check.entry.target)
+
+    def _find_unsettled_step(self) -> StepId | None:
+        """Return the step whose campaign has a run that is not judged, if there is one.
+
+        The server may then be without power.
+        """
+        for step in StepId:
+            record = self.check.folder.record(step)
+            if record is not None and record.folder and not record.status.is_over:
+                path = self.check.folder.path / record.folder
+                if (path / "campaign.json").is_file() and any(
+                    CampaignFolder.open(path).list_runs_without_cycle()
+                ):
+                    return step
+        return None
+
+    def _do_step(self, step: StepId) -> bool:
+        """Do a step unless it is over; return False if the check stops there."""
+        record = self.check.folder.record(step)
+        changes = []
+        if record is not None and step is not self.unsettled:
+            changes = find_changes(step, record.setup, self.setup)
+        is_stale = step is StepId.PAPERS and self.has_redone
+        if record and record.status.is_over and not changes and not is_stale:
+            self.guide.keep(record.result)
+            return True
+        if record and changes:
+            self.guide.repeat(step, changes)
+        self.has_redone = True
+        self.guide.begin(step)
+        if step.cuts_power:
+            self._require_agreement(step)
+        return self._store_step(step, None if changes else record)
+
+    def _require_agreement(self, step: StepId) -> None:
+        if self.has_agreed or (
+            step is StepId.POWER and self.check.entry.power.attended
+        ):
+            return
+        if not self.guide.agree(self.check):
+            raise UsageError(
+                _NOT_AGREED,
+                id=ErrorId.FIRST_CUT_NEEDS_CONSENT,
+                hint=f"When the host may lose its power: {self.check.resume}",
+            )
+        self.has_agreed = True
+
+    def _store_step(self, step: StepId, record: StepRecord | None) -> bool:
+        """Do a step and store what it found; return False if the check stops there."""
+        check = self.check
+        command = list_commands(check.plan)[step]
+        begun = StepRecord(
+            StepResult(step, StepStatus.BEGUN, command, began=_format_now()),
+            self.setup,
+        )
+        folder, is_resumed = "", False
+        if step.is_campaign:
+            folder, is_resumed = self._find_campaign(step, record)
+            if is_resumed and record:
+                began, setup = record.result.began, record.setup
+                result = replace(begun.result, began=began or begun.result.began)
+                begun = replace(begun, result=result, setup=setup)
+            begun = replace(begun, folder=folder)
+        check.folder.write(begun)
+        try:
+            found = self._call(step, folder, is_resumed=is_resumed)
+        except (KeyboardInterrupt, DbcheckError) as error:
+            if isinstance(error, DbcheckError):
+                _advise_to_agree(error, check)
+            stopped = _make_stopped(begun.result, error)
+            check.folder.write(replace(begun, result=stopped))
+            self.guide.end(stopped)
+            raise
+        ended = _make_ended(begun.result, found)
+        check.folder.write(replace(begun, result=ended, papers=found.papers))
+        self.guide.end(ended)
+        if found.verdict is Verdict.FAIL and step.is_campaign:
+            self._hand_over_failure(folder)
+        return found.verdict is Verdict.PASS
+
+    def _find_campaign(
+        self, step: StepId, record: StepRecord | None
+    ) -> tuple[str, bool]:
+        """Return the name of a step's campaign folder, and whether it is continued.
+
+        A campaign that is over without a PASS or a FAIL is begun anew.
+        """
+        if record is not None and record.folder:
+            path = self.check.folder.path / record.folder
+            if not (path / "campaign.json").is_file():
+                return record.folder, False
+            result = make_result(CampaignFolder.open(path))
+            if not result.finished or result.verdict is not Verdict.INCONCLUSIVE:
+                return record.folder, True
+        return self.check.folder.find_new_name(step), False
+
+    def _call(self, step: StepId, folder: str, *, is_resumed: bool) -> Found:
+        check = self.check
+        if step.is_campaign:
+            agreed = replace(check, yes=check.yes or self.has_agreed)
+            return run_cuts(agreed, step, folder, is_resumed=is_resumed)
+        if step is StepId.PAPERS:
+            campaign = check.folder.record(StepId.CAMPAIGN)
+            assert campaign is not None, "papers come after the campaign"
+            return write_papers(check, campaign.folder)
+        if step is StepId.POWER and not check.entry.power.attended:
+            yes = check.yes or self.has_agreed
+            campaign_run.require_fit(check.entry, yes=yes, i_know=check.i_know)
+        return STEPS[step](check)
+
+    def _hand_over_failure(self, folder: str) -> None:
+        """Write report and bundle of a campaign that failed."""
+        found = write_papers(self.check, folder)
+        command = list_commands(self.check.plan)[StepId.PAPERS]
+        result = StepResult(
+            StepId.PAPERS, StepStatus.DONE, command, began=_format_now()
+        )
+        ended = _make_ended(result, found)
+        self.check.folder.write(StepRecord(ended, self.setup, papers=found.papers))
+
+
+def make_golive_result(check: Check) -> GoLiveResult:
+    """Return what the folder of *check* shows, without asking any server."""
+    plan, folder = check.plan, check.folder
+    commands = list_commands(plan)
+    records = {step: folder.record(step) for step in StepId}
+    steps = tuple(
+        record.result if record else StepResult(step, StepStatus.OPEN, commands[step])
+        for step, record in records.items()
+    )
+    campaign, papers = records[StepId.CAMPAIGN], records[StepId.PAPERS]
+    shown, path = None, Path()
+    if campaign is not None and campaign.folder:
+        path = folder.path / campaign.folder
+        if (path / "campaign.json").is_file():
+            shown = make_result(CampaignFolder.open(path))
+    setups = [record.setup for record in records.values() if record]
+    subject = list_shown_facts({k: v for setup in setups for k, v in setup.items()})
+    verdict = _find_verdict(steps)
+    return GoLiveResult(
+        name=plan.name,
+        target=plan.target,
+        witness=check.entry.witness,
+        folder=str(folder.path),
+        inventory=plan.inventory,
+        created=plan.created,
+        dbcheck=plan.dbcheck,
+        verdict=verdict,
+        planned_cuts=plan.cuts,
+        bound_ppm=plan.bound_ppm,
+        switch=f"{check.entry.power.kind.value} ({check.entry.power.cut_class.value})",
+        clean=format_command(Path(plan.inventory), "clean", plan.name),
+        steps=steps,
+        subject=subject,
+        campaign=str(path) if shown else "",
+        statistics=shown.statistics if shown else None,
+        confirmed=shown.confirmed if shown else None,
+        limits=tuple(campaign_words.limits(shown)) if shown else (),
+        papers=papers.papers if papers else (),
+    )
+
+
+def measure_cut_s(folder: GoLiveFolder) -> float | None:
+    """Return how long a cycle of the first cut's campaign took, None if not known."""
+    record = folder.record(StepId.FIRST_CUT)
+    if record is None or record.status is not StepStatus.DONE or not record.folder:
+        return None
+    campaign = CampaignFolder.open(folder.path / record.folder)
+    whole = [one for one in campaign.cycles() if one.run and not one.settled]
+    if not whole:  # a client was lost in the midst of each
+        return None
+    last = whole[-1]
+    began = RunFolder.open(campaign.runs / last.run).manifest().created
+    took = datetime.fromisoformat(last.ended) - datetime.fromisoformat(began)
+    return max(0.0, took.total_seconds())
+
+
+def _find_verdict(steps: tuple[StepResult, ...]) -> Verdict:
+    if any(step.verdict is Verdict.FAIL for step in steps):
+        return Verdict.FAIL
+    is_over = all(step.status.is_over for step in steps)
+    return Verdict.PASS if is_over else Verdict.INCONCLUSIVE
+
+
+def _advise_to_agree(error: DbcheckError, check: Check) -> None:
+    """Have the hint of a consent that is missing name the command to type."""
+    if error.id is ErrorId.FIRST_CUT_NEEDS_CONSENT:
+        error.hint = f"If this is correct: {check.resume} --yes"
+
+
+def _make_stopped(result: StepResult, error: BaseException) -> StepResult:
+    is_ours = isinstance(error, DbcheckError)
+    return replace(
+        result,
+        status=StepStatus.STOPPED,
+        ended=_format_now(),
+        summary=str(error) if is_ours else "interrupted",
+        fix=error.hint if isinstance(error, DbcheckError) else "",
+        error_id=error.id if isinstance(error, DbcheckError) else "",
+    )
+
+
+def _make_ended(result: StepResult, found: Found) -> StepResult:
+    status = StepStatus.LEFT_OUT if found.left_out else StepStatus.DONE
+    if found.verdict is not Verdict.PASS:
+        status = StepStatus.STOPPED
+    return replace(
+        result,
+        status=status,
+        verdict=found.verdict,
+        ended=_format_now(),
+        summary=found.summary,
+        details=found.details,
+        to_accept=found.to_accept,
+        fix=found.fix,
+    )
+
+
+def _restore_power(check: Check) -> None:
+    """Restore the power that a power test may have left off; wait for the server."""
+    entry = check.entry
+    if entry.power.attended:
+        return
+    switch = assemble.make_scoped_switch(entry, check.show)
+    if switch.state() is not PowerState.OFF:
+        return
+    check.show(f"the power of {entry.name} is off since the power test; restoring it")
+    switch.restore()
+    engine = assemble.make_engine(entry.target, entry.password)
+    ends_s = time.monotonic() + entry.return_s
+    while engine.ready() is not None and time.monotonic() < ends_s:
+        interrupt.raise_if_interrupted()
+        time.sleep(_POLL_S)
+
+
+def _format_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

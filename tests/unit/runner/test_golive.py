@@ -1,0 +1,371 @@
+"""The steps of a go-live check: which are done, kept, repeated, and where it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, TargetChanged, UsageError
+from dbcheck.campaign.folder import CampaignFolder, Cycle
+from dbcheck.inventory.entry import Entry
+from dbcheck.model.golive import GoLiveResult, StepId, StepResult, StepStatus
+from dbcheck.model.verdict import CycleVerdict, Verdict
+from dbcheck.power.kinds.exec import ExecConfig
+from dbcheck.runner import campaign_run, golive
+from dbcheck.runner.golive import PAGE, GoLive, Guide, require_same_target
+from dbcheck.runner.golive_folder import GoLiveFolder, GoLivePlan
+from dbcheck.runner.golive_setup import find_changes, list_shown_facts, list_wiring
+from dbcheck.runner.golive_steps import Check, Found
+from dbcheck.runs.folder import RunFolder
+from tests.kit.refusals import refused
+from tests.kit.rigs import plan as campaign_plan
+from tests.kit.samples import MANIFEST
+
+ENTRY = Entry(
+    name="db1",
+    target="postgresql://u@db1/x",
+    witness="ssh://w/~/x",
+    power=ExecConfig(cut=("pdu", "off")),
+    inventory="/etc/inventory.yml",
+)
+SETUP = {
+    "identity system_identifier": "7",
+    "server": "PostgreSQL 15.18",
+    "setting fsync": "on",
+    "host": "db1",
+    "kernel": "6.1.0",
+    "drives of data": "model A",
+}
+FIRST_CYCLE = Cycle(1, "", "steady", 1.0, CycleVerdict.PASS, "it is there", "")
+
+
+@dataclass
+class Desk:
+    """A check whose steps are played, and what was done of it.
+
+    found:  what a step finds; a step that is not named finds nothing wrong.
+    during: called in the midst of a step, before its result.
+    """
+
+    folder: GoLiveFolder
+    entry: Entry = ENTRY
+    setup: dict[str, str] = field(default_factory=lambda: dict(SETUP))
+    found: dict[StepId, Found] = field(default_factory=dict)
+    during: dict[StepId, Callable[[], None]] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    kept: list[StepId] = field(default_factory=list)
+    repeated: list[StepId] = field(default_factory=list)
+    ended: list[StepResult] = field(default_factory=list)
+    agrees: bool = True
+
+    def run(self) -> GoLiveResult:
+        """Run it as a new client."""
+        for each in (self.done, self.kept, self.repeated, self.ended):
+            each.clear()
+        guide = Guide(
+            begin=lambda step: None,
+            end=self.ended.append,
+            keep=lambda result: self.kept.append(result.step),
+            repeat=lambda step, changes: self.repeated.append(step),
+            agree=lambda check: self.agrees,
+        )
+        return GoLive(self.check, guide).run()
+
+    @property
+    def check(self) -> Check:
+        return Check(
+            entry=self.entry,
+            folder=self.folder,
+            plan=self.folder.plan(),
+            yes=False,
+            i_know=False,
+            accept_new_key=False,
+            as_json=True,
+            show=lambda text: None,
+            resume="dbcheck golive --resume x",
+        )
+
+    def read_setup(self, entry: Entry) -> dict[str, str]:
+        self.done.append("setup")
+        return {**list_wiring(entry), **self.setup}
+
+    def play(self, step: StepId) -> Found:
+        self.done.append(step.value)
+        if act := self.during.get(step):
+            act()
+        return self.found.get(step, Found("all is well"))
+
+    def cut(self, check: Check, step: StepId, name: str, *, is_resumed: bool) -> Found:
+        path = check.folder.path / name
+        if not is_resumed:
+            CampaignFolder.create(path, campaign_plan(cuts=1))
+        self.done.append(f"{name}{' again' if is_resumed else ''}")
+        if act := self.during.get(step):
+            act()
+        CampaignFolder.open(path).add(FIRST_CYCLE)
+        return self.found.get(step, Found("no loss"))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    plan = GoLivePlan(
+        created="2026-01-02T03:04:05+00:00",
+        dbcheck="0",
+        name="db1",
+        target=ENTRY.target,
+        inventory=ENTRY.inventory,
+        cuts=11,
+        bound_ppm=None,
+        control=True,
+        seed=7,
+    )
+    desk = Desk(GoLiveFolder.create(tmp_path / "check", plan))
+    steps = {step: lambda check, step=step: desk.play(step) for step in StepId}
+    monkeypatch.setattr(golive, "STEPS", steps)
+    monkeypatch.setattr(golive, "read_setup", lambda entry: desk.read_setup(entry))
+    monkeypatch.setattr(golive, "run_cuts", desk.cut)
+    monkeypatch.setattr(
+        golive, "write_papers", lambda check, folder: desk.play(StepId.PAPERS)
+    )
+    monkeypatch.setattr(campaign_run, "require_fit", lambda entry, **more: None)
+    monkeypatch.setattr(golive, "_restore_power", lambda check: desk.done.append("on"))
+    return desk
+
+
+ALL = [
+    *("setup", "witness", "audit", "flushes", "power"),
+    *("first-cut", "campaign", "papers"),
+]
+
+
+def test_all_steps_are_done_once_and_in_their_order(desk: Desk) -> None:
+    result = desk.run()
+    assert (desk.done, desk.kept) == (ALL, [])
+    assert result.verdict is Verdict.PASS
+    assert result.next_step is None
+    assert "Sign-off" in (desk.folder.path / PAGE).read_text("utf-8")
+    again = desk.run()
+    assert (desk.done, desk.kept) == (["setup"], list(StepId))
+    assert again == result
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.INCONCLUSIVE])
+@pytest.mark.parametrize("step", [StepId.AUDIT, StepId.FLUSHES])
+def test_it_stops_where_something_is_wrong_and_goes_on_from_there(
+    desk: Desk, step: StepId, verdict: Verdict
+) -> None:
+    desk.found[step] = Found("fsync is off", verdict=verdict, fix="Set it to on.")
+    result = desk.run()
+    before = ALL[: ALL.index(step.value) + 1]
+    assert (desk.done, result.verdict) == (before, verdict)
+    assert result.next_step is not None
+    assert (result.next_step.step, result.next_step.fix) == (step, "Set it to on.")
+    page = (desk.folder.path / PAGE).read_text("utf-8")
+    assert "Set it to on." in page
+    assert "Not to be signed" in page
+
+    del desk.found[step]
+    assert desk.run().verdict is Verdict.PASS
+    assert desk.done == ["setup", *ALL[ALL.index(step.value) :]]
+
+
+def test_an_error_is_stored_with_its_fix(desk: Desk) -> None:
+    def fail() -> None:
+        raise HostError("no answer", id=ErrorId.HOST_UNREACHABLE, hint="Look there.")
+
+    desk.during[StepId.FLUSHES] = fail
+    with refused(ErrorId.HOST_UNREACHABLE, HostError):
+        desk.run()
+    stopped = golive.make_golive_result(desk.check).next_step
+    assert stopped is not None
+    assert (stopped.step, stopped.status) == (StepId.FLUSHES, StepStatus.STOPPED)
+    assert (stopped.error_id, stopped.fix) == ("host-unreachable", "Look there.")
+    assert "no answer" in (desk.folder.path / PAGE).read_text("utf-8")
+
+
+def test_a_step_that_is_left_out_is_over(desk: Desk) -> None:
+    text = "flushes were not counted"
+    desk.found[StepId.FLUSHES] = Found(text, to_accept=(text,), left_out=True)
+    result = desk.run()
+    assert result.verdict is Verdict.PASS
+    assert result.to_accept == (text,)
+    assert text in (desk.folder.path / PAGE).read_text("utf-8")
+    desk.run()
+    assert desk.done == ["setup"]
+
+
+OF_THE_SERVER = ["audit", "flushes", "first-cut-2", "campaign-2", "papers"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "again"),
+    [
+        ({"server": "PostgreSQL 15.19"}, OF_THE_SERVER),
+        ({"setting fsync": "off"}, OF_THE_SERVER),
+        ({"kernel": "6.12.0"}, OF_THE_SERVER),
+        (
+            {"drives of data": "model B"},
+            [*OF_THE_SERVER[:2], "power", *OF_THE_SERVER[2:]],
+        ),
+        ({"something new": "x"}, []),
+        ({"identity server_version_num": "150019"}, []),
+    ],
+    ids=["version", "setting", "kernel", "drive", "not known before", "no data"],
+)
+def test_a_step_is_repeated_once_what_it_depends_on_changed(
+    desk: Desk, changed: dict[str, str], again: list[str]
+) -> None:
+    desk.run()
+    desk.setup |= changed
+    assert desk.run().verdict is Verdict.PASS
+    assert desk.done == ["setup", *again]
+    desk.run()
+    assert desk.done == ["setup"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "again"),
+    [
+        (
+            {"witness": "ssh://other/~/x"},
+            ["witness", "first-cut-2", "campaign-2", "papers"],
+        ),
+        (
+            {"power": ExecConfig(cut=("pdu", "off", "7"))},
+            ["power", "first-cut-2", "campaign-2", "papers"],
+        ),
+    ],
+    ids=["witness", "switch"],
+)
+def test_what_the_inventory_says_counts_too(
+    desk: Desk, changed: dict[str, object], again: list[str]
+) -> None:
+    desk.run()
+    desk.entry = replace(ENTRY, **changed)  # type: ignore[arg-type]
+    desk.run()
+    assert desk.done == ["setup", *again]
+
+
+def test_other_data_are_another_server(desk: Desk) -> None:
+    desk.run()
+    desk.setup["identity system_identifier"] = "8"
+    with refused(ErrorId.TARGET_CHANGED, TargetChanged, naming="system_identifier"):
+        desk.run()
+    assert desk.done == ["setup"]
+
+
+def leave(desk: Desk, folder: str) -> Callable[[], None]:
+    """Return a function that leaves a campaign in the midst of a cut."""
+
+    def left() -> None:
+        runs = CampaignFolder.open(desk.folder.path / folder).runs
+        RunFolder.create(runs, MANIFEST)
+        raise KeyboardInterrupt
+
+    return left
+
+
+@pytest.mark.parametrize(
+    ("kernel", "again"),
+    [
+        (SETUP["kernel"], ["campaign", "papers"]),
+        ("6.12.0", ["audit", "flushes", "first-cut-2", "campaign", "papers"]),
+    ],
+    ids=["same", "changed meanwhile"],
+)
+def test_a_campaign_in_the_midst_of_a_cut_is_continued_before_anything_is_asked(
+    desk: Desk, kernel: str, again: list[str]
+) -> None:
+    """Its server may be without power."""
+    desk.during[StepId.FIRST_CUT] = leave(desk, "first-cut")
+    with pytest.raises(KeyboardInterrupt):
+        desk.run()
+    runs = CampaignFolder.open(desk.folder.path / "first-cut").runs
+
+    def settle() -> None:
+        for path in runs.iterdir():
+            (path / "manifest.json").unlink(missing_ok=True)
+
+    desk.during[StepId.FIRST_CUT] = settle
+    desk.setup["kernel"] = kernel
+    assert desk.run().verdict is Verdict.PASS
+    assert desk.done == ["first-cut again", "setup", *again]
+
+
+def test_a_power_test_that_was_left_has_its_power_restored_first(desk: Desk) -> None:
+    def leave_off() -> None:
+        raise KeyboardInterrupt
+
+    desk.during[StepId.POWER] = leave_off
+    with pytest.raises(KeyboardInterrupt):
+        desk.run()
+    del desk.during[StepId.POWER]
+    desk.run()
+    assert desk.done[:3] == ["on", "setup", "power"]
+
+
+def test_a_loss_is_not_taken_back(desk: Desk) -> None:
+    desk.found[StepId.FIRST_CUT] = Found("3 rows are lost", verdict=Verdict.FAIL)
+    result = desk.run()
+    assert (result.verdict, desk.done[-2:]) == (Verdict.FAIL, ["first-cut", "papers"])
+    desk.found.clear()
+    desk.setup["kernel"] = "6.12.0"
+    assert desk.run() == result
+    assert not desk.done
+
+
+def test_cuts_that_do_not_count_are_made_anew(desk: Desk) -> None:
+    desk.found[StepId.FIRST_CUT] = Found("no cut counts", verdict=Verdict.INCONCLUSIVE)
+    assert desk.run().verdict is Verdict.INCONCLUSIVE
+    folder = CampaignFolder.open(desk.folder.path / "first-cut")
+    for number in range(1, folder.plan().cycles_max + 1):
+        done = replace(FIRST_CYCLE, number=number, verdict=CycleVerdict.INCONCLUSIVE)
+        folder.add(done)
+    desk.found.clear()
+    assert desk.run().verdict is Verdict.PASS
+    assert desk.done == ["setup", "first-cut-2", "campaign", "papers"]
+
+
+def test_nothing_is_cut_without_consent(desk: Desk) -> None:
+    desk.agrees = False
+    with refused(ErrorId.FIRST_CUT_NEEDS_CONSENT, UsageError):
+        desk.run()
+    assert desk.done == ALL[: ALL.index("power")]
+    assert golive.make_golive_result(desk.check).verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_inventory_must_name_the_same_server(desk: Desk) -> None:
+    require_same_target(ENTRY, desk.check)
+    other = replace(ENTRY, target="postgresql://u@db2/x")
+    with refused(ErrorId.GOLIVE_OF_OTHER_TARGET, UsageError, naming="db2"):
+        require_same_target(other, desk.check)
+
+
+def test_a_folder_is_used_once_and_has_to_hold_a_check(
+    desk: Desk, tmp_path: Path
+) -> None:
+    with refused(ErrorId.GOLIVE_EXISTS, UsageError):
+        GoLiveFolder.create(desk.folder.path, desk.folder.plan())
+    with refused(ErrorId.NOT_A_GOLIVE_FOLDER, UsageError):
+        GoLiveFolder.open(tmp_path)
+
+
+def test_a_change_names_what_it_was_and_is() -> None:
+    before = {"setting fsync": "on", "switch": "a", "kernel": "6.1"}
+    now = {"setting fsync": "", "switch": "b", "kernel": "6.1"}
+    setting, switch = find_changes(StepId.CAMPAIGN, before, now)
+    assert "fsync was on and is (empty)" in setting
+    assert "switch" in switch
+    assert find_changes(StepId.WITNESS, before, now) == []
+    assert find_changes(StepId.CAMPAIGN, {}, now) == []
+
+
+def test_the_places_of_a_single_filesystem_are_not_listed() -> None:
+    one = {"filesystem of WAL, data": "xfs", "drives of WAL, data": "A", "switch": "x"}
+    assert list_shown_facts(one) == {"filesystem": "xfs", "drives": "A"}
+    two = {"drives of WAL": "A", "drives of data": "B"}
+    assert list_shown_facts(two) == two
