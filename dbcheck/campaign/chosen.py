@@ -18,7 +18,7 @@ from dbcheck.campaign.folder import Cycle
 from dbcheck.campaign.recording import make_cycle
 from dbcheck.campaign.totals import find_verdict, sum_up_cycles, tally_cycles
 from dbcheck.cycle.judging import judge_run
-from dbcheck.judge.chosen import ChosenRuns, RunBeside
+from dbcheck.judge.checks import ChosenRuns, RunBeside
 from dbcheck.judge.result import RunResult, describe_checked
 from dbcheck.judge.results import CampaignResult
 from dbcheck.model.cluster import SiteKind

@@ -68,14 +68,7 @@ def compare_folders(a: Path, b: Path, reader: LogReader) -> ComparedResult:
             hint="Give two folders.",
         )
     (first, before), (second, after) = (_read_side(path, reader) for path in (a, b))
-    keys = sorted({*before, *after})
-    differences = tuple(
-        DifferenceResult(
-            key.name, before.get(key), after.get(key), key.role is Role.OF_THE_CUT
-        )
-        for key in keys
-        if before.get(key) != after.get(key)
-    )
+    differences, same = list_changes(before, after)
     rates = first.commits_per_s, second.commits_per_s
     return ComparedResult(
         first,
@@ -85,8 +78,23 @@ def compare_folders(a: Path, b: Path, reader: LogReader) -> ComparedResult:
             _make_tally(first.statistics), _make_tally(second.statistics)
         ).result,
         differences,
-        len(keys) - len(differences),
+        same,
     )
+
+
+def list_changes(
+    before: Configuration, after: Configuration
+) -> tuple[tuple[DifferenceResult, ...], int]:
+    """Return what differs between two configurations, and how many values do not."""
+    keys = sorted({*before, *after})
+    differences = tuple(
+        DifferenceResult(
+            key.name, before.get(key), after.get(key), key.role is Role.OF_THE_CUT
+        )
+        for key in keys
+        if before.get(key) != after.get(key)
+    )
+    return differences, len(keys) - len(differences)
 
 
 def _make_tally(statistics: Statistics) -> Tally:

@@ -24,6 +24,7 @@ from dbcheck.campaign.chosen import (
 )
 from dbcheck.campaign.compare import compare_folders, group_targets
 from dbcheck.campaign.folder import list_folders, read_matrix
+from dbcheck.campaign.history import read_history
 from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.cli import PASS, output
 from dbcheck.cli.flags.groups import ANY_PATH, Verb, option
@@ -127,7 +128,7 @@ _BY_SUFFIX = {
 @click.command("report", cls=Verb)
 @click.argument(
     "paths",
-    metavar="[RUN...|CAMPAIGN|MATRIX]",
+    metavar="[RUN...|CAMPAIGN|MATRIX|RUNS]",
     nargs=-1,
     type=ANY_PATH,
 )
@@ -161,11 +162,15 @@ def command(
     dbcheck report runs/explore-ID -o crash-states.html
     dbcheck report runs/ID --format junit -o dbcheck.xml
     dbcheck report runs/ID1 runs/ID2 runs/ID3        counted together
+    dbcheck report runs -o checks.html               all runs, server by server
     dbcheck report --compare runs/ID1 runs/ID2
 
     Several runs are counted as the cuts of one server, with the bound that they show.
     They must be of one server and configuration. Name all that you made: the report
     names those beside them that you left out.
+
+    Of a folder of runs the report has the checks of each server, the newest first, and
+    what changed since the one before: the rate, the audit's findings, the settings.
 
     A run is judged again from what its folder holds; no server is contacted. Exits
     with 0 whatever the verdict: the command that made the run had its exit code.
@@ -185,17 +190,33 @@ def command(
         )
     if len(paths) > 1:
         _write_report(_count_runs(paths), kind, file)
+    elif paths and _holds_runs(paths[0]):
+        _require_format_without_verdict("a folder of runs", kind)
+        _write_report(read_history(paths[0]), kind, file)
     elif paths:
         _write_report(read_result(paths[0]), kind, file)
     elif compare is not None:
-        if FORMATS[kind].needs_verdict:
-            others = (x.name for x in FORMATS.values() if not x.needs_verdict)
-            raise UsageError(
-                f"a comparison has no verdict, and so no {kind} report",
-                id=ErrorId.COMPARISON_WITHOUT_VERDICT,
-                hint=f"Take {join_words(others, 'or')}.",
-            )
+        _require_format_without_verdict("a comparison", kind)
         _write_report(compare_folders(*compare, FrameLogReader()), kind, file)
+
+
+def _holds_runs(path: Path) -> bool:
+    """Return True for a folder in which runs lie, which itself is no result."""
+    own = ("manifest.json", "campaign.json")
+    if any((path / name).is_file() for name in own):
+        return False
+    return any(True for _ in path.glob("*/manifest.json"))
+
+
+def _require_format_without_verdict(what: str, kind: str) -> None:
+    """Raise UsageError if a report of *kind* needs one verdict, which *what* lacks."""
+    if FORMATS[kind].needs_verdict:
+        others = (x.name for x in FORMATS.values() if not x.needs_verdict)
+        raise UsageError(
+            f"{what} has no verdict of its own, and so no {kind} report",
+            id=ErrorId.COMPARISON_WITHOUT_VERDICT,
+            hint=f"Take {join_words(others, 'or')}.",
+        )
 
 
 def _write_report(subject: Subject, kind: str, file: Path | None) -> None:

@@ -53,8 +53,8 @@ TWO_CUTS_NOTE = (
 
 NO_SECOND_CUT = (
     "without a control that loses commits no run can pass, so you are not asked for a"
-    " second cut. Fix the cause that is named, then run it again; or run without"
-    " --control, and the report says that there was none"
+    " second cut. Fix the cause that is named, then run it again, or run without"
+    " --control"
 )
 
 

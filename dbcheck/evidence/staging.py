@@ -39,7 +39,7 @@ from dbcheck.cycle.detail import read_run_detail
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.evidence.scrub import Scrub
-from dbcheck.judge.chosen import ChosenRuns, RunBeside
+from dbcheck.judge.checks import ChosenRuns, RunBeside
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.judge.results import CampaignResult
 from dbcheck.model.records import AfterRecord

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dbcheck.judge.chosen import ChosenRuns
+from dbcheck.judge.checks import ChosenRuns
 from dbcheck.judge.result import Checked, RunResult
 from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import (

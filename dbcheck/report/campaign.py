@@ -1,21 +1,26 @@
-"""The reports on campaigns, and on two of them or of runs compared, for a terminal."""
+"""Reports for a terminal on campaigns, on checks compared, and on checks over time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dbcheck.judge.checks import HistoryResult, ServerHistory
 from dbcheck.judge.results import CampaignResult, CampaignsResult, ComparedResult
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.box import draw_action, draw_headline, draw_summary, draw_tiles
 from dbcheck.report.matrix import draw_verdict
-from dbcheck.report.terminal import MINOR
+from dbcheck.report.terminal import DOUBTFUL, MINOR
 from dbcheck.report.words import campaign as words
 from dbcheck.report.words import compare as compared_words
+from dbcheck.report.words import history as history_words
+
+_CHECKS_SHOWN_MAX = 24  # checks of one server: two years of monthly ones
 
 
 def draw_campaigns(subject: CampaignsResult) -> RenderableType:
@@ -98,3 +103,33 @@ def _draw_table(title: str, rows: Iterable[tuple[str, str, str]]) -> Table:
     for row in rows:
         table.add_row(*map(Text, row))
     return table
+
+
+def draw_history(result: HistoryResult) -> RenderableType:
+    """Return a table for each server, its newest check first, and what changed."""
+    parts: list[RenderableType] = []
+    for server in result.servers:
+        parts += ["", _draw_checks(server), ""]
+        parts += [
+            Padding(Text(each), (0, 0, 0, 2)) for each in history_words.lines(server)
+        ]
+    parts += ["", *(Text(each, MINOR) for each in history_words.notes(result))]
+    return Group(*parts, "", Text(f"All files: {result.folder}", "italic"), "")
+
+
+def _draw_checks(server: ServerHistory) -> Table:
+    table = Table(title=server.target, title_justify="left", title_style="bold")
+    for name in history_words.COLUMNS:
+        is_text = name in ("began", "kind")
+        justify: JustifyMethod = "left" if is_text else "right"
+        table.add_column(name, justify=justify, no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for check in server.checks[:_CHECKS_SHOWN_MAX]:
+        table.add_row(*history_words.cells(check), _draw_word(check.verdict))
+    if (more := len(server.checks) - _CHECKS_SHOWN_MAX) > 0:
+        table.caption = f"and {more} older"
+    return table
+
+
+def _draw_word(verdict: Verdict | None) -> RenderableType:
+    return Text("not judged", DOUBTFUL) if verdict is None else draw_verdict(verdict)

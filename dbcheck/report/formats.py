@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
+from dbcheck.judge.checks import HistoryResult
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import ComparedResult, ExploreResult, MatrixResult
-from dbcheck.report.campaign import draw_campaigns, draw_comparison
+from dbcheck.report.campaign import draw_campaigns, draw_comparison, draw_history
 from dbcheck.report.console import make_console
 from dbcheck.report.explore import draw_exploration
 from dbcheck.report.matrix import draw_matrix
@@ -76,6 +77,8 @@ def draw_subject(subject: Subject) -> RenderableType:
         return draw_comparison(subject)
     if isinstance(subject, ExploreResult):
         return draw_exploration(subject)
+    if isinstance(subject, HistoryResult):
+        return draw_history(subject)
     return draw_campaigns(subject)
 
 

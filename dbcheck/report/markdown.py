@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from dbcheck.judge.checks import HistoryResult
 from dbcheck.judge.item import Status
 from dbcheck.judge.results import (
     CampaignResult,
@@ -18,6 +19,7 @@ from dbcheck.report.subject import RunSubject, Subject, quote_all_texts
 from dbcheck.report.words import campaign as of_campaign
 from dbcheck.report.words import compare as of_compare
 from dbcheck.report.words import explored as of_explored
+from dbcheck.report.words import history as of_history
 from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import run as of_run
 from dbcheck.report.words.summary import Summary, Tile, summarize_run
@@ -52,6 +54,8 @@ def format_markdown(subject: Subject) -> str:
         lines = _format_matrix(subject)
     elif isinstance(subject, ExploreResult):
         lines = _format_exploration(subject)
+    elif isinstance(subject, HistoryResult):
+        lines = _format_history(subject)
     else:
         lines = _format_comparison(subject)
     return "\n".join(lines).rstrip() + "\n"
@@ -208,6 +212,17 @@ def _format_exploration(result: ExploreResult) -> Iterator[str]:
     yield from (_escape_text(of_explored.SCOPE), "")
     for what, command in of_explored.list_commands(result):
         yield from (f"{_escape_text(what)}:", "", f"    {_join_lines(command)}", "")
+
+
+def _format_history(result: HistoryResult) -> Iterator[str]:
+    yield from ("# Checks over time", "")
+    for server in result.servers:
+        yield from (f"## {_escape_text(server.target)}", "")
+        yield from _format_items(of_history.lines(server))
+        yield from _format_table(
+            (*of_history.COLUMNS, "verdict"), of_history.list_rows(server)
+        )
+    yield from _format_items(of_history.notes(result))
 
 
 def _format_comparison(result: ComparedResult) -> Iterator[str]:

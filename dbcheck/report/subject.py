@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dbcheck.base.text import quoted
+from dbcheck.judge.checks import HistoryResult
 from dbcheck.judge.result import RunDetail, RunResult
 from dbcheck.judge.results import (
     CampaignsResult,
@@ -48,7 +49,7 @@ class RunSubject:
 
 # What has verdicts of its own; and what else can be shown.
 Verdicts = RunSubject | CampaignsResult | MatrixResult | ExploreResult
-Subject = Verdicts | ComparedResult
+Subject = Verdicts | ComparedResult | HistoryResult
 
 
 def quote_all_texts(subject: T) -> T:

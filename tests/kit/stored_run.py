@@ -168,7 +168,8 @@ def stored_run(run: RunFolder, *, lost: int = 0, restarted: bool = True) -> RunF
     rows += [] if lost else [record(1, 6, epoch=epoch)]
     rows += [record(0, 3, epoch=EARLIER)]
     stored = {LEDGER.name: run.write_survivors(LEDGER.name, [records_of(rows)])}
-    server = replace(_SERVER, started_us=10**9) if restarted else _SERVER
+    server = manifest.writer.facts
+    server = replace(server, started_us=10**9) if restarted else server
     remains = Remains("", ((1, 3),), 1, (Ring(((1, 3),), frozenset({5})),), 8)
     tail = LogTail(_CRASHED, False, False)
     host = HostAfter(_AFTER, remains, tail, "", (remains,), LATER)

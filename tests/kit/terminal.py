@@ -28,6 +28,9 @@ class Terminal:
         self._ours, theirs = os.openpty()
         size = struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
+        # These would count more than the terminal's own size.
+        sizes = ("COLUMNS", "LINES")
+        environment = {k: v for k, v in environment.items() if k not in sizes}
         try:
             self._program = subprocess.Popen(
                 ("setsid", "--ctty", "--wait", *command),

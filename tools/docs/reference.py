@@ -88,6 +88,7 @@ _RULES = """## Audit rules
 _PRINTED_BY = {
     "lab-explore-state": "dbcheck lab explore FOLDER --state NAME --json",
     "compare": "dbcheck report --compare A B --format json",
+    "history": "dbcheck report RUNS --format json",
     "receipt": "dbcheck audit --receipt RULE --json",
 }
 _MORE_OF = {

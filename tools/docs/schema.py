@@ -10,6 +10,7 @@ import msgspec
 
 from dbcheck.audit.result import AuditsResult
 from dbcheck.evidence.verify import VerifyResult
+from dbcheck.judge.checks import HistoryResult
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import (
     CampaignsResult,
@@ -34,6 +35,7 @@ RESULTS: dict[str, type[Any]] = {
     "demo": DemoResult,
     "golive": GoLiveResult,
     "grants": GrantsResult,
+    "history": HistoryResult,
     "lab-explore": ExploreResult,
     "lab-explore-state": StateResult,
     "lab-run": LabResult,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from dbcheck.judge.chosen import ChosenRuns, RunBeside
+from dbcheck.judge.checks import ChosenRuns, RunBeside
 from dbcheck.judge.results import CampaignResult
 from dbcheck.model.verdict import CycleVerdict, format_count
 

@@ -39,6 +39,13 @@ def test_cuts_one_by_one_have_one_result_that_others_can_judge(user: User) -> No
     verified = user.json("verify", "both.tar", code=0)
     assert (verified["kind"], verified["judged_again"]) == ("runs", 2)
     assert verified["differences"] == []
+    both = json.loads(user.run("report", "runs", "--format", "json", code=0))
+    (server,) = both["servers"]
+    assert [one["folder"] for one in server["checks"]] == [
+        f"runs/{Path(run).name}" for run in reversed(made)
+    ]
+    user.run("report", "runs", "-o", "checks.html", code=0)
+    assert "Checks over time" in (user.folder / "checks.html").read_text()
     # A third run lies beside them, and another configuration is no one of them.
     third = make_run(user)
     (target,) = report_of(user, *made)["targets"]

@@ -12,7 +12,7 @@ def test_after_a_control_that_does_not_count_nobody_is_asked_again(user: User) -
     client = user.start_by_hand("--control", off_s=1.0)
     said_until(client, "NOW")
     user.lab.freeze_server()
-    said_until(client, "then restore it")
+    said_until(client, "restore")
     user.lab.thaw_server()
     _, said = client.communicate(timeout=120)
     assert client.returncode == 3, said

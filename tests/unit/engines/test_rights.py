@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dbcheck.cli.grants import WORKLOAD, Server, list_statements
+from dbcheck.cli.grants import Server, list_statements
 from dbcheck.config.files import list_workload_names
 from dbcheck.config.workload_file import load
 from dbcheck.engines.mysql.rights import TASKS
@@ -15,6 +15,7 @@ from dbcheck.rows.plans.registry import plan_of, usage_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import SIDES
 from dbcheck.rows.tasks import TaskKind
+from dbcheck.runner.campaign_plan import WORKLOAD
 from dbcheck.server_log import Product
 from tests.kit.accounts import granted
 

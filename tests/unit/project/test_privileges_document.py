@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.cli.grants import WORKLOAD, Server, draw_statements, list_statements
+from dbcheck.cli.grants import Server, draw_statements, list_statements
 from dbcheck.config.files import list_workload_names
 from dbcheck.config.workload_file import load
 from dbcheck.rows.plans.registry import usage_of
+from dbcheck.runner.campaign_plan import WORKLOAD
 from dbcheck.server_log import Product
 from tests.kit.accounts import CLUSTERS, of_a_cluster, statements
 
