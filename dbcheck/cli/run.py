@@ -113,8 +113,7 @@ def command(
     seed = draw_seed(load.seed)
     accept_new_key = witness.accept_new_host_key
     flags = list_reconcile_flags(named, target, host, witness, restart)
-    # dbcheck clean is for one host.
-    clean = "" if entry.standbys else make_clean_command(named, target, host, witness)
+    undo = "" if entry.standbys else make_clean_command(named, target, host, witness)
     with (
         make_progress(make_progress_console(), live=not as_json) as view,
         assemble.open_entry_witness(entry, load.limits, accept_new_key) as log,
@@ -134,9 +133,7 @@ def command(
                 view.line("cycle", "the control is over; now the cycle that counts")
             facts = list(map(extract_control_facts, controls))
             known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
-            outcome = run_resumable_cycle(
-                rig, workload, seed, facts, known, view, clean
-            )
+            outcome = run_resumable_cycle(rig, workload, seed, facts, known, view, undo)
     if as_json and control:
         results = tuple(tried.result for tried in controls)
         result = replace(outcome.result, controls=results)

@@ -284,7 +284,10 @@ def list_reconcile_flags(
 def make_clean_command(
     named: Named, target: TargetOptions, host: HostOptions, witness: WitnessOptions
 ) -> str:
-    """Return the command, as a shell takes it, that removes what a run left there."""
+    """Return the command, as a shell takes it, that removes what a run left there.
+
+    dbcheck clean is for one host: a cluster has no such command.
+    """
     words = [named.name] if named.name else []
     words += [
         *named.arguments("inventory"),

@@ -1,4 +1,4 @@
-"""What to do about a login that failed, by the error numbers of driver and server."""
+"""Advises on a login that failed, by the error numbers of the driver and the server."""
 
 from __future__ import annotations
 
