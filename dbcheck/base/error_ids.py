@@ -249,6 +249,7 @@ class ErrorId(StrEnum):
 
     # Inventories.
     ANSIBLE_INVENTORY_FAILED = "ansible-inventory-failed"
+    ANSIBLE_NOT_INSTALLED = "ansible-not-installed"
     GROUP_IS_CLUSTER = "group-is-cluster"
     HOSTS_SHARE_VALUE = "hosts-share-value"
     HOST_UNKNOWN = "host-unknown"

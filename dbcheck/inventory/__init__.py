@@ -1,5 +1,6 @@
 """Inventories: Ansible's files in, one frozen and validated object for each target out.
 
-ansible-inventory reads the files and merges their variables (`listed.py`), whatever
-their format.  What dbcheck_* variables mean, and {{ variable }} in them, is dbcheck's.
+A plain YAML file is read by `yaml_file.py`, which never guesses; all else by
+ansible-inventory (`listed.py`), whatever its format.  What dbcheck_* variables mean,
+and {{ variable }} in them, is dbcheck's.
 """

@@ -1,4 +1,4 @@
-"""Reads an inventory with ansible-inventory, which comes with dbcheck.
+"""Reads an inventory: a plain YAML file itself, and all else with ansible-inventory.
 
 An inventory that other users can change is refused: it names programs to run.
 """
@@ -13,10 +13,9 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import yaml  # type: ignore[import-untyped]
@@ -25,13 +24,28 @@ from dbcheck.base import plain, processes
 from dbcheck.base.access import require_closed, who_may_write
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.inventory.yaml_file import (
+    Group,
+    Listing,
+    NotPlain,
+    Variables,
+    make_listing,
+    parse_yaml,
+)
 
-Variables = dict[str, Any]
 _VARIABLE_FOLDERS = ("group_vars", "host_vars")
 _YAML_SUFFIXES = (".yml", ".yaml", ".json")
+_PLAIN_SUFFIXES = (".yml", ".yaml")
+_PACKAGE, _ANSIBLE_MIN = "ansible-core", (2, 19)  # as in setup.cfg
 _PROGRAM_STARTS = (b"#!", b"\x7fELF")
 _CONFIG_VARIABLE = "ANSIBLE_CONFIG"
 _DEFAULT_CONFIGS = ("~/.ansible.cfg", "/etc/ansible/ansible.cfg")
+# Ansible loads each plugin of these, named or not.
+_PLUGIN_FOLDERS = tuple(
+    f"{place}/plugins/{kind}"
+    for place in ("~/.ansible", "/usr/share/ansible")
+    for kind in ("inventory", "vars")
+)
 _VAULT_VARIABLE, _VAULT_LIST_VARIABLE = (
     "ANSIBLE_VAULT_PASSWORD_FILE",
     "ANSIBLE_VAULT_IDENTITY_LIST",
@@ -52,6 +66,8 @@ _SETTINGS = {
     "ANSIBLE_VERBOSITY": "0",
     "LC_ALL": _LOCALE,
 }
+# Variables of the environment that change nothing in how a YAML file is read.
+_WITHOUT_EFFECT = {*_SETTINGS, "ANSIBLE_HOST_KEY_CHECKING", "ANSIBLE_INVENTORY"}
 # The environment variables that reading a YAML file needs, besides ANSIBLE_*.  An
 # inventory that is a program may need more.
 _NEEDED_VARIABLES = {
@@ -107,30 +123,89 @@ def require_no_additions(folder: Path) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The variables of each host, as Ansible merged them, and the hosts of each group.
-
-    {{ }} is not replaced.  A group also holds the hosts of the groups in it.
-    """
-
-    hosts: Mapping[str, Variables]
-    groups: Mapping[str, tuple[str, ...]]
-
-
 def read_listing(path: Path) -> Listing:
     """Return the hosts and groups that an inventory lists.
 
-    Ansible runs an inventory that is an executable program; a program with the name of
-    a YAML file is refused.  Nothing in the working directory has an effect.  Raise
-    UsageError if Ansible cannot read all of the inventory, or if others may write to
-    it.
+    A plain YAML file is read here, all else by Ansible.  Ansible runs an inventory that
+    is an executable program; a program with the name of a YAML file is refused.
+    Nothing in the working directory has an effect.  Raise UsageError if Ansible is
+    needed and missing, if it cannot read all of the inventory, or if others may write
+    to it.
     """
     for file in _list_files(path):
         require_trusted(file)
         _require_file(file, is_read=file == path or _is_of_variables(file))
         _require_no_program(file)
     require_no_additions(_find_folder(path))
+    try:
+        return _read_plain(path)
+    except NotPlain as reason:
+        _require_ansible(path, reason)
+    return _read_by_ansible(path)
+
+
+def _read_plain(path: Path) -> Listing:
+    """Read a plain YAML file; raise NotPlain for what needs Ansible in or beside it."""
+    if path.is_dir():
+        raise NotPlain("is a folder")
+    if path.suffix not in _PLAIN_SUFFIXES:
+        raise NotPlain(f"does not end in {' or '.join(_PLAIN_SUFFIXES)}")
+    if os.access(path, os.X_OK) and path.stat().st_mode & 0o111:
+        raise NotPlain("is marked as a program")
+    _require_no_settings(path)
+    try:
+        text = plain.read_regular(path).decode()
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise NotPlain("has a byte that is not UTF-8 text", line) from None
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}",
+            id=ErrorId.ANSIBLE_INVENTORY_FAILED,
+            hint="The user who runs dbcheck must be able to read the inventory.",
+        ) from None
+    return parse_yaml(text)
+
+
+def _require_no_settings(path: Path) -> None:
+    """Raise NotPlain for what changes, beside a file, how Ansible reads it."""
+    for folder in (_find_folder(path), Path("/")):  # where Ansible is started
+        for name in _VARIABLE_FOLDERS:
+            if os.path.lexists(folder / name):
+                raise NotPlain(f"has {folder / name} beside it")
+    for setting in sorted(os.environ):
+        if setting.startswith("ANSIBLE_") and setting not in _WITHOUT_EFFECT:
+            raise NotPlain(f"is read as {setting} of the environment says")
+    for value in _DEFAULT_CONFIGS:
+        if (config := _resolve_setting(value)).exists():
+            raise NotPlain(f"is read as {config} says")
+    for value in _PLUGIN_FOLDERS:
+        if (folder := _resolve_setting(value)).is_dir() and os.listdir(folder):
+            raise NotPlain(f"is read with the plugins in {folder}")
+
+
+def _require_ansible(path: Path, reason: NotPlain) -> None:
+    """Raise UsageError, with the part that needs Ansible, unless it is installed."""
+    try:
+        found = metadata.version(_PACKAGE)
+    except metadata.PackageNotFoundError:
+        found = ""
+    numbers = tuple(map(int, re.findall(r"\d+", found)[:2]))
+    if numbers >= _ANSIBLE_MIN:
+        return
+    least = ".".join(map(str, _ANSIBLE_MIN))
+    lack = f"{_PACKAGE} {found} is too old" if found else f"{_PACKAGE} is not installed"
+    where = f"line {reason.line} of {path}" if reason.line else f"{path}"
+    raise UsageError(
+        f"{where} {reason.what}: only Ansible reads that, and {lack}",
+        id=ErrorId.ANSIBLE_NOT_INSTALLED,
+        hint=f"Correct it; or install {_PACKAGE} {least} or newer: pip install"
+        ' "dbcheck[ansible]", or in a checkout pip install -r constraints/ansible.txt.',
+    )
+
+
+def _read_by_ansible(path: Path) -> Listing:
+    """Return what ansible-inventory lists."""
     try:
         done = subprocess.run(
             processes.make_module_command(
@@ -161,37 +236,17 @@ class _Meta(msgspec.Struct):
     hostvars: dict[str, Variables]
 
 
-class _Group(msgspec.Struct):
-    hosts: list[str] = []
-    children: list[str] = []
-
-
 def parse_listing(path: Path, output: bytes) -> Listing:
     """Parse the output of ansible-inventory, with the hosts that have no variable."""
     try:
         output_values = json.loads(output)
         variables_by_host = msgspec.convert(output_values.pop("_meta"), _Meta).hostvars
-        groups = msgspec.convert(output_values, dict[str, _Group])
+        groups = msgspec.convert(output_values, dict[str, Group])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise _refused_inventory_error(
             path, ["its output is not an inventory"]
         ) from None
-    names = (host for group in groups.values() for host in group.hosts)
-    hosts = {
-        name: variables_by_host.get(name, {}) for name in (*variables_by_host, *names)
-    }
-    return Listing(hosts, {name: _list_hosts_inside(name, groups) for name in groups})
-
-
-def _list_hosts_inside(name: str, groups: Mapping[str, _Group]) -> tuple[str, ...]:
-    """Return the hosts in a group and in the groups below it, each once."""
-    hosts, below, seen = dict[str, None](), [name], {name}
-    for group_name in below:  # the list grows meanwhile
-        group = groups.get(group_name, _Group())
-        hosts |= dict.fromkeys(group.hosts)
-        below += [child for child in group.children if child not in seen]
-        seen.update(group.children)
-    return tuple(hosts)
+    return make_listing(variables_by_host, groups)
 
 
 def _find_folder(path: Path) -> Path:

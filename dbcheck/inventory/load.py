@@ -13,7 +13,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.inventory import listed
 from dbcheck.inventory.entry import KNOWN, Entry, parse_entry
 from dbcheck.inventory.fields import PREFIX, Fields
-from dbcheck.inventory.listed import Variables
+from dbcheck.inventory.yaml_file import Variables
 from dbcheck.model.cluster import CLUSTER_NODES_MIN, SiteKind
 from dbcheck.model.replication import PromotedBy
 from dbcheck.power import registry

@@ -16,8 +16,10 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.run import require_possible_on_cluster
 from dbcheck.config import files
+from dbcheck.inventory import listed
 from dbcheck.inventory.entry import KNOWN, Entry
 from dbcheck.inventory.load import load_inventory, make_cluster, make_inventory
+from dbcheck.inventory.yaml_file import Listing, NotPlain
 from dbcheck.model.cut import SwitchKind
 from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.power.kinds.fence import FenceConfig
@@ -378,8 +380,12 @@ class Ansible:
 
 @pytest.fixture
 def ansible(monkeypatch: pytest.MonkeyPatch) -> Ansible:
+    def leave_to_ansible(path: Path) -> Listing:
+        raise NotPlain("is read by the stand-in")
+
     one = Ansible()
     monkeypatch.setattr(subprocess, "run", one.run)
+    monkeypatch.setattr(listed, "_read_plain", leave_to_ansible)
     return one
 
 
