@@ -12,11 +12,11 @@ PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup pages mysql servers demo test wide check types style unit fix reference man dist docs docs-links constraints soak fuzz bench clean
+.PHONY: setup pages mysql servers demo test wide check types style unit fix reference man dist oldest docs docs-links constraints soak fuzz bench clean
 
 setup: .venv/.ready
 
-.venv/.ready: .ci/setup setup.cfg pyproject.toml $(wildcard constraints/*.txt)
+.venv/.ready: .ci/setup setup.cfg setup.py pyproject.toml $(wildcard constraints/*.txt)
 	.ci/setup
 
 # A browser, other shells and Sphinx, for the tests of the pages that dbcheck report makes.
@@ -67,6 +67,7 @@ man: setup
 	$(BIN)/python -m tools.docs.manpages
 
 # What is released: the source and the wheel, in dist, both with the manual pages.
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: man
 	$(BIN)/python -m build
 
@@ -86,6 +87,10 @@ docs-links: .venv/.docs
 # The newest versions of all that dbcheck needs, and their hashes; then run the tests.
 constraints:
 	.ci/constraints
+
+# The unit tests with the oldest versions that setup.cfg allows.
+oldest:
+	.ci/oldest
 
 # On two cores: 39 s with mypy's cache, 54 s without.
 check: setup

@@ -1,3 +1,3 @@
 """A durability checker for MySQL/InnoDB and PostgreSQL."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
@@ -21,7 +21,15 @@ ROOT = Path(dbcheck.__file__).resolve().parent.parent
 STORED_RUN = Path(make.__file__).parent / "mysql-pass"
 KEPT = (
     *("dbcheck", "sql", "workloads", "matrices", "inventory"),
-    *("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "docs", "constraints"),
+    *(
+        "setup.cfg",
+        "setup.py",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "docs",
+        "constraints",
+    ),
 )
 
 
@@ -33,10 +41,8 @@ def run(*words: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str
     return done.stdout
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """Return a checkout without anything that was built or installed in it."""
-    made = tmp_path / "source"
+def copy_source(made: Path) -> Path:
+    """Copy the checkout without anything that was built or installed in it."""
     made.mkdir()
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in KEPT:
@@ -45,6 +51,11 @@ def source(tmp_path: Path) -> Path:
         else:
             shutil.copy(ROOT / name, made / name)
     return made
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return copy_source(tmp_path / "source")
 
 
 def test_the_install_commands_of_readme_work(source: Path, tmp_path: Path) -> None:
@@ -66,16 +77,62 @@ def test_the_install_commands_of_readme_work(source: Path, tmp_path: Path) -> No
     assert Path(place).is_relative_to(tmp_path / "dbcheck-venv")
 
 
-@pytest.mark.wide
-def test_the_wheel_holds_all_it_needs(source: Path, tmp_path: Path) -> None:
-    """It is built from the source that is released beside it, as by make dist."""
-    manpages.write(source / manpages.FOLDER.relative_to(ROOT))
-    run(sys.executable, "-m", "build", "-o", tmp_path, source, cwd=tmp_path)
-    (wheel,) = tmp_path.glob("*.whl")
-    shutil.rmtree(source)
+PYTHONS = [
+    python
+    for minor in range(11, 15)
+    for python in (
+        [f"/usr/bin/python3.{minor}"]
+        + sorted(map(str, Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python")))
+    )
+    if os.access(python, os.X_OK)
+] or [sys.executable]
 
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with sdist and wheel, as by make dist; no source is left."""
+    folder = tmp_path_factory.mktemp("dist")
+    source = copy_source(folder / "source")
+    build(source, folder / "dist")
+    shutil.rmtree(source)
+    return folder / "dist"
+
+
+def build(source: Path, to: Path) -> None:
+    manpages.write(source / manpages.FOLDER.relative_to(ROOT))
+    env = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
+    run(sys.executable, "-m", "build", "-o", to, source, cwd=source, env=env)
+
+
+@pytest.mark.wide
+def test_two_builds_have_the_same_bytes(dist: Path, tmp_path: Path) -> None:
+    """Of files with other times, that are read in another order, by another umask."""
+    source = copy_source(tmp_path / "elsewhere")
+    for path in source.rglob("*"):
+        os.utime(path, (1, 1))
+        path.chmod(path.stat().st_mode & 0o700)
+    build(source, tmp_path / "dist")
+    assert digests(tmp_path / "dist") == digests(dist)
+    assert len(digests(dist)) == 2
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.iterdir()
+    }
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("suffix", [".whl", ".tar.gz"])
+def test_what_is_released_holds_all_it_needs(
+    dist: Path, python: str, suffix: str, tmp_path: Path
+) -> None:
+    """In an empty environment, and in a folder that has nothing of the repository."""
+    (wheel,) = dist.glob(f"*{suffix}")
     place = tmp_path / "empty"
-    venv.create(place, with_pip=True)
+    run(python, "-m", "venv", place, cwd=tmp_path)
     run(place / "bin" / "pip", "install", "--quiet", wheel, cwd=tmp_path)
     assert (place / "share" / "man" / "man1" / "dbcheck-lab-run.1").is_file()
     elsewhere = tmp_path / "elsewhere"
@@ -104,6 +161,34 @@ def test_the_wheel_holds_all_it_needs(source: Path, tmp_path: Path) -> None:
     assert ".chart {" in page
     for id in ("witness-disk-full", "witness-log", "missing-tail", "pg-fsync"):
         assert run(place / "bin" / "dbcheck", "explain", id, cwd=elsewhere)
+    run(place / "bin" / "dbcheck", "init", cwd=elsewhere)
+    packages = run(place / "bin" / "pip", "list", cwd=elsewhere)
+    assert "ansible" not in packages  # an extra, which the inventory of init is without
+    state = run(place / "bin" / "dbcheck", "power", "state", "db3", cwd=elsewhere)
+    assert state
+
+
+def test_the_urls_of_the_project_come_from_one_setting(tmp_path: Path) -> None:
+    for name in ("setup.py", "setup.cfg"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    print_urls = "import setup; print(setup.make_urls())"
+    code = f"import setuptools; setuptools.setup = lambda **_: None; {print_urls}"
+    assert run(sys.executable, "-c", code, cwd=tmp_path) == "{}\n"
+    config = tmp_path / "setup.cfg"
+    text = config.read_text()
+    filled = text.replace("repository =\n", "repository = https://x.example/o/d/\n")
+    config.write_text(filled)
+    urls = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert "'Issues': 'https://x.example/o/d/issues'" in urls
+    assert "'Source': 'https://x.example/o/d'" in urls
+
+
+def test_the_changelog_has_a_dated_section_of_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    first = re.findall(r"^## (.*)$", text, re.M)[0]
+    version, date = first.split(maxsplit=1)
+    assert version == dbcheck.__version__
+    assert re.fullmatch(r"\(\d{4}-\d\d-\d\d\)", date)
 
 
 @pytest.mark.parametrize("pinned", [True, False], ids=["by its hash", "by its version"])
