@@ -210,10 +210,15 @@ def sync_folder(path: str) -> None:
         os.close(fd)
 
 
-def make_folder(path: str) -> None:
-    """Create *path* and its parents where missing, private and durably."""
+def require_absolute(path: str) -> None:
+    """Refuse a path that would count from wherever the agent happens to run."""
     if not os.path.isabs(path):
         raise Refusal("protocol", f"not an absolute path: {path!r}")
+
+
+def make_folder(path: str) -> None:
+    """Create *path* and its parents where missing, private and durably."""
+    require_absolute(path)
     if os.path.isdir(path):
         return
     parent = os.path.dirname(path)

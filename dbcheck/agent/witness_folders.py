@@ -8,7 +8,7 @@ import re
 import stat
 from typing import Any
 
-from dbcheck.agent.wire import Refusal
+from dbcheck.agent.wire import Refusal, require_absolute
 from dbcheck.base.owners import exchangeable, expanded, others_write, own_users
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -56,7 +56,8 @@ def require_not_exchangeable(folder: str) -> None:
 
 def find_present(folder: str) -> str:
     """Return *folder* if it is there, else the nearest folder above it that is."""
-    while not os.path.lexists(folder) and os.path.dirname(folder) != folder:
+    require_absolute(folder)
+    while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     return folder
 

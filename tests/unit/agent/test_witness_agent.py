@@ -361,7 +361,11 @@ def test_facts_leave_nothing_behind(replies: Replies) -> None:
     facts = json.loads(payload)
     assert kind == wire.RESULT
     assert facts["free_bytes"] > 0 and facts["filesystem"] and facts["boot_id"]
-    assert list(Path(replies.folder).iterdir()) == []
+    folder = Path(replies.folder)
+    assert not folder.exists() and list(folder.parent.iterdir()) == []
+    folder.mkdir(mode=0o700)
+    assert replies.ask(agent.FACTS)[0][0] == wire.RESULT
+    assert list(folder.iterdir()) == []
 
 
 def of_another_user(folder: Path) -> None:

@@ -46,9 +46,10 @@ def test_cuts_are_counted_with_their_bound_in_the_order_of_time(tmp_path: Path) 
     assert [(one.number, one.run) for one in result.cycles] == [
         (number, path.name) for number, path in enumerate(made, 1)
     ]
-    first, second, *_ = words.lines(result)
-    assert first == result.statistics.sentence
-    assert second.startswith("counted are the 3 runs that were named")
+    first, *_ = words.lines(result)
+    assert first.startswith("counted are the 3 runs that were named")
+    box = words.summarize_campaign(result)
+    assert box.headline.startswith("All 3 cuts of ") and "64%" in box.tiles[1].value
 
 
 def test_a_loss_decides_and_what_shows_nothing_does_not_count(tmp_path: Path) -> None:
