@@ -107,7 +107,10 @@ def _draw_table(title: str, rows: Iterable[tuple[str, str, str]]) -> Table:
 
 def draw_history(result: HistoryResult) -> RenderableType:
     """Return a table for each server, its newest check first, and what changed."""
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [
+        "",
+        draw_summary(history_words.summarize_history(result)),
+    ]
     for server in result.servers:
         parts += ["", _draw_checks(server), ""]
         parts += [

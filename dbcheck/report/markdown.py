@@ -215,7 +215,7 @@ def _format_exploration(result: ExploreResult) -> Iterator[str]:
 
 
 def _format_history(result: HistoryResult) -> Iterator[str]:
-    yield from ("# Checks over time", "")
+    yield from _format_summary(of_history.summarize_history(result))
     for server in result.servers:
         yield from (f"## {_escape_text(server.target)}", "")
         yield from _format_items(of_history.lines(server))

@@ -19,15 +19,14 @@ from dbcheck.judge.results import (
     MatrixResult,
 )
 from dbcheck.model.golive import GoLiveResult
-from dbcheck.model.verdict import Verdict
 from dbcheck.report.html.campaignpage import campaign_values
 from dbcheck.report.html.golivepage import make_golive_values
+from dbcheck.report.html.historypage import make_history_values
 from dbcheck.report.html.matrixpage import make_matrix_values
 from dbcheck.report.html.runpage import run_values
 from dbcheck.report.subject import RunSubject, Subject, quote_all_texts
 from dbcheck.report.words import compare as words
 from dbcheck.report.words import explored as of_explored
-from dbcheck.report.words import history as of_history
 from dbcheck.report.words.run import sentence
 
 
@@ -43,7 +42,7 @@ def as_html(subject: Subject) -> str:
     if isinstance(subject, ExploreResult):
         return _page("explore", _explore_values(subject))
     if isinstance(subject, HistoryResult):
-        return _page("history", _history_values(subject))
+        return _page("history", make_history_values(subject))
     return _page("compare", _compare_values(subject))
 
 
@@ -69,26 +68,6 @@ def _explore_values(result: ExploreResult) -> dict[str, Any]:
 def format_golive_page(result: GoLiveResult) -> str:
     """Return the page of a go-live check, to be signed, as the text of an HTML file."""
     return _page("golive", make_golive_values(quote_all_texts(result)))
-
-
-def _history_values(result: HistoryResult) -> dict[str, Any]:
-    """Return the values of templates/history.html."""
-    servers = [
-        {
-            "target": server.target,
-            "lines": list(of_history.lines(server)),
-            "rows": list(of_history.list_rows(server)),
-        }
-        for server in result.servers
-    ]
-    return {
-        "title": "Checks over time",
-        "about": ("Checks over time, the newest first", result.folder),
-        "columns": of_history.COLUMNS,
-        "servers": servers,
-        "judged": [verdict.value for verdict in Verdict],
-        "notes": list(of_history.notes(result)),
-    }
 
 
 def _compare_values(result: ComparedResult) -> dict[str, Any]:

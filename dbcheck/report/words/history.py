@@ -5,11 +5,93 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dbcheck.judge.checks import CheckResult, HistoryResult, ServerHistory
-from dbcheck.model.verdict import format_count, format_percent_up
-from dbcheck.report.words.run import number
+from dbcheck.model.verdict import (
+    Verdict,
+    describe_bound,
+    format_count,
+    format_percent_up,
+)
+from dbcheck.report.words.run import number, sentence
+from dbcheck.report.words.summary import Summary, Tile
 
 COLUMNS = ("began", "kind", "cuts", "lossy", "bound", "acks/s", "audit")
 _SHOWN_MAX = 8
+
+
+_ACTIONS = {
+    Verdict.FAIL: "Do not rely on the servers that lost data. Their reports name the"
+    " cause and the fix.",
+    Verdict.INCONCLUSIVE: "Judge the checks that have no verdict: dbcheck reconcile"
+    " FOLDER. Repeat those that do not count.",
+    Verdict.PASS: "Check again after a change of a drive, firmware, kernel or setting.",
+}
+
+
+def summarize_history(result: HistoryResult) -> Summary:
+    """Return the first box: how the newest check of each server ended."""
+    servers = result.servers
+    by_verdict: dict[Verdict | None, list[str]] = {}
+    for server in servers:
+        by_verdict.setdefault(server.newest.verdict, []).append(server.target)
+    lossy = by_verdict.get(Verdict.FAIL, [])
+    passed = by_verdict.get(Verdict.PASS, [])
+    undecided = [
+        server.target
+        for server in servers
+        if server.newest.verdict in (None, Verdict.INCONCLUSIVE)
+    ]
+    count = format_count(len(servers), "server")
+    verdict = Verdict.PASS
+    text = f"the newest check of {count} lost nothing"
+    if lossy:
+        verdict = Verdict.FAIL
+        text = f"{len(lossy)} of {count} lost data in the newest check"
+        text += f": {_list_names(lossy)}"
+    elif undecided:
+        verdict = Verdict.INCONCLUSIVE
+        text = f"the newest check of {len(undecided)} of {count} shows nothing"
+        text += f": {_list_names(undecided)}"
+    return Summary(
+        badge=verdict.value,
+        verdict=verdict,
+        headline=sentence(text[0].upper() + text[1:]),
+        proof="",
+        action=_ACTIONS[verdict],
+        about=(),
+        tiles=(
+            Tile("servers", number(len(servers))),
+            Tile("passed", number(len(passed)), "in the newest check"),
+            Tile("lost data", number(len(lossy)), "in the newest check"),
+            Tile("undecided", number(len(undecided)), "in the newest check"),
+        ),
+    )
+
+
+def _list_names(targets: list[str]) -> str:
+    more = len(targets) - _SHOWN_MAX
+    return ", ".join(targets[:_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def list_tiles(server: ServerHistory) -> Iterator[Tile]:
+    """Yield the figures of a server's newest check, with what changed since."""
+    newest = server.newest
+    yield Tile("checks", number(len(server.checks)), f"newest: {newest.began[:10]}")
+    if (found := newest.statistics) and found.cuts:
+        share, of = describe_bound(found.losses, found.cuts)
+        yield Tile("cuts", number(found.cuts), "in the newest check")
+        if found.losses or newest.verdict is not Verdict.FAIL:
+            yield Tile("bound", share, of)
+    if newest.commits_per_s is not None:
+        yield Tile("acks/s", f"{newest.commits_per_s:,.0f}", _describe_trend(server))
+    if newest.findings is not None:
+        note = f"{len(server.new_findings)} new" if server.new_findings else ""
+        yield Tile("audit findings", number(len(newest.findings)), note)
+
+
+def _describe_trend(server: ServerHistory) -> str:
+    if server.rate_ratio is None:
+        return ""
+    return f"{(server.rate_ratio - 1) * 100:+.0f}% since the check before"
 
 
 def format_verdict(check: CheckResult) -> str:
@@ -33,12 +115,15 @@ def lines(server: ServerHistory) -> Iterator[str]:
     """Yield what the newest check showed, and what changed since the one before it."""
     newest = server.newest
     yield f"{format_verdict(newest)}: {newest.reason}"
+    if newest.verdict is not Verdict.FAIL:
+        lossy = [one.began[:10] for one in server.checks if one.verdict is Verdict.FAIL]
+        if lossy:
+            yield f"an earlier check lost data: {', '.join(lossy[:_SHOWN_MAX])}"
     yield f"server: {newest.server}"
     if newest.drives:
         yield f"drives: {'; '.join(newest.drives)}"
-    if server.rate_ratio is not None:
-        percent = (server.rate_ratio - 1) * 100
-        yield f"commits per second since the check before: {percent:+.0f}%"
+    if trend := _describe_trend(server):
+        yield f"commits per second: {trend}"
     for text in server.new_findings[:_SHOWN_MAX]:
         yield f"new finding of the audit: {text}"
     for text in server.gone_findings[:_SHOWN_MAX]:

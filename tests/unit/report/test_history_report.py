@@ -9,7 +9,9 @@ import pytest
 
 from dbcheck.campaign.history import read_history
 from dbcheck.judge.checks import HistoryResult
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.formats import FORMATS, format_report
+from dbcheck.report.words import history as words
 from tests.kit.chosen_runs import manifest_of, run_of
 
 SHOWING = [each.name for each in FORMATS.values() if not each.needs_verdict]
@@ -33,3 +35,36 @@ def test_it_shows_each_check_and_what_changed(
     text = format_report(history, name)
     for shown in ("2026-01-02", "2026-01-01", "FAIL", "PASS", "fsync"):
         assert shown in text, shown
+
+
+def test_the_box_counts_the_newest_check_of_each_server(history: HistoryResult) -> None:
+    (failed,) = history.servers
+    passed = replace(failed, target="b", checks=failed.checks[1:])
+    unjudged = replace(failed.checks[0], verdict=None)
+    open_ = replace(failed, target="c", checks=(unjudged,))
+    for servers, verdict, named in (
+        ((failed, passed, open_), Verdict.FAIL, failed.target),
+        ((passed, open_), Verdict.INCONCLUSIVE, "c"),
+        ((passed,), Verdict.PASS, "1 server"),
+    ):
+        box = words.summarize_history(replace(history, servers=servers))
+        assert box.verdict is verdict
+        assert named in box.headline
+
+
+def test_a_pass_after_a_loss_still_names_the_loss(history: HistoryResult) -> None:
+    (server,) = history.servers
+    later = replace(server, checks=server.checks[::-1])
+    assert later.newest.verdict is Verdict.PASS
+    assert any("2026-01-02" in line for line in words.lines(later))
+
+
+def test_the_page_has_a_chart_of_the_rate_from_two_checks_on(
+    history: HistoryResult,
+) -> None:
+    page = format_report(history, "html")
+    assert page.count('<svg class="chart"') == 1
+    assert "Jan 01" in page and "Jan 02" in page
+    (server,) = history.servers
+    once = replace(history, servers=(replace(server, checks=server.checks[:1]),))
+    assert '<svg class="chart"' not in format_report(once, "html")
