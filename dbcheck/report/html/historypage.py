@@ -98,4 +98,5 @@ def _make_date_axis(moments: Sequence[float]) -> Axis:
 
     ticks = {format_moment(moment): moment for moment in reversed(moments)}
     named = sorted(ticks.values())[:: -(-len(ticks) // _TICKS_MAX)]
-    return Axis(first, last, tuple(named), "date of the check", format_moment)
+    end = last + (last - first) / 25  # room for the name of the newest
+    return Axis(first, end, tuple(named), "date of the check", format_moment)
