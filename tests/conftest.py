@@ -15,8 +15,10 @@ hypothesis.settings.register_profile("dbcheck", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("dbcheck")
 
-# A script's background job ignores Ctrl-C, and so would all that a test starts.
+# A script's background job ignores Ctrl-C, one under nohup the end of its terminal, and
+# so would all that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Failures there show their values, as in a test.
 pytest.register_assert_rewrite("tests.kit")
