@@ -279,8 +279,8 @@ def test_canaries_are_found_where_the_server_says_that_its_data_are(
     environment = os.environ | {"DBCHECK_PASSWORD": server.password}
     for url, code, said in (
         ("ssh://dbcheck@127.0.0.1:1", 4, "dropped"),  # nobody answers there
-        ("local:", 0, f"removed the canaries in {canaries.folder} from local:"),
-        ("local:", 0, "no canaries found on local:"),
+        ("local:", 0, f"removed the canaries in {canaries.folder} from this machine"),
+        ("local:", 0, "no canaries found on this machine"),
     ):
         done = subprocess.run(
             (*DBCHECK, "clean", "--target", server.url, "--target-host", url),

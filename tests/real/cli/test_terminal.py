@@ -31,7 +31,7 @@ from tests.kit.reports import EVIL
 kind, answer = {answer}
 payload = json.dumps(answer).encode()
 message = wire.MESSAGE.pack(kind, 0, 0, len(payload)) + payload
-sys.stdout.buffer.write(wire.HELLO + message)
+sys.stdout.buffer.write(wire.HELLO + 3 * message)  # to each request
 sys.stdout.flush()
 sys.stdin.buffer.read()
 """

@@ -72,7 +72,8 @@ def test_a_machine_without_a_folder_for_temporary_files_is_told(
         "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/nonexistent'];"
         "from dbcheck.cli import main; main()"
     )
-    (tmp_path / "inventory.yml").write_text("all: {hosts: {db1: }}\n")
+    text = "all: {hosts: {'db[1:2]': }}\n"  # a range, which Ansible reads
+    (tmp_path / "inventory.yml").write_text(text)
     done = subprocess.run(
         [sys.executable, "-c", script, *words],
         cwd=tmp_path,
