@@ -140,10 +140,10 @@ def test_a_report_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "give either one result or --compare with two"),
-        (["run", "--compare", "run", "run"], "give either one result or --compare"),
+        ([], "give either results or --compare with two"),
+        (["run", "--compare", "run", "run"], "give either results or --compare"),
         (["nowhere"], "nowhere holds no result"),
-        (["."], ". holds no result"),
+        (["empty"], "empty holds no result"),
         (["run", "-o", "a.docx"], "the format of a.docx is not known"),
         (["--compare", "run", "run"], "run cannot be compared with itself"),
         (["--compare", "run", "nowhere"], "nowhere cannot be compared"),
@@ -153,6 +153,7 @@ def test_a_report_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
 def test_what_cannot_be_reported_is_refused(
     folder: Path, words: list[str], said: str
 ) -> None:
+    (folder / "empty").mkdir(exist_ok=True)
     out, err = report(folder, *words, code=USAGE)
     assert out == ""
     assert err.startswith("dbcheck: ")
