@@ -12,11 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import RunFormatError, UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.campaign.compare import list_configuration
 from dbcheck.campaign.folder import Cycle
 from dbcheck.campaign.recording import make_cycle
-from dbcheck.campaign.totals import find_verdict, sum_up_cycles, tally_cycles
+from dbcheck.campaign.totals import (
+    find_verdict,
+    sum_up_cycles,
+    tally_cycles,
+    withhold_bounds,
+)
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.checks import ChosenRuns, RunBeside
 from dbcheck.judge.result import RunResult, describe_checked
@@ -114,14 +119,19 @@ def _open_single_run(path: Path) -> RunFolder:
             id=ErrorId.NOT_A_RESULT_FOLDER,
             hint=f"Report the campaign: dbcheck report {campaign.parent}",
         )
-    if run.manifest().site is not SiteKind.SINGLE:
+    _require_single(run.manifest(), str(path))
+    return run
+
+
+def _require_single(manifest: Manifest, name: str) -> None:
+    """Raise UsageError for a run of a cluster."""
+    if manifest.site is not SiteKind.SINGLE:
         raise UsageError(
-            f"{path} is a run of a cluster, and only runs of one server are counted"
+            f"{name} is a run of a cluster, and only runs of one server are counted"
             " together",
             id=ErrorId.RUNS_NOT_OF_ONE_SERVER,
             hint="Report each run of a cluster alone.",
         )
-    return run
 
 
 def _get_age(manifest: Manifest) -> tuple[str, str]:
@@ -173,7 +183,7 @@ def list_differences(one: Manifest, other: Manifest) -> list[str]:
     """
     if why := explain_other_server(one, other):
         return [why]
-    before, after = _list_compared_values(one), _list_compared_values(other)
+    before, after = list_compared_values(one), list_compared_values(other)
     return [
         f"{name} is {before.get(name, _UNKNOWN) or '-'} in the first and"
         f" {after.get(name, _UNKNOWN) or '-'} in the other"
@@ -198,7 +208,7 @@ def explain_other_server(one: Manifest, other: Manifest) -> str:
     )
 
 
-def _list_compared_values(manifest: Manifest) -> Mapping[str, str]:
+def list_compared_values(manifest: Manifest) -> Mapping[str, str]:
     """Return the configuration of a run, and what names its host and its storage.
 
     A copy of a server's data, on other drives, has the identity of the server.
@@ -222,6 +232,8 @@ def make_chosen_result(
 
     folder: of all of them.  Each run that is no control is a cycle of its own number.
     """
+    for run in runs:
+        _require_single(run.manifest, f"run {run.manifest.run_id}")
     require_each_once([run.manifest for run in runs])
     require_one_server([run.manifest for run in runs])
     ordered = sorted(runs, key=lambda run: _get_age(run.manifest))
@@ -230,6 +242,9 @@ def make_chosen_result(
     chosen = ChosenRuns(tuple(run.folder for run in ordered), tuple(beside))
     verdict = chosen.limit_verdict(find_verdict(max(1, counted), cycles))
     target = ordered[0].manifest.writer.target
+    figures = sum_up_cycles(cycles)
+    if chosen.contradicting:
+        withhold_bounds(figures, "a run that was not named failed, or has no verdict")
     return CampaignResult(
         name=target,
         target=target,
@@ -246,7 +261,7 @@ def make_chosen_result(
         error_id="",
         chosen=chosen,
         checked=describe_checked(ordered[-1].manifest),
-        **sum_up_cycles(cycles),
+        **figures,
     )
 
 
@@ -255,69 +270,3 @@ def _number_cycles(runs: Sequence[ChosenRun]) -> Iterator[Cycle]:
     for run in runs:
         number += not run.manifest.control
         yield replace(run.cycle, number=0 if run.manifest.control else number)
-
-
-def list_runs_beside(runs: Sequence[RunFolder]) -> tuple[RunBeside, ...]:
-    """Return the other runs of the server in the folders of *runs*.
-
-    Those that keep the result from a PASS come first.  No verdict is judged again.
-    """
-    reference = runs[0].manifest()
-    named = {run.manifest().run_id for run in runs}
-    folders = dict.fromkeys(run.path.resolve().parent for run in runs)
-    found = [
-        beside
-        for folder in folders
-        for path in sorted(folder.glob("*/manifest.json"))
-        if (beside := _read_beside(path.parent, reference, named)) is not None
-    ]
-    return tuple(sorted(found, key=_rank_beside))
-
-
-def _rank_beside(one: RunBeside) -> tuple[bool, bool, str]:
-    return not one.contradicts, one.verdict is not Verdict.FAIL, one.run
-
-
-def _read_beside(path: Path, reference: Manifest, named: set[str]) -> RunBeside | None:
-    """Return a run that was not named, None if it is of no concern."""
-    run = RunFolder(path)
-    try:
-        manifest = run.manifest()
-    except RunFormatError:
-        return None  # it names no server
-    if manifest.run_id in named or explain_other_server(reference, manifest):
-        return None
-    differs = tuple(_list_names_of_differences(reference, manifest))
-    verdict, reason = _read_stored_verdict(run)
-    if manifest.control and verdict is not Verdict.FAIL:
-        return None
-    is_cut = verdict is not None or _may_be_cut(run)
-    if not is_cut:
-        return None
-    return RunBeside(manifest.run_id, str(path), verdict, reason, differs)
-
-
-def _list_names_of_differences(one: Manifest, other: Manifest) -> Iterator[str]:
-    before, after = _list_compared_values(one), _list_compared_values(other)
-    for name in sorted({*before, *after}):
-        if before.get(name) != after.get(name):
-            yield name
-
-
-def _read_stored_verdict(run: RunFolder) -> tuple[Verdict | None, str]:
-    """Return the verdict of a run with its reason; None if there is none to rely on."""
-    try:
-        result = run.result()
-    except RunFormatError:
-        return None, "it was not judged, or its verdict cannot be read"
-    if not result.final:
-        return None, result.reasons[0]
-    return result.verdict, result.reasons[0]
-
-
-def _may_be_cut(run: RunFolder) -> bool:
-    """Return True if a run may have been cut, so that it needs a verdict."""
-    try:
-        return run.was_read() or run.awaits_judgement()
-    except RunFormatError:
-        return True  # a damaged record cannot show that it was not

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
+from dbcheck.campaign.beside import read_stored_verdict
 from dbcheck.campaign.chosen import explain_other_server
 from dbcheck.campaign.compare import Role, list_changes, list_configuration
 from dbcheck.campaign.folder import CampaignFolder
@@ -36,7 +37,8 @@ class _Check:
 def read_history(root: Path) -> HistoryResult:
     """Return all checks in *root*; raise UsageError if there is none.
 
-    Controls are no checks, and neither is a run that ended before its cut.
+    A run that ended before its cut is no check, and neither is a control, unless it
+    failed or is not judged.
     """
     checks: list[_Check] = []
     unread: dict[str, str] = {}
@@ -62,8 +64,11 @@ def _read_check(path: Path) -> Iterator[_Check]:
     if (path / "manifest.json").is_file():
         run = RunFolder.open(path)
         manifest = run.manifest()
-        if not manifest.control and (run.was_read() or run.awaits_judgement()):
-            yield _Check(manifest, _read_run(run, manifest))
+        if run.was_read() or run.awaits_judgement():
+            check = _read_run(run, manifest)
+            is_sound = check.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE)
+            if not (manifest.control and is_sound):
+                yield _Check(manifest, check)
     elif (path / "campaign.json").is_file():
         yield from _read_campaign(CampaignFolder.open(path))
 
@@ -88,19 +93,21 @@ def _describe_check(kind: str, path: Path, manifest: Manifest) -> CheckResult:
 
 
 def _read_run(run: RunFolder, manifest: Manifest) -> CheckResult:
-    check = _describe_check("run", run.path, manifest)
+    kind = "control" if manifest.control else "run"
+    check = _describe_check(kind, run.path, manifest)
     if not (run.path / "verdict.json").is_file():
         return check
     result = run.result()
-    if not result.final:
-        return replace(check, reason=result.reasons[0])
+    verdict, reason = read_stored_verdict(run, manifest)
+    if verdict is None:
+        return replace(check, reason=reason)
     depth = result.shown_depth.value if result.shown_depth else ""
     one_cut = Tally.of([(result.verdict, depth)]).statistics
     return replace(
         check,
-        verdict=result.verdict,
-        reason=result.reasons[0],
-        statistics=result.statistics or one_cut,
+        verdict=verdict,
+        reason=reason,
+        statistics=None if manifest.control else result.statistics or one_cut,
         commits_per_s=result.load.rate if result.load else None,
     )
 

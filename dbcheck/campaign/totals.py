@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import TypedDict
 
@@ -21,6 +22,7 @@ from dbcheck.judge.results import (
 )
 from dbcheck.model.verdict import (
     CONFIDENCE,
+    PPM,
     CycleVerdict,
     Statistics,
     Tally,
@@ -30,6 +32,7 @@ from dbcheck.model.verdict import (
     describe_losses_without_cut,
     format_count,
     format_percent_up,
+    withhold_bound,
 )
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
@@ -111,6 +114,10 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
     error, error_id = ("", "") if is_over else read_ending(folder)
     verdict = find_verdict(plan.cuts, cycles)
     figures = sum_up_cycles(cycles)
+    unjudged = tuple(_list_unjudged(folder))
+    if unjudged:
+        withhold_bounds(figures, "a run that was cut is not judged")
+        verdict = Verdict.INCONCLUSIVE if verdict is Verdict.PASS else verdict
     return CampaignResult(
         name=plan.name,
         target=plan.target,
@@ -129,6 +136,7 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
         ),
         error=error,
         error_id=error_id,
+        unjudged=unjudged,
         checked=_read_checked(folder, cycles),
         **figures,
     )
@@ -161,6 +169,25 @@ def sum_up_cycles(cycles: Sequence[Cycle]) -> Figures:
         errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
         cycles=tuple(map(_make_cycle_result, cycles)),
     )
+
+
+def withhold_bounds(figures: Figures, why: str) -> None:
+    """Take the upper bounds out of *figures*: a loss may be missing among the cuts."""
+    figures["statistics"] = withhold_bound(figures["statistics"], why)
+    figures["windows"] = {
+        name: replace(one, loss_ppm_max=PPM) for name, one in figures["windows"].items()
+    }
+
+
+def _list_unjudged(folder: CampaignFolder) -> Iterator[str]:
+    """Yield the runs that were cut, or may have been, and that no cycle counts."""
+    for run in folder.list_runs_without_cycle():
+        try:
+            may_be_cut = run.was_read() or run.awaits_judgement()
+        except RunFormatError:
+            may_be_cut = True  # a damaged record cannot show that it was not
+        if may_be_cut:
+            yield run.path.name
 
 
 def _read_checked(folder: CampaignFolder, cycles: Sequence[Cycle]) -> Checked:

@@ -16,12 +16,8 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import list_flags
 from dbcheck.base.text import join_words
-from dbcheck.campaign.chosen import (
-    judge_chosen,
-    list_runs_beside,
-    make_chosen_result,
-    open_chosen,
-)
+from dbcheck.campaign.beside import list_runs_beside
+from dbcheck.campaign.chosen import judge_chosen, make_chosen_result, open_chosen
 from dbcheck.campaign.compare import compare_folders, group_targets
 from dbcheck.campaign.folder import list_folders, read_matrix
 from dbcheck.campaign.history import read_history

@@ -98,6 +98,11 @@ def _show(result: VerifyResult) -> None:
             " keeps no rows of a cycle that passed, so such a PASS rests on what the"
             " maker of the bundle says"
         )
+    if result.kind == "runs":
+        say(
+            "the bundle holds the runs that its maker named: which others there are is"
+            " what the maker says"
+        )
     say(*(result.differences or ("nothing that was checked differs",)))
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dbcheck
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import UsageError
-from dbcheck.campaign.chosen import list_runs_beside, open_chosen
+from dbcheck.base.errors import RunFormatError, UsageError
+from dbcheck.campaign.beside import list_runs_beside
+from dbcheck.campaign.chosen import open_chosen
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.evidence import archive
@@ -27,6 +28,7 @@ from dbcheck.evidence.staging import (
     stage_chosen_runs,
     stage_run,
 )
+from dbcheck.judge.checks import RunBeside
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.witness import LogReader
@@ -102,6 +104,18 @@ def _list_host_names(runs: Sequence[RunFolder]) -> set[str]:
     return {name for run in runs for name in list_hosts(run.manifest())}
 
 
+def _list_host_names_beside(beside: Sequence[RunBeside]) -> set[str]:
+    """Return the names of the hosts of runs that were not named.
+
+    Of one whose manifest cannot be read, nothing is kept that names a host.
+    """
+    found: set[str] = set()
+    for one in beside:
+        with suppress(RunFormatError):
+            found |= _list_host_names([RunFolder(Path(one.folder))])
+    return found
+
+
 def _bundle_run(
     run: RunFolder, folder: Path, scrub: Scrub, reader: LogReader, *, redact: bool
 ) -> Bundle:
@@ -137,8 +151,8 @@ def _bundle_chosen_runs(
 ) -> Bundle:
     runs = open_chosen(paths)
     beside = list_runs_beside(runs)
-    named = [*runs, *(RunFolder(Path(one.folder)) for one in beside)]
-    scrub = Scrub(secrets, _list_host_names(named) if redact else None)
+    names = _list_host_names(runs) | _list_host_names_beside(beside)
+    scrub = Scrub(secrets, names if redact else None)
     result = stage_chosen_runs(runs, beside, folder, scrub, reader)
     summary = _Summary("runs", name_chosen_runs(result), result.verdict, redact)
     page = make_campaign_page(result)

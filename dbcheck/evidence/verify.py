@@ -398,6 +398,8 @@ class _Check:
             if one.cycle is None:
                 yield f"run {name} cannot be counted: its rows are not in the bundle"
                 return None
+            if not one.subject.result.final:
+                yield f"run {name} has no final verdict, and cannot be counted"
             chosen.append(make_bundled_run(self._folder, name, one))
         named = read_chosen(self._folder)
         try:

@@ -65,10 +65,11 @@ class ChosenRuns:
 class CheckResult:
     """One check of a server, as it was judged when it was made.
 
-    kind:    "run" or "campaign".
+    kind:    "run", "campaign" or "control", which is here only if it failed or is not
+             judged.
     began:   ISO 8601.
     verdict: null if the check was not judged.  reason: why, the first sentence.
-    statistics: null if the check was not judged.
+    statistics: null if the check was not judged, and of a control.
     server:  product and version.  drives: their models and firmware; () if not known.
     findings: what the audit before the newest cut found that is more than a note, a
              text for each; null if it could not be made.

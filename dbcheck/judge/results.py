@@ -122,6 +122,8 @@ class CampaignResult:
     cuts_still_needed: to show the bound, null once the verdict is FAIL.
     error:      why the campaign ended before it was finished, "" if it did not.
     error_id:   id of that error; also "" if the campaign was interrupted.
+    unjudged:   runs that were cut, or may have been, and that no cycle counts yet: each
+                may be a loss, so the statistics state no bound.
     chosen:     the runs that were named, if they are no campaign; null of a campaign.
                 name is then the target's URL, seed that of the oldest run.
     checked:    what the newest cycle checked.
@@ -149,12 +151,18 @@ class CampaignResult:
     error_id: str
     cycles: tuple[CycleResult, ...]
     chosen: ChosenRuns | None = None
+    unjudged: tuple[str, ...] = ()
     checked: Checked = Checked()
 
     @property
     def counted(self) -> tuple[CycleResult, ...]:
         """The cycles whose cuts count: no controls, none without a PASS or FAIL."""
         return tuple(cycle for cycle in self.cycles if cycle.counts)
+
+    @property
+    def may_lack_loss(self) -> bool:
+        """True if a loss may be missing among the cuts, so that no bound holds."""
+        return bool(self.unjudged or (self.chosen and self.chosen.contradicting))
 
     @property
     def lost_without_cut(self) -> tuple[CycleResult, ...]:

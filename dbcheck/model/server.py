@@ -131,6 +131,21 @@ def is_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return named and all(one[name] == other[name] for name in shared)
 
 
+def name_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool | None:
+    """Return whether two identities name the same data; None if nothing names both."""
+    shared = one.keys() & other.keys() & _HOW_TO_READ_DATA_NAMES.keys()
+    return all(one[name] == other[name] for name in shared) if shared else None
+
+
+def find_other_names(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """Return the parts that differ in two identities of the same data, by name.
+
+    What an upgrade or a failover changes is left out, as is the database.
+    """
+    shared = (one.keys() & other.keys()) - _NOT_PART_OF_DATA_IDENTITY
+    return sorted(name for name in shared if one[name] != other[name])
+
+
 def find_difference_of_data(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Return the sign that two identities name different data, "" if nothing shows it.
 

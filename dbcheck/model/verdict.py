@@ -33,7 +33,7 @@ import enum
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, comb
 
@@ -369,6 +369,12 @@ def describe_bound(losses: int, cuts: int) -> tuple[str, str]:
     if losses == cuts:
         return f"at least {least}", f"of such cuts lose ({CONFIDENCE})"
     return f"{least} to {most}", f"of such cuts lose (each limit at {CONFIDENCE})"
+
+
+def withhold_bound(shown: Statistics, why: str) -> Statistics:
+    """Return *shown* without an upper bound: a loss may be missing among its cuts."""
+    sentence = f"{format_count(shown.cuts, 'cut')} counted, and no bound: {why}"
+    return replace(shown, loss_ppm_max=PPM, sentence=sentence)
 
 
 def describe_unseen_losses(cuts: int) -> str:

@@ -120,15 +120,20 @@ def _make_campaigns_suite(subject: CampaignsResult) -> TestSuite:
         default=Checked(),
     )
     cases = map(_make_campaign_case, subject.targets)
-    return _make_suite("campaign", cases, {"folder": subject.folder}, newest)
+    kinds = {_name_kind(result) for result in subject.targets}
+    kind = kinds.pop() if len(kinds) == 1 else "campaign"
+    return _make_suite(kind, cases, {"folder": subject.folder}, newest)
+
+
+def _name_kind(result: CampaignResult) -> str:
+    return "runs" if result.chosen else "campaign"
 
 
 def _make_campaign_case(result: CampaignResult) -> TestCase:
     summary = of_campaign.summarize_campaign(result)
     body = [*_list_summary_lines(summary), *of_campaign.lines(result)]
-    case = _make_case(
-        *("dbcheck.campaign", result.name, result.verdict, summary.headline, body)
-    )
+    kind = f"dbcheck.{_name_kind(result)}"
+    case = _make_case(kind, result.name, result.verdict, summary.headline, body)
     if result.error and result.verdict is not Verdict.FAIL:
         text = of_run.with_id(result.error, result.error_id)
         case.result = [_explain(Error(text, "ended early"), body)]

@@ -119,7 +119,8 @@ def _measure_campaign(result: CampaignResult) -> _Measured:
         "lost_rows": None if lost is None else sum(lost),
         "commits_per_second": result.commits_per_s,
     }
-    named = ("campaign", result.name, "", result.verdict, result.statistics)
+    kind = "runs" if result.chosen else "campaign"
+    named = (kind, result.name, "", result.verdict, result.statistics)
     return _Measured(*named, figures)
 
 

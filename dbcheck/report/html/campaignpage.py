@@ -150,6 +150,8 @@ def _list_figures(result: CampaignResult) -> Iterator[Figure]:
     if not cycles:
         return
     yield _make_cycles_figure(cycles)
+    if result.may_lack_loss:
+        return  # both other charts draw bounds
     if counted := result.counted:
         yield _make_bound_figure(counted, result.bound_ppm)
     if result.activities or result.windows:

@@ -51,7 +51,7 @@ def cells(result: CampaignResult, *, with_price: bool) -> Iterator[str]:
     """Yield a campaign as text, in the order of columns()."""
     rate, price = result.commits_per_s, result.price_per_durable_commit_per_s
     yield result.name
-    yield f"{result.statistics.cuts} of {result.planned_cuts}"
+    yield _format_cuts(result)
     yield number(result.statistics.losses)
     if result.rows_lost is None:
         failed = any(one.verdict is CycleVerdict.FAIL for one in result.cycles)
@@ -62,6 +62,12 @@ def cells(result: CampaignResult, *, with_price: bool) -> Iterator[str]:
     yield "-" if rate is None else f"{rate:,.0f}"
     if with_price:
         yield "-" if price is None else f"{price:,.3g}"
+
+
+def _format_cuts(result: CampaignResult) -> str:
+    """Return how many cuts count, of how many that were planned if any were."""
+    cuts = f"{result.statistics.cuts:,}"
+    return cuts if result.chosen else f"{cuts} of {result.planned_cuts:,}"
 
 
 CYCLE_COLUMNS = ("cycle", "run", "cut during", "depth", "commits", "lost", "acks/s")
@@ -148,18 +154,24 @@ _ACTIONS_OF_SEVERAL = {
 }
 
 
+_NO_BOUND = "No bound holds: a cut that is not counted may have lost data."
+
+
 def summarize_campaign(result: CampaignResult) -> Summary:
     """Return the first box of a report on the campaign of one target."""
     proven = result.statistics
     losses, cuts = proven.losses, proven.cuts
     failed = result.verdict is Verdict.FAIL
     proof = [describe_proof(failed, cuts or failed)]
-    if cuts > 1 and not failed:
+    if result.may_lack_loss and not failed:
+        proof = [_NO_BOUND]
+    elif cuts > 1 and not failed:
         proof.append(sentence(describe_unseen_losses(cuts)))
     return Summary(
         badge=result.verdict.value,
         verdict=result.verdict,
         headline=f"{_summarize_cuts(result)}.",
+        warning=chosen.warn_of_failed(result),
         proof=" ".join(proof),
         action=_choose_action(result),
         about=tuple(
@@ -188,12 +200,17 @@ def _summarize_cuts(result: CampaignResult) -> str:
         failed = [*_failed_controls(result.cycles)]
         what = failed[0] if failed else "it lost data without a power cut on record"
         return f"The server {name} failed: {what}"
+    if result.unjudged:
+        return f"A cut of {name} is not judged, and may have lost data"
     if not proven.cuts:
         return f"No cut of {name} counts yet"
+    counting = " that count" if proven.inconclusive and proven.cuts > 1 else ""
+    counting = counting or " that counts" * bool(proven.inconclusive)
     cuts = "The one cut" if proven.cuts == 1 else f"All {proven.cuts:,} cuts"
     if result.verdict is not Verdict.PASS:
         cuts = f"{format_count(proven.cuts, 'cut')} of {result.planned_cuts:,} planned"
-    return f"{cuts} of {name} kept every acknowledged commit"
+        counting = ""
+    return f"{cuts} of {name}{counting} kept every acknowledged commit"
 
 
 def _choose_action(result: CampaignResult) -> str:
@@ -207,7 +224,7 @@ def _choose_action(result: CampaignResult) -> str:
         )
     if chosen.contradicts(result):
         return "Name that run as well; judge it first if it has no verdict."
-    if result.chosen is None and not result.finished:
+    if result.chosen is None and (result.unjudged or not result.finished):
         first = "Remove the cause, then go on" if result.error else "Go on"
         return f"{first} with: dbcheck campaign --resume {result.folder}"
     if result.verdict is Verdict.INCONCLUSIVE:
@@ -230,10 +247,11 @@ def _find_last_moment(result: CampaignResult) -> str:
 def _list_tiles(result: CampaignResult, losses: int, cuts: int) -> Iterator[Tile]:
     left_out = result.statistics.inconclusive
     note = f"that count; {left_out:,} inconclusive" if left_out else "that count"
-    yield Tile("cuts", f"{cuts:,} of {result.planned_cuts:,}", note)
+    yield Tile("cuts", _format_cuts(result), note)
     share, of = describe_bound(losses, cuts)
-    # A bound of cuts alone would pass over a loss without one.
-    if share and (losses or result.verdict is not Verdict.FAIL):
+    # A bound of cuts alone would pass over a loss without one, or not counted.
+    has_bound = losses or result.verdict is not Verdict.FAIL
+    if share and has_bound and not result.may_lack_loss:
         yield Tile("bound", share, of)
     depths = [depth or "unknown" for depth in result.statistics.depths]
     if depths:
@@ -265,6 +283,7 @@ def lines(result: CampaignResult) -> Iterator[str]:
     """
     proven = result.statistics
     yield from chosen.contradictions(result)
+    yield from _describe_unjudged(result)
     yield from _failed_controls(result.cycles)
     yield from _losses_without_cut(result)
     yield from chosen.scope(result)
@@ -278,7 +297,7 @@ def lines(result: CampaignResult) -> Iterator[str]:
         }
         counts = ", ".join(f"{n} {name}" for name, n in known.items() if n)
         yield f"activity at the cuts: {counts}"
-    if result.windows:
+    if result.windows and not result.may_lack_loss:
         counts = ", ".join(
             f"{one.cuts} {name}"
             f" (at most {format_percent_up(one.loss_ppm_max)} of them lose)"
@@ -300,6 +319,11 @@ def lines(result: CampaignResult) -> Iterator[str]:
         yield f"cuts still needed: {result.cuts_still_needed}"
     if result.error:
         yield with_id(result.error, result.error_id)
+
+
+def _describe_unjudged(result: CampaignResult) -> Iterator[str]:
+    for run in result.unjudged:
+        yield f"run {run} was cut, or may have been, and is not judged: --resume does"
 
 
 def _failed_controls(cycles: Sequence[CycleResult]) -> Iterator[str]:

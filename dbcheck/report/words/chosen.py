@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dbcheck.judge.checks import ChosenRuns, RunBeside
 from dbcheck.judge.results import CampaignResult
-from dbcheck.model.verdict import CycleVerdict, format_count
+from dbcheck.model.verdict import CycleVerdict, Verdict, format_count
 
 _SHOWN_MAX = 8
 
@@ -38,6 +38,21 @@ def contradictions(result: CampaignResult) -> Iterator[str]:
             "No PASS while such a run is left out: name it as well, and judge it first"
             " if it has no verdict"
         )
+
+
+def warn_of_failed(result: CampaignResult) -> str:
+    """Return which runs beside failed under another configuration, "" if none did."""
+    others = result.chosen.agreeing if result.chosen is not None else ()
+    failed = [one for one in others if one.verdict is Verdict.FAIL]
+    if not failed:
+        return ""
+    more = len(failed) - 1
+    shown = f"run {failed[0].run}, {_describe(failed[0])}"
+    return (
+        f"Set up otherwise, this server lost data in a run that was not named: {shown}"
+        + (f"; and in {format_count(more, 'more run')}" if more else "")
+        + "."
+    )
 
 
 def scope(result: CampaignResult) -> Iterator[str]:

@@ -115,10 +115,7 @@ def lines(server: ServerHistory) -> Iterator[str]:
     """Yield what the newest check showed, and what changed since the one before it."""
     newest = server.newest
     yield f"{format_verdict(newest)}: {newest.reason}"
-    if newest.verdict is not Verdict.FAIL:
-        lossy = [one.began[:10] for one in server.checks if one.verdict is Verdict.FAIL]
-        if lossy:
-            yield f"an earlier check lost data: {', '.join(lossy[:_SHOWN_MAX])}"
+    yield from _list_earlier_failures(server)
     yield f"server: {newest.server}"
     if newest.drives:
         yield f"drives: {'; '.join(newest.drives)}"
@@ -134,6 +131,16 @@ def lines(server: ServerHistory) -> Iterator[str]:
     if (more := len(server.changes) - _SHOWN_MAX) > 0:
         yield f"{format_count(more, 'more change')} since the check before"
     yield f"newest: {newest.folder}"
+
+
+def _list_earlier_failures(server: ServerHistory) -> Iterator[str]:
+    """Yield the newest FAIL before a check that did not fail."""
+    earlier = [one for one in server.checks[1:] if one.verdict is Verdict.FAIL]
+    if earlier and server.newest.verdict is not Verdict.FAIL:
+        yield (
+            f"FAIL on {earlier[0].began[:10]}, and no later check shows that the cause"
+            f" is gone: {earlier[0].folder}"
+        )
 
 
 def notes(result: HistoryResult) -> Iterator[str]:

@@ -12,10 +12,15 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.campaign import chosen
-from dbcheck.judge.results import CampaignResult
+from dbcheck.campaign.beside import list_runs_beside
+from dbcheck.judge.checks import RunBeside
+from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.cut import CutClass
 from dbcheck.model.records import CutAsked, NodeBefore
-from dbcheck.model.verdict import CycleVerdict, Verdict
+from dbcheck.model.verdict import PPM, CycleVerdict, Verdict
+from dbcheck.report.html.page import as_html
+from dbcheck.report.junit import format_junit
+from dbcheck.report.prometheus import format_metrics
 from dbcheck.report.words import campaign as words
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
@@ -31,7 +36,7 @@ def count(*paths: Path) -> CampaignResult:
     """Count runs, as dbcheck report does."""
     runs = chosen.open_chosen(paths)
     judged = [chosen.judge_chosen(run, FrameLogReader()) for run in runs]
-    beside = chosen.list_runs_beside(runs)
+    beside = list_runs_beside(runs)
     return chosen.make_chosen_result(judged, beside, str(paths[0].parent))
 
 
@@ -215,3 +220,139 @@ def test_the_verdict_of_each_is_that_of_today(tmp_path: Path) -> None:
         CycleVerdict.PASS,
         CycleVerdict.FAIL,
     ]
+
+
+def beside_of(result: CampaignResult) -> dict[str, RunBeside]:
+    """Return the runs that were not named, by the digit in their names."""
+    assert result.chosen is not None
+    return {one.run[7:8]: one for one in result.chosen.beside}
+
+
+def test_no_bound_is_shown_while_a_loss_is_left_out(tmp_path: Path) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
+    run_of(tmp_path, 3, lost=1)
+    result = count(*made)
+    assert result.statistics.loss_ppm_max == PPM
+    box = words.summarize_campaign(result)
+    assert "bound" not in [tile.name for tile in box.tiles]
+    subject = CampaignsResult(str(tmp_path), (result,))
+    for text in (box.proof, *words.lines(result), as_html(subject)):
+        assert "78" not in text
+    assert 'loss_ratio_upper_bound{configuration="",kind="runs"' in (
+        metrics := format_metrics(subject)
+    )
+    assert "0.77" not in metrics
+    assert 'classname="dbcheck.runs"' in format_junit(subject)
+
+
+@pytest.mark.parametrize("changed", ["database", "user", "version", "timeline"])
+def test_a_loss_is_of_this_server_however_it_was_reached(
+    changed: str, tmp_path: Path
+) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
+    writer = manifest_of(3).writer
+    identity = {**writer.facts.identity, "database": "d", "timeline": "1"}
+    if changed == "user":
+        node = replace(writer, target="postgresql://another@dbhost7/e")
+        node = replace(node, facts=replace(writer.facts, identity={}))
+    elif changed == "version":
+        facts = replace(writer.facts, version="1.0", identity=identity)
+        node = replace(writer, facts=facts)
+    else:
+        facts = replace(writer.facts, identity={**identity, changed: "another"})
+        node = replace(writer, facts=facts)
+    run_of(tmp_path, 3, node, lost=1)
+    result = count(*made)
+    assert beside_of(result)["3"].verdict is FAIL
+    if changed == "version":  # another configuration: it is told in the first box
+        assert "server" in words.summarize_campaign(result).warning
+    else:
+        assert result.verdict is INCONCLUSIVE
+
+
+def test_a_loss_under_another_name_is_of_this_server_too(tmp_path: Path) -> None:
+    facts = replace(manifest_of(1).writer.facts, identity={"database": "d"})
+    node = replace(manifest_of(1).writer, facts=facts)
+    made = [run_of(tmp_path, 1, node), run_of(tmp_path, 2, node)]
+    other = replace(facts, identity={"database": "e"})
+    target = "postgresql://another@dbhost7/e"
+    run_of(tmp_path, 3, replace(node, facts=other, target=target), lost=1)
+    assert count(*made).verdict is INCONCLUSIVE
+
+
+def test_the_verdict_of_another_run_is_not_believed(tmp_path: Path) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
+    lost = run_of(tmp_path, 3, lost=1)
+    shutil.copyfile(made[0] / "verdict.json", lost / "verdict.json")
+    result = count(*made)
+    assert result.verdict is INCONCLUSIVE
+    assert "another run" in beside_of(result)["3"].reason
+
+
+def test_a_run_whose_manifest_is_damaged_may_be_a_loss(tmp_path: Path) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
+    lost = run_of(tmp_path, 3, lost=1)
+    (lost / "manifest.json").write_bytes(b"{}")
+    (tmp_path / "idle").mkdir()
+    (tmp_path / "idle" / "manifest.json").write_bytes(b"{}")  # nothing was cut
+    result = count(*made)
+    assert result.verdict is INCONCLUSIVE
+    assert list(beside_of(result)) == ["3"]
+    assert "manifest cannot be read" in beside_of(result)["3"].reason
+
+
+def test_a_copy_of_a_named_run_that_failed_is_told(tmp_path: Path) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2, lost=1)]
+    shutil.copytree(made[1], tmp_path / "kept")
+    again = run_of(tmp_path / "again", 2)
+    shutil.rmtree(made[1])
+    shutil.copytree(again, made[1])
+    result = count(*made)
+    assert result.verdict is INCONCLUSIVE
+    assert "a copy of this run" in beside_of(result)["2"].reason
+
+
+def test_a_link_does_not_hide_what_lies_beside_it(tmp_path: Path) -> None:
+    made = []
+    for number in (1, 2):
+        path = run_of(tmp_path / str(number), number)
+        (tmp_path / "runs").mkdir(exist_ok=True)
+        made.append(tmp_path / "runs" / path.name)
+        made[-1].symlink_to(path)
+    run_of(tmp_path / "runs", 3, lost=1)
+    assert count(*made).verdict is INCONCLUSIVE
+
+
+def test_a_control_that_is_not_judged_may_have_failed(tmp_path: Path) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
+    control = replace(manifest_of(3), control=True)
+    RunFolder.create(tmp_path, control).write_cut_asked(CutAsked(1))
+    assert count(*made).verdict is INCONCLUSIVE
+
+
+def test_a_loss_set_up_otherwise_is_in_the_first_box(tmp_path: Path) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
+    assert not words.summarize_campaign(count(*made)).warning
+    lost = run_of(tmp_path, 3, with_settings(manifest_of(3).writer), lost=1)
+    result = count(*made)
+    assert result.verdict is PASS
+    warning = words.summarize_campaign(result).warning
+    assert lost.name in warning
+    assert "fsync" in warning
+
+
+def test_cuts_that_do_not_count_are_not_said_to_have_kept_anything(
+    tmp_path: Path,
+) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
+    idle = run_of(tmp_path, 3, restarted=False)
+    box = words.summarize_campaign(count(*made, idle))
+    assert box.headline.startswith("All 2 cuts of ")
+    assert " that count kept " in box.headline
+    assert (box.tiles[0].value, box.tiles[0].note) == (
+        "2",
+        "that count; 1 inconclusive",
+    )
+    box = words.summarize_campaign(count(made[0], idle))
+    assert box.headline.startswith("The one cut of ")
+    assert " that counts kept " in box.headline

@@ -12,10 +12,13 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.campaign.history import read_history
+from dbcheck.campaign.totals import make_result
 from dbcheck.judge.result import to_values
 from dbcheck.model.audited import Flag, RuleStatus, Severity
 from dbcheck.model.records import CutAsked, NodeBefore
-from dbcheck.model.verdict import CycleVerdict, Verdict
+from dbcheck.model.verdict import PPM, CycleVerdict, Verdict
+from dbcheck.report.words.campaign import summarize_campaign
+from dbcheck.report.words.history import lines
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from tests.kit.chosen_runs import manifest_of, run_of
@@ -107,3 +110,58 @@ def test_a_control_is_no_check(tmp_path: Path) -> None:
     (made / "manifest.json").write_bytes(stored.to_bytes(changed))
     with refused(ErrorId.NOT_A_RESULT_FOLDER, UsageError):
         read_history(tmp_path)
+
+
+def test_a_control_that_failed_is_a_check(tmp_path: Path) -> None:
+    run_of(tmp_path, 1)
+    failed = run_of(tmp_path, 2)
+    changed = replace(manifest_of(2), control=True)
+    (failed / "manifest.json").write_bytes(stored.to_bytes(changed))
+    values = json.loads((failed / "verdict.json").read_bytes())
+    del values["format"], values["sha256"]
+    values |= {"control": True, "verdict": "FAIL", "statistics": None}
+    RunFolder.open(failed).write_verdict(values)
+    (server,) = read_history(tmp_path).servers
+    assert (server.newest.kind, server.newest.verdict) == ("control", FAIL)
+    assert server.newest.statistics is None
+
+
+def test_the_verdict_of_another_run_is_not_believed(tmp_path: Path) -> None:
+    passed, lost = run_of(tmp_path, 1), run_of(tmp_path, 2, lost=1)
+    (lost / "verdict.json").write_bytes((passed / "verdict.json").read_bytes())
+    (server,) = read_history(tmp_path).servers
+    assert server.newest.verdict is None
+    assert "another run" in server.newest.reason
+
+
+def test_a_loss_stays_named_after_a_check_that_passed(tmp_path: Path) -> None:
+    lost = run_of(tmp_path, 1, lost=1)
+    run_of(tmp_path, 2)
+    (server,) = read_history(tmp_path).servers
+    first, second, *_ = lines(server)
+    assert first.startswith("PASS")
+    assert second.startswith("FAIL on 2026-01-01")
+    assert str(lost) in second
+
+
+def test_a_cut_of_a_campaign_that_is_not_judged_leaves_no_bound(tmp_path: Path) -> None:
+    plan = replace(PLAN, cuts=1, control=False)
+    folder = CampaignFolder.create(tmp_path / "campaign", plan)
+    run = run_of(folder.runs, 1)
+    folder.add(Cycle(1, run.name, "steady", 1.0, CycleVerdict.PASS, "", "", depth=""))
+    assert make_result(folder).verdict is PASS
+    pending = RunFolder.create(folder.runs, manifest_of(2))
+    assert make_result(folder).unjudged == ()  # it may have ended before its cut
+    pending.write_cut_asked(CutAsked(1))
+    result = make_result(folder)
+    assert (result.verdict, result.unjudged) == (INCONCLUSIVE, (pending.path.name,))
+    assert result.statistics.loss_ppm_max == PPM
+    box = summarize_campaign(result)
+    assert "is not judged" in box.headline
+    assert "--resume" in box.action
+    assert "bound" not in [tile.name for tile in box.tiles]
+    (server,) = read_history(tmp_path).servers
+    assert (server.newest.verdict, "no bound" in server.newest.reason) == (
+        INCONCLUSIVE,
+        True,
+    )

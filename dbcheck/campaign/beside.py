@@ -1,0 +1,149 @@
+"""Finds what lies beside the runs that somebody named: runs that were left out.
+
+What cannot be read may be a loss, so it keeps the named runs from a PASS, as a run does
+that failed or has no verdict.  No verdict is judged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dbcheck.base.errors import RunFormatError
+from dbcheck.campaign.chosen import list_compared_values
+from dbcheck.judge.checks import RunBeside
+from dbcheck.model.cluster import SiteKind
+from dbcheck.model.records import Manifest
+from dbcheck.model.server import find_other_names, name_same_data
+from dbcheck.model.verdict import Verdict
+from dbcheck.runs.folder import RunFolder
+
+_DAMAGED = (
+    "its manifest cannot be read. Move its folder away if it is of another server"
+)
+_COPY = "a copy of this run in another folder has another verdict: "
+# Records that a run has once it was cut, or may have been.
+_RECORDS_OF_A_CUT = ("cut.json", "load.json", "after.json", "verdict.json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The runs that were named: the oldest, their ids, and their folders."""
+
+    oldest: Manifest
+    ids: frozenset[str]
+    folders: frozenset[Path]
+
+
+def list_runs_beside(runs: Sequence[RunFolder]) -> tuple[RunBeside, ...]:
+    """Return the other runs of the server in the folders of *runs*, the oldest first.
+
+    Those that keep the result from a PASS come first.
+    """
+    named = _Named(
+        runs[0].manifest(),
+        frozenset(run.manifest().run_id for run in runs),
+        frozenset(run.path.resolve() for run in runs),
+    )
+    # A link may lead to a run that lies in another folder.
+    parents = dict.fromkeys(
+        parent.resolve()
+        for run in runs
+        for parent in (run.path.absolute().parent, run.path.resolve().parent)
+    )
+    paths = dict.fromkeys(
+        path.parent.resolve()
+        for parent in parents
+        for path in sorted(parent.glob("*/manifest.json"))
+    )
+    found = [
+        beside
+        for path in paths
+        if path not in named.folders
+        and (beside := _read_beside(path, named)) is not None
+    ]
+    return tuple(sorted(found, key=_rank_beside))
+
+
+def _rank_beside(one: RunBeside) -> tuple[bool, bool, str]:
+    return not one.contradicts, one.verdict is not Verdict.FAIL, one.run
+
+
+def _read_beside(path: Path, named: _Named) -> RunBeside | None:
+    """Return a run that was not named, None if it is of no concern."""
+    run = RunFolder(path)
+    try:
+        manifest = run.manifest()
+    except RunFormatError:
+        if not any((path / name).exists() for name in _RECORDS_OF_A_CUT):
+            return None  # nothing was cut
+        return RunBeside(path.name, str(path), None, _DAMAGED, ())
+    if not _may_be_same_server(named.oldest, manifest):
+        return None
+    verdict, reason = read_stored_verdict(run, manifest)
+    if manifest.run_id in named.ids:
+        if verdict is not Verdict.FAIL:
+            return None
+        reason = _COPY + reason
+    if manifest.control and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE):
+        return None
+    if verdict is None and not _may_be_cut(run):
+        return None
+    differs = tuple(_list_names_of_differences(named.oldest, manifest))
+    return RunBeside(manifest.run_id, str(path), verdict, reason, differs)
+
+
+def _may_be_same_server(one: Manifest, other: Manifest) -> bool:
+    """Return True unless the data of two runs, or else their URLs, are another's.
+
+    A run on another database of the server, or before an upgrade, is of that server.
+    """
+    before, after = one.writer.facts.identity, other.writer.facts.identity
+    is_same = name_same_data(before, after)
+    if is_same is not None:
+        return is_same
+    return _find_place(one.writer.target) == _find_place(other.writer.target)
+
+
+def _find_place(target: str) -> str:
+    """Return host and port of a URL; the whole URL if it names none."""
+    try:
+        return urlsplit(target).netloc.rpartition("@")[2] or target
+    except ValueError:
+        return target
+
+
+def _list_names_of_differences(one: Manifest, other: Manifest) -> Iterator[str]:
+    """Yield the names of what is configured otherwise; another database is not."""
+    if other.site is not SiteKind.SINGLE:
+        yield "the run of a cluster"
+    yield from find_other_names(one.writer.facts.identity, other.writer.facts.identity)
+    before, after = list_compared_values(one), list_compared_values(other)
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            yield name
+
+
+def read_stored_verdict(
+    run: RunFolder, manifest: Manifest
+) -> tuple[Verdict | None, str]:
+    """Return the verdict of a run with its reason; None if there is none to rely on."""
+    try:
+        result = run.result()
+    except RunFormatError:
+        return None, "it was not judged, or its verdict cannot be read"
+    if result.run != manifest.run_id or result.target != manifest.writer.target:
+        return None, "its verdict.json is that of another run"
+    if not result.final:
+        return None, result.reasons[0]
+    return result.verdict, result.reasons[0]
+
+
+def _may_be_cut(run: RunFolder) -> bool:
+    """Return True if a run may have been cut, so that it needs a verdict."""
+    try:
+        return run.was_read() or run.awaits_judgement()
+    except RunFormatError:
+        return True  # a damaged record cannot show that it was not
