@@ -24,6 +24,7 @@ _DAMAGED = (
     "its manifest cannot be read. Move its folder away if it is of another server"
 )
 _COPY = "a copy of this run in another folder has another verdict: "
+_CAMPAIGNS = "campaigns"  # where dbcheck campaign makes folders, unless told otherwise
 # Records that a run has once it was cut, or may have been.
 _RECORDS_OF_A_CUT = ("cut.json", "load.json", "after.json", "verdict.json")
 
@@ -40,7 +41,8 @@ class _Named:
 def list_runs_beside(runs: Sequence[RunFolder]) -> tuple[RunBeside, ...]:
     """Return the other runs of the server in the folders of *runs*, the oldest first.
 
-    Those that keep the result from a PASS come first.
+    So are those of campaigns there, or in a folder of campaigns beside these.  Those
+    that keep the result from a PASS come first.
     """
     named = _Named(
         runs[0].manifest(),
@@ -54,9 +56,7 @@ def list_runs_beside(runs: Sequence[RunFolder]) -> tuple[RunBeside, ...]:
         for parent in (run.path.absolute().parent, run.path.resolve().parent)
     )
     paths = dict.fromkeys(
-        path.parent.resolve()
-        for parent in parents
-        for path in sorted(parent.glob("*/manifest.json"))
+        path.parent.resolve() for parent in parents for path in _list_manifests(parent)
     )
     found = [
         beside
@@ -65,6 +65,15 @@ def list_runs_beside(runs: Sequence[RunFolder]) -> tuple[RunBeside, ...]:
         and (beside := _read_beside(path, named)) is not None
     ]
     return tuple(sorted(found, key=_rank_beside))
+
+
+def _list_manifests(parent: Path) -> Iterator[Path]:
+    """Yield the manifests of the runs in a folder, and of campaigns there or beside."""
+    yield from sorted(parent.glob("*/manifest.json"))
+    yield from sorted(parent.glob("*/runs/*/manifest.json"))
+    for depth in ("*", "*/*"):  # of one target, and of several
+        pattern = f"{_CAMPAIGNS}/{depth}/runs/*/manifest.json"
+        yield from sorted(parent.parent.glob(pattern))
 
 
 def _rank_beside(one: RunBeside) -> tuple[bool, bool, str]:

@@ -24,7 +24,7 @@ from dbcheck.judge.results import (
 from dbcheck.model.cut import PowerScope
 from dbcheck.model.host import Volume
 from dbcheck.model.records import LoadRecord, Manifest
-from dbcheck.model.verdict import Comparison, Statistics, Tally
+from dbcheck.model.verdict import Comparison, Statistics, Tally, withhold_bound
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder, reconcile_command
@@ -298,6 +298,13 @@ def _find_differences(
     }
 
 
+def _sum_up(members: Sequence[CampaignResult]) -> Statistics:
+    together = Tally.together(member.statistics for member in members).statistics
+    if any(member.may_lack_loss for member in members):
+        return withhold_bound(together, "a run that was cut is not judged")
+    return together
+
+
 def _make_group(
     configuration: Configuration,
     members: Sequence[CampaignResult],
@@ -310,5 +317,5 @@ def _make_group(
         drives=tuple(dict.fromkeys(filter(None, drives))),
         apart=_find_differences(configuration, others),
         losing=tuple(m.name for m in members if m.has_losses),
-        statistics=Tally.together(m.statistics for m in members).statistics,
+        statistics=_sum_up(members),
     )

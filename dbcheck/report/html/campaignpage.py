@@ -149,7 +149,7 @@ def _list_figures(result: CampaignResult) -> Iterator[Figure]:
     cycles = [cycle for cycle in result.cycles if cycle.number]
     if not cycles:
         return
-    yield _make_cycles_figure(cycles)
+    yield _make_cycles_figure(cycles, "began" if result.chosen else "ended")
     if result.may_lack_loss:
         return  # both other charts draw bounds
     if counted := result.counted:
@@ -164,7 +164,8 @@ def _make_count_axis(last: int, name: str) -> Axis:
     return Axis(0.0, max(whole.last, last + 1.0), ticks, name, number)
 
 
-def _make_cycles_figure(cycles: Sequence[CycleResult]) -> Figure:
+def _make_cycles_figure(cycles: Sequence[CycleResult], did: str) -> Figure:
+    """Return the chart of the rates; did: what the cycles' moments are of."""
     rates = [cycle.acks_per_s or 0.0 for cycle in cycles]
     held = format_count(len(cycles), "cycle")
     about = f"{held}, with up to {max(rates):,.0f} commits per second."
@@ -180,7 +181,7 @@ def _make_cycles_figure(cycles: Sequence[CycleResult]) -> Figure:
         legend["cross bad"] = "FAIL"
     if any(_CLASS_OF_VERDICT[cycle.verdict] == "open" for cycle in cycles):
         legend["cross open"] = "INCONCLUSIVE or an error, not counted"
-    note = f"The first ended {cycles[0].ended}, the last {cycles[-1].ended}."
+    note = f"The first {did} {cycles[0].ended}, the last {cycles[-1].ended}."
     if left_out := _describe_left_out_cycles(cycles):
         note = f"{note} {left_out}"
     return Figure("Cuts and their rate of commits", plot.drawn(), legend, note)

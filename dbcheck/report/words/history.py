@@ -106,7 +106,10 @@ def cells(check: CheckResult) -> Iterator[str]:
     yield check.kind
     yield number(found.cuts) if found else "-"
     yield number(found.losses) if found else "-"
-    yield format_percent_up(found.loss_ppm_max) if found and found.cuts else "-"
+    # A bound of cuts alone would pass over a loss without one.
+    has_bound = found and (found.losses or check.verdict is not Verdict.FAIL)
+    is_shown = has_bound and found and found.cuts
+    yield format_percent_up(found.loss_ppm_max) if found and is_shown else "-"
     yield "-" if rate is None else f"{rate:,.0f}"
     yield "-" if check.findings is None else number(len(check.findings))
 

@@ -356,3 +356,21 @@ def test_cuts_that_do_not_count_are_not_said_to_have_kept_anything(
     box = words.summarize_campaign(count(made[0], idle))
     assert box.headline.startswith("The one cut of ")
     assert " that counts kept " in box.headline
+
+
+@pytest.mark.parametrize(
+    "folder", ["runs/a/runs", "campaigns/a/runs", "campaigns/a/db1/runs"]
+)
+def test_a_cycle_of_a_campaign_that_lost_is_told(folder: str, tmp_path: Path) -> None:
+    made = [run_of(tmp_path / "runs", 1), run_of(tmp_path / "runs", 2)]
+    run_of(tmp_path / folder, 3, lost=1)
+    run_of(tmp_path / folder, 4)
+    result = count(*made)
+    assert result.verdict is INCONCLUSIVE
+    assert list(beside_of(result)) == ["3", "4"]
+
+
+def test_the_chart_says_when_the_runs_began(tmp_path: Path) -> None:
+    result = count(run_of(tmp_path, 1), run_of(tmp_path, 2))
+    page = as_html(CampaignsResult(str(tmp_path), (result,)))
+    assert "The first began 2026-01-01" in page

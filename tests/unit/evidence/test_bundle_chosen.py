@@ -46,6 +46,23 @@ def test_a_loss_that_was_left_out_stays_named_in_it(tmp_path: Path) -> None:
     assert verify(file, FrameLogReader()).same
 
 
+@pytest.mark.parametrize("redact", [False, True])
+def test_one_beside_it_that_cannot_be_read_stays_named(
+    redact: bool, tmp_path: Path
+) -> None:
+    made = [run_of(tmp_path / "runs", number) for number in (1, 2)]
+    lost = run_of(tmp_path / "runs", 3, lost=1)
+    (lost / "manifest.json").write_bytes(b"{}")
+    file = tmp_path / "b.tar"
+    index = bundle_of(made[0], file, made[1], redact=redact)
+    assert index.verdict is Verdict.INCONCLUSIVE
+    kept = dict(contents(file))[CHOSEN_FILE].decode()
+    assert lost.name in kept
+    assert "dbhost7" not in kept
+    assert str(tmp_path) not in kept
+    assert verify(file, FrameLogReader()).same
+
+
 @pytest.fixture(scope="module")
 def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of two runs that passed, beside one that was left out and failed."""
@@ -94,6 +111,21 @@ def name_it_otherwise(folder: Path, index: Index) -> Index:
 def add_a_file(folder: Path, index: Index) -> Index:
     (folder / "cycles.jsonl").write_text("{}\n")
     return resealed(folder, index)
+
+
+def leave_one_open(folder: Path, index: Index) -> Index:
+    """Let the server of a run be not back yet."""
+    run = RunFolder(sorted((folder / "runs").iterdir())[1])
+    run.write_after(replace(run.after(), unanswered="it does not answer"))
+    return resealed(folder, index)
+
+
+def test_a_run_without_a_final_verdict_is_found_out(
+    sealed: Path, tmp_path: Path
+) -> None:
+    forged(sealed, tmp_path / "forged.tar", leave_one_open)
+    found = verify(tmp_path / "forged.tar", FrameLogReader())
+    assert any("has no final verdict" in text for text in found.differences)
 
 
 @pytest.mark.parametrize(
