@@ -39,10 +39,10 @@ class _Named:
 
 
 def list_runs_beside(runs: Sequence[RunFolder]) -> tuple[RunBeside, ...]:
-    """Return the other runs of the server in the folders of *runs*, the oldest first.
+    """Return the other runs of the server beside *runs*, of which the oldest is first.
 
-    So are those of campaigns there, or in a folder of campaigns beside these.  Those
-    that keep the result from a PASS come first.
+    They lie in the same folders, or in campaigns there or beside these.  Those that
+    keep the result from a PASS come first.
     """
     named = _Named(
         runs[0].manifest(),
