@@ -42,16 +42,15 @@ def contradictions(result: CampaignResult) -> Iterator[str]:
 
 def warn_of_failed(result: CampaignResult) -> str:
     """Return which runs beside failed under another configuration, "" if none did."""
-    others = result.chosen.agreeing if result.chosen is not None else ()
-    failed = [one for one in others if one.verdict is Verdict.FAIL]
+    beside = result.chosen.agreeing if result.chosen is not None else ()
+    failed = [one for one in beside if one.verdict is Verdict.FAIL]
     if not failed:
         return ""
-    more = len(failed) - 1
-    shown = f"run {failed[0].run}, {_describe(failed[0])}"
+    first, *others = failed
+    more = f", and in {format_count(len(others), 'more run')}" if others else ""
     return (
-        f"Set up otherwise, this server lost data in a run that was not named: {shown}"
-        + (f"; and in {format_count(more, 'more run')}" if more else "")
-        + "."
+        f"This server lost data in run {first.run}, which was not named and was set up"
+        f" otherwise ({_name_differences(first)}){more}."
     )
 
 
@@ -74,9 +73,14 @@ def _describe(one: RunBeside) -> str:
     verdict = "no verdict" if one.verdict is None else one.verdict.value
     if not one.differs:
         return verdict
+    return f"{verdict}, set up otherwise ({_name_differences(one)})"
+
+
+def _name_differences(one: RunBeside) -> str:
+    """Return the first names of what is configured otherwise in a run."""
     names = ", ".join(one.differs[:3])
     more = len(one.differs) - 3
-    return f"{verdict}, set up otherwise ({names}{f' and {more} more' * (more > 0)})"
+    return f"{names}{f' and {more} more' * (more > 0)}"
 
 
 def format_command(chosen: ChosenRuns) -> str:
