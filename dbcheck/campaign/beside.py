@@ -125,13 +125,19 @@ def _find_place(target: str) -> str:
 
 
 def _list_names_of_differences(one: Manifest, other: Manifest) -> Iterator[str]:
-    """Yield the names of what is configured otherwise; another database is not."""
+    """Yield the names of what is configured otherwise; another database is not.
+
+    A value that is known of one run alone excuses no loss: nothing shows that it is
+    another.
+    """
+    if one.writer.scope is not other.writer.scope:
+        yield "what loses its power"
     if other.site is not SiteKind.SINGLE:
         yield "the run of a cluster"
     yield from find_other_names(one.writer.facts.identity, other.writer.facts.identity)
     before, after = list_compared_values(one), list_compared_values(other)
-    for name in sorted({*before, *after}):
-        if before.get(name) != after.get(name):
+    for name in sorted(before.keys() & after.keys()):
+        if before[name] != after[name]:
             yield name
 
 

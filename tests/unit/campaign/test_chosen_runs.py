@@ -15,7 +15,7 @@ from dbcheck.campaign import chosen
 from dbcheck.campaign.beside import list_runs_beside
 from dbcheck.judge.checks import RunBeside
 from dbcheck.judge.results import CampaignResult, CampaignsResult
-from dbcheck.model.cut import CutClass
+from dbcheck.model.cut import CutClass, PowerScope
 from dbcheck.model.records import CutAsked, NodeBefore
 from dbcheck.model.verdict import PPM, CycleVerdict, Verdict
 from dbcheck.report.html.page import as_html
@@ -374,3 +374,29 @@ def test_the_chart_says_when_the_runs_began(tmp_path: Path) -> None:
     result = count(run_of(tmp_path, 1), run_of(tmp_path, 2))
     page = as_html(CampaignsResult(str(tmp_path), (result,)))
     assert "The first began 2026-01-01" in page
+
+
+def test_what_is_not_known_of_a_loss_does_not_excuse_it(tmp_path: Path) -> None:
+    """Its host was not asked, so nothing shows that it was set up otherwise."""
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
+    lost = run_of(tmp_path, 3, lost=1)
+    manifest = RunFolder.open(lost).manifest()
+    nodes = {name: without_host(node) for name, node in manifest.nodes.items()}
+    changed = replace(manifest, nodes=nodes)
+    (lost / "manifest.json").write_bytes(stored.to_bytes(changed))
+    result = count(*made)
+    assert beside_of(result)["3"].differs == ()
+    assert result.verdict is INCONCLUSIVE
+
+
+def test_a_cut_of_the_drives_alone_is_another_cut(tmp_path: Path) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
+    lost = run_of(tmp_path, 3, lost=1)
+    manifest = RunFolder.open(lost).manifest()
+    nodes = {
+        name: replace(node, scope=PowerScope.DRIVE)
+        for name, node in manifest.nodes.items()
+    }
+    changed = replace(manifest, nodes=nodes)
+    (lost / "manifest.json").write_bytes(stored.to_bytes(changed))
+    assert beside_of(count(*made))["3"].differs == ("what loses its power",)
