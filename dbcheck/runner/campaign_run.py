@@ -10,7 +10,13 @@ from functools import partial
 from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import DbcheckError, FleetError, RunWriteError, UsageError
+from dbcheck.base.errors import (
+    DbcheckError,
+    FleetError,
+    RunFormatError,
+    RunWriteError,
+    UsageError,
+)
 from dbcheck.campaign.campaign import WAIT_S, lock_witness, run_campaign
 from dbcheck.campaign.folder import CampaignFolder, list_folders
 from dbcheck.campaign.totals import ERROR_FILE, format_ending, make_result
@@ -143,8 +149,14 @@ def run_one(
 
 
 def _is_cut_pending(folder: CampaignFolder) -> bool:
-    """Return True if a cut was asked for whose rows were not read."""
-    return any(run.awaits_judgement() for run in folder.list_runs_without_cycle())
+    """Return True if a cut was asked for whose rows were not read, or may have been.
+
+    A damaged record, too, must not hide the error that ended the campaign.
+    """
+    try:
+        return any(run.awaits_judgement() for run in folder.list_runs_without_cycle())
+    except RunFormatError:
+        return True
 
 
 def run_stored(
