@@ -15,6 +15,7 @@ from dbcheck.campaign import chosen
 from dbcheck.campaign.beside import list_runs_beside
 from dbcheck.judge.checks import RunBeside
 from dbcheck.judge.results import CampaignResult, CampaignsResult
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import CutClass, PowerScope
 from dbcheck.model.records import CutAsked, NodeBefore
 from dbcheck.model.verdict import PPM, CycleVerdict, Verdict
@@ -249,13 +250,15 @@ def test_no_bound_is_shown_while_a_loss_is_left_out(tmp_path: Path) -> None:
 def test_a_loss_is_of_this_server_however_it_was_reached(
     changed: str, tmp_path: Path
 ) -> None:
-    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
     writer = manifest_of(3).writer
     identity = {**writer.facts.identity, "database": "d", "timeline": "1"}
+    named = replace(writer, facts=replace(writer.facts, identity=identity))
+    made = [run_of(tmp_path, number, named) for number in (1, 2)]
     if changed == "user":
         node = replace(writer, target="postgresql://another@dbhost7/e")
         node = replace(node, facts=replace(writer.facts, identity={}))
     elif changed == "version":
+        identity |= {"server_version_num": "10000"}
         facts = replace(writer.facts, version="1.0", identity=identity)
         node = replace(writer, facts=facts)
     else:
@@ -400,3 +403,19 @@ def test_a_cut_of_the_drives_alone_is_another_cut(tmp_path: Path) -> None:
     changed = replace(manifest, nodes=nodes)
     (lost / "manifest.json").write_bytes(stored.to_bytes(changed))
     assert beside_of(count(*made))["3"].differs == ("what loses its power",)
+
+
+def test_a_cluster_is_not_counted_by_who_verifies_a_bundle(tmp_path: Path) -> None:
+    runs = chosen.open_chosen([run_of(tmp_path, 1), run_of(tmp_path, 2)])
+    judged = [chosen.judge_chosen(run, FrameLogReader()) for run in runs]
+    first, second = judged
+    nodes = dict.fromkeys(("db1", "db2"), second.manifest.writer)
+    cluster = replace(
+        second.manifest,
+        nodes=nodes,
+        writer_name="db1",
+        site=SiteKind.STREAMING,
+        promise=Promise.ALL,
+    )
+    with refused(ErrorId.RUNS_NOT_OF_ONE_SERVER, UsageError, naming="cluster"):
+        chosen.make_chosen_result([first, replace(second, manifest=cluster)], (), "")
