@@ -253,6 +253,7 @@ class ErrorId(StrEnum):
     GROUP_IS_CLUSTER = "group-is-cluster"
     HOSTS_SHARE_VALUE = "hosts-share-value"
     HOST_UNKNOWN = "host-unknown"
+    INVENTORY_IS_LINK = "inventory-is-link"
     INVENTORY_MISSING = "inventory-missing"
     INVENTORY_OPEN_TO_OTHERS = "inventory-open-to-others"
     INVENTORY_TAG_NOT_SUPPORTED = "inventory-tag-not-supported"

@@ -35,6 +35,7 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
     The message never repeats the URL, for it may hold what must not be shown.
     """
     try:
+        url.encode()  # fails where a byte is no UTF-8
         parsed = sqlalchemy.engine.make_url(url)
     except (sqlalchemy.exc.ArgumentError, ValueError):
         raise UsageError(

@@ -39,7 +39,8 @@ _PLAIN_SUFFIXES = (".yml", ".yaml")
 _PACKAGE, _ANSIBLE_MIN = "ansible-core", (2, 19)  # as in setup.cfg
 _PROGRAM_STARTS = (b"#!", b"\x7fELF")
 _CONFIG_VARIABLE = "ANSIBLE_CONFIG"
-_DEFAULT_CONFIGS = ("~/.ansible.cfg", "/etc/ansible/ansible.cfg")
+# The first one is that of the folder where Ansible is started.
+_DEFAULT_CONFIGS = ("/ansible.cfg", "~/.ansible.cfg", "/etc/ansible/ansible.cfg")
 # Ansible loads each plugin of these, named or not.
 _PLUGIN_FOLDERS = tuple(
     f"{place}/plugins/{kind}"
@@ -137,11 +138,35 @@ def read_listing(path: Path) -> Listing:
         _require_file(file, is_read=file == path or _is_of_variables(file))
         _require_no_program(file)
     require_no_additions(_find_folder(path))
+    _require_same_beside_link(path)
     try:
         return _read_plain(path)
     except NotPlain as reason:
         _require_ansible(path, reason)
     return _read_by_ansible(path)
+
+
+def _require_same_beside_link(path: Path) -> None:
+    """Raise UsageError if a link's folder has other variables than its file's folder.
+
+    Ansible takes those beside the link that it is given; dbcheck resolves the link.
+    """
+    if path.is_dir():
+        return
+    folder, folder_of_link = _find_folder(path), Path(os.path.abspath(path)).parent
+    if folder_of_link.resolve() == folder:
+        return
+    for name in _VARIABLE_FOLDERS:
+        places = (folder_of_link / name, folder / name)
+        found = [place for place in places if os.path.lexists(place)]
+        if found and places[0].resolve() != places[1].resolve():
+            raise UsageError(
+                f"{path} is a link to {path.resolve()}, and {found[0]} is beside one of"
+                " them alone",
+                id=ErrorId.INVENTORY_IS_LINK,
+                hint="Ansible takes the variables beside a link, dbcheck those beside"
+                " its file. Name the file itself, with its variables beside it.",
+            )
 
 
 def _read_plain(path: Path) -> Listing:

@@ -16,13 +16,13 @@ from dbcheck.base.errors import UsageError
 from dbcheck.config import files
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import make_inventory
+from dbcheck.inventory.yaml_file import is_plain_name, is_plain_text, parse_yaml
 from dbcheck.model.cut import SwitchKind
 from dbcheck.remote.address import AS_SSH, parse_ssh_url
 from dbcheck.remote.way import LOCAL, find_way
 
 MANUAL = SwitchKind.MANUAL.value
 NAME = "db1"  # of a host whose URL holds no name, as with an address
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _FIRST_LABEL = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(\..*)?")
 _INDENT = " " * 6
 _HEAD = """\
@@ -84,18 +84,19 @@ def suggest_name(target: str, host: str) -> str:
             found = _FIRST_LABEL.fullmatch(urlsplit(url).hostname or "")
         except ValueError:
             continue
-        if found and found[1] != "localhost":
+        if found and found[1] != "localhost" and is_plain_name(found[1]):
             return found[1]
     return NAME
 
 
 def require_name(name: str) -> None:
     """Raise UsageError if a host cannot have that name in an inventory."""
-    if not _NAME.fullmatch(name):
+    if not is_plain_name(name):
         raise UsageError(
             f"a host cannot be named {name!r}",
             id=ErrorId.VALUE_INVALID,
-            hint="Use letters, digits, dots, dashes and underscores, as in db1.",
+            hint="Use letters, digits, dots, dashes and underscores, as in db1. It ends"
+            " in no dot or dash, and is not all or ungrouped.",
         )
 
 
@@ -106,13 +107,13 @@ def format_inventory(host: NewHost) -> str:
     """
     require_name(host.name)
     lines = [f"{_INDENT}{line}".rstrip() for line in _list_lines(host)]
-    return f"{_HEAD}all:\n  hosts:\n    {host.name}:\n" + "\n".join(lines) + "\n"
+    name = yaml.safe_dump(host.name).splitlines()[0]  # a number or a yes, in quotes
+    return f"{_HEAD}all:\n  hosts:\n    {name}:\n" + "\n".join(lines) + "\n"
 
 
 def parse_inventory(text: str, name: str, file: Path) -> Entry:
     """Return the host *name* of an inventory that is about to be written to *file*."""
-    variables = yaml.safe_load(text)["all"]["hosts"][name]
-    return make_inventory(file, {name: variables}).entry(name)
+    return make_inventory(file, parse_yaml(text).hosts).entry(name)
 
 
 def _list_lines(host: NewHost) -> Iterator[str]:
@@ -152,7 +153,28 @@ def _list_ansible_variables(host: str) -> dict[str, Any]:
 
 
 def _format_variables(**values: Any) -> Iterator[str]:
-    """Yield a line of YAML for each variable that has a value."""
+    """Yield a line of YAML for each variable that has a value.
+
+    Raise UsageError for a value that would be read as another one.
+    """
     for name, value in values.items():
+        if isinstance(value, str):
+            _require_exact(name, value)
         if value is not None:
             yield yaml.safe_dump({name: value}, width=float("inf")).rstrip("\n")
+
+
+def _require_exact(name: str, value: str) -> None:
+    """Raise UsageError, which repeats no value, for one that is not read as it is."""
+    if not is_plain_text(value):
+        raise UsageError(
+            f"{name} holds a character that no text has",
+            id=ErrorId.VALUE_INVALID,
+            hint="Leave out control characters, and bytes that are not UTF-8.",
+        )
+    if "{{" in value or "{%" in value:
+        raise UsageError(
+            f"{name} holds '{{{{' or '{{%', which stand for another value",
+            id=ErrorId.INVENTORY_TEMPLATE_NOT_SUPPORTED,
+            hint="Write the value itself.",
+        )

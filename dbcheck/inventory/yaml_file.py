@@ -22,6 +22,7 @@ Variables = dict[str, Any]
 # As Ansible: libyaml's parser, if PyYAML was built with it.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ALL, _UNGROUPED = "all", "ungrouped"
+_OF_THIS_MACHINE = {"localhost", "127.0.0.1"}
 _NESTED_MAX = 32
 _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = frozenset(f"{_TAG}{name}" for name in ("str", "int", "bool", "null"))
@@ -67,6 +68,16 @@ class Listing:
 
     hosts: Mapping[str, Variables]
     groups: Mapping[str, tuple[str, ...]]
+
+
+def is_plain_name(name: str) -> bool:
+    """Return True if a host can have that name: no pattern, and no group of Ansible."""
+    return _NAME.fullmatch(name) is not None and name not in (_ALL, _UNGROUPED)
+
+
+def is_plain_text(value: str) -> bool:
+    """Return True if a variable of a plain YAML inventory can have that value."""
+    return not _NOT_OF_TEXT.search(value)
 
 
 def make_listing(
@@ -208,7 +219,7 @@ def _to_value(node: yaml.Node) -> Any:
         value = yaml.constructor.SafeConstructor().construct_object(node)
     except (yaml.YAMLError, ValueError, LookupError):
         raise NotPlain("has a value that is not valid", _line(node)) from None
-    if isinstance(value, str) and _NOT_OF_TEXT.search(value):
+    if isinstance(value, str) and not is_plain_text(value):
         raise NotPlain("has a value that is not plain text", _line(node))
     return value
 
@@ -287,6 +298,9 @@ class _Reader:
         """Return the listing, once all groups were added."""
         if both := self._hosts.keys() & self._groups.keys():
             raise NotPlain(f"has a host and a group with the name {min(both)}")
+        if self._hosts.keys() >= _OF_THIS_MACHINE:
+            names = " and ".join(sorted(_OF_THIS_MACHINE))
+            raise NotPlain(f"has the hosts {names}, of which Ansible warns")
         above = self._find_groups_above()
         inside: dict[str, set[str]] = {name: set() for name in self._hosts}
         for name, group in self._groups.items():

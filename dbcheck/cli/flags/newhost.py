@@ -122,10 +122,11 @@ class NewHostOptions(Group):
         """Return the host of the flags, and of answers to questions for the rest."""
         say(_INTRO, err=True)
         values: dict[str, Any] = dict(self.of_target)
-        if not values.get("target"):
-            values["target"] = _ask("Server", _ABOUT_TARGET, None, _check_target)
-        if not values.get("witness"):
-            values["witness"] = _ask("Witness", _ABOUT_WITNESS, None, _check_witness)
+        for key, label, about, check in _URLS:
+            if values.get(key):
+                check(values[key])
+            else:
+                values[key] = _ask(label, about, None, check)
         host, switch, name = self.target_host, self.switch, self.host_name
         if host is None:
             default = _suggest_host(values["target"])
@@ -167,8 +168,14 @@ def _ask(
 
 
 def _suggest_host(target: str) -> str:
-    """Return the URL of the host that a server's URL names, for SSH as root."""
-    host = urlsplit(target).hostname or ""
+    """Return the URL of the host that a server's URL names, for SSH as root.
+
+    Return _NO_HOST if it names none that can be told.
+    """
+    try:
+        host = urlsplit(target).hostname or ""
+    except ValueError:
+        return _NO_HOST
     if not host or host in ("localhost", "127.0.0.1", "::1"):
         return LOCAL
     return f"ssh://root@[{host}]" if ":" in host else f"ssh://root@{host}"
@@ -180,6 +187,13 @@ def _check_target(url: str) -> None:
 
 def _check_witness(url: str) -> None:
     open_witness(url).close()
+
+
+# Each URL that a new host needs -> how it is asked for, and checked.
+_URLS: tuple[tuple[str, str, tuple[str, ...], Callable[[str], None]], ...] = (
+    ("target", "Server", _ABOUT_TARGET, _check_target),
+    ("witness", "Witness", _ABOUT_WITNESS, _check_witness),
+)
 
 
 def _check_host(url: str) -> None:

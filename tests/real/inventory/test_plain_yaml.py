@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from dbcheck.config import files
 from dbcheck.inventory import listed
 from dbcheck.inventory.listed import read_listing
 from dbcheck.inventory.load import load_inventory
+from dbcheck.inventory.newhost import INVENTED, format_inventory
 from dbcheck.inventory.yaml_file import RESERVED, Listing, NotPlain, parse_yaml
 from tests.kit.refusals import refused
 
@@ -150,6 +152,7 @@ NOT_PLAIN = {
     "yes as a name": "all: {hosts: {yes: }}",
     "name of a group": "all: {children: {'a b': {hosts: {db1: }}}}",
     "host and group": "db1: {hosts: {db1: {a: 1}}}",
+    "this machine twice": "all: {hosts: {localhost: , 127.0.0.1: }}",
     "vault": "all: {hosts: {db1: {a: !vault abc}}}",
     "unsafe": "all: {hosts: {db1: {a: !unsafe '{{ x }}'}}}",
     "tag": "all: {hosts: {db1: {a: !!str 1}}}",
@@ -248,6 +251,51 @@ def test_what_lies_beside_a_plain_file_is_seen(
         write(home, "", f".ansible/plugins/{case.split()[0]}/mine.py")
     with refused(ErrorId.ANSIBLE_NOT_INSTALLED, UsageError):
         load_inventory(path)
+
+
+def test_settings_in_the_folder_where_ansible_starts_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_ansible: None
+) -> None:
+    path, exists = write(tmp_path, SIMPLE), Path.exists
+    monkeypatch.setattr(
+        Path, "exists", lambda self: str(self) == "/ansible.cfg" or exists(self)
+    )
+    with refused(ErrorId.ANSIBLE_NOT_INSTALLED, UsageError, naming="/ansible.cfg"):
+        load_inventory(path)
+
+
+@pytest.mark.parametrize("name", ["group_vars", "host_vars"])
+@pytest.mark.parametrize("beside", ["link", "file", "both"])
+def test_a_link_whose_variables_are_not_those_of_its_file_is_refused(
+    name: str, beside: str, tmp_path: Path
+) -> None:
+    """Ansible takes those beside the link, which may name another host to cut."""
+    file = write(tmp_path / "file", SIMPLE)
+    link = tmp_path / "link" / "hosts.yml"
+    link.parent.mkdir()
+    link.symlink_to(file)
+    assert load_inventory(link).entry("db1")
+    for folder in (link.parent, file.parent):
+        if beside in (folder.name, "both"):
+            write(folder, "ansible_host: other", f"{name}/db1.yml")
+    with refused(ErrorId.INVENTORY_IS_LINK, UsageError, naming=name):
+        load_inventory(link)
+    if beside == "file":
+        (link.parent / name).symlink_to(file.parent / name)
+        assert load_inventory(link).entry("db1").host == (
+            "ssh://other" if name == "host_vars" else "ssh://db1"
+        )
+
+
+@pytest.mark.parametrize("name", ["on", "12", "1.5", "db1"])
+def test_both_read_what_init_writes_for_a_host(
+    name: str, tmp_path: Path, without_ansible: None
+) -> None:
+    odd = "'\"#: %41 \\ é \U0001f600 \n\t| > - {x} [y], !z &a *b"
+    host = replace(INVENTED, name=name, target=f"postgresql://u@h/{odd}")
+    path = write(tmp_path, format_inventory(host))
+    assert read_listing(path).hosts[name]["dbcheck_target"] == host.target
+    assert in_order(read_listing(path)) == in_order(listed._read_by_ansible(path))
 
 
 def test_an_older_ansible_is_not_used(

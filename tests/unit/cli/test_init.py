@@ -99,6 +99,8 @@ def test_a_name_of_the_users_own_is_taken(here: Path) -> None:
         ([*GIVEN, "--example"], ErrorId.OPTIONS_CONFLICT),
         ([*GIVEN, "--target-host", "db7"], ErrorId.HOST_ADDRESS_INVALID),
         ([*GIVEN, "--name", "a b"], ErrorId.VALUE_INVALID),
+        ([*GIVEN, "--name", "all"], ErrorId.VALUE_INVALID),
+        (["--target", f"{TARGET}\udcff", *GIVEN[2:]], ErrorId.TARGET_URL_INVALID),
     ],
 )
 def test_what_cannot_be_used_is_refused_and_nothing_is_written(
@@ -159,8 +161,23 @@ def test_on_a_terminal_what_is_given_is_not_asked_for(
     assert not loaded(here, Path("inventory.yml").read_text("utf-8")).entry("db9").host
 
 
+@pytest.mark.parametrize(
+    ("words", "id"),
+    [
+        (["--target", "oracle://u@db7/x"], ErrorId.ENGINE_UNKNOWN),
+        ([*GIVEN[:2], "--witness", "nowhere"], ErrorId.HOST_ADDRESS_INVALID),
+    ],
+)
+def test_on_a_terminal_a_given_url_is_checked_before_a_question(
+    words: list[str], id: ErrorId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dbcheck.cli.init.is_interactive", lambda: True)
+    assert id_of(init(*words)) == id
+
+
 def test_the_host_that_a_target_names_is_suggested() -> None:
     suggest = newhost._suggest_host
     assert suggest("postgresql://u@db7.example.net/x") == "ssh://root@db7.example.net"
     assert suggest("postgresql://u@[2001:db8::1]/x") == "ssh://root@[2001:db8::1]"
     assert suggest("postgresql://u@localhost/x") == "local:"
+    assert suggest("postgresql://u@[db7/x") == "none"

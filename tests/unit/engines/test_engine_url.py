@@ -98,6 +98,12 @@ def test_names_of_files_and_settings_are_no_passwords() -> None:
         assert open_engine(f"postgresql://db1/x?{option}").target
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_a_byte_that_is_not_utf_8_is_refused(scheme: str) -> None:
+    with refused(ErrorId.TARGET_URL_INVALID, UsageError):
+        open_engine(f"{scheme}://u@h/d\udcff")
+
+
 @pytest.mark.parametrize(
     "url",
     [

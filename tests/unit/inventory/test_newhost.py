@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,13 +86,19 @@ def test_the_way_to_the_host_is_kept(host: str, read: str) -> None:
         ("postgresql://u@[2001:db8::1]/x", "local:", NAME),
         ("postgresql://u@localhost/x", "", NAME),
         ("postgresql:///x?host=/run", "", NAME),
+        ("postgresql://u@all.example.net/x", "", NAME),
+        ("postgresql://u@db-.example.net/x", "", NAME),
+        ("postgresql://u@no.example.net/x", "", "no"),
     ],
 )
 def test_a_name_is_suggested(target: str, host: str, name: str) -> None:
     assert suggest_name(target, host) == name
 
 
-@pytest.mark.parametrize("name", ["", "db[1:3]", "-db", "a b", "db:1"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "db[1:3]", "-db", "db-", "db.", "a b", "db:1", "all", "ungrouped", "a" * 300],
+)
 def test_a_name_that_an_inventory_reads_otherwise_is_refused(name: str) -> None:
     with refused(ErrorId.VALUE_INVALID, UsageError):
         format_inventory(replace(INVENTED, name=name))
@@ -108,4 +115,70 @@ def test_a_name_that_an_inventory_reads_otherwise_is_refused(name: str) -> None:
 def test_the_url_of_a_host_is_checked(host: str, id: ErrorId) -> None:
     with refused(id, UsageError) as caught:
         format_inventory(replace(INVENTED, host=host))
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["on", "no", "null", "True", "12", "0x1f", "1_000", "1.5", "2026-01-01"]
+)
+def test_a_name_that_yaml_takes_for_no_text_is_quoted(name: str) -> None:
+    entry = parse_inventory(format_inventory(replace(INVENTED, name=name)), name, FILE)
+    assert (entry.name, entry.target) == (name, INVENTED.target)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "a'b",
+            'a"b',
+            "''",
+            "a#b",
+            " #x",
+            "a: b",
+            ": ",
+            "*a",
+            "&a",
+            "!x",
+            "%41",
+            "\\",
+        ),
+        *("a ", "~", "|", ">", "- x", "[x]", "{x}", ", x", "`", "@", "?x", "$HOME"),
+        *("x\ny", "\n", "\t", "\r", "é", "\U0001f600", "\u2028", "\x85", "\xa0"),
+    ],
+)
+def test_any_text_comes_back_exactly(text: str) -> None:
+    host = replace(
+        INVENTED,
+        target=f"postgresql://u@h/d{text}",
+        witness=f"file:/w/{text}/x",
+        witness_identity=Path(f"/k/{text}"),
+    )
+    entry = parse_inventory(format_inventory(host), NAME, FILE)
+    assert (entry.target, entry.witness, entry.witness_identity) == (
+        host.target,
+        host.witness,
+        host.witness_identity,
+    )
+
+
+@pytest.mark.parametrize("variable", ["target", "witness", "witness_identity"])
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ("{{ inventory_hostname }}", ErrorId.INVENTORY_TEMPLATE_NOT_SUPPORTED),
+        ("{{x}}", ErrorId.INVENTORY_TEMPLATE_NOT_SUPPORTED),
+        ("{% raw %}", ErrorId.INVENTORY_TEMPLATE_NOT_SUPPORTED),
+        ("\x1b", ErrorId.VALUE_INVALID),
+        ("\ufeff", ErrorId.VALUE_INVALID),
+        ("\udcff", ErrorId.VALUE_INVALID),
+    ],
+)
+def test_a_text_that_would_be_read_as_another_is_refused(
+    variable: str, text: str, id: ErrorId
+) -> None:
+    value = f"file:/secret{text}"
+    given: Any = Path(value) if variable == "witness_identity" else value
+    with refused(id, UsageError, naming=f"dbcheck_{variable}") as caught:
+        format_inventory(replace(INVENTED, **{variable: given}))
     assert "secret" not in str(caught.value)
