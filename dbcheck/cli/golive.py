@@ -179,13 +179,14 @@ def _run(check: Check) -> GoLiveResult:
         raise
 
 
-def _ask_to_cut(check: Check, console: Console) -> bool:
-    """Ask whether the power may be cut; without a terminal, the interlocks decide.
+def _ask_to_cut(check: Check, console: Console) -> bool | None:
+    """Ask whether the power may be cut; return None if nobody can be asked.
 
-    What was typed before the question is no answer to it.
+    The first cut of a host then needs --yes.  What was typed before the question is no
+    answer to it.
     """
     if check.yes or check.as_json or not is_interactive():
-        return True
+        return None
     about = f"dbcheck would {check.entry.switched_host.describe()}."
     report.show(console, report.draw_question(about))
     termios.tcflush(sys.stdin, termios.TCIFLUSH)

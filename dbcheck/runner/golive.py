@@ -8,15 +8,16 @@ without power.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import DbcheckError, UsageError
+from dbcheck.base.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import make_result
 from dbcheck.inventory.entry import Entry
@@ -27,7 +28,9 @@ from dbcheck.report.html.page import format_golive_page
 from dbcheck.report.words import campaign as campaign_words
 from dbcheck.runner import assemble, campaign_run
 from dbcheck.runner.golive_folder import GoLiveFolder, StepRecord
+from dbcheck.runner.golive_records import find_failed_campaign, read_records, reopen
 from dbcheck.runner.golive_setup import (
+    SWITCH,
     find_changes,
     list_shown_facts,
     list_wiring,
@@ -48,6 +51,7 @@ from dbcheck.runs.folder import RunFolder
 
 PAGE = "golive.html"
 _POLL_S = 1.0
+_ROUNDS_MAX = 2  # of all steps, if a cut changes what they rest on
 _NOT_AGREED = "nothing was cut: you did not agree to it"
 
 
@@ -69,14 +73,14 @@ class Guide:
 
     begin:  a step begins.  end: it is over, or stopped.  keep: it was done before.
     repeat: it was done before, and what it depends on has changed, a clause for each.
-    agree:  returns True if the power may be cut now.
+    agree:  asks whether the power may be cut now; None if nobody can be asked.
     """
 
     begin: Callable[[StepId], None]
     end: Callable[[StepResult], None]
     keep: Callable[[StepResult], None]
     repeat: Callable[[StepId, list[str]], None]
-    agree: Callable[[Check], bool]
+    agree: Callable[[Check], bool | None]
 
 
 @dataclass
@@ -87,8 +91,11 @@ class GoLive:
     guide: Guide
     setup: Mapping[str, str] = field(default_factory=dict)
     unsettled: StepId | None = None
+    changes: dict[StepId, list[str]] = field(default_factory=dict)
+    was_asked: bool = False
     has_agreed: bool = False
     has_redone: bool = False
+    has_cut: bool = False
 
     def run(self) -> GoLiveResult:
         """Do the steps that are not over, until one stops; return what is known.
@@ -99,18 +106,42 @@ class GoLive:
         with self.check.folder.locked():
             try:
                 if not self._has_failed() and self._settle_cut():
-                    for step in StepId:
-                        if not self._do_step(step):
+                    for _ in range(_ROUNDS_MAX):
+                        if not self._do_steps():
                             break
-            finally:
-                result = self.result()
-                page = format_golive_page(result).encode()
-                stored.write_file(self.check.folder.path / PAGE, [page])
-            return result
+            except BaseException:
+                with contextlib.suppress(RunWriteError):  # the first error is reported
+                    self._write_page()
+                raise
+            return self._write_page()
 
-    def result(self) -> GoLiveResult:
-        """Return what the folder shows of the check."""
-        return make_golive_result(self.check)
+    def _write_page(self) -> GoLiveResult:
+        """Write the page; if that fails, leave none that could be signed."""
+        page = self.check.folder.path / PAGE
+        try:
+            result = make_golive_result(self.check)
+            stored.write_file(page, [format_golive_page(result).encode()])
+        except BaseException:
+            with contextlib.suppress(OSError):
+                page.unlink(missing_ok=True)
+            raise
+        return result
+
+    def _do_steps(self) -> bool:
+        """Do the steps until one stops; return True if a cut changed what they rest on.
+
+        A boot may start another kernel, or a server with settings that waited for it.
+        """
+        for step in StepId:
+            if not self._do_step(step):
+                return False
+            # In a cluster another server may answer after a cut.
+            if self.has_cut and not self.check.entry.standbys:
+                self.has_cut = False
+                _await_server(self.check.entry)
+                if self._read_setup():
+                    return True
+        return False
 
     def _settle_cut(self) -> bool:
         """Read the setup; return False if the check stops before that.
@@ -122,6 +153,7 @@ class GoLive:
             return True
         if not self._do_step(self.unsettled):
             return False
+        self.has_cut = False
         self._read_setup()
         return True
 
@@ -134,26 +166,52 @@ class GoLive:
             if record is not None
         )
 
-    def _read_setup(self) -> None:
-        """Read the server and its host, unless a cut may have left it without power."""
+    def _read_setup(self) -> bool:
+        """Read the server and its host, unless a cut may have left it without power.
+
+        Return True if steps that were done have to be repeated.
+        """
         check = self.check
         self.unsettled = self._find_unsettled_step()
         if self.unsettled is not None:
             self.setup = list_wiring(check.entry)
-            return
+            return False
         power = check.folder.record(StepId.POWER)
-        if power is not None and not power.status.is_over:
-            _restore_power(check)
+        if power is not None and _may_be_off(power):
+            _restore_power(check, power.setup)
         self.setup = read_setup(check.entry)
-        for step in StepId:
-            if record := check.folder.record(step):
-                require_same_data(record.setup, self.setup, check.entry.target)
+        records = [check.folder.record(step) for step in StepId]
+        for record in filter(None, records):
+            require_same_data(record.setup, self.setup, check.entry.target)
+        return self._reopen(filter(None, records))
+
+    def _reopen(self, records: Iterable[StepRecord]) -> bool:
+        """Store which steps are to be repeated; return True if there is one.
+
+        It comes first, so a check that is then left does not show them as done.
+        """
+        reopened = False
+        for record in records:
+            step = record.result.step
+            changes = find_changes(step, record.setup, self.setup)
+            if not changes:
+                continue
+            self.changes[step] = changes
+            if record.status.is_over or step.is_campaign:
+                self.check.folder.write(reopen(record, "; ".join(changes)))
+                reopened = True
+        if reopened:
+            self._write_page()
+        return reopened
 
     def _find_unsettled_step(self) -> StepId | None:
         """Return the step whose campaign has a run that is not judged, if there is one.
 
-        The server may then be without power.
+        The server may then be without power.  Or the step whose campaign has a loss: it
+        is not begun anew.
         """
+        if step := find_failed_campaign(self.check.folder):
+            return step
         for step in StepId:
             record = self.check.folder.record(step)
             if record is not None and record.folder and not record.status.is_over:
@@ -166,34 +224,34 @@ class GoLive:
 
     def _do_step(self, step: StepId) -> bool:
         """Do a step unless it is over; return False if the check stops there."""
-        record = self.check.folder.record(step)
-        changes = []
-        if record is not None and step is not self.unsettled:
-            changes = find_changes(step, record.setup, self.setup)
+        record = read_records(self.check.folder, self.check.plan)[step]
         is_stale = step is StepId.PAPERS and self.has_redone
-        if record and record.status.is_over and not changes and not is_stale:
+        if step is self.unsettled:
+            record = self.check.folder.record(step)
+        elif record and record.status.is_over and not is_stale:
             self.guide.keep(record.result)
             return True
-        if record and changes:
+        if changes := self.changes.pop(step, None):
             self.guide.repeat(step, changes)
         self.has_redone = True
         self.guide.begin(step)
-        if step.cuts_power:
+        if step.cuts_power and find_failed_campaign(self.check.folder) is not step:
             self._require_agreement(step)
-        return self._store_step(step, None if changes else record)
+        return self._store_step(step, record)
 
     def _require_agreement(self, step: StepId) -> None:
-        if self.has_agreed or (
-            step is StepId.POWER and self.check.entry.power.attended
-        ):
+        if self.was_asked or (step is StepId.POWER and self.check.entry.power.attended):
             return
-        if not self.guide.agree(self.check):
-            raise UsageError(
-                _NOT_AGREED,
-                id=ErrorId.FIRST_CUT_NEEDS_CONSENT,
-                hint=f"When the host may lose its power: {self.check.resume}",
-            )
-        self.has_agreed = True
+        answer = self.guide.agree(self.check)
+        if answer is False:
+            hint = f"When the host may lose its power: {self.check.resume}"
+            if self.unsettled is not None:
+                hint += (
+                    ". It may be without power since the last cut:"
+                    f" {_name_restore(self.check)}"
+                )
+            raise UsageError(_NOT_AGREED, id=ErrorId.FIRST_CUT_NEEDS_CONSENT, hint=hint)
+        self.was_asked, self.has_agreed = True, bool(answer)
 
     def _store_step(self, step: StepId, record: StepRecord | None) -> bool:
         """Do a step and store what it found; return False if the check stops there."""
@@ -218,11 +276,13 @@ class GoLive:
             if isinstance(error, DbcheckError):
                 _advise_to_agree(error, check)
             stopped = _make_stopped(begun.result, error)
-            check.folder.write(replace(begun, result=stopped))
+            with contextlib.suppress(RunWriteError):  # the first error is reported
+                check.folder.write(replace(begun, result=stopped))
             self.guide.end(stopped)
             raise
         ended = _make_ended(begun.result, found)
         check.folder.write(replace(begun, result=ended, papers=found.papers))
+        self.has_cut |= step.cuts_power and not found.left_out
         self.guide.end(ended)
         if found.verdict is Verdict.FAIL and step.is_campaign:
             self._hand_over_failure(folder)
@@ -237,8 +297,10 @@ class GoLive:
         """
         if record is not None and record.folder:
             path = self.check.folder.path / record.folder
-            if not (path / "campaign.json").is_file():
+            if not path.exists():
                 return record.folder, False
+            if not (path / "campaign.json").is_file():  # what else is there is not ours
+                return self.check.folder.find_new_name(step), False
             result = make_result(CampaignFolder.open(path))
             if not result.finished or result.verdict is not Verdict.INCONCLUSIVE:
                 return record.folder, True
@@ -273,7 +335,7 @@ def make_golive_result(check: Check) -> GoLiveResult:
     """Return what the folder of *check* shows, without asking any server."""
     plan, folder = check.plan, check.folder
     commands = list_commands(plan)
-    records = {step: folder.record(step) for step in StepId}
+    records = read_records(folder, plan)
     steps = tuple(
         record.result if record else StepResult(step, StepStatus.OPEN, commands[step])
         for step, record in records.items()
@@ -287,6 +349,8 @@ def make_golive_result(check: Check) -> GoLiveResult:
     setups = [record.setup for record in records.values() if record]
     subject = list_shown_facts({k: v for setup in setups for k, v in setup.items()})
     verdict = _find_verdict(steps)
+    if find_failed_campaign(folder):
+        verdict = Verdict.FAIL
     return GoLiveResult(
         name=plan.name,
         target=plan.target,
@@ -312,11 +376,12 @@ def make_golive_result(check: Check) -> GoLiveResult:
 
 def measure_cut_s(folder: GoLiveFolder) -> float | None:
     """Return how long a cycle of the first cut's campaign took, None if not known."""
-    record = folder.record(StepId.FIRST_CUT)
+    record = read_records(folder, folder.plan())[StepId.FIRST_CUT]
     if record is None or record.status is not StepStatus.DONE or not record.folder:
         return None
     campaign = CampaignFolder.open(folder.path / record.folder)
-    whole = [one for one in campaign.cycles() if one.run and not one.settled]
+    cycles = campaign.cycles()
+    whole = [one for one in cycles if one.run and one.ended and not one.settled]
     if not whole:  # a client was lost in the midst of each
         return None
     last = whole[-1]
@@ -366,21 +431,53 @@ def _make_ended(result: StepResult, found: Found) -> StepResult:
     )
 
 
-def _restore_power(check: Check) -> None:
-    """Restore the power that a power test may have left off; wait for the server."""
+def _name_restore(check: Check) -> str:
+    return format_command(
+        Path(check.plan.inventory), "power", "restore", check.plan.name
+    )
+
+
+def _restore_power(check: Check, setup: Mapping[str, str]) -> None:
+    """Restore the power that a power test may have left off; wait for the server.
+
+    setup: that of the power test.
+    """
     entry = check.entry
     if entry.power.attended:
         return
+    if setup.get(SWITCH) != entry.switched_host.fingerprint():
+        check.show(
+            f"the power test of {entry.name} did not end, and the inventory now names"
+            " another switch: look whether the host has power"
+        )
+        return
     switch = assemble.make_scoped_switch(entry, check.show)
-    if switch.state() is not PowerState.OFF:
+    state = switch.state()
+    if state is PowerState.UNKNOWN:
+        check.show(
+            f"the power test of {entry.name} did not end, and its switch reports no"
+            f" state. If the power is off: {_name_restore(check)}"
+        )
+    if state is not PowerState.OFF:
         return
     check.show(f"the power of {entry.name} is off since the power test; restoring it")
     switch.restore()
+    _await_server(entry)
+
+
+def _await_server(entry: Entry) -> None:
+    """Wait for a server that was cut, as long as its inventory allows."""
     engine = assemble.make_engine(entry.target, entry.password)
     ends_s = time.monotonic() + entry.return_s
     while engine.ready() is not None and time.monotonic() < ends_s:
         interrupt.raise_if_interrupted()
         time.sleep(_POLL_S)
+
+
+def _may_be_off(power: StepRecord) -> bool:
+    """Return True if a power test may have left the power off."""
+    refused = power.result.error_id == ErrorId.FIRST_CUT_NEEDS_CONSENT
+    return power.status in (StepStatus.BEGUN, StepStatus.STOPPED) and not refused
 
 
 def _format_now() -> str:

@@ -11,6 +11,7 @@ golive.html        the page to sign; the report and the bundle lie beside it
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -62,6 +63,17 @@ class StepRecord:
     setup: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
     papers: tuple[PaperResult, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse names that are not those of files in the folder of the check."""
+        step = self.result.step
+        if self.folder and not (
+            step.is_campaign and re.fullmatch(rf"{step.value}(-\d+)?", self.folder)
+        ):
+            raise ValueError(f"{self.folder!r} is no campaign of the step {step.value}")
+        for paper in self.papers:
+            if Path(paper.file).name != paper.file:
+                raise ValueError(f"{paper.file!r} is no file beside the page")
 
     @property
     def status(self) -> StepStatus:
@@ -136,9 +148,18 @@ class GoLiveFolder:
         return stored.is_made_here(_SUBJECT, self._content)
 
     def record(self, step: StepId) -> StepRecord | None:
-        """Read what is stored of a step, None if it was not begun."""
+        """Read what is stored of a step, None if it was not begun.
+
+        Raise RunFormatError if that is damaged, or is another step's.
+        """
         path = self._steps / f"{step.value}.json"
-        return stored.read_record(path, StepRecord) if path.is_file() else None
+        if not path.is_file():
+            return None
+        record = stored.read_record(path, StepRecord)
+        if record.result.step is not step:
+            why = f"it is of the step {record.result.step.value}"
+            raise stored.damaged_record_error(str(path), why)
+        return record
 
     def write(self, record: StepRecord) -> None:
         """Store what a step showed."""

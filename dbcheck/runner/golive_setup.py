@@ -88,16 +88,33 @@ def find_changes(
 
     A fact that is not known of both times is not compared.
     """
-    changed = []
+    before, now = _split_places(before), _split_places(now)
+    changed: dict[str, None] = {}
     for name in sorted(before.keys() & now.keys()):
         was, value = before[name], now[name]
         if was == value or not name.startswith(DEPENDS_ON[step]):
             continue
         if name == SWITCH:
-            changed.append("the switch is another one, or is set up otherwise")
+            text = "the switch is another one, or is set up otherwise"
         else:
-            changed.append(f"{name} was {was or '(empty)'} and is {value or '(empty)'}")
-    return changed
+            text = f"{name} was {was or '(empty)'} and is {value or '(empty)'}"
+        changed[text] = None
+    return list(changed)
+
+
+def _split_places(setup: Mapping[str, str]) -> dict[str, str]:
+    """Return a setup with a fact for each place; those on one filesystem share one.
+
+    So a log that was moved to a filesystem of its own is compared, too.
+    """
+    found: dict[str, str] = {}
+    for name, value in setup.items():
+        kind = next(
+            (kind for kind in (FILESYSTEM, DRIVES) if name.startswith(kind)), ""
+        )
+        places = name.removeprefix(kind).split(", ") if kind else [name]
+        found |= {f"{kind}{place}": value for place in places}
+    return found
 
 
 def list_shown_facts(setup: Mapping[str, str]) -> dict[str, str]:

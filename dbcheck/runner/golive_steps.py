@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +35,7 @@ from dbcheck.runner.checks import (
     probe_entry_flushes,
 )
 from dbcheck.runner.golive_folder import GoLiveFolder, GoLivePlan
+from dbcheck.runner.golive_records import describe_paper
 from dbcheck.runner.new_inventory import format_command
 from dbcheck.runner.switch_test import run_switch_test
 from dbcheck.runs import stored
@@ -246,7 +246,7 @@ def _describe_cuts(
         doubts = [one for one in result.cycles if not one.verdict.is_decided]
         first += f": {doubts[-1].reason}" if doubts else ""
         fix = "Fix the cause that is named; the step then begins anew."
-    to_accept = [*_list_assumptions(folder)]
+    to_accept = [*_list_assumptions(folder), *_list_audit_alarms(result)]
     if count := result.statistics.inconclusive:
         to_accept.append(
             f"{step.value}: {format_count(count, 'cycle')} inconclusive, not counted"
@@ -277,6 +277,14 @@ def _list_causes(folder: CampaignFolder) -> Iterator[str]:
                 yield f"possible cause, {found.cause.value}: {found.reason}"
 
 
+def _list_audit_alarms(result: CampaignResult) -> Iterator[str]:
+    """Yield what audits before the loads found, as the step Audit names it."""
+    passed = (one for one in result.cycles if one.verdict is CycleVerdict.PASS)
+    for text in dict.fromkeys(text for one in passed for text in one.despite):
+        if not text.startswith("assumed"):  # _list_assumptions() has those
+            yield f"audit, {text}"
+
+
 def _list_assumptions(folder: CampaignFolder) -> Iterator[str]:
     """Yield the evidence that the runs of a campaign assumed and did not see."""
     found: dict[str, str] = {}
@@ -303,8 +311,8 @@ def write_papers(check: Check, folder: str) -> Found:
         stored.write_file(bundle, made.chunks())
     verified = verify(bundle, FrameLogReader())
     papers = (
-        _describe_paper(page, "the report on the campaign"),
-        _describe_paper(bundle, "all its evidence, for dbcheck verify"),
+        describe_paper(page, "the report on the campaign"),
+        describe_paper(bundle, "all its evidence, for dbcheck verify"),
     )
     if not verified.same:
         return Found(
@@ -314,12 +322,6 @@ def write_papers(check: Check, folder: str) -> Found:
             papers=papers,
         )
     return Found("report and bundle are written, and verified", papers=papers)
-
-
-def _describe_paper(file: Path, what: str) -> PaperResult:
-    with file.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    return PaperResult(file.name, what, digest)
 
 
 STEPS: Mapping[StepId, Callable[[Check], Found]] = {

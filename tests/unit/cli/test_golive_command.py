@@ -40,9 +40,11 @@ class Played:
     verdict = Verdict.PASS
     error: BaseException | None = None
     checks: ClassVar[list[Check]] = []
+    guides: ClassVar[list[Guide]] = []
 
     def __init__(self, check: Check, guide: Guide) -> None:
         self.checks.append(check)
+        self.guides.append(guide)
 
     def run(self) -> GoLiveResult:
         if self.error:
@@ -56,6 +58,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Played]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     Path("inventory.yml").write_text(INVENTORY)
     monkeypatch.setattr(Played, "checks", [])
+    monkeypatch.setattr(Played, "guides", [])
     monkeypatch.setattr(Played, "error", None)
     monkeypatch.setattr(Played, "verdict", Verdict.PASS)
     monkeypatch.setattr(golive, "GoLive", Played)
@@ -104,6 +107,14 @@ def test_the_bound_is_what_is_asked_for(
     assert run("db1", *words).exit_code == 0
     made = played.checks[0].plan
     assert (made.cuts, made.bound_ppm, made.control) == plan
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_nobody_agrees_where_nobody_can_be_asked(
+    played: type[Played], words: list[str]
+) -> None:
+    run("db1", *words)
+    assert played.guides[0].agree(played.checks[0]) is None
 
 
 def test_flags_write_the_inventory_that_it_goes_on_by(played: type[Played]) -> None:

@@ -1,0 +1,129 @@
+"""What the stored steps of a go-live check still show: a step is over only with proof.
+
+A step's file alone is no proof: its campaign may be another one, or be gone, and its
+papers may have been changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.stopping import has_lost
+from dbcheck.campaign.totals import make_result
+from dbcheck.model.golive import PaperResult, StepId, StepResult, StepStatus
+from dbcheck.model.verdict import Verdict, format_count
+from dbcheck.runner.golive_folder import GoLiveFolder, GoLivePlan, StepRecord
+from dbcheck.runner.golive_setup import IDENTITY
+
+Records = Mapping[StepId, StepRecord | None]
+_MAY_BE_LEFT_OUT = (StepId.FLUSHES, StepId.POWER)
+
+
+def read_records(folder: GoLiveFolder, plan: GoLivePlan) -> Records:
+    """Read what is stored of each step; one without its proof has yet to be done."""
+    return {step: _read_proven(folder, plan, step) for step in StepId}
+
+
+def reopen(record: StepRecord, why: str) -> StepRecord:
+    """Return the record of a step that has to be done again; why: a clause.
+
+    It still shows whose data the step was about.
+    """
+    result = record.result
+    summary = f"to be repeated: {why}"
+    setup = {k: v for k, v in record.setup.items() if k.startswith(IDENTITY)}
+    return StepRecord(
+        StepResult(result.step, StepStatus.OPEN, result.command, summary=summary), setup
+    )
+
+
+def find_failed_campaign(folder: GoLiveFolder) -> StepId | None:
+    """Return the step that has a campaign with a loss, None if there is none.
+
+    A client may have ended after the loss, before it stored the step.
+    """
+    for step in (StepId.FIRST_CUT, StepId.CAMPAIGN):
+        record = folder.record(step)
+        if record is not None and record.folder:
+            path = folder.path / record.folder
+            if _is_campaign(path) and _has_failed(path):
+                return step
+    return None
+
+
+def describe_paper(file: Path, what: str) -> PaperResult:
+    """Return a file that the check hands over, with its digest."""
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    return PaperResult(file.name, what, digest)
+
+
+def _is_campaign(path: Path) -> bool:
+    return (path / "campaign.json").is_file()
+
+
+def _has_failed(path: Path) -> bool:
+    return make_result(CampaignFolder.open(path)).verdict is Verdict.FAIL
+
+
+def _read_proven(
+    folder: GoLiveFolder, plan: GoLivePlan, step: StepId
+) -> StepRecord | None:
+    record = folder.record(step)
+    if record is None or not record.status.is_over:
+        return record
+    why = next(_list_gaps(folder, plan, step, record), "")
+    return reopen(record, why) if why else record
+
+
+def _list_gaps(
+    folder: GoLiveFolder, plan: GoLivePlan, step: StepId, record: StepRecord
+) -> Iterator[str]:
+    """Yield what a step lacks that is stored as over."""
+    is_left_out = record.status is StepStatus.LEFT_OUT
+    if is_left_out and step not in _MAY_BE_LEFT_OUT:
+        yield "this step cannot be left out"
+    if step.is_campaign:
+        yield from _list_gaps_of_campaign(folder, plan, step, record)
+    elif record.result.verdict is not Verdict.PASS:
+        yield "it has not passed"
+    if step is StepId.PAPERS:
+        if not record.papers:
+            yield "there are no report and no bundle"
+        yield from _list_changed_papers(folder, record)
+
+
+def _list_gaps_of_campaign(
+    folder: GoLiveFolder, plan: GoLivePlan, step: StepId, record: StepRecord
+) -> Iterator[str]:
+    path = folder.path / record.folder
+    if not record.folder or not _is_campaign(path):
+        yield f"its campaign is no longer in {path}"
+        return
+    campaign = CampaignFolder.open(path)
+    made = campaign.plan()
+    if made.target != plan.target:
+        yield f"{path} is a campaign on {made.target}"
+    wanted = plan.cuts if step is StepId.CAMPAIGN else 1
+    result = make_result(campaign)
+    if result.statistics.cuts < wanted:
+        counted = format_count(result.statistics.cuts, "cut")
+        yield f"{counted} of {wanted} counted in {path}"
+    if result.verdict is not Verdict.PASS:
+        yield f"the campaign in {path} has not passed"
+    if step is StepId.FIRST_CUT and plan.control:
+        controls = (cycle.control for cycle in campaign.cycles())
+        if not any(has_lost(each) for each in controls if each):
+            yield f"no control lost rows in {path}"
+
+
+def _list_changed_papers(folder: GoLiveFolder, record: StepRecord) -> Iterator[str]:
+    for paper in record.papers:
+        file = folder.path / paper.file
+        if not file.is_file():
+            yield f"{file} is gone"
+        elif describe_paper(file, paper.what) != paper:
+            yield f"{file} was changed since it was written"
