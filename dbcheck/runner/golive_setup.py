@@ -51,6 +51,7 @@ def read_setup(entry: Entry) -> dict[str, str]:
     engine = assemble.make_engine(entry.target, entry.password)
     server = engine.facts()
     setup = {**list_wiring(entry), **_list_server_facts(server)}
+    setup[f"{SETTING}of roles and databases"] = _describe_scoped(engine, server)
     host = assemble.make_host(entry)
     if host is not None:
         with closing(host):
@@ -150,6 +151,21 @@ def _list_server_facts(server: ServerFacts) -> dict[str, str]:
         SERVER: f"{server.product} {server.version}",
         **{f"{SETTING}{name}": value for name, value in server.settings.items()},
     }
+
+
+def _describe_scoped(engine: Engine, server: ServerFacts) -> str:
+    """Return the settings that hold for one role or database.
+
+    Those that dbcheck does not know are left out: their values may be secret.
+    """
+    return "; ".join(
+        sorted(
+            f"{each.whose}: {name} = {value}"
+            for each in engine.other_settings()
+            for name, value in each.settings.items()
+            if name in server.settings
+        )
+    )
 
 
 def _read_host_facts(

@@ -21,6 +21,7 @@ from dbcheck.base.errors import (
 )
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.cut import PowerState
 from dbcheck.model.golive import GoLiveResult, StepId, StepResult, StepStatus
 from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict, Verdict
@@ -29,7 +30,12 @@ from dbcheck.runner import assemble, campaign_run, golive
 from dbcheck.runner.golive import PAGE, GoLive, Guide, require_same_target
 from dbcheck.runner.golive_folder import GoLiveFolder, GoLivePlan, StepRecord
 from dbcheck.runner.golive_records import describe_paper
-from dbcheck.runner.golive_setup import find_changes, list_shown_facts, list_wiring
+from dbcheck.runner.golive_setup import (
+    find_changes,
+    list_shown_facts,
+    list_wiring,
+    read_setup,
+)
 from dbcheck.runner.golive_steps import Check, Found
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
@@ -613,3 +619,23 @@ def test_a_full_disk_does_not_hide_what_stopped_a_step(
     with refused(ErrorId.HOST_NOT_BACK, PowerError):
         desk.run()
     assert not (desk.folder.path / PAGE).exists()  # it could be signed
+
+
+def test_a_setting_of_one_role_is_compared_and_unknown_ones_are_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored_settings = {"synchronous_commit": "off", "app.token": "s3cret"}
+    engine = SimpleNamespace(
+        facts=lambda: SimpleNamespace(
+            **{"product": "PostgreSQL", "version": "15", "identity": {}},
+            settings={"synchronous_commit": "on"},
+        ),
+        other_settings=lambda: [ScopedSettings("role app", "", stored_settings)],
+    )
+    monkeypatch.setattr(assemble, "make_engine", lambda *given: engine)
+    monkeypatch.setattr(assemble, "make_host", lambda entry: None)
+    setup = read_setup(ENTRY)
+    assert "s3cret" not in str(setup)
+    stored_settings["synchronous_commit"] = "local"
+    (change,) = find_changes(StepId.CAMPAIGN, setup, read_setup(ENTRY))
+    assert "role app: synchronous_commit = local" in change
