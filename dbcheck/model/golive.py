@@ -37,7 +37,7 @@ class StepId(enum.Enum):
 class StepStatus(enum.Enum):
     """The status of a step."""
 
-    OPEN = "open"  # not begun
+    OPEN = "open"  # not begun, or to be repeated
     BEGUN = "begun"  # its client ended in the midst of it, or works on it
     STOPPED = "stopped"  # by what it found, by an error or by an interrupt
     LEFT_OUT = "left out"  # it cannot be done on this host, or was not asked for

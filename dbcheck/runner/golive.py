@@ -105,7 +105,9 @@ class GoLive:
         """
         with self.check.folder.locked():
             try:
-                if not self._has_failed() and self._settle_cut():
+                if self._has_failed():
+                    self._hand_over_failure()
+                elif self._settle_cut():
                     for _ in range(_ROUNDS_MAX):
                         if not self._do_steps():
                             break
@@ -285,7 +287,7 @@ class GoLive:
         self.has_cut |= step.cuts_power and not found.left_out
         self.guide.end(ended)
         if found.verdict is Verdict.FAIL and step.is_campaign:
-            self._hand_over_failure(folder)
+            self._hand_over_failure()
         return found.verdict is Verdict.PASS
 
     def _find_campaign(
@@ -320,9 +322,22 @@ class GoLive:
             campaign_run.require_fit(check.entry, yes=yes, i_know=check.i_know)
         return STEPS[step](check)
 
-    def _hand_over_failure(self, folder: str) -> None:
-        """Write report and bundle of a campaign that failed."""
-        found = write_papers(self.check, folder)
+    def _hand_over_failure(self) -> None:
+        """Write report and bundle of a campaign that failed, unless they are there.
+
+        The verdict is the same if that fails.
+        """
+        step = find_failed_campaign(self.check.folder)
+        failed = self.check.folder.record(step) if step else None
+        papers = read_records(self.check.folder, self.check.plan)[StepId.PAPERS]
+        names = [paper.file for paper in papers.papers] if papers else []
+        if failed is None or f"{failed.folder}.html" in names:
+            return
+        try:
+            found = write_papers(self.check, failed.folder)
+        except DbcheckError as error:
+            self.check.show(f"report and bundle are not written: {error}")
+            return
         command = list_commands(self.check.plan)[StepId.PAPERS]
         result = StepResult(
             StepId.PAPERS, StepStatus.DONE, command, began=_format_now()

@@ -639,3 +639,18 @@ def test_a_setting_of_one_role_is_compared_and_unknown_ones_are_not_kept(
     stored_settings["synchronous_commit"] = "local"
     (change,) = find_changes(StepId.CAMPAIGN, setup, read_setup(ENTRY))
     assert "role app: synchronous_commit = local" in change
+
+
+def test_a_loss_is_a_fail_although_its_report_cannot_be_written(desk: Desk) -> None:
+    def fail() -> None:
+        raise RunWriteError("it is full", id=ErrorId.FOLDER_NOT_WRITABLE)
+
+    desk.found[StepId.FIRST_CUT] = Found("3 rows are lost", verdict=Verdict.FAIL)
+    desk.during[StepId.PAPERS] = fail
+    result = desk.run()
+    assert (result.verdict, result.papers) == (Verdict.FAIL, ())
+    assert "it is full" in desk.said[0]
+    del desk.during[StepId.PAPERS]
+    (paper,) = desk.run().papers
+    assert paper.file == "first-cut.html"
+    assert desk.done == ["papers"]
