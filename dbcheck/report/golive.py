@@ -113,10 +113,11 @@ def draw_golive(result: GoLiveResult) -> RenderableType:
     )
     parts: list[RenderableType] = ["", panel, "", _draw_steps(result.steps)]
     if result.to_accept and result.verdict is not Verdict.FAIL:
-        parts += ["", Text("To accept by name", "bold")]
-        parts += [
-            Padding(Text(f"[ ] {text}"), (0, 0, 0, 2)) for text in result.to_accept
-        ]
+        table = Table.grid(padding=(0, 1))
+        for text in result.to_accept:
+            table.add_row(Text("[ ]"), Text(text))
+        title = Text("To accept by name", "bold")
+        parts += ["", title, Padding(table, (0, 0, 0, 2))]
     parts += ["", *_list_files(result), ""]
     return Group(*parts)
 
@@ -143,9 +144,9 @@ def _list_files(result: GoLiveResult) -> Iterator[RenderableType]:
     table.add_row(Text(page, MINOR), f"{result.folder}/golive.html")
     for paper in result.papers:
         table.add_row(Text(paper.what, MINOR), f"{result.folder}/{paper.file}")
-    yield table
     if result.verdict is Verdict.PASS:
-        yield Text.assemble(("remove what dbcheck made  ", MINOR), result.clean)
+        table.add_row(Text("remove what dbcheck made", MINOR), result.clean)
+    yield table
 
 
 def _place(step: StepId) -> str:

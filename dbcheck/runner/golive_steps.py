@@ -20,7 +20,7 @@ from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.audited import RuleStatus, Severity
 from dbcheck.model.depth import Depth
 from dbcheck.model.golive import PaperResult, StepId
-from dbcheck.model.verdict import CycleVerdict, Verdict, format_count
+from dbcheck.model.verdict import CycleVerdict, Statistics, Verdict, format_count
 from dbcheck.power import consent
 from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.probe.flushes import Outcome
@@ -229,7 +229,8 @@ def run_cuts(check: Check, step: StepId, name: str, *, is_resumed: bool) -> Foun
 def _describe_cuts(
     check: Check, step: StepId, folder: CampaignFolder, result: CampaignResult
 ) -> Found:
-    first, *rest = campaign_words.lines(result)
+    proven = result.statistics
+    first, rest = proven.sentence, list(campaign_words.lines(result))
     controls = [cycle for cycle in result.cycles if not cycle.number]
     rest += [f"control: {cycle.reason}" for cycle in controls]
     if controls and result.verdict is Verdict.PASS:
@@ -247,19 +248,28 @@ def _describe_cuts(
         first += f": {doubts[-1].reason}" if doubts else ""
         fix = "Fix the cause that is named; the step then begins anew."
     to_accept = [*_list_assumptions(folder), *_list_audit_alarms(result)]
-    if count := result.statistics.inconclusive:
+    if count := proven.inconclusive:
         to_accept.append(
             f"{step.value}: {format_count(count, 'cycle')} inconclusive, not counted"
         )
     if step is StepId.FIRST_CUT and not check.plan.control:
         to_accept.append("no control was run: nothing shows that this rig sees losses")
-    depths = {depth or "not measured" for depth in result.statistics.depths}
-    if step is StepId.CAMPAIGN and depths - {Depth.DRIVE.value}:
-        to_accept.append(
-            f"campaign: cuts at a depth that is {' or '.join(sorted(depths))} prove"
-            " nothing about a drive's volatile cache: say why that is enough"
-        )
+    if step is StepId.CAMPAIGN:
+        to_accept += _list_shallow_cuts(proven)
     return Found(first, tuple(rest), tuple(to_accept), result.verdict, fix)
+
+
+def _list_shallow_cuts(proven: Statistics) -> Iterator[str]:
+    """Yield how many cuts did not reach the cache of the drive, by their depth."""
+    cuts = format_count(proven.cuts, "cut")
+    for depth, count in sorted(proven.depths.items()):
+        if depth != Depth.DRIVE.value:
+            at = f"at {depth} depth" if depth else "at a depth that was not measured"
+            prove = "proves" if count == 1 else "prove"
+            yield (
+                f"campaign: {count} of {cuts}, {at}, {prove} nothing about a drive's"
+                " volatile cache: say why that is enough"
+            )
 
 
 def _find_loss(result: CampaignResult) -> str:

@@ -20,6 +20,7 @@ from dbcheck.base.errors import (
     UsageError,
 )
 from dbcheck.campaign.folder import CampaignFolder, Cycle
+from dbcheck.campaign.totals import make_result
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.cut import PowerState
@@ -36,7 +37,7 @@ from dbcheck.runner.golive_setup import (
     list_wiring,
     read_setup,
 )
-from dbcheck.runner.golive_steps import Check, Found
+from dbcheck.runner.golive_steps import Check, Found, run_cuts
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from tests.kit.refusals import refused
@@ -654,3 +655,21 @@ def test_a_loss_is_a_fail_although_its_report_cannot_be_written(desk: Desk) -> N
     (paper,) = desk.run().papers
     assert paper.file == "first-cut.html"
     assert desk.done == ["papers"]
+
+
+def test_a_campaign_is_told_by_its_bound_and_what_it_leaves_open(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign_run, "require_same", lambda *given, **more: None)
+    monkeypatch.setattr(
+        campaign_run, "run_one", lambda entry, folder, **more: [make_result(folder)]
+    )
+    made = campaign_plan(cuts=2, target=ENTRY.target)
+    folder = CampaignFolder.create(desk.folder.path / "campaign", made)
+    folder.add(replace(FIRST_CYCLE, depth="OS", despite=("warning some-rule: x",)))
+    folder.add(replace(FIRST_CYCLE, number=2, depth="DRIVE"))
+    found = run_cuts(desk.check, StepId.CAMPAIGN, "campaign", is_resumed=True)
+    assert "no loss in 2 cuts (1 at DRIVE depth, 1 at OS depth)" in found.summary
+    alarm, depth = found.to_accept
+    assert alarm == "audit, warning some-rule: x"
+    assert depth.startswith("campaign: 1 of 2 cuts, at OS depth, proves nothing")
