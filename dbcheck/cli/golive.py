@@ -174,7 +174,7 @@ def _run(check: Check) -> GoLiveResult:
     )
     try:
         return GoLive(check, guide).run()
-    except (KeyboardInterrupt, DbcheckError):
+    except (KeyboardInterrupt, click.Abort, DbcheckError):  # Abort: at the question
         say("", f"The check is not over. Continue it with: {check.resume}", err=True)
         raise
 

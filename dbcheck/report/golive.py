@@ -89,7 +89,8 @@ def draw_kept(result: StepResult) -> RenderableType:
     """Return that a step was done before."""
     mark, style = _MARKS[result.status]
     title = words.ABOUT[result.step].title
-    text = f" {words.STATUS_WORDS[result.status]} at {result.ended}, not repeated"
+    text = f" {words.STATUS_WORDS[result.status]} at"
+    text += f" {words.format_time(result.ended)} UTC, not repeated"
     return Text.assemble(
         (f"{_place(result.step)}  ", MINOR), (title, "bold"), (f" {mark}", style), text
     )

@@ -1,4 +1,4 @@
-"""What the stored steps of a go-live check still show: a step is over only with proof.
+"""Reads the stored steps of a go-live check: a step is over only with its proof.
 
 A step's file alone is no proof: its campaign may be another one, or be gone, and its
 papers may have been changed.

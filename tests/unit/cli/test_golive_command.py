@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import ClassVar
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -140,10 +141,21 @@ def test_the_verdict_is_the_exit_code(
     assert json.loads(done.stdout)["verdict"] == verdict.value
 
 
-def test_what_stops_it_is_followed_by_how_to_continue(played: type[Played]) -> None:
-    played.error = HostError("no answer", id=ErrorId.HOST_UNREACHABLE)
+@pytest.mark.parametrize(
+    "error",
+    [
+        HostError("no answer", id=ErrorId.HOST_UNREACHABLE),
+        KeyboardInterrupt(),
+        click.Abort(),
+    ],
+    ids=["error", "Ctrl-C", "Ctrl-C at the question"],
+)
+def test_what_stops_it_is_followed_by_how_to_continue(
+    played: type[Played], error: BaseException
+) -> None:
+    played.error = error
     done = run("db1", "--folder", "check")
-    assert id_of(done) == ErrorId.HOST_UNREACHABLE
+    assert done.exit_code != 0
     assert "dbcheck golive --resume check" in done.output
 
 
