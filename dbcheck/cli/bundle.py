@@ -32,7 +32,8 @@ _SUFFIX = ".dbcheck.tar"
 @option(
     "--redact",
     is_flag=True,
-    help="Replace names of hosts and their addresses, each by the same everywhere.",
+    help="Replace names of hosts and their addresses, each by the same everywhere, and "
+    "the account that ran dbcheck.",
 )
 @option(
     "--sign",

@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
+from sqlalchemy.dialects.mysql.reserved_words import (
+    RESERVED_WORDS_MARIADB,
+    RESERVED_WORDS_MYSQL,
+)
+from sqlalchemy.dialects.postgresql.base import RESERVED_WORDS
 
 import dbcheck
 from dbcheck.base.error_ids import ErrorId
@@ -20,6 +25,7 @@ from dbcheck.cli.flags.groups import Verb, grouped, option
 from dbcheck.cli.flags.target import NamedByArgument, TargetUrl
 from dbcheck.config import files, workload_file
 from dbcheck.engines.mysql import rights as mysql_rights
+from dbcheck.engines.mysql.rights import quote_database, quote_name
 from dbcheck.engines.postgresql import rights as postgresql_rights
 from dbcheck.engines.registry import find_product
 from dbcheck.engines.url import read_url
@@ -35,6 +41,10 @@ from dbcheck.server_log import Product
 
 NAME = "dbcheck"  # of the account and of the database that no URL names
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_KEYWORDS = {"user"} | RESERVED_WORDS | RESERVED_WORDS_MYSQL | RESERVED_WORDS_MARIADB
+# PostgreSQL, even in quotes: GRANT TO "public" is for everybody, and the rest is kept
+# for the server's own roles, as is what begins with pg_ (manual, CREATE ROLE).
+_NO_ROLES = ("public", "none")
 _PRODUCTS = {product.lower(): product for product in Product}
 
 
@@ -143,7 +153,7 @@ def describe_server(entry: Entry, product: Product | None) -> Server:
     return Server(
         product or by_url,
         url.username or NAME,
-        url.database or NAME,
+        url.database or (is_postgresql and url.username) or NAME,  # as libpq does
         asks_host=bool(entry.host),
         topology=SiteKind(entry.topology) if entry.standbys else SiteKind.SINGLE,
         forms_group=forms,
@@ -197,17 +207,37 @@ def list_statements(
 
 
 def _quote_names(server: Server) -> tuple[str, str]:
-    """Return the account and the database as statements want them."""
-    mark = '"' if server.product is Product.POSTGRESQL else "`"
+    """Return the account and the database as statements want them.
 
-    def quote(name: str, mark: str) -> str:
-        if _PLAIN.fullmatch(name):
-            return name
-        return f"{mark}{name.replace(mark, mark * 2)}{mark}"
-
+    Raise UsageError for a name that GRANT takes for something other than an account.
+    """
+    user, database = server.user, server.database
     if server.product is Product.POSTGRESQL:
-        return quote(server.user, mark), quote(server.database, mark)
-    return f"{quote(server.user, mark)}@'%'", quote(server.database, mark)
+        if user in _NO_ROLES or user.startswith("pg_"):
+            raise UsageError(
+                f"{user} is no name of an account on PostgreSQL: it has a meaning of"
+                " its own in GRANT",
+                id=ErrorId.TARGET_URL_INVALID,
+                hint="Name the account in the target's URL that dbcheck logs in with.",
+            )
+        return _quote_postgresql(user), _quote_postgresql(database)
+    return (
+        f"{user if _is_plain(user) else quote_name(user)}@'%'",
+        # In a GRANT, _ stands for any character.
+        database
+        if _is_plain(database) and "_" not in database
+        else quote_database(database),
+    )
+
+
+def _quote_postgresql(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return name if _is_plain(name) else f'"{doubled}"'
+
+
+def _is_plain(name: str) -> bool:
+    """Return True if a name needs no quotes, whatever the product."""
+    return bool(_PLAIN.fullmatch(name)) and name not in _KEYWORDS
 
 
 def draw_statements(result: GrantsResult) -> Iterator[str]:
@@ -230,7 +260,7 @@ def draw_statements(result: GrantsResult) -> Iterator[str]:
         yield "-- '%' allows every host: name the host that runs dbcheck if you can."
     yield from map(visible, result.create)
     if result.product == Product.POSTGRESQL:
-        yield f"\\connect {visible(result.database)}"
+        yield f"\\connect {visible(_name_to_psql(result.database))}"
     required = [right for right in result.rights if right.is_required]
     optional = [right for right in result.rights if not right.is_required]
     yield ""
@@ -240,6 +270,17 @@ def draw_statements(result: GrantsResult) -> Iterator[str]:
         yield ""
         yield "-- OPTIONAL: leave out what you do not want."
         yield from _draw_rights(optional)
+
+
+def _name_to_psql(database: str) -> str:
+    """Return the argument of \\connect for a *database* as SQL names it.
+
+    psql reads more than a name from some (its manual page, \\connect).
+    """
+    if database != '"-"' and not re.search("=|://", database):
+        return database
+    name = database[1:-1].replace("\\", "\\\\").replace("'", "\\'")
+    return f"-reuse-previous=on \"dbname='{name}'\""
 
 
 def _draw_rights(rights: list[Right]) -> Iterator[str]:

@@ -6,8 +6,9 @@ and headers.  Too much is taken out rather than too little: the end of a secret 
 quotes cannot be seen, so all text up to the next blank is taken out.
 
 Each host name is replaced by the same other name everywhere, so that equal names stay
-equal.  Addresses become those that RFC 5737 and RFC 3849 set aside for documentation,
-as they must still be addresses; loopback addresses stay as they are.
+equal, and so is the account that ran dbcheck, where a record names it as that.
+Addresses become those that RFC 5737 and RFC 3849 set aside for documentation, as they
+must still be addresses; loopback addresses stay as they are.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from sqlalchemy.exc import ArgumentError
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.judge.result import Checked
 from dbcheck.model.records import Manifest
 
 SECRET_MIN = 4  # characters; a shorter one would match ordinary text
@@ -175,6 +177,7 @@ _HOSTS_IN_TEXT = tuple(
     )
 )
 _OURS = re.compile(r"host-\d+|localhost|\d+", re.IGNORECASE)
+_OUR_USER = re.compile(r"user-\d+")
 _DOCUMENTATION_NETS = ("192.0.2", "198.51.100", "203.0.113")
 _ADDRESSES_IN_NET = 254
 
@@ -193,7 +196,7 @@ class Scrub:
         self.removed = 0
         self._secrets = list_forms(secrets)
         self._redacts = names is not None
-        self._given: dict[str, str] = {}
+        self._given: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
         self._names = _compile_host_pattern(names or ())
 
@@ -227,6 +230,8 @@ class Scrub:
             return self.text(value)
         if is_dataclass(value) and not isinstance(value, type):
             kept = {each.name: getattr(value, each.name) for each in fields(value)}
+            if self._redacts and isinstance(value, Manifest | Checked) and value.user:
+                kept["user"] = self._user_of(value.user)
             return type(value)(**{k: self._value(each) for k, each in kept.items()})
         if isinstance(value, Mapping):
             return dict(itertools.starmap(self._pair, value.items()))
@@ -276,6 +281,11 @@ class Scrub:
             return name
         return self._instead(name.lower(), "host", lambda n: f"host-{n}")
 
+    def _user_of(self, name: str) -> str:
+        if _OUR_USER.fullmatch(name):
+            return name
+        return self._instead(name, "user", lambda n: f"user-{n}")
+
     def _address(self, match: re.Match[str]) -> str:
         text = match.group()
         if text.endswith(":") and not text.endswith("::"):  # it ends a clause
@@ -294,10 +304,11 @@ class Scrub:
         return self._instead(str(found), "IPv6", lambda n: f"2001:db8::{n:x}")
 
     def _instead(self, name: str, kind: str, made: Callable[[int], str]) -> str:
-        if name not in self._given:
+        key = kind, name
+        if key not in self._given:
             self._counts[kind] = self._counts.get(kind, 0) + 1
-            self._given[name] = made(self._counts[kind])
-        return self._given[name]
+            self._given[key] = made(self._counts[kind])
+        return self._given[key]
 
 
 def _format_ipv4(number: int) -> str:
@@ -382,7 +393,7 @@ def _list_other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
         if (host := node.host) is not None:
             host = replace(host, facts=replace(host.facts, hostname=""))
         nodes[name] = replace(node, target="", host=host)
-    yield from _list_texts(replace(manifest, nodes=nodes, witness=""))
+    yield from _list_texts(replace(manifest, nodes=nodes, witness="", user=""))
 
 
 def _list_texts(value: Any) -> Iterator[str]:

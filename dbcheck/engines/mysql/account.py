@@ -16,7 +16,6 @@ from dbcheck.engines.mysql.grants import (
     find_missing_privileges,
     list_grants,
     quote_account,
-    quote_name,
 )
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.rights import (
@@ -26,6 +25,7 @@ from dbcheck.engines.mysql.rights import (
     SERVER,
     TASKS,
     Privileges,
+    quote_database,
     tables_privileges,
 )
 from dbcheck.model.rights import MissingRight, missing_rights_error
@@ -84,7 +84,7 @@ def _find_missing_on_tables(
     in_order = [name for name in tables_privileges(usage).names if name in all_lacking]
     place = "*" if len(lacking_by_table) > 1 else next(iter(lacking_by_table))
     what = f"{', '.join(in_order)} on {database}.{place}"
-    statement = Privileges(tuple(in_order)).grant(account, quote_name(database))
+    statement = Privileges(tuple(in_order)).grant(account, quote_database(database))
     return [MissingRight(what, statement)]
 
 
@@ -119,7 +119,7 @@ def find_impossible_tasks(
         elif kind is TaskKind.ROTATE and not _has_binary_log(link):
             found[kind] = "the server keeps no binary log"
         elif (privileges := TASKS.get(kind)) and _lacks(grants, privileges, database):
-            found[kind] = f"run: {privileges.grant(account, quote_name(database))}"
+            found[kind] = f"run: {privileges.grant(account, quote_database(database))}"
     return found
 
 

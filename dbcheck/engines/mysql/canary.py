@@ -32,10 +32,9 @@ from dbcheck.engines.mysql.grants import (
     find_missing_privileges,
     list_grants,
     quote_account,
-    quote_name,
 )
 from dbcheck.engines.mysql.link import LOCK_WAIT_TIMEOUT, MysqlLink, error_code
-from dbcheck.engines.mysql.rights import CANARY, ERROR_LOG
+from dbcheck.engines.mysql.rights import CANARY, ERROR_LOG, quote_database
 from dbcheck.engines.tables import MARK
 from dbcheck.server_log import Product
 
@@ -150,10 +149,11 @@ def _read_row(link: MysqlLink, epoch: int) -> bool | None:
 def _require_canary_possible(link: MysqlLink, database: str) -> None:
     _, _, account = link.row("server")
     if find_missing_privileges(list_grants(link), database, TABLE, CANARY.names):
+        grant = CANARY.grant(quote_account(account), quote_database(database))
         raise NoCanary(
             "no crash canary: the account lacks LOCK TABLES",
             id=ErrorId.PRIVILEGE_MISSING,
-            hint=f"Run: {CANARY.grant(quote_account(account), quote_name(database))}",
+            hint=f"Run: {grant}",
         )
     if read_product(link) is Product.MYSQL:
         _require_myisam(dict(link.rows("variables")), account)

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable
 
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.engines.mysql.rights import SERVER, Privileges
+from dbcheck.engines.mysql.rights import SERVER, Privileges, quote_name
 
 # GRANT privileges ON object TO ...; granting a role has no ON and does not match.
+_NAME = r"\*|`(?:[^`]|``)+`"
+_OBJECT = rf"(?P<database>{_NAME})\.(?P<table>{_NAME})"
 _STATEMENT = re.compile(
-    r"(?P<verb>GRANT|REVOKE) (?P<privileges>.+?) ON (?P<object>\S+) (?:TO|FROM) "
+    rf"(?P<verb>GRANT|REVOKE) (?P<privileges>.+?) ON {_OBJECT} (?:TO|FROM) "
 )
-_OBJECT = re.compile(r"(?P<database>\*|`(?:[^`]|``)+`)\.(?P<table>\*|`(?:[^`]|``)+`)")
 _COLUMNS = re.compile(r"[A-Z ]+\([^)]*\)")  # on some columns alone: not enough
 _ALL = "ALL PRIVILEGES"
 
@@ -28,7 +29,7 @@ def parse_privileges(
     taken: set[str] = set()
     for statement in statements:
         match = _STATEMENT.match(statement)
-        if match is None or not _covers(match["object"], database, table):
+        if match is None or not _covers(match, database, table):
             continue
         parts = _COLUMNS.sub("", match["privileges"]).split(",")
         names = {part.strip() for part in parts} - {""}
@@ -44,11 +45,8 @@ def find_missing_privileges(
     return [] if _ALL in found else [name for name in needed if name not in found]
 
 
-def _covers(target: str, database: str, table: str) -> bool:
+def _covers(match: re.Match[str], database: str, table: str) -> bool:
     """Return True if the object of a GRANT includes *table* in *database*."""
-    match = _OBJECT.fullmatch(target)
-    if match is None:
-        return False
     if match["database"] == "*":
         return True
     if match["table"] == "*":
@@ -85,10 +83,9 @@ def find_missing_on_server(
 def quote_account(account: str) -> str:
     """Return user@host as a GRANT wants it."""
     user, _, host = account.rpartition("@")
-    return f"'{user}'@'{host}'"
+    return f"{_quote_text(user)}@{_quote_text(host)}"
 
 
-def quote_name(name: str) -> str:
-    """Return the name of a database as a GRANT wants it."""
-    doubled = name.replace("`", "``")
-    return f"`{doubled}`"
+def _quote_text(text: str) -> str:
+    """Return a text in quotes; what ends it depends on sql_mode, but in backticks."""
+    return quote_name(text) if {"'", "\\"} & set(text) else f"'{text}'"

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.engines.mysql.grants import find_missing_privileges, parse_privileges
+from dbcheck.engines.mysql.grants import (
+    find_missing_privileges,
+    parse_privileges,
+    quote_account,
+)
+from dbcheck.engines.mysql.rights import Privileges, quote_database
 
 NEEDED = ("SELECT", "INSERT", "CREATE", "DROP")
 TO = " TO `dbcheck`@`%`"
@@ -87,3 +92,20 @@ def test_missing(statements: list[str], lacking: list[str]) -> None:
 def test_database_patterns(pattern: str, database: str, covered: bool) -> None:
     found = parse_privileges([f"GRANT SELECT ON `{pattern}`.*{TO}"], database, "ledger")
     assert found == ({"SELECT"} if covered else frozenset())
+
+
+@pytest.mark.parametrize("name", ["my_shop", "a%b", "d`b", r"back\slash", "with blank"])
+def test_a_grant_is_on_one_database_alone(name: str) -> None:
+    statement = Privileges(("SELECT",)).grant("x", quote_database(name))
+    shown = statement.replace("grant select on", "GRANT SELECT ON").replace(
+        " to x;", TO
+    )
+    assert parse_privileges([shown], name, "ledger") == {"SELECT"}
+    for other in (name.replace("_", "X"), name.replace("%", "orders"), f"{name}2"):
+        if other != name:
+            assert not parse_privileges([shown], other, "ledger")
+
+
+def test_no_character_of_an_account_ends_its_quotes() -> None:
+    assert quote_account("o'hare@10.0.0.%") == "`o'hare`@'10.0.0.%'"
+    assert quote_account("a\\'`b@%") == "`a\\'``b`@'%'"

@@ -6,10 +6,19 @@ import re
 
 import pytest
 
-from dbcheck.cli.grants import Server, list_statements
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
+from dbcheck.cli.grants import (
+    NAME,
+    Server,
+    describe_server,
+    draw_statements,
+    list_statements,
+)
 from dbcheck.config.files import list_workload_names
 from dbcheck.config.workload_file import load
 from dbcheck.engines.mysql.rights import TASKS
+from dbcheck.inventory.entry import Entry
 from dbcheck.rows.operation import Verb, list_verbs_by_table
 from dbcheck.rows.plans.registry import plan_of, usage_of
 from dbcheck.rows.schedule import Schedule
@@ -18,6 +27,7 @@ from dbcheck.rows.tasks import TaskKind
 from dbcheck.runner.campaign_plan import WORKLOAD
 from dbcheck.server_log import Product
 from tests.kit.accounts import granted
+from tests.kit.refusals import refused
 
 ROWS = (Verb.INSERT, Verb.UPDATE, Verb.DELETE)
 
@@ -95,3 +105,60 @@ def test_the_host_makes_the_data_directory_a_required_right() -> None:
         for asks_host in (False, True)
     ]
     assert required[1] - required[0] == {"grant pg_read_all_settings to dbcheck;"}
+
+
+def drawn(product: Product, user: str, database: str) -> list[str]:
+    server = Server(product, user, database)
+    result = list_statements(server, load("insert"), control=False, required_only=True)
+    return [line for line in draw_statements(result) if not line.startswith("--")]
+
+
+@pytest.mark.parametrize(
+    "name", ["user", "order", "current_user", "group", "Db", "a b"]
+)
+def test_a_keyword_is_quoted_as_a_name(name: str) -> None:
+    on_postgresql = drawn(Product.POSTGRESQL, name, name)
+    assert f'grant connect, create on database "{name}" to "{name}";' in on_postgresql
+    on_mysql = drawn(Product.MYSQL, name, name)
+    place = name.replace("_", r"\_")
+    assert any(f"on `{place}`.* to `{name}`@'%';" in line for line in on_mysql)
+
+
+@pytest.mark.parametrize("product", [Product.MYSQL, Product.MARIADB])
+def test_an_underscore_of_a_database_stands_for_no_other_character(
+    product: Product,
+) -> None:
+    (line,) = (text for text in drawn(product, "my_app", "my_db") if "create," in text)
+    assert r"on `my\_db`.* to my_app@'%';" in line
+
+
+@pytest.mark.parametrize("name", ["public", "none", "pg_monitor"])
+def test_rights_are_never_given_to_everybody(name: str) -> None:
+    with refused(ErrorId.TARGET_URL_INVALID, UsageError, naming=name):
+        drawn(Product.POSTGRESQL, name, "shop")
+    assert drawn(Product.MYSQL, name, "shop")
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        ("shop", "shop"),
+        ("host=evil", "-reuse-previous=on \"dbname='host=evil'\""),
+        ("a'\"=\\", '-reuse-previous=on "dbname=\'a\\\'""=\\\\\'"'),
+        ("postgresql://h/d", "-reuse-previous=on \"dbname='postgresql://h/d'\""),
+        ("-", "-reuse-previous=on \"dbname='-'\""),
+    ],
+)
+def test_psql_connects_to_that_database_on_the_same_server(
+    name: str, argument: str
+) -> None:
+    assert f"\\connect {argument}" in drawn(Product.POSTGRESQL, "app", name)
+
+
+def test_without_a_database_the_statements_are_for_that_of_libpq() -> None:
+    for url, database in (
+        ("postgresql://app@db1", "app"),
+        ("mysql://app@db1", NAME),
+        ("postgresql://db1", NAME),
+    ):
+        assert describe_server(Entry("", url), None).database == database

@@ -15,6 +15,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.evidence.scrub import REMOVED, Scrub, list_hosts
 from dbcheck.evidence.verify import verify
+from dbcheck.judge.result import Checked
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.host import LogTail
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest, NodeBefore
@@ -25,6 +26,7 @@ from tests.kit.refusals import refused
 from tests.kit.stored_run import load_record, makers, manifest, stored_run
 
 HOST, SHORT, WITNESS = "db1.corp.example", "db1", "logs.corp.example"
+USER = "jane.doe"
 ADDRESSES = ("10.20.30.40", "fd12:3456::9", "203.0.113.7")
 # How a server's log, or an error of one, may show a secret; {} is where it stands.
 FORMS = (
@@ -254,7 +256,10 @@ def of_a_host(found: Manifest) -> Manifest:
         host=replace(node.host, facts=facts),
     )
     return replace(
-        found, nodes={ONLY_NODE: node}, witness=f"ssh://w@{WITNESS}:22/~/acks"
+        found,
+        nodes={ONLY_NODE: node},
+        witness=f"ssh://w@{WITNESS}:22/~/acks",
+        user=USER,
     )
 
 
@@ -307,7 +312,7 @@ def test_a_redacted_bundle_names_no_host_and_no_address(tmp_path: Path) -> None:
     index = bundle_of(run.path, tmp_path / "b.tar", redact=True)
     assert index.redacted
     for name, text in texts(tmp_path / "b.tar"):
-        for one in (HOST, WITNESS, "corp.example", *ADDRESSES, SECRET):
+        for one in (HOST, WITNESS, "corp.example", *ADDRESSES, SECRET, USER):
             assert one not in text, f"{one} is in {name}"
         if name.endswith("manifest.json"):
             shown = json.loads(text)
@@ -317,6 +322,7 @@ def test_a_redacted_bundle_names_no_host_and_no_address(tmp_path: Path) -> None:
     )
     assert shown["witness"].startswith("ssh://w@host-")
     assert shown["witness"].endswith(":22/~/acks")
+    assert shown["user"] == "user-1"
     assert "127.0.0.1" in node["host"]["facts"]["addresses"]
     assert len(node["host"]["facts"]["addresses"]) == 4
     found = verify(tmp_path / "b.tar", FrameLogReader())
@@ -426,6 +432,18 @@ def test_evidence_that_would_be_judged_otherwise_makes_no_bundle(
     monkeypatch.setattr(Scrub, "text", greedy)
     with refused(ErrorId.REDACTION_NOT_POSSIBLE, UsageError, naming="not judged as"):
         bundle_of(run.path, tmp_path / "b.tar")
+
+
+def test_the_account_that_ran_dbcheck_may_have_the_name_of_a_host() -> None:
+    named = replace(of_a_host(manifest()), user=HOST)
+    scrub = Scrub([], list_hosts(named))
+    assert scrub.record(named).user == "user-1"
+    assert scrub.record(Checked(host=HOST, user="b")).user == "user-2"
+    host = scrub.record(named).writer.host
+    assert host is not None
+    assert host.facts.hostname == "host-1"
+    assert scrub.record(scrub.record(named)).user == "user-1"
+    assert Scrub([], None).record(named).user == HOST
 
 
 def test_a_verdict_is_the_same_with_other_names(tmp_path: Path) -> None:
