@@ -67,6 +67,8 @@ def _draw_campaign(result: CampaignResult, *, alone: bool) -> Iterator[Renderabl
         yield from (draw_summary(summary), "")
     else:
         yield draw_headline(summary)
+        if summary.warning:
+            yield Padding(Text(summary.warning), (0, 0, 0, 2))
         yield Padding(draw_action(summary), (0, 0, 0, 2))
     for line in words.lines(result):
         yield Padding(Text(line), (0, 0, 0, 2))

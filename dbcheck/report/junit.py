@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
@@ -78,25 +79,35 @@ def _name_run(result: RunResult) -> str:
     A lab's URL has a port that is drawn anew for each lab, so its case is named by what
     is tested in it.
     """
-    lab = result.lab
-    if not lab:
-        return result.target
+    return _name_lab(result.lab, result.workload) if result.lab else result.target
+
+
+def _name_lab(lab: Mapping[str, Any], *tested: str) -> str:
+    """Return the name of what is *tested* in a lab; its spec may be forged."""
     settings = lab.get("settings")
     pairs = settings.items() if isinstance(settings, Mapping) else ()
+    server = describe_lab_server(lab)
+    if lab.get("cut") == LabCut.PROCESS.value:
+        server = f"{lab.get('engine', '')}, server process killed"
+    cluster = lab.get("cluster")
+    kind = cluster.get("topology") if isinstance(cluster, Mapping) else None
     parts = [
-        f"lab {describe_lab_server(lab)}",
-        result.workload,
+        f"lab {server}",
+        *([str(kind or "cluster")] if cluster else []),
+        *tested,
         *(f"{name}={value}" for name, value in sorted(pairs, key=str)),
     ]
-    if lab.get("cut") == LabCut.PROCESS.value:
-        parts[0] = f"lab {lab.get('engine', '')}, server process killed"
     return ", ".join(parts)
 
 
 def _make_exploration_suite(result: ExploreResult) -> TestSuite:
     summary = summarize_exploration(result)
-    body = [*_list_summary_lines(summary), *of_explored.coverage_sentences(result)]
-    name = f"lab {describe_lab_server(result.lab)}"
+    body = [
+        *filter(None, [summary.detail]),
+        *_list_summary_lines(summary),
+        *of_explored.coverage_sentences(result),
+    ]
+    name = _name_lab(result.lab)
     case = _make_case(
         *("dbcheck.explore", name, result.verdict, summary.headline, body)
     )

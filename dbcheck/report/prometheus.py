@@ -45,7 +45,10 @@ _HELP = {
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One subject of the metrics; a figure that is not known is left out."""
+    """One subject of the metrics; a figure that is not known is left out.
+
+    hides_bound: the bound would pass over a loss without a cut, or in a run left out.
+    """
 
     kind: str
     target: str
@@ -54,6 +57,7 @@ class _Measured:
     statistics: Statistics | None
     figures: Mapping[str, float | None]
     latency_s: Mapping[str, float] = field(default_factory=dict)
+    hides_bound: bool = False
 
 
 def format_metrics(subject: Verdicts) -> str:
@@ -73,7 +77,7 @@ def format_metrics(subject: Verdicts) -> str:
         for verdict in Verdict:
             named = {**labels, "verdict": verdict.value}
             write("dbcheck_verdict", named, float(verdict is one.verdict))
-        for name, value in {**_list_counts(one.statistics), **one.figures}.items():
+        for name, value in {**_list_counts(one), **one.figures}.items():
             if value is not None:
                 write(f"dbcheck_{name}", labels, value)
         for quantile, seconds in one.latency_s.items():
@@ -121,7 +125,9 @@ def _measure_campaign(result: CampaignResult) -> _Measured:
     }
     kind = "runs" if result.chosen else "campaign"
     named = (kind, result.name, "", result.verdict, result.statistics)
-    return _Measured(*named, figures)
+    without_cut = result.verdict is Verdict.FAIL and not result.statistics.losses
+    hides = without_cut or result.may_lack_loss
+    return _Measured(*named, figures, hides_bound=hides)
 
 
 def _measure_rows(result: MatrixResult) -> Iterator[_Measured]:
@@ -146,15 +152,16 @@ def _find_target(row: RowResult) -> str:
     return targets.pop() if len(targets) == 1 else ""
 
 
-def _list_counts(statistics: Statistics | None) -> dict[str, float | None]:
-    if statistics is None:
+def _list_counts(one: _Measured) -> dict[str, float | None]:
+    if (statistics := one.statistics) is None:
         return {}
-    bound = statistics.loss_ppm_max
+    shows_bound = statistics.cuts and not one.hides_bound
+    bound = statistics.loss_ppm_max / PPM
     return {
         "cuts": statistics.cuts,
         "lossy_cuts": statistics.losses,
         "inconclusive_cycles": statistics.inconclusive,
-        "loss_ratio_upper_bound": bound / PPM if statistics.cuts else None,
+        "loss_ratio_upper_bound": bound if shows_bound else None,
     }
 
 

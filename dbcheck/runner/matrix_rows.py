@@ -149,6 +149,7 @@ def read_matrix(
     common: dict[str, Any] = {"engine": engine} if engine else {}
     common[_WORKLOAD] = workload or file.workload
     sessions = file.sessions if sessions is None else sessions
+    names: set[str] = set()
     rows = [
         _parse_row(
             _merge_parts(f"{where}, {name}", common, file.defaults, row, varied),
@@ -161,7 +162,7 @@ def read_matrix(
         )
         for number, row in enumerate(given, 1)
         for varied in _parse_variations(vary)
-        for name in [_name_row(row, varied, number)]
+        for name in [_name_row(row, varied, number, names)]
     ]
     return Matrix(
         description=file.description,
@@ -208,10 +209,20 @@ def _merge_parts(where: str, *parts: Values) -> dict[str, Any]:
     return {**merged, "settings": settings}
 
 
-def _name_row(row: Values, varied: Values, number: int) -> str:
+def _name_row(row: Values, varied: Values, number: int, taken: set[str]) -> str:
+    """Return a name for a row that none before it has, and add it to *taken*.
+
+    By its name alone CI and Prometheus tell a row from another.
+    """
     parts = [str(row["name"])] if "name" in row else []
     parts += [f"{key.removeprefix(_SETTING)}={value}" for key, value in varied.items()]
-    return ", ".join(parts) or f"row {number}"
+    given = name = ", ".join(parts) or f"row {number}"
+    for again in itertools.count(2):
+        if name not in taken:
+            break
+        name = f"{given} ({again})"
+    taken.add(name)
+    return name
 
 
 def _parse_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -29,7 +30,14 @@ from dbcheck.report.words.run import (
     sentence,
     with_id,
 )
-from dbcheck.report.words.summary import DEPTHS, Summary, Tile, describe_about
+from dbcheck.report.words.summary import (
+    CHECK_THE_REAL_SERVER,
+    CUT_THE_POWER,
+    DEPTHS,
+    Summary,
+    Tile,
+    describe_about,
+)
 
 PRICE = "price: for each durable commit per second."
 SHOWN_MAX = 8
@@ -132,8 +140,9 @@ def summarize_campaigns(subject: CampaignsResult) -> Summary:
         badge=verdict.value,
         verdict=verdict,
         headline=sentence(text),
-        proof="",
-        action=_ACTIONS_OF_SEVERAL[verdict],
+        warning="" if lossy else _warn_of_audit(results),
+        proof="" if lossy else " ".join(_warn_of_open_layers(results)),
+        action=_ACTIONS_OF_SEVERAL.get(verdict) or _act_on_pass(results, _KEEP_OF_ALL),
         about=tuple((name, about[name]) for name in _ABOUT if name in about),
         tiles=(
             Tile("servers", f"{len(results):,}"),
@@ -149,9 +158,15 @@ _ACTIONS_OF_SEVERAL = {
     " below, remove it, and check that server anew.",
     Verdict.INCONCLUSIVE: "Read below why each of these is not decided, and go on with"
     " dbcheck campaign --resume.",
-    Verdict.PASS: "Keep this report. Check a server again after a change of its drive,"
-    " firmware, kernel or settings.",
 }
+_KEEP = (
+    "Keep this report. Check again after a change of drive, firmware, kernel or"
+    " settings."
+)
+_KEEP_OF_ALL = (
+    "Keep this report. Check a server again after a change of its drive, firmware,"
+    " kernel or settings."
+)
 
 
 _NO_BOUND = "No bound holds: a cut that is not counted may have lost data."
@@ -162,17 +177,20 @@ def summarize_campaign(result: CampaignResult) -> Summary:
     proven = result.statistics
     losses, cuts = proven.losses, proven.cuts
     failed = result.verdict is Verdict.FAIL
-    proof = [describe_proof(failed, cuts or failed)]
-    if result.may_lack_loss and not failed:
-        proof = [_NO_BOUND]
-    elif cuts > 1 and not failed:
-        proof.append(sentence(describe_unseen_losses(cuts)))
     return Summary(
         badge=result.verdict.value,
         verdict=result.verdict,
         headline=f"{_summarize_cuts(result)}.",
-        warning=chosen.warn_of_failed(result),
-        proof=" ".join(proof),
+        warning=" ".join(
+            filter(
+                None,
+                (
+                    chosen.warn_of_failed(result),
+                    "" if failed else _warn_of_audit([result]),
+                ),
+            )
+        ),
+        proof=_prove(result),
         action=_choose_action(result),
         about=tuple(
             describe_about(
@@ -186,16 +204,51 @@ def summarize_campaign(result: CampaignResult) -> Summary:
     )
 
 
+def _prove(result: CampaignResult) -> str:
+    """Return how much the cuts prove, and what no number of such cuts tests."""
+    if result.may_lack_loss and result.verdict is not Verdict.FAIL:
+        return _NO_BOUND
+    failed, cuts = result.verdict is Verdict.FAIL, result.statistics.cuts
+    proof = [describe_proof(failed, cuts or failed)]
+    if cuts > 1 and not failed:
+        proof.append(sentence(describe_unseen_losses(cuts)))
+    if not failed:
+        proof += _warn_of_open_layers([result])
+    return " ".join(proof)
+
+
+def _warn_of_open_layers(results: Sequence[CampaignResult]) -> Iterator[str]:
+    """Yield what was cut, if some cuts that count did not reach the drives."""
+    counted = [cycle for result in results for cycle in result.counted]
+    cuts = [(cycle.cut_class, cycle.depth) for cycle in counted]
+    if any(name and not CutClass(name).reaches_drives for name, _ in cuts):
+        yield sentence(f"what was cut: {describe_cuts(cuts)}")
+
+
+def _warn_of_audit(results: Sequence[CampaignResult]) -> str:
+    """Return how much the audit found although the cuts lost nothing, or ""."""
+    found = {text for result in results for text in _list_alarms(result.cycles)}
+    if not found:
+        return ""
+    verb = "is" if len(found) == 1 else "are"
+    return (
+        f"The audit before the cuts has {format_count(len(found), 'finding')} that"
+        f" {verb} not safe; see below."
+    )
+
+
 def _summarize_cuts(result: CampaignResult) -> str:
     """Return how many cuts lost something, without the full stop."""
     name, proven = result.name, result.statistics
     if result.verdict is Verdict.INCONCLUSIVE and chosen.contradicts(result):
         return f"A run of {name} that was not named lost data, or has no verdict"
-    lost = [*cells(result, with_price=False)][3]
     if proven.losses:
-        rows = "" if lost == "all" else f": {lost} rows are gone or damaged"
-        of_cuts = f"{proven.losses} of {format_count(proven.cuts, 'cut')}"
-        return f"{of_cuts} of {name} lost acknowledged data{rows}"
+        of_cuts = f"{proven.losses} of {format_count(proven.cuts, 'cut')} of {name}"
+        if result.rows_lost is None:
+            return f"{of_cuts} lost acknowledged data"
+        if not any(result.rows_lost):
+            return f"{of_cuts} did harm, though no acknowledged row is gone or damaged"
+        return f"{of_cuts} lost acknowledged data: {_are_gone(*result.rows_lost)}"
     if result.verdict is Verdict.FAIL:
         failed = [*_failed_controls(result.cycles)]
         what = failed[0] if failed else "it lost data without a power cut on record"
@@ -213,6 +266,14 @@ def _summarize_cuts(result: CampaignResult) -> str:
     return f"{cuts} of {name}{counting} kept every acknowledged commit"
 
 
+def _are_gone(own: int, earlier: int) -> str:
+    """Return how many rows are gone or damaged, as a clause."""
+    if earlier:
+        return f"{rows_lost(own, earlier)} rows are gone or damaged"
+    verb = "is" if own == 1 else "are"
+    return f"{format_count(own, 'row')} {verb} gone or damaged"
+
+
 def _choose_action(result: CampaignResult) -> str:
     if result.verdict is Verdict.FAIL:
         fix = "Find the cause below, remove it"
@@ -226,13 +287,28 @@ def _choose_action(result: CampaignResult) -> str:
         return "Name that run as well; judge it first if it has no verdict."
     if result.chosen is None and (result.unjudged or not result.finished):
         first = "Remove the cause, then go on" if result.error else "Go on"
-        return f"{first} with: dbcheck campaign --resume {result.folder}"
+        return f"{first} with: dbcheck campaign --resume {shlex.quote(result.folder)}"
     if result.verdict is Verdict.INCONCLUSIVE:
         return "Too few cuts count. Fix the causes below, then rerun."
-    return (
-        "Keep this report. Check again after a change of drive, firmware, kernel or"
-        " settings."
-    )
+    return _act_on_pass([result], _KEEP)
+
+
+def _act_on_pass(results: Sequence[CampaignResult], keep: str) -> str:
+    """Return what to do after cuts that lost nothing; keep: to keep the report."""
+    if any(_list_alarms(result.cycles) for result in results):
+        return "Fix what the audit found, then cut again."
+    counted = [cycle for result in results for cycle in result.counted]
+    classes = {CutClass(one.cut_class) for one in counted if one.cut_class}
+    if classes == {CutClass.PROCESS}:
+        return CUT_THE_POWER
+    if CutClass.LAB_DRIVE in classes:
+        return CHECK_THE_REAL_SERVER
+    has_plug = classes & {CutClass.HYPERVISOR_KILL, CutClass.RESET}
+    if has_plug and not any(one.reaches_drives for one in classes):
+        return (
+            f"{keep} Then pull the real plug: these cuts left the drives their power."
+        )
+    return keep
 
 
 def _find_first_moment(result: CampaignResult) -> str:
@@ -250,8 +326,8 @@ def _list_tiles(result: CampaignResult, losses: int, cuts: int) -> Iterator[Tile
     yield Tile("cuts", _format_cuts(result), note)
     share, of = describe_bound(losses, cuts)
     # A bound of cuts alone would pass over a loss without one, or not counted.
-    has_bound = losses or result.verdict is not Verdict.FAIL
-    if share and has_bound and not result.may_lack_loss:
+    passes_over = result.verdict is Verdict.FAIL or result.may_lack_loss
+    if share and (losses or not passes_over):
         yield Tile("bound", share, of)
     depths = [depth or "unknown" for depth in result.statistics.depths]
     if depths:
@@ -409,12 +485,35 @@ def limits(result: CampaignResult) -> Iterator[str]:
 
 
 def _despite(cycles: Sequence[CycleResult]) -> list[str]:
-    """Return a line for each finding of an audit before a cut that lost nothing."""
-    passed = [cycle for cycle in cycles if cycle.verdict is CycleVerdict.PASS]
-    found = dict.fromkeys(text for cycle in passed for text in cycle.despite)
+    """Return a line for each finding of an audit before a cut that lost nothing.
+
+    So, too, for each assumption.
+    """
     return [
-        f"a cut lost nothing, but the audit before it found {text}" for text in found
+        f"a cut lost nothing, but {'' if _is_assumed(text) else _FOUND}{text}"
+        for text in _list_doubts(cycles)
     ]
+
+
+_FOUND = "the audit before it found "
+
+
+def _list_doubts(cycles: Sequence[CycleResult]) -> list[str]:
+    """Return what makes the cuts that lost nothing worth less, each once.
+
+    A control that passed lost what it should, so it is none of them.
+    """
+    passed = [one for one in cycles if one.verdict is CycleVerdict.PASS and one.number]
+    return [*dict.fromkeys(text for cycle in passed for text in cycle.despite)]
+
+
+def _list_alarms(cycles: Sequence[CycleResult]) -> list[str]:
+    return [text for text in _list_doubts(cycles) if not _is_assumed(text)]
+
+
+def _is_assumed(text: str) -> bool:
+    """Return True for an assumption, which no audit found; see campaign.recording."""
+    return text.startswith("assumed, not seen")
 
 
 def _at_fault(cycles: Sequence[CycleResult]) -> list[str]:

@@ -15,7 +15,7 @@ from dbcheck.judge.results import (
 )
 from dbcheck.model.verdict import Verdict, format_count
 from dbcheck.report.words.run import NOT_A_DRIVE, number, sentence
-from dbcheck.report.words.summary import Summary, Tile
+from dbcheck.report.words.summary import CHECK_THE_REAL_SERVER, Summary, Tile
 from dbcheck.rows.loss import MISSING, LossKind
 
 SCOPE = (
@@ -82,23 +82,26 @@ def summarize_exploration(result: ExploreResult) -> Summary:
 
 
 def _choose_action(result: ExploreResult) -> str:
-    if result.failed:
+    if result.findings:
         return (
-            "Read below what the server lost and which writes were not on the drive;"
-            " judge such a state again with the command below."
+            "Read below what the server lost, and which writes were not on the drive."
+            " The command below shows such a state."
         )
+    if result.failed:
+        return "Look at a state that failed, which --state shows; see below."
     if not result.finished:
         return "Go on with the command below."
     if result.inconclusive:
         return "Read below why states could not be judged."
-    return "Check the real server, whose drive this says nothing about: dbcheck run."
+    return CHECK_THE_REAL_SERVER
 
 
 def list_commands(result: ExploreResult) -> Iterator[tuple[str, str]]:
     """Yield what else can be done with the recording, and the command for it."""
     command = f"dbcheck lab explore {shlex.quote(result.folder)}"
-    if result.findings:
-        yield "judge it again", f"{command} --state {result.findings[0].name}"
+    if result.failing:
+        named = result.findings[0].name if result.findings else result.failing[0]
+        yield "judge it again", f"{command} --state {shlex.quote(named)}"
     if not result.finished:
         yield "go on", f"{command} --states {result.wanted}"
 

@@ -57,10 +57,11 @@ def _figure(value: float | None, form: str) -> str:
 def summarize_matrix(result: MatrixResult) -> Summary:
     """Return the first box of a report on a matrix."""
     cycles = [cycle for row in result.rows for cycle in row.cycles]
-    cuts = [row.statistics.cuts for row in result.rows if row.statistics.cuts]
-    fewest = min(cuts, default=0)
+    fewest = min((row.statistics.cuts for row in result.rows), default=0)
     kept = [row for row in result.rows if row.shown_verdict is Verdict.PASS]
-    proof = describe_proof(0, fewest) if kept else ""
+    proof = ""
+    if kept:
+        proof = describe_proof(0, min(row.statistics.cuts for row in kept))
     checked = min(
         (cycle.checked for cycle in cycles),
         key=lambda checked: checked.begun,
@@ -85,7 +86,7 @@ def summarize_matrix(result: MatrixResult) -> Summary:
         tiles=(
             Tile("configurations", f"{len(result.rows):,}"),
             Tile("lost data", f"{lossy:,}", "of them"),
-            Tile("cuts of each", f"{fewest:,}" if fewest else "none", "at least"),
+            Tile("cuts of each", f"{fewest:,}", "or more that count"),
         ),
     )
 
@@ -118,7 +119,13 @@ def _summarize_rows(result: MatrixResult) -> str:
 
 
 def _choose_action(result: MatrixResult, kept: Sequence[RowResult]) -> str:
-    if list(faults(result)):
+    if unexpected := _list_unexpected_losses(result):
+        return (
+            f"Find out why {'; '.join(unexpected)} lost data that should be safe there."
+            " One loss is a proof."
+        )
+    open_ = [row for row in result.rows if not row.as_expected]
+    if open_:
         return "Read below what went wrong, and run these configurations again."
     if kept:
         return (
@@ -126,6 +133,12 @@ def _choose_action(result: MatrixResult, kept: Sequence[RowResult]) -> str:
             " server with it: dbcheck run."
         )
     return "Use none of these configurations for data that must last."
+
+
+def _list_unexpected_losses(result: MatrixResult) -> list[str]:
+    """Return the names of the rows that lost something and were to lose nothing."""
+    lossy = (row for row in result.rows if row.verdict is Verdict.FAIL)
+    return [row.name for row in lossy if row.expect is Verdict.PASS]
 
 
 def losses_without_cut(results: Sequence[RunResult]) -> str:

@@ -439,7 +439,19 @@ def proof(result: RunResult) -> str:
     if result.lost_without_cut:
         return _LOST_WITHOUT_CUT
     counts = result.verdict is not Verdict.INCONCLUSIVE
-    return describe_proof(result.verdict is Verdict.FAIL, counts)
+    proven = describe_proof(result.verdict is Verdict.FAIL, counts)
+    if result.verdict is Verdict.PASS and (left_open := _leaves_open(result)):
+        return f"{proven} {left_open}"
+    return proven
+
+
+def _leaves_open(result: RunResult) -> str:
+    """Return the sentence on what such cuts never test, however many pass."""
+    cut, depth = result.cut_class, result.shown_depth
+    if depth is Depth.PROCESS:
+        return _DEPTHS[depth]
+    left_open = "" if cut.reaches_drives else cut.leaves_open(depth)
+    return left_open and sentence(left_open)
 
 
 _NO_CUT = "Scope: no power cut is on record, so this says nothing about power cuts."

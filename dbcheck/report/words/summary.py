@@ -17,6 +17,13 @@ from dbcheck.report.words import run as words
 
 _DRIVES_SHOWN = 3
 _HEADLINE_MAX = 200  # characters
+CUT_THE_POWER = (
+    "Cut the power itself: a killed process tests neither the operating system nor a"
+    " drive."
+)
+CHECK_THE_REAL_SERVER = (
+    "Check the real server, whose drive this says nothing about: dbcheck run."
+)
 _NOT_ASKED = "not known: add --target-host"
 DEPTHS = {
     Depth.PROCESS: "only the server's memory was lost",
@@ -88,9 +95,12 @@ def _split_headline(result: RunResult) -> tuple[str, str]:
     """Return the verdict's sentence, and what is too long for a heading or "".
 
     A cut that does not count has its reason apart, as has a loss with what the kernel
-    or the server wrote about it.
+    or the server wrote about it, and a PASS what it assumes and what the audit found.
     """
     text = words.headline(result)
+    if result.verdict is Verdict.PASS and len(text) > _HEADLINE_MAX:
+        first, _, rest = text.partition("; ")
+        return words.sentence(first), rest and words.sentence(rest)
     first, _, rest = text.partition(": ")
     is_short = len(text) <= _HEADLINE_MAX
     if not rest or (is_short and result.verdict is not Verdict.INCONCLUSIVE):
@@ -114,14 +124,17 @@ def _choose_action(result: RunResult, reconcile: str) -> str:
     if list_alarms(result.audit or ()):
         return "Fix what the audit found, then cut again."
     if result.cut_class is CutClass.PROCESS:
+        return CUT_THE_POWER
+    if result.shown_depth is Depth.PROCESS:
         return (
-            "Cut the power itself: a killed process tests neither the operating system"
-            " nor a drive."
+            "Find out what this switch cuts: only the server's process ended. Then cut"
+            " again."
         )
     if result.lab:
         return "Cut again: dbcheck lab run --cycles 59."
     again = "Cut again: dbcheck campaign --until 0.05 makes these cuts and counts them."
-    if result.cut_class.keeps_power:
+    # Whoever runs a managed service has no plug to pull.
+    if result.cut_class.keeps_power and result.cut_class is not CutClass.FAILOVER:
         again += " Then pull the real plug: this cut left the drives their power."
     return again
 

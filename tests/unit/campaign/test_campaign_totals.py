@@ -18,6 +18,7 @@ from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict, Ve
 from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.html.page import as_html
 from dbcheck.report.junit import format_junit
+from dbcheck.report.prometheus import format_metrics
 from dbcheck.report.words.campaign import cycle_cells, limits, lines, summarize_campaign
 from dbcheck.runs import stored
 from tests.kit.reports import printed
@@ -243,6 +244,7 @@ def test_a_loss_without_a_power_cut_is_told_first_in_every_report(
         "1 cycle lost something without a power cut on record, not counted as a cut."
     )
     assert "bound" not in {tile.name for tile in summarize_campaign(shown).tiles}
+    assert "upper_bound{" not in format_metrics(CampaignsResult("/c", (shown,)))
     assert "what was cut: AC" in rest
     assert not any("3 of 50" in line or "planned moment" in line for line in rest)
     whole = CampaignsResult("/c", (shown,))

@@ -93,6 +93,12 @@ def test_a_loss_that_was_left_out_is_named_first_and_keeps_it_from_a_pass(
     assert (beside.run, beside.verdict, beside.contradicts) == (lost.name, FAIL, True)
     first, *_ = words.lines(result)
     assert first.startswith(f"FAIL in run {lost.name} ")
+    # Nor do the named ones bound anything without it.
+    box = words.summarize_campaign(result)
+    assert box.proof == "This proves nothing while that run is left out."
+    assert "bound" not in {tile.name for tile in box.tiles}
+    metrics = format_metrics(CampaignsResult(".", (result,)))
+    assert "dbcheck_cuts{" in metrics and "upper_bound{" not in metrics
     # Named, it makes it a FAIL; elsewhere, it is none of this.
     assert count(*made, lost).verdict is FAIL
     lost.rename(tmp_path.parent / f"{tmp_path.name}-elsewhere")

@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from junitparser import JUnitXml
 
 from dbcheck.judge.results import Coverage, ExploreResult, StateJudgement
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.console import make_console
 from dbcheck.report.explore import draw_exploration, draw_state
+from dbcheck.report.junit import format_junit
+from dbcheck.report.words.explored import list_commands, summarize_exploration
 from tests.kit.explored_results import BLOCK, FAILED, FINDING, LOST, PASSED, SMALLEST
 
 
@@ -160,3 +163,20 @@ def test_a_single_state_is_spoken_of_as_one() -> None:
     assert "1 of them has one" in text
     assert "Of the 1 write that could be lost, 1 was missing" in text
     assert "1 of the states is of whole writes" in text
+
+
+def test_a_state_that_failed_has_a_command_whether_it_was_reduced_or_not() -> None:
+    unreduced = replace(LOST, findings=())
+    assert "--state" in said(unreduced)
+    shown = summarize_exploration(unreduced)
+    assert shown.verdict is Verdict.FAIL
+    assert "again" not in summarize_exploration(LOST).action
+    assert dict(list_commands(unreduced))["judge it again"].endswith(LOST.failing[0])
+
+
+def test_a_failure_in_ci_says_how_each_state_fails() -> None:
+    (case,) = next(iter(JUnitXml.fromstring(format_junit(LOST).encode())))
+    assert "finding-1: 2 rows lost or damaged" in case.result[0].text
+    other = replace(LOST, lab={**LOST.lab, "settings": {"fsync": "off"}})
+    (changed,) = next(iter(JUnitXml.fromstring(format_junit(other).encode())))
+    assert changed.name == f"{case.name}, fsync=off"

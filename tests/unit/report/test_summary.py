@@ -10,16 +10,16 @@ import pytest
 from junitparser import JUnitXml
 
 from dbcheck.judge.result import Checked, CheckedDrive, RunResult
-from dbcheck.judge.results import CampaignsResult
+from dbcheck.judge.results import CampaignsResult, CycleResult
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.verdict import Tally, Verdict
+from dbcheck.model.verdict import CycleVerdict, Tally, Verdict, describe_proof
 from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.formats import format_report
 from dbcheck.report.html.page import as_html
 from dbcheck.report.junit import format_junit
 from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.subject import RunSubject
-from dbcheck.report.words.campaign import summarize_campaign, summarize_campaigns
+from dbcheck.report.words.campaign import lines, summarize_campaign, summarize_campaigns
 from dbcheck.report.words.matrix import summarize_matrix
 from dbcheck.report.words.run import sentence
 from dbcheck.report.words.summary import describe_about, summarize_run
@@ -104,6 +104,7 @@ def test_a_control_has_no_bound_and_no_cut_that_counts() -> None:
     [
         ({"cut_class": "process"}, "PROCESS", "a killed process tests neither"),
         ({"cut_class": "reset"}, "OS", "pull the real plug"),
+        ({}, "PROCESS", "Find out what this switch cuts"),
         ({"lab": LabSpec("mysql").to_values()}, "OS", "dbcheck lab run"),
         ({}, "DRIVE", "dbcheck campaign"),
     ],
@@ -121,6 +122,54 @@ def test_a_long_reason_stands_below_the_headline() -> None:
     unclear = summarize_run(result_of("INCONCLUSIVE", reasons=["fsync is off"]))
     assert unclear.headline == "This cut does not count."
     assert unclear.detail == "Why: fsync is off."
+
+
+LONG = (
+    "all 1,234 acknowledged commits survived this power-off by the BMC (the page cache"
+    " was lost, but the drive's cache was not seen to be lost); assumed, not seen: host"
+    " went down, settings; but the audit before it found 1 error: fsync = off"
+)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_long_pass_says_below_the_headline_what_it_assumes(kind: str) -> None:
+    shown = summarize_run(result_of("PASS", reasons=[LONG]))
+    assert shown.headline.endswith("not seen to be lost).")
+    assert shown.detail.startswith("Assumed, not seen: host went down, settings;")
+    assert shown.detail.endswith("but the audit before it found 1 error: fsync = off.")
+    text = format_report(RunSubject(result_of("PASS", reasons=[LONG])), kind)
+    assert "Why: " not in text and "fsync" in text
+    whole = summarize_run(result_of("PASS", reasons=["all kept; assumed: settings"]))
+    assert (whole.headline, whole.detail) == ("All kept; assumed: settings.", "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "depth", "said"),
+    [
+        ({"cut_class": "process"}, "PROCESS", "nothing about the operating system or"),
+        ({"cut_class": "AC"}, "PROCESS", "nothing about the operating system or the"),
+        ({"cut_class": "failover"}, "OS", "nothing about a power cut, an operating"),
+        ({"cut_class": "reset"}, "OS", "the drives kept their power"),
+        ({"cut_class": "unknown"}, "OS", "lost their power is not known"),
+        ({"cut_class": "AC"}, "OS", ""),
+        ({"cut_class": "BMC off"}, "DRIVE", ""),
+    ],
+)
+def test_a_pass_says_what_no_number_of_such_cuts_tests(
+    changed: dict[str, Any], depth: str, said: str
+) -> None:
+    depth_of = {"depth": {"depth": depth}}
+    shown = summarize_run(result_of("PASS", **changed, **depth_of)).proof
+    bound = describe_proof(0, 1)
+    assert shown.startswith(bound)
+    assert said.lower() in shown.lower()
+    assert bool(said) is (shown != bound)
+    failed = summarize_run(result_of("FAIL", **changed, **depth_of))
+    assert failed.proof == "One loss is a proof."
+
+
+def test_nobody_is_asked_to_pull_the_plug_of_a_managed_service() -> None:
+    assert "plug" not in summarize_run(result_of("PASS", cut_class="failover")).action
 
 
 def test_a_page_folds_what_is_not_wrong() -> None:
@@ -213,6 +262,91 @@ def test_the_headline_of_a_campaign_says_what_was_lost_of_what(
     assert not (again and verdict is Verdict.FAIL)
 
 
+def cycles_of(*kinds: str, **changed: Any) -> tuple[CycleResult, ...]:
+    """Return cycles that lost nothing, with cuts of those classes."""
+    (cycle, *_) = poisoned_campaign("").cycles
+    values: dict[str, Any] = {"verdict": CycleVerdict.PASS, "uncut": False}
+    values |= {"despite": (), "depth": "", **changed}
+    return tuple(
+        replace(cycle, number=number, cut_class=kind, **values)
+        for number, kind in enumerate(kinds, 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "proof", "action"),
+    [
+        (["process"] * 3, "What was cut: process; only the", "Cut the power itself"),
+        (["failover"], "nothing about a power cut", "Keep this report"),
+        (["reset", "reset"], "the drives kept their power", "pull the real plug"),
+        (["AC", "process"], "only the server's memory", "Keep this report"),
+        (["lab drive"], "", "Check the real server"),
+        (["AC"], "", "Keep this report"),
+    ],
+)
+def test_a_campaign_says_what_no_number_of_such_cuts_tests(
+    kinds: list[str], proof: str, action: str
+) -> None:
+    cycles = cycles_of(*kinds)
+    result = campaign_of(0, len(kinds), Verdict.PASS, cycles=cycles, finished=True)
+    shown = summarize_campaign(result)
+    assert proof in shown.proof
+    assert bool(proof) is ("What was cut" in shown.proof)
+    assert action in shown.action
+    both = summarize_campaigns(CampaignsResult("/c", (result, result)))
+    assert proof in both.proof
+    assert action in both.action
+    failed = campaign_of(1, len(kinds), Verdict.FAIL, cycles=result.cycles)
+    assert summarize_campaign(failed).proof == "One loss is a proof."
+
+
+def test_a_campaign_says_in_its_box_what_the_audit_found() -> None:
+    alarm, assumed = "error pg-fsync: off", "assumed, not seen: no account asked"
+    for found, count in (((alarm, assumed), 1), ((assumed,), 0), ((alarm, "b"), 2)):
+        cycles = cycles_of("AC", despite=found)
+        shown = campaign_of(0, 1, Verdict.PASS, cycles=cycles, finished=True)
+        box = summarize_campaign(shown)
+        assert (f"{count} finding" in box.warning) is bool(count)
+        assert box.action.startswith("Fix what the audit" if count else "Keep")
+        several = CampaignsResult("/c", (shown, shown))
+        assert summarize_campaigns(several).warning == box.warning
+        assert summarize_campaigns(several).action.startswith(box.action[:16])
+        assert box.warning in " ".join(printed(draw_campaigns(several)).split())
+    shown = campaign_of(0, 1, Verdict.PASS, cycles=cycles_of("AC", despite=(assumed,)))
+    assert f"a cut lost nothing, but {assumed}" in lines(shown)
+
+
+def test_a_control_that_lost_is_no_cut_that_lost_nothing() -> None:
+    (control,) = cycles_of("AC", despite=("error pg-fsync: off",))
+    shown = campaign_of(0, 1, Verdict.PASS, cycles=(replace(control, number=0),))
+    assert summarize_campaign(shown).warning == ""
+    assert not any("a cut lost nothing" in line for line in lines(shown))
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        ((1, 0), "lost acknowledged data: 1 row is gone or damaged."),
+        ((2, 1), "lost acknowledged data: 2 + 1 earlier rows are gone or damaged."),
+        ((0, 0), "did harm, though no acknowledged row is gone or damaged."),
+    ],
+)
+def test_the_headline_of_a_campaign_counts_rows(
+    lost: tuple[int, int], said: str
+) -> None:
+    own, earlier = lost
+    values = {"verdict": CycleVerdict.FAIL, "lost": own, "earlier_lost": earlier}
+    result = campaign_of(1, 1, Verdict.FAIL, cycles=cycles_of("AC", **values))
+    assert summarize_campaign(result).headline == f"1 of 1 cut of db1 {said}"
+
+
+def test_a_folder_with_a_blank_is_quoted_in_the_next_step() -> None:
+    result = campaign_of(
+        0, 1, Verdict.INCONCLUSIVE, folder="a b", finished=False, error=""
+    )
+    assert summarize_campaign(result).action.endswith("--resume 'a b'")
+
+
 def test_several_servers_have_a_box_before_those_of_each() -> None:
     kept, lost = campaign_of(0, 9, Verdict.PASS), campaign_of(1, 4, Verdict.FAIL)
     subject = CampaignsResult("/c", (kept, replace(lost, name="db2")))
@@ -242,6 +376,44 @@ def test_a_matrix_begins_with_what_lost_and_shows_losses_before_rates() -> None:
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', page)
     assert heads[:4] == ["configuration", "verdict", "lost", "lossy cuts"]
     assert page.index(headline) < page.index("<table")
+
+
+def row_of(name: str, verdict: str, expect: Verdict | None = None) -> Line:
+    return Line(name, "", expect, None, [result_of(verdict)], "")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said", "not_said"),
+    [
+        ([row_of("a", "FAIL", Verdict.PASS)], "why a lost data", "again"),
+        ([row_of("a", "PASS", Verdict.FAIL)], "run these configurations again", "why"),
+        ([row_of("a", "INCONCLUSIVE")], "run these configurations again", "Use none"),
+        ([row_of("a", "FAIL", Verdict.FAIL)], "Use none of these", "again"),
+        ([row_of("a", "PASS"), row_of("b", "FAIL")], "Choose from", "again"),
+    ],
+)
+def test_the_next_step_of_a_matrix_follows_from_its_rows(
+    rows: list[Line], said: str, not_said: str
+) -> None:
+    action = summarize_matrix(make_matrix_result(rows)).action
+    assert said in action
+    assert not_said not in action
+
+
+def test_a_matrix_counts_the_cuts_of_each_row_and_those_that_passed() -> None:
+    twice = Line("a", "", None, None, [result_of("PASS")] * 2, "")
+    rows = [twice, row_of("b", "FAIL"), Line("c", "", None, None, [], "no server")]
+    shown = summarize_matrix(make_matrix_result(rows))
+    assert shown.proof == describe_proof(0, 2)
+    assert {tile.name: tile.value for tile in shown.tiles}["cuts of each"] == "0"
+
+
+def test_the_case_of_a_cluster_has_a_name_of_its_own() -> None:
+    lab = LabSpec("mysql").to_values()
+    alone = case_of(result_of("PASS", lab=lab))[1].name
+    cluster = {**lab, "cluster": {"topology": "semi-sync"}}
+    name = case_of(result_of("PASS", lab=cluster))[1].name
+    assert name == alone.replace(", insert", ", semi-sync, insert")
 
 
 def case_of(result: RunResult) -> Any:

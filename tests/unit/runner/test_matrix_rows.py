@@ -285,3 +285,13 @@ def test_mysql_has_no_such_settings() -> None:
             "mysql+mysqlconnector://me@db/x", {"sync_binlog": "0"}, MYSQL
         )
     assert "relaxed" in caught.value.hint
+
+
+def test_no_two_rows_have_one_name(tmp_path: Path) -> None:
+    """By its name alone Prometheus tells a row from another."""
+    named = '[[rows]]\nname = "a"\n'
+    text = HEAD + named * 2 + '[[rows]]\nname = "a (2)"\n[[rows]]\nname = "row 5"\n'
+    names = [row.name for row in read(tmp_path, text + "[[rows]]\n").rows]
+    assert names == ["a", "a (2)", "a (2) (2)", "row 5", "row 5 (2)"]
+    varied = read(tmp_path, HEAD + "[[rows]]\n", ["setting.x=1,1"]).rows
+    assert [row.name for row in varied] == ["x=1", "x=1 (2)"]
