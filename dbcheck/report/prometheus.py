@@ -47,7 +47,7 @@ _HELP = {
 class _Measured:
     """One subject of the metrics; a figure that is not known is left out.
 
-    hides_bound: the bound would pass over a loss without a cut, or in a run left out.
+    hides_bound: the bound would pass over a loss without a cut.
     """
 
     kind: str
@@ -126,8 +126,7 @@ def _measure_campaign(result: CampaignResult) -> _Measured:
     kind = "runs" if result.chosen else "campaign"
     named = (kind, result.name, "", result.verdict, result.statistics)
     without_cut = result.verdict is Verdict.FAIL and not result.statistics.losses
-    hides = without_cut or result.may_lack_loss
-    return _Measured(*named, figures, hides_bound=hides)
+    return _Measured(*named, figures, hides_bound=without_cut)
 
 
 def _measure_rows(result: MatrixResult) -> Iterator[_Measured]:
