@@ -29,12 +29,14 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.report import golive as report
 from dbcheck.report.console import make_console, make_progress_console
 from dbcheck.report.words.golive import resume_command
+from dbcheck.runner import assemble
 from dbcheck.runner.campaign_plan import decide_goal
 from dbcheck.runner.golive import GoLive, Guide, measure_cut_s, require_same_target
 from dbcheck.runner.golive_folder import GoLiveFolder, GoLivePlan
 from dbcheck.runner.golive_steps import Check
 from dbcheck.runner.new_inventory import write_new_inventory
 from dbcheck.runs.stored import make_folder
+from dbcheck.witness.window import WindowLimits
 
 CUTS = 11  # at most 24% of cuts lose, if none did
 _CODES = {
@@ -120,6 +122,7 @@ def command(
         )
         root = folder or Path("golive", f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
         entry = _find_entry(named, described, root)
+        _require_witness(entry)
         plan = GoLivePlan(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             dbcheck=dbcheck.__version__,
@@ -240,6 +243,11 @@ def _find_entry(named: NamedByArgument, described: NewHostOptions, root: Path) -
     return load_inventory(root / "inventory.yml").entry(host.name)
 
 
+def _require_witness(entry: Entry) -> None:
+    """Raise UsageError for a URL of a witness that must not be stored or shown."""
+    assemble.make_witness(entry, WindowLimits()).close()
+
+
 def _refuse_new(named: NamedByArgument, described: NewHostOptions) -> None:
     """Raise UsageError for what a stored check has decided."""
     context = click.get_current_context()
@@ -270,7 +278,9 @@ def _open_stored(path: Path, named: NamedByArgument) -> tuple[GoLiveFolder, Entr
                 hint=f"Name the inventory yourself: {shlex.join(words)}.",
             )
         inventory = Path(folder.plan().inventory)
-    return folder, load_inventory(inventory).entry(folder.plan().name)
+    entry = load_inventory(inventory).entry(folder.plan().name)
+    _require_witness(entry)
+    return folder, entry
 
 
 def _remember(folder: GoLiveFolder) -> None:

@@ -93,6 +93,7 @@ class GoLiveFolder:
         """Make the folder of a new check; raise UsageError if there is one."""
         folder = cls(path)
         folder.require_unused()
+        stored.make_folder(path)  # nothing is made in one of another user
         stored.make_folder(folder._steps)
         stored.write_file(path / _PLAN, [stored.to_bytes(plan)])
         return folder

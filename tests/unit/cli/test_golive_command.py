@@ -204,3 +204,20 @@ def test_another_users_check_may_not_choose_the_inventory(
     assert id_of(run("--resume", "check")) == ErrorId.OPTION_NEEDS_ANOTHER
     assert run("--resume", "check", "--inventory", "inventory.yml").exit_code == 0
     assert GoLiveFolder.open(Path("check")).plan().name == "db1"
+
+
+def test_a_password_in_the_url_of_a_witness_reaches_no_folder(
+    played: type[Played],
+) -> None:
+    words = ("db1", "--folder", "check")
+    file = Path("inventory.yml")
+    file.write_text(INVENTORY.replace("ssh://me@", "ssh://me:s3cret@"))
+    done = run(*words)
+    assert id_of(done) == ErrorId.URL_HOLDS_PASSWORD
+    assert "s3cret" not in f"{done.output}{done.exception}"
+    assert not Path("check").exists()
+    file.write_text(INVENTORY)
+    assert run(*words).exit_code == 0
+    file.write_text(INVENTORY.replace("ssh://me@", "ssh://me:s3cret@"))
+    assert id_of(run("--resume", "check")) == ErrorId.URL_HOLDS_PASSWORD
+    assert len(played.checks) == 1

@@ -19,7 +19,7 @@ from dbcheck.model.golive import StepId, StepResult, StepStatus
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.runner import assemble, campaign_run, golive
 from dbcheck.runner.golive import PAGE
-from dbcheck.runner.golive_folder import StepRecord
+from dbcheck.runner.golive_folder import GoLiveFolder, StepRecord
 from dbcheck.runner.golive_setup import find_changes, read_setup
 from dbcheck.runner.golive_steps import Found, run_cuts
 from dbcheck.runs import stored
@@ -244,3 +244,14 @@ def test_a_campaign_is_told_by_its_bound_and_what_it_leaves_open(
     alarm, depth = found.to_accept
     assert alarm == "audit, warning some-rule: x"
     assert depth.startswith("campaign: 1 of 2 cuts, at OS depth, proves nothing")
+
+
+def test_nothing_is_made_in_a_folder_of_another_user(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setattr(stored, "is_ours", lambda status: False)
+    with refused(ErrorId.FOLDER_OF_OTHER_USER, RunWriteError):
+        GoLiveFolder.create(other, desk.folder.plan())
+    assert list(other.iterdir()) == []
