@@ -18,7 +18,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output
 from dbcheck.cli.entries import find_entries, run_at_once
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import SEED, Verb, grouped, option
+from dbcheck.cli.flags.groups import Verb, grouped, option
 from dbcheck.cli.flags.target import HostUrl, InventoryOptions, TargetOptions, host_flag
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import ReceiptsResult
@@ -80,12 +80,7 @@ def _list_rules_with_receipt() -> tuple[str, ...]:
     "power, print what was lost. Exits with 1 if nothing was.",
     shell_complete=shared.complete_names(_list_rules_with_receipt, or_file=False),
 )
-@option(
-    "--seed",
-    type=SEED,
-    metavar="N",
-    help="--receipt: decides rows, moments and what the drive loses. Default: random.",
-)
+@shared.seed("--receipt: decides rows, moments and what the drive loses.")
 @shared.runs()
 def command(
     names: tuple[str, ...],

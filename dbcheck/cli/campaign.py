@@ -16,7 +16,7 @@ from dbcheck.campaign.compare import group_targets
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import FOLDER, SEED, Verb, grouped, option
+from dbcheck.cli.flags.groups import FOLDER, Verb, grouped, option
 from dbcheck.cli.flags.shared import ConsentOptions, draw_seed
 from dbcheck.cli.flags.target import InventoryOptions, TwiceOptions
 from dbcheck.cli.say import say
@@ -50,12 +50,7 @@ CYCLES = click.IntRange(1, 1_000_000)
     help="First cut the power under sessions that are acknowledged too early, until "
     "that loses rows, as dbcheck run --control does once.",
 )
-@option(
-    "--seed",
-    type=SEED,
-    metavar="N",
-    help="Decides the moment of each cut and the sizes of the rows. Default: random.",
-)
+@shared.seed("Decides the moment of each cut and the sizes of the rows.")
 @option(
     "--folder",
     type=FOLDER,

@@ -11,7 +11,7 @@ import click
 
 from dbcheck.cli import FAILED, PASS, output
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import SEED, Verb, option
+from dbcheck.cli.flags.groups import Verb, option
 from dbcheck.cli.flags.shared import draw_seed
 from dbcheck.cli.say import say
 from dbcheck.config import files, workload_file
@@ -113,12 +113,7 @@ def list_rows(cut: str) -> list[Row]:
     help="What is cut: the power of a virtual drive (needs root), or only the server "
     "process, which proves less. auto: the drive if this machine can run one.",
 )
-@option(
-    "--seed",
-    type=SEED,
-    metavar="N",
-    help="Decides rows, moments, and what a drive loses. Default: random.",
-)
+@shared.seed("Decides rows, moments, and what a drive loses.")
 @shared.runs()
 @shared.as_json()
 def command(

@@ -16,7 +16,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.cli import FAIL, INCONCLUSIVE, PASS, output
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import FOLDER, SEED, Verb, grouped, is_given, option
+from dbcheck.cli.flags.groups import FOLDER, Verb, grouped, is_given, option
 from dbcheck.cli.flags.newhost import NewHostOptions, is_interactive
 from dbcheck.cli.flags.shared import ConsentOptions, draw_seed
 from dbcheck.cli.flags.target import NamedByArgument
@@ -62,12 +62,7 @@ _OF_NEW = ("cuts", "until", "no_control", "seed", "folder")
     help="Leave out the cut, before the first one that counts, under sessions that are "
     "acknowledged too early.",
 )
-@option(
-    "--seed",
-    type=SEED,
-    metavar="N",
-    help="Decides the moment of each cut and the sizes of the rows. Default: random.",
-)
+@shared.seed("Decides the moment of each cut and the sizes of the rows.")
 @option(
     "--folder",
     type=FOLDER,

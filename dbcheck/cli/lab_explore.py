@@ -18,7 +18,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import FOLDER, SEED, Verb, grouped, is_given, option
+from dbcheck.cli.flags.groups import FOLDER, Verb, grouped, is_given, option
 from dbcheck.cli.flags.lab import RecordOptions
 from dbcheck.cli.flags.load import WorkloadOptions
 from dbcheck.cli.flags.shared import draw_seed
@@ -72,12 +72,7 @@ _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
     help="Labs side by side, each with a server that recovers one state at a time. "
     "Default: three for every two cores.",
 )
-@option(
-    "--seed",
-    type=SEED,
-    metavar="N",
-    help="Decides the rows, and which states are judged. Default: random.",
-)
+@shared.seed("Decides the rows, and which states are judged.")
 @option(
     "--trust",
     is_flag=True,

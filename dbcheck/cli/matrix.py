@@ -14,7 +14,7 @@ from dbcheck.campaign.folder import write_matrix
 from dbcheck.cli import FAILED, PASS, output
 from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import SEED, Verb, grouped, option, option_of
+from dbcheck.cli.flags.groups import Verb, grouped, option, option_of
 from dbcheck.cli.flags.power import PowerOptions
 from dbcheck.cli.flags.shared import ConsentOptions, draw_seed
 from dbcheck.cli.flags.target import (
@@ -75,12 +75,7 @@ from dbcheck.witness.window import WindowLimits
     shell_complete=shared.complete_names(files.list_workload_names, or_file=True),
 )
 @option_of(Workload, "sessions", "the file's, or the workload's")
-@option(
-    "--seed",
-    type=SEED,
-    metavar="N",
-    help="Decides rows, moments, and what a lab's drive loses. Default: random.",
-)
+@shared.seed("Decides rows, moments, and what a lab's drive loses.")
 @shared.runs()
 @shared.as_json()
 def command(

@@ -16,7 +16,7 @@ from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output
 from dbcheck.cli.entries import find_entries, run_at_once
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import SEED, Verb, VerbGroup, grouped, option
+from dbcheck.cli.flags.groups import Verb, VerbGroup, grouped, option
 from dbcheck.cli.flags.target import InventoryOptions, ProbedHost, TargetOptions
 from dbcheck.cli.say import say
 from dbcheck.inventory.entry import Entry
@@ -183,12 +183,7 @@ def command() -> None:
     metavar="N",
     help="How many commits are made, one after the other.",
 )
-@option(
-    "--seed",
-    type=SEED,
-    metavar="N",
-    help="Decides the rows, and how long it waits between commits. Default: random.",
-)
+@shared.seed("Decides the rows, and how long it waits between commits.")
 @shared.as_json()
 def flushes(
     names: tuple[str, ...],

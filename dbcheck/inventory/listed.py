@@ -184,11 +184,7 @@ def _read_plain(path: Path) -> Listing:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise NotPlain("has a byte that is not UTF-8 text", line) from None
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}",
-            id=ErrorId.ANSIBLE_INVENTORY_FAILED,
-            hint="The user who runs dbcheck must be able to read the inventory.",
-        ) from None
+        raise _unreadable_error(path, error) from None
     return parse_yaml(text)
 
 
@@ -339,11 +335,7 @@ def _require_no_program(path: Path) -> None:
             if not file.read(4).startswith(_PROGRAM_STARTS):
                 return
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}",
-            id=ErrorId.ANSIBLE_INVENTORY_FAILED,
-            hint="The user who runs dbcheck must be able to read the inventory.",
-        ) from None
+        raise _unreadable_error(path, error) from None
     raise UsageError(
         f"{path} is a program, with the name of a YAML file",
         id=ErrorId.ANSIBLE_INVENTORY_FAILED,
@@ -454,6 +446,14 @@ def _find_invalid_line(text: str) -> int:
     except yaml.MarkedYAMLError as error:
         return 1 + int((error.problem_mark or error.context_mark).line)
     return 0
+
+
+def _unreadable_error(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"{path} cannot be read: {error.strerror}",
+        id=ErrorId.ANSIBLE_INVENTORY_FAILED,
+        hint="The user who runs dbcheck must be able to read the inventory.",
+    )
 
 
 def _refused_inventory_error(path: Path, messages: list[str]) -> UsageError:

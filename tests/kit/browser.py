@@ -69,6 +69,12 @@ class Seen:
         self._file = file.resolve().as_uri()
         self.page.goto(self._file)
 
+    def require_readable(self) -> None:
+        """Fail if something went wrong, is hard to read, or does not fit the window."""
+        assert self.complaints == []
+        assert self.violations == []
+        assert self.overflow == []
+
     def _said(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(f"{message.type}: {message.text}")

@@ -12,7 +12,7 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.flags.groups import FILE, FOLDER, F, Flag, Group, Number, option
+from dbcheck.cli.flags.groups import FILE, FOLDER, SEED, F, Flag, Group, Number, option
 from dbcheck.runs.folder import RUNS
 
 if TYPE_CHECKING:
@@ -98,6 +98,12 @@ def until() -> Callable[[F], F]:
         help="Make as many cuts as show with 95% confidence, if none loses, that at "
         "most this share of cuts lose; 0.05 takes 59 cuts. The first loss ends it.",
     )
+
+
+def seed(decides: str) -> Callable[[F], F]:
+    """Add --seed; decides: what the number decides, as a sentence for the help."""
+    text = f"{decides} Default: random."
+    return option("--seed", type=SEED, metavar="N", help=text)
 
 
 def runs() -> Callable[[F], F]:

@@ -261,6 +261,17 @@ def test_a_row_of_postgresql_without_end() -> None:
         list(link.stream((LEDGER,)))
 
 
+def begin_rows(peer: MysqlPeer) -> None:
+    """Take a login and the statement that reads rows; send the columns of its rows."""
+    peer.greet(NATIVE)
+    peer.send(OK)
+    while peer.receive()[:1] != COM_STMT_PREPARE:
+        peer.send(OK)
+    peer.send(b"\0" + struct.pack("<IHHBH", 1, 0, 0, 0, 0))
+    peer.receive()
+    peer.columns(*MYSQL_TYPES)
+
+
 def test_rows_of_mysql_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time, and all together do not."""
     monkeypatch.setattr(mysql_link, "SCAN_S", 0.3)
@@ -268,13 +279,7 @@ def test_rows_of_mysql_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MysqlLink, "_require_engine", lambda *_: None)
 
     def answer(peer: MysqlPeer) -> None:
-        peer.greet(NATIVE)
-        peer.send(OK)
-        while peer.receive()[:1] != COM_STMT_PREPARE:
-            peer.send(OK)
-        peer.send(b"\0" + struct.pack("<IHHBH", 1, 0, 0, 0, 0))
-        peer.receive()
-        peer.columns(*MYSQL_TYPES)
+        begin_rows(peer)
         drip(peer.wire, b"\xff\xff\xff\0" + bytes(99))
 
     with (
@@ -296,13 +301,7 @@ def test_rows_that_are_no_rows_come_from_another_service(
     monkeypatch.setattr(MysqlLink, "_require_engine", lambda *_: None)
 
     def answer_as_mysql(peer: MysqlPeer) -> None:
-        peer.greet(NATIVE)
-        peer.send(OK)
-        while peer.receive()[:1] != COM_STMT_PREPARE:
-            peer.send(OK)
-        peer.send(b"\0" + struct.pack("<IHHBH", 1, 0, 0, 0, 0))
-        peer.receive()
-        peer.columns(*MYSQL_TYPES)
+        begin_rows(peer)
         peer.send(b"\0\0")  # a row that ends before its columns
         peer.send(EOF)
         peer.wire.recv(1 << 10)
