@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import click
 
@@ -29,12 +29,15 @@ from dbcheck.inventory.newhost import (
     require_name,
     suggest_name,
 )
+from dbcheck.model.managed import find_service_of_hosts
 from dbcheck.remote.way import LOCAL, find_way
 from dbcheck.runner import assemble
 from dbcheck.witness.url import open_witness
 
 _SWITCHES = list_switches()
 _NO_HOST = "none"
+# The options of a URL by which libpq connects to another host than the URL's own.
+_ELSEWHERE = ("host", "hostaddr", "service")
 _INTRO = (
     "dbcheck needs to know five things. Enter takes the answer that is in brackets."
 )
@@ -170,13 +173,21 @@ def _ask(
 def _suggest_host(target: str) -> str:
     """Return the URL of the host that a server's URL names, for SSH as root.
 
-    Return _NO_HOST if it names none that can be told.
+    Return _NO_HOST if the URL names no single host, or one of a provider.
     """
     try:
-        host = urlsplit(target).hostname or ""
+        url = urlsplit(target)
+        options = parse_qs(url.query)
     except ValueError:
         return _NO_HOST
-    if not host or host in ("localhost", "127.0.0.1", "::1"):
+    host, sockets = url.hostname or "", options.get("unix_socket", [])
+    given = ",".join(value for name in _ELSEWHERE for value in options.get(name, []))
+    elsewhere = given.split(",") if given else []
+    if sockets or (elsewhere and all(each.startswith("/") for each in elsewhere)):
+        return LOCAL
+    if not host or "," in host or elsewhere or find_service_of_hosts([host]):
+        return _NO_HOST
+    if host in ("localhost", "127.0.0.1", "::1"):
         return LOCAL
     return f"ssh://root@[{host}]" if ":" in host else f"ssh://root@{host}"
 

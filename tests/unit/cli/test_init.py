@@ -175,9 +175,29 @@ def test_on_a_terminal_a_given_url_is_checked_before_a_question(
     assert id_of(init(*words)) == id
 
 
-def test_the_host_that_a_target_names_is_suggested() -> None:
-    suggest = newhost._suggest_host
-    assert suggest("postgresql://u@db7.example.net/x") == "ssh://root@db7.example.net"
-    assert suggest("postgresql://u@[2001:db8::1]/x") == "ssh://root@[2001:db8::1]"
-    assert suggest("postgresql://u@localhost/x") == "local:"
-    assert suggest("postgresql://u@[db7/x") == "none"
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        ("postgresql://u@db7.example.net/x", "ssh://root@db7.example.net"),
+        ("postgresql://u@[2001:db8::1]/x", "ssh://root@[2001:db8::1]"),
+        ("postgresql://u@localhost/x", "local:"),
+        ("postgresql://u@/x?host=/run/postgresql", "local:"),
+        ("mysql://u@/x?unix_socket=/run/mysqld.sock", "local:"),
+        ("postgresql://u@[db7/x", "none"),
+        # PGHOST, an option or a provider decides which host that is.
+        ("postgresql:///x", "none"),
+        ("postgresql:///x?host=db7", "none"),
+        ("postgresql:///x?host=/run&host=db7", "none"),
+        ("postgresql:///x?host=/run,db7", "none"),
+        ("postgresql://u@localhost/x?host=db7", "none"),
+        ("postgresql://u@db7/x?hostaddr=10.0.0.8", "none"),
+        ("postgresql:///x?service=db7", "none"),
+        ("postgresql://u@db7,db8/x", "none"),
+        ("postgresql://u@a.b.eu-west-1.rds.amazonaws.com/x", "none"),
+    ],
+)
+def test_only_a_host_that_a_target_surely_names_is_suggested(
+    target: str, host: str
+) -> None:
+    """Enter takes it, and canaries and cuts on another host prove nothing."""
+    assert newhost._suggest_host(target) == host
