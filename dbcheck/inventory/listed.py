@@ -218,7 +218,8 @@ def _require_ansible(path: Path, reason: NotPlain) -> None:
     lack = f"{_PACKAGE} {found} is too old" if found else f"{_PACKAGE} is not installed"
     where = f"line {reason.line} of {path}" if reason.line else f"{path}"
     raise UsageError(
-        f"{where} {reason.what}: only Ansible reads that, and {lack}",
+        f"{where} {reason.what}: without Ansible dbcheck reads only plain YAML, and"
+        f" {lack}",
         id=ErrorId.ANSIBLE_NOT_INSTALLED,
         hint=f"Correct it; or install {_PACKAGE} {least} or newer: pip install"
         ' "dbcheck[ansible]", or in a checkout pip install -r constraints/ansible.txt.',

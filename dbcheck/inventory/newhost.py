@@ -168,9 +168,10 @@ def _require_exact(name: str, value: str) -> None:
     """Raise UsageError, which repeats no value, for one that is not read as it is."""
     if not is_plain_text(value):
         raise UsageError(
-            f"{name} holds a character that no text has",
+            f"{name} holds a control character, a byte order mark, or a byte that is"
+            " not UTF-8",
             id=ErrorId.VALUE_INVALID,
-            hint="Leave out control characters, and bytes that are not UTF-8.",
+            hint="Type the value without it.",
         )
     if "{{" in value or "{%" in value:
         raise UsageError(

@@ -234,8 +234,9 @@ class _Given:
     def add(self, owner: str, key: yaml.ScalarNode, node: yaml.Node) -> None:
         """Add a variable; raise NotPlain if another place gives it another value."""
         name: str = key.value
-        is_name = _VARIABLE.fullmatch(name) and not keyword.iskeyword(name)
-        if not is_name or RESERVED.fullmatch(name):
+        if not _VARIABLE.fullmatch(name) or keyword.iskeyword(name):
+            raise NotPlain(f"sets {name[:60]}, which names no variable", _line(key))
+        if RESERVED.fullmatch(name):
             raise NotPlain(
                 f"sets {name[:60]}, which has a meaning of its own to Ansible",
                 _line(key),
