@@ -63,12 +63,13 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def test_nothing_is_installed_but_that() -> None:
-    """By set-up, the Makefile, and README's and the documents' commands."""
+    """By set-up, the Makefile, the image, and README's and the documents' commands."""
     places = (".ci/setup", "Makefile", "README.md", "docs/running.md")
+    places += ("container/Dockerfile", "docs/guides/container.md")
     text = "".join((ROOT / place).read_text() for place in places)
     asked = re.findall(r"pip install\b(?:[^\n`]*\\\n)*[^\n`]*", text)
     for command in filter(lambda one: one != "pip install", asked):
-        pinned_only = re.search(r"-r constraints/|\$\{files\[@\]\}", command)
+        pinned_only = re.search(r"-r (?:/src/)?constraints/|\$\{files\[@\]\}", command)
         assert pinned_only or "--no-deps --no-build-isolation" in command, command
 
 
