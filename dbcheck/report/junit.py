@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
-from junitparser.junitparser import FinalResult
 
 from dbcheck.judge.result import Checked, RunResult
 from dbcheck.judge.results import (
@@ -207,7 +206,7 @@ def _make_case(
     return case
 
 
-def _explain(result: FinalResult, lines: Sequence[str]) -> FinalResult:
+def _explain(result: Failure | Error, lines: Sequence[str]) -> Failure | Error:
     """Return a failure or an error with *lines* as its body."""
     result.text = "\n".join([result.message or "", *lines])
     return result
