@@ -64,8 +64,10 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def test_nothing_is_installed_but_that() -> None:
     """By set-up, the Makefile, the image, and README's and the documents' commands."""
-    places = (".ci/setup", "Makefile", "README.md", "docs/running.md")
-    places += ("container/Dockerfile", "docs/guides/container.md")
+    places = (
+        *(".ci/setup", "Makefile", "container/Dockerfile"),
+        *("README.md", "docs/running.md", "docs/guides/container.md"),
+    )
     text = "".join((ROOT / place).read_text() for place in places)
     asked = re.findall(r"pip install\b(?:[^\n`]*\\\n)*[^\n`]*", text)
     for command in filter(lambda one: one != "pip install", asked):
