@@ -124,6 +124,10 @@ class NewHostOptions(Group):
     def ask_for_rest(self) -> NewHost:
         """Return the host of the flags, and of answers to questions for the rest."""
         say(_INTRO, err=True)
+        if self.target_host:
+            find_way(self.target_host)
+        if self.host_name is not None:
+            require_name(self.host_name)
         values: dict[str, Any] = dict(self.of_target)
         for key, label, about, check in _URLS:
             if values.get(key):

@@ -166,9 +166,11 @@ def test_on_a_terminal_what_is_given_is_not_asked_for(
     [
         (["--target", "oracle://u@db7/x"], ErrorId.ENGINE_UNKNOWN),
         ([*GIVEN[:2], "--witness", "nowhere"], ErrorId.HOST_ADDRESS_INVALID),
+        (["--target-host", "db7"], ErrorId.HOST_ADDRESS_INVALID),
+        (["--name", "db[1:2]"], ErrorId.VALUE_INVALID),
     ],
 )
-def test_on_a_terminal_a_given_url_is_checked_before_a_question(
+def test_on_a_terminal_what_is_given_is_checked_before_a_question(
     words: list[str], id: ErrorId, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dbcheck.cli.init.is_interactive", lambda: True)
