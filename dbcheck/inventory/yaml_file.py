@@ -301,7 +301,7 @@ class _Reader:
             raise NotPlain(f"has a host and a group with the name {min(both)}")
         if self._hosts.keys() >= _OF_THIS_MACHINE:
             names = " and ".join(sorted(_OF_THIS_MACHINE))
-            raise NotPlain(f"has the hosts {names}, of which Ansible warns")
+            raise NotPlain(f"has both hosts, {names}: Ansible warns of that")
         above = self._find_groups_above()
         inside: dict[str, set[str]] = {name: set() for name in self._hosts}
         for name, group in self._groups.items():

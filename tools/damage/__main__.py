@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tools.damage.servers import SETUPS
-from tools.damage.sweep import NO_DAMAGE, Line, judged, sweep
+from tools.damage.sweep import DAMAGES, NO_DAMAGE, Line, judged, sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "file-damage.md"
@@ -21,7 +21,6 @@ RESULTS = Path(__file__).with_name("results.md")
 RECORDED = ROOT / "tests" / "recorded" / "file_damage.json"
 _MARK = "<!-- sweep -->\n"
 _VERDICTS = ("FAIL", "INCONCLUSIVE", "rows", "harmless")
-_DAMAGES_MAX = 5
 _MEMORY = Path("/dev/shm")
 _CELL_CHARS = 160
 _HEAD = """\
@@ -80,7 +79,8 @@ def page(text: str, lines: Sequence[Line]) -> str:
         own = [one for one in lines if one.product == product]
         damaged = [one for one in own if one.damage != NO_DAMAGE]
         parts.append(f"## {product}\n")
-        parts.append(_table([["file", *_VERDICTS], ["---"] * 5, *_by_file(damaged)]))
+        heads = ["file", *_VERDICTS]
+        parts.append(_table([heads, ["---"] * len(heads), *_by_file(damaged)]))
         parts += [f"{said}\n" for said in _causes(own)]
     return "\n".join(parts)
 
@@ -118,7 +118,7 @@ def _by_file(lines: Sequence[Line]) -> list[list[str]]:
 
 
 def _damages(names: Sequence[str]) -> str:
-    return "all" if len(names) == _DAMAGES_MAX else ", ".join(names)
+    return "all" if len(names) == len(DAMAGES) else ", ".join(names)
 
 
 def _causes(lines: Sequence[Line]) -> list[str]:
