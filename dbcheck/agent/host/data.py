@@ -166,10 +166,10 @@ MARK = re.compile(rb"dbcheck-mark-[0-9a-f]{32}")
 
 
 def read_data_names(path: str) -> dict[str, Any]:
-    """Return what shows whose data the directory *path* holds.
+    """Return the identifiers of the data in the directory *path*.
 
-    The keys are the fields of model.places.DataNames, such as ids of PostgreSQL and
-    MySQL, and dbcheck's marks.  Raise OSError without a directory.
+    They are the fields of model.places.DataNames: the ids of PostgreSQL and MySQL, the
+    marks of dbcheck, and so on.  Raise OSError if there is no such directory.
     """
     unreadable: dict[str, str] = {}
     return {
