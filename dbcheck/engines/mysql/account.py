@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dbcheck.base.errors import ConnectionLost, EngineError, OtherServer
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.check import (
     choose_replica_statement,
     parse_product,
@@ -17,7 +17,7 @@ from dbcheck.engines.mysql.grants import (
     list_grants,
     quote_account,
 )
-from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.link import ACCESS_DENIED_TO_SERVER, MysqlLink, error_code
 from dbcheck.engines.mysql.rights import (
     MONITOR,
     OTHER_DATABASES,
@@ -33,6 +33,9 @@ from dbcheck.rows.operation import Usage
 from dbcheck.rows.table import SIDES
 from dbcheck.rows.tasks import TaskKind
 from dbcheck.server_log import Product
+
+# XA RECOVER is denied with ER_XAER_RMERR (MySQL 8.4, sql/xa.cc).
+_DENIED = (ACCESS_DENIED_TO_SERVER, 1401)
 
 
 def require_rights(
@@ -54,7 +57,7 @@ def require_rights(
     missing += [
         _make_missing(privileges, account)
         for privileges, statement in on_server
-        if _is_refused(link, statement)
+        if _is_denied(link, statement)
     ]
     if control:
         missing += [
@@ -88,14 +91,17 @@ def _find_missing_on_tables(
     return [MissingRight(what, statement)]
 
 
-def _is_refused(link: MysqlLink, statement: str) -> bool:
-    """Return True if the account may not run a statement; roles may let it."""
+def _is_denied(link: MysqlLink, statement: str) -> bool:
+    """Return True if the server denies a statement to the account and its roles.
+
+    Raise EngineError if the statement fails for another reason.
+    """
     try:
         link.rows(statement)
-    except (ConnectionLost, OtherServer):
+    except EngineError as error:
+        if error_code(error) in _DENIED:
+            return True
         raise
-    except EngineError:
-        return True
     return False
 
 

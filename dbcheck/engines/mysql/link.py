@@ -79,7 +79,7 @@ FAMILY = "mysql"
 _BEGIN, _COMMIT = b"start transaction", b"commit"
 _READ_BYTES = 1 << 14
 
-_ACCESS_DENIED_TO_SERVER = 1227
+ACCESS_DENIED_TO_SERVER = 1227  # ER_SPECIFIC_ACCESS_DENIED_ERROR
 _LOGIN_PACKETS = 3  # that a slow server may keep its client waiting for
 
 # Error numbers (MySQL 8.4 and MariaDB error references) of a database or table that is
@@ -124,7 +124,7 @@ def _table_or_engine_error(
         return TableLost(
             text, id=ErrorId.TABLE_LOST, hint=hint, missing=number in _MISSING
         )
-    denied = number in {*_NOT_PERMITTED, _ACCESS_DENIED_TO_SERVER}
+    denied = number in {*_NOT_PERMITTED, ACCESS_DENIED_TO_SERVER}
     return EngineError(text, id=id, hint=hint or (NOT_GRANTED if denied else ""))
 
 

@@ -1,0 +1,65 @@
+"""Which of a server's refusals mean that the account lacks a right."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import mysql.connector
+import pytest
+
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
+from dbcheck.engines.mysql.account import require_rights
+from dbcheck.engines.mysql.link import MysqlLink, _table_or_engine_error
+from dbcheck.rows.operation import Usage, Verb
+from dbcheck.rows.table import LEDGER
+from tests.kit.refusals import refused
+
+USAGE = Usage({LEDGER: (Verb.INSERT,)}, prepares=True)
+GRANTS = "GRANT SELECT, INSERT, CREATE, DROP ON *.* TO `dbcheck`@`%`"
+REPLICA, PREPARED = "replica_status", "prepared"
+
+
+class RefusingLink:
+    """A MySQL server that answers one statement with an error."""
+
+    def __init__(self, statement: str, number: int) -> None:
+        self.statement, self.number = statement, number
+
+    def row(self, statement: str) -> tuple[Any, ...]:
+        assert statement == "server"
+        return "8.4.3", "MySQL Community Server - GPL", "dbcheck@%"
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        if statement == self.statement:
+            error = mysql.connector.Error(msg="no", errno=self.number)
+            raise _table_or_engine_error(error, f"failed: {error}") from error
+        return {"grants": [(GRANTS,)]}.get(statement, [])
+
+
+def require(statement: str, number: int) -> None:
+    link = cast(MysqlLink, RefusingLink(statement, number))
+    require_rights(link, USAGE, "dbcheck", control=False)
+
+
+@pytest.mark.parametrize(
+    ("statement", "number", "privilege"),
+    [
+        (REPLICA, 1227, "REPLICATION CLIENT"),
+        (PREPARED, 1401, "XA_RECOVER_ADMIN"),
+        (PREPARED, 1227, "XA_RECOVER_ADMIN"),
+    ],
+)
+def test_a_statement_that_is_denied_names_its_right(
+    statement: str, number: int, privilege: str
+) -> None:
+    with refused(ErrorId.PRIVILEGE_MISSING, EngineError, naming=privilege):
+        require(statement, number)
+
+
+@pytest.mark.parametrize("statement", [REPLICA, PREPARED])
+def test_another_error_is_no_missing_right(statement: str) -> None:
+    """1105 is ER_UNKNOWN_ERROR: no GRANT would mend it."""
+    with refused(ErrorId.STATEMENT_FAILED, EngineError, naming="1105") as caught:
+        require(statement, 1105)
+    assert "grant" not in caught.value.hint
