@@ -214,7 +214,7 @@ def test_listing_prepared_transactions_takes_one_more_grant_on_mysql(
     least = new_least(name)
     for line in statements(name):
         least.run(line)
-    engine = least.engine()
+    engine, two_phase = least.engine(), replace(USAGE, prepares=True)
     if name == "mysql":
         with refused(
             ErrorId.PRIVILEGE_MISSING, EngineError, naming="cannot list prepared"
@@ -224,7 +224,12 @@ def test_listing_prepared_transactions_takes_one_more_grant_on_mysql(
         assert grant == "grant xa_recover_admin on *.* to 'least'@'%'"
         documented = grant.replace("'least'", "dbcheck") + ";"
         assert documented in statements(name, optional=True)
+        with refused(
+            ErrorId.PRIVILEGE_MISSING, EngineError, naming="lacks XA_RECOVER_ADMIN"
+        ):
+            engine.require_rights(two_phase)
         least.execute(grant)
+    engine.require_rights(two_phase)
     engine.require_two_phase(1, weak=False)
 
 
