@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import stat
+import tempfile
 from typing import Any
 
 from dbcheck.agent.wire import Refusal, require_absolute
@@ -67,10 +68,8 @@ def require_makeable(folder: str, present: str) -> None:
 
     present: the nearest folder above it.
     """
-    trial = os.path.join(present, f".scratch-{os.getpid()}")
     try:
-        os.mkdir(trial, 0o700)
-        os.rmdir(trial)
+        os.rmdir(tempfile.mkdtemp(prefix=".scratch-", dir=present))
     except OSError as error:
         raise OSError(error.errno, error.strerror, folder) from None
 

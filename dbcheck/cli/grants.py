@@ -149,25 +149,22 @@ def describe_server(entry: Entry, product: Product | None) -> Server:
             id=ErrorId.OPTIONS_CONFLICT,
             hint="Leave --product out, or correct the URL.",
         )
-    forms = Promise(entry.survives).cuts_all and entry.promoted_by == _BY_SQL
+    promotes = entry.promoted_by == PromotedBy.SQL.value
     return Server(
         product or by_url,
         url.username or NAME,
         url.database or (is_postgresql and url.username) or NAME,  # as libpq does
         asks_host=bool(entry.host),
         topology=SiteKind(entry.topology) if entry.standbys else SiteKind.SINGLE,
-        forms_group=forms,
-        promotes=entry.promoted_by == _BY_SQL,
+        forms_group=promotes and Promise(entry.survives).cuts_all,
+        promotes=promotes,
     )
-
-
-_BY_SQL = PromotedBy.SQL.value
 
 
 def list_statements(
     server: Server, workload: Workload, *, control: bool, required_only: bool = False
 ) -> GrantsResult:
-    """Return what the account needs for a workload, and for a *control* before it."""
+    """Return the statements for a workload, and for a *control* before it."""
     account, database = _quote_names(server)
     usage = usage_of(workload)
     product, topology = server.product, server.topology
@@ -184,10 +181,9 @@ def list_statements(
         found = mysql_rights.list_rights(
             product, usage, account, database, control=control
         )
+        forms, promotes = server.forms_group, server.promotes
         found += mysql_rights.list_cluster_rights(
-            *(topology, product, account),
-            forms=server.forms_group,
-            promotes=server.promotes,
+            topology, product, account, forms=forms, promotes=promotes
         )
     # What a single server may do without, a cluster may require.
     by_statement: dict[str, Right] = {}

@@ -131,9 +131,9 @@ def _is_ipv6(host: str) -> bool:
 def expand_named_files(
     arguments: Mapping[str, Any], options: AbstractSet[str]
 ) -> dict[str, Any]:
-    """Return a driver's *arguments*, in which ~ begins no name of a file any more.
+    """Return a driver's *arguments* with the home directory in place of a leading ~.
 
-    options: those of the arguments that name files.  Raise UsageError.
+    options: the names of the arguments that are files.  Raise UsageError.
     """
     found = dict(arguments)
     for option in options & found.keys():

@@ -242,7 +242,7 @@ class _Timed:
 class TargetHost:
     """A host that answers questions; for any thread, and across its power cuts.
 
-    place names it in errors.
+    place names it in errors.  is_local: it is the machine that dbcheck runs on.
     """
 
     def __init__(
@@ -250,9 +250,11 @@ class TargetHost:
         place: str,
         open_pipe: Callable[[bytes], Pipe],
         close: Callable[[], None] = lambda: None,
+        *,
+        is_local: bool = False,
     ) -> None:
         """Reach nothing yet; *open_pipe* starts a Python that waits for a program."""
-        self.place = place
+        self.place, self.is_local = place, is_local
         self._open_pipe = open_pipe
         self._close = close
         self._channel: Channel | None = None
@@ -505,4 +507,6 @@ def open_host(url: str, options: SshOptions = AS_SSH) -> TargetHost:
     Raise UsageError if the URL is invalid.
     """
     way = find_way(url, options)
-    return TargetHost(HERE if url == LOCAL else url, way.run, way.close)
+    is_local = url == LOCAL
+    place = HERE if is_local else url
+    return TargetHost(place, way.run, way.close, is_local=is_local)

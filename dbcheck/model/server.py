@@ -126,9 +126,8 @@ def is_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
     A copy of the data on another host has the same names, so it counts as the same.
     """
-    shared = (one.keys() & other.keys()) - _NOT_PART_OF_DATA_IDENTITY
-    named = bool(shared & _HOW_TO_READ_DATA_NAMES.keys())
-    return named and all(one[name] == other[name] for name in shared)
+    named = one.keys() & other.keys() & _HOW_TO_READ_DATA_NAMES.keys()
+    return bool(named) and not find_other_names(one, other)
 
 
 def name_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool | None:

@@ -263,7 +263,7 @@ class Engine(ABC):
         raise self._refusal(Feature.CONTROL)
 
     def check_weakening(self) -> None:
-        """Raise EngineError if weakening would be refused for a table of another's."""
+        """Raise EngineError if another program's table prevents a control."""
         return
 
     def restore_durability(self) -> str | None:

@@ -25,16 +25,13 @@ def wait_for_server(rig: Rig) -> str:
     Raise NotBack if it takes none within limits.return_s, PowerError if the rig failed
     and not the server.
     """
-    began, shown, is_announced = time.monotonic(), set[str](), False
-    while True:
-        interrupt.raise_if_interrupted()
-        reason = rig.site.ready()
-        if not is_announced:
-            is_announced, waits = True, f"waiting up to {rig.limits.return_s:.0f} s"
-            text = "the server takes queries" if reason is None else waits
-            rig.listener.phase(Phase.RESTORE, text)
-        if reason is None:
-            return ""
+    began, shown = time.monotonic(), set[str]()
+    interrupt.raise_if_interrupted()
+    reason = rig.site.ready()
+    waits = f"waiting up to {rig.limits.return_s:.0f} s"
+    text = "the server takes queries" if reason is None else waits
+    rig.listener.phase(Phase.RESTORE, text)
+    while reason is not None:
         if failure := rig.site.failure():
             return failure
         waited_s = time.monotonic() - began
@@ -50,6 +47,9 @@ def wait_for_server(rig: Rig) -> str:
         waited = Progress("the server", waited_s, rig.limits.return_s, Unit.SECONDS)
         rig.listener.progress(waited)
         time.sleep(POLL_S)
+        interrupt.raise_if_interrupted()
+        reason = rig.site.ready()
+    return ""
 
 
 def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:

@@ -82,15 +82,15 @@ def _set_global(link: MysqlLink, name: str, value: int) -> None:
 
 
 def check_weakening(link: MysqlLink, database: str) -> None:
-    """Raise EngineError if weaken() would be refused for a table of another's.
+    """Raise EngineError if another program's table has the name that weaken() needs.
 
-    account.require_rights() looks for the privileges.
+    account.require_rights() checks the privileges.
     """
     _has_own_change_table(link, database)
 
 
 def list_weakening_privileges(link: MysqlLink) -> list[tuple[Privileges, ...]]:
-    """Return what weaken() needs on this server; any one of each tuple is enough."""
+    """Return the privileges that weaken() needs; any one of each tuple is enough."""
     names = _read_durability(link).durable
     return list(dict.fromkeys(_list_accepted(link, name) for name in names))
 
@@ -159,7 +159,7 @@ def restore(link: MysqlLink) -> str | None:
 
 
 def _has_own_change_table(link: MysqlLink, database: str) -> bool:
-    """Return has_change_table(); raise EngineError for another's table of its name."""
+    """Return has_change_table(); raise EngineError for a foreign table of its name."""
     if has_change_table(link, database):
         return True
     if link.rows("table", {"database": database, "name": TABLE}):

@@ -1,7 +1,7 @@
 """The one list of what dbcheck's account must be allowed to do on MySQL and MariaDB.
 
-What the preflight requires, what each hint tells to grant, what `dbcheck grants`
-prints and what docs/privileges.md shows come from here.  Nothing imported connects.
+The checks of the preflight, the GRANT in each hint, the output of `dbcheck grants` and
+docs/privileges.md all come from here.  Nothing imported connects.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ TASKS: Mapping[TaskKind, Privileges] = {
 
 
 def tables_privileges(usage: Usage) -> Privileges:
-    """Return what the load needs on dbcheck's tables."""
+    """Return the privileges that the load needs on dbcheck's tables."""
     return Privileges(
         ("SELECT", *(verb.name for verb in usage.all_verbs), "CREATE", "DROP")
     )
@@ -179,7 +179,7 @@ def _list_rights_of_tasks(usage: Usage, account: str, database: str) -> list[Rig
 
 
 def _list_rights_of_mysql(account: str) -> list[Right]:
-    """Return what MySQL alone shows, in tables of the performance schema."""
+    """Return the rights on tables of the performance schema that MariaDB lacks."""
 
     def readable(table: str, why: str, without: str, only: str = "") -> Right:
         privileges = Privileges(("SELECT",), f"{_SCHEMA}.{table}")

@@ -1,7 +1,7 @@
 """The one list of what dbcheck's account must be allowed to do on PostgreSQL.
 
-What the preflight requires, what each hint tells to grant, what `dbcheck grants`
-prints and what docs/privileges.md shows come from here.  Nothing imported connects.
+The checks of the preflight, the GRANT in each hint, the output of `dbcheck grants` and
+docs/privileges.md all come from here.  Nothing imported connects.
 
 The account owns its tables, so it needs no privilege on them, whatever the load does.
 """

@@ -18,7 +18,6 @@ from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.config import Fields
 from dbcheck.power.kinds.shared import require_declared_class
 from dbcheck.remote.same_host import read_boot_id
-from dbcheck.remote.way import HERE
 
 TRIGGER = "/proc/sysrq-trigger"
 _POLL_S = 0.2
@@ -75,7 +74,7 @@ class SysrqConfig:
 
     def open(self, host: TargetHost | None, ask: Callable[[str], None]) -> SysrqSwitch:
         """Return the switch; nothing is reached yet."""
-        if host is None or host.place == HERE:
+        if host is None or host.is_local:
             raise UsageError(
                 "sysrq needs SSH to a host other than this one",
                 id=ErrorId.HOST_IS_THIS_MACHINE,
