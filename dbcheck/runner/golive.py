@@ -18,7 +18,6 @@ from pathlib import Path
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunWriteError, UsageError
-from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import make_result
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import PowerState
@@ -28,7 +27,13 @@ from dbcheck.report.html.page import format_golive_page
 from dbcheck.report.words import campaign as campaign_words
 from dbcheck.runner import assemble, campaign_run
 from dbcheck.runner.golive_folder import GoLiveFolder, StepRecord
-from dbcheck.runner.golive_records import find_failed_campaign, read_records, reopen
+from dbcheck.runner.golive_records import (
+    find_failed_campaign,
+    has_papers_of,
+    open_campaign,
+    read_records,
+    reopen,
+)
 from dbcheck.runner.golive_setup import (
     SWITCH,
     find_changes,
@@ -216,11 +221,9 @@ class GoLive:
             return step
         for step in StepId:
             record = self.check.folder.record(step)
-            if record is not None and record.folder and not record.status.is_over:
-                path = self.check.folder.path / record.folder
-                if (path / "campaign.json").is_file() and any(
-                    CampaignFolder.open(path).list_runs_without_cycle()
-                ):
+            if record is not None and not record.status.is_over:
+                campaign = open_campaign(self.check.folder, record)
+                if campaign and any(campaign.list_runs_without_cycle()):
                     return step
         return None
 
@@ -301,9 +304,10 @@ class GoLive:
             path = self.check.folder.path / record.folder
             if not path.exists():
                 return record.folder, False
-            if not (path / "campaign.json").is_file():  # what else is there is not ours
+            campaign = open_campaign(self.check.folder, record)
+            if campaign is None:  # what else is there is not ours
                 return self.check.folder.find_new_name(step), False
-            result = make_result(CampaignFolder.open(path))
+            result = make_result(campaign)
             if not result.finished or result.verdict is not Verdict.INCONCLUSIVE:
                 return record.folder, True
         return self.check.folder.find_new_name(step), False
@@ -330,8 +334,7 @@ class GoLive:
         step = find_failed_campaign(self.check.folder)
         failed = self.check.folder.record(step) if step else None
         papers = read_records(self.check.folder, self.check.plan)[StepId.PAPERS]
-        names = [paper.file for paper in papers.papers] if papers else []
-        if failed is None or f"{failed.folder}.html" in names:
+        if failed is None or (papers and has_papers_of(papers, failed.folder)):
             return
         try:
             found = write_papers(self.check, failed.folder)
@@ -355,12 +358,9 @@ def make_golive_result(check: Check) -> GoLiveResult:
         record.result if record else StepResult(step, StepStatus.OPEN, commands[step])
         for step, record in records.items()
     )
-    campaign, papers = records[StepId.CAMPAIGN], records[StepId.PAPERS]
-    shown, path = None, Path()
-    if campaign is not None and campaign.folder:
-        path = folder.path / campaign.folder
-        if (path / "campaign.json").is_file():
-            shown = make_result(CampaignFolder.open(path))
+    papers = records[StepId.PAPERS]
+    campaign = open_campaign(folder, records[StepId.CAMPAIGN])
+    shown = make_result(campaign) if campaign else None
     setups = [record.setup for record in records.values() if record]
     subject = list_shown_facts({k: v for setup in setups for k, v in setup.items()})
     verdict = _find_verdict(steps)
@@ -381,7 +381,7 @@ def make_golive_result(check: Check) -> GoLiveResult:
         clean=format_command(Path(plan.inventory), "clean", plan.name),
         steps=steps,
         subject=subject,
-        campaign=str(path) if shown else "",
+        campaign=shown.folder if shown else "",
         statistics=shown.statistics if shown else None,
         confirmed=shown.confirmed if shown else None,
         limits=tuple(campaign_words.limits(shown)) if shown else (),
@@ -392,9 +392,9 @@ def make_golive_result(check: Check) -> GoLiveResult:
 def measure_cut_s(folder: GoLiveFolder) -> float | None:
     """Return how long a cycle of the first cut's campaign took, None if not known."""
     record = read_records(folder, folder.plan())[StepId.FIRST_CUT]
-    if record is None or record.status is not StepStatus.DONE or not record.folder:
+    campaign = open_campaign(folder, record)
+    if campaign is None or (record and record.status is not StepStatus.DONE):
         return None
-    campaign = CampaignFolder.open(folder.path / record.folder)
     cycles = campaign.cycles()
     whole = [one for one in cycles if one.run and one.ended and not one.settled]
     if not whole:  # a client was lost in the midst of each

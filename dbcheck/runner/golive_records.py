@@ -46,12 +46,30 @@ def find_failed_campaign(folder: GoLiveFolder) -> StepId | None:
     A client may have ended after the loss, before it stored the step.
     """
     for step in (StepId.FIRST_CUT, StepId.CAMPAIGN):
-        record = folder.record(step)
-        if record is not None and record.folder:
-            path = folder.path / record.folder
-            if _is_campaign(path) and _has_failed(path):
-                return step
+        campaign = open_campaign(folder, folder.record(step))
+        if campaign and make_result(campaign).verdict is Verdict.FAIL:
+            return step
     return None
+
+
+def open_campaign(
+    folder: GoLiveFolder, record: StepRecord | None
+) -> CampaignFolder | None:
+    """Open the campaign of a step, None if it has none."""
+    if record is None or not record.folder:
+        return None
+    path = folder.path / record.folder
+    return CampaignFolder.open(path) if (path / "campaign.json").is_file() else None
+
+
+def has_papers_of(papers: StepRecord, campaign: str) -> bool:
+    """Return True if the report among *papers* is that of the folder *campaign*."""
+    return name_report(campaign) in [paper.file for paper in papers.papers]
+
+
+def name_report(campaign: str) -> str:
+    """Return the name of the report on the campaign in the folder *campaign*."""
+    return f"{campaign}.html"
 
 
 def describe_paper(file: Path, what: str) -> PaperResult:
@@ -59,14 +77,6 @@ def describe_paper(file: Path, what: str) -> PaperResult:
     with file.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     return PaperResult(file.name, what, digest)
-
-
-def _is_campaign(path: Path) -> bool:
-    return (path / "campaign.json").is_file()
-
-
-def _has_failed(path: Path) -> bool:
-    return make_result(CampaignFolder.open(path)).verdict is Verdict.FAIL
 
 
 def _read_proven(
@@ -91,19 +101,17 @@ def _list_gaps(
     elif record.result.verdict is not Verdict.PASS:
         yield "it has not passed"
     if step is StepId.PAPERS:
-        if not record.papers:
-            yield "there are no report and no bundle"
-        yield from _list_changed_papers(folder, record)
+        yield from _list_gaps_of_papers(folder, record)
 
 
 def _list_gaps_of_campaign(
     folder: GoLiveFolder, plan: GoLivePlan, step: StepId, record: StepRecord
 ) -> Iterator[str]:
     path = folder.path / record.folder
-    if not record.folder or not _is_campaign(path):
-        yield f"its campaign is no longer in {path}"
+    campaign = open_campaign(folder, record)
+    if campaign is None:
+        yield f"{path} holds no campaign"
         return
-    campaign = CampaignFolder.open(path)
     made = campaign.plan()
     if made.target != plan.target:
         yield f"{path} is a campaign on {made.target}"
@@ -120,7 +128,12 @@ def _list_gaps_of_campaign(
             yield f"no control lost rows in {path}"
 
 
-def _list_changed_papers(folder: GoLiveFolder, record: StepRecord) -> Iterator[str]:
+def _list_gaps_of_papers(folder: GoLiveFolder, record: StepRecord) -> Iterator[str]:
+    if not record.papers:
+        yield "there are no report and no bundle"
+    about = folder.record(find_failed_campaign(folder) or StepId.CAMPAIGN)
+    if about is None or not has_papers_of(record, about.folder):
+        yield "they are of an earlier campaign"
     for paper in record.papers:
         file = folder.path / paper.file
         if not file.is_file():

@@ -35,7 +35,7 @@ from dbcheck.runner.checks import (
     probe_entry_flushes,
 )
 from dbcheck.runner.golive_folder import GoLiveFolder, GoLivePlan
-from dbcheck.runner.golive_records import describe_paper
+from dbcheck.runner.golive_records import describe_paper, name_report
 from dbcheck.runner.new_inventory import format_command
 from dbcheck.runner.switch_test import run_switch_test
 from dbcheck.runs import stored
@@ -312,7 +312,7 @@ def _list_assumptions(folder: CampaignFolder) -> Iterator[str]:
 def write_papers(check: Check, folder: str) -> Found:
     """Write report and bundle of the campaign in *folder*, and verify the bundle."""
     campaign = CampaignFolder.open(check.folder.path / folder)
-    page = check.folder.path / f"{folder}.html"
+    page = check.folder.path / name_report(folder)
     bundle = check.folder.path / f"{check.plan.name}-{folder}.dbcheck.tar"
     result = CampaignsResult(str(campaign.path), (make_result(campaign),))
     stored.write_file(page, [as_html(result).encode()])

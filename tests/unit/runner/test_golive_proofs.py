@@ -163,6 +163,27 @@ def test_a_step_whose_proof_is_gone_is_repeated(
     assert desk.done == ["setup", *again]
 
 
+def test_papers_of_an_earlier_campaign_are_no_papers_of_this_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client may end after the new campaign, before it writes its papers."""
+    assert desk.run().verdict is Verdict.PASS
+    remove_cycle(desk.folder.path)
+
+    def interrupt(entry: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(golive, "_await_server", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            desk.run()
+    assert desk.done == ["setup", "campaign-2"]
+    assert "Not to be signed" in (desk.folder.path / PAGE).read_text("utf-8")
+    result = desk.run()
+    assert desk.done == ["setup", "papers"]
+    assert [paper.file for paper in result.papers] == ["campaign-2.html"]
+
+
 def test_a_step_file_of_another_step_is_refused(desk: Desk) -> None:
     desk.run()
     steps = desk.folder.path / "steps"
