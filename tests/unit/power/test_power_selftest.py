@@ -78,6 +78,23 @@ def test_a_host_that_stayed_up_is_seen() -> None:
     assert selftest.run_self_test(plug, plug, 5).rebooted is False
 
 
+def test_an_outlet_that_was_off_already_stays_off() -> None:
+    """It is that of another host, and somebody may work there."""
+
+    class OffAlready(Plug):
+        def prepare(self) -> None:
+            raise PowerError("it is off", id=ErrorId.POWER_STATE_OF_OTHER_HOST)
+
+        def cut(self) -> Cut:
+            self.prepare()
+            return super().cut()
+
+    plug = OffAlready()
+    with refused(ErrorId.POWER_STATE_OF_OTHER_HOST, PowerError):
+        selftest.run_self_test(plug, None, 5)
+    assert plug.calls == []
+
+
 def test_the_power_is_restored_whatever_fails() -> None:
     plug = Plug("cut")
     with refused(ErrorId.POWER_COMMAND_FAILED, PowerError, naming="may be off"):

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import HostError, TargetChanged, UsageError
+from dbcheck.base.errors import (
+    DbcheckError,
+    HostError,
+    PowerError,
+    TargetChanged,
+    UsageError,
+)
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.model.cut import PowerState
 from dbcheck.model.golive import StepId, StepStatus
@@ -218,9 +224,19 @@ def test_a_power_test_restores_no_other_host(desk: Desk) -> None:
     assert "another switch" in desk.said[0]
 
 
-def test_a_power_test_that_cut_nothing_has_nothing_to_restore(desk: Desk) -> None:
-    refusal = UsageError("no consent", id=ErrorId.FIRST_CUT_NEEDS_CONSENT)
-    leave_power_test(desk, refusal)
+@pytest.mark.parametrize(
+    "error",
+    [
+        UsageError("no consent", id=ErrorId.FIRST_CUT_NEEDS_CONSENT),
+        UsageError("it is db2", id=ErrorId.HOST_IS_ANOTHER),
+        PowerError("off already", id=ErrorId.POWER_STATE_OF_OTHER_HOST),
+    ],
+    ids=["no consent", "another host", "off already"],
+)
+def test_a_power_test_that_cut_nothing_has_nothing_to_restore(
+    desk: Desk, error: DbcheckError
+) -> None:
+    leave_power_test(desk, error)
     desk.run()
     assert desk.done[:2] == ["setup", "power"]
 
