@@ -36,14 +36,14 @@ def draw_title(name: str, cuts: int, folder: Path) -> RenderableType:
 
 
 def draw_question(about: str) -> RenderableType:
-    """Return what is asked about before the first cut."""
+    """Return the text above the question whether the power may be cut."""
     return Group("", Text(about))
 
 
 def draw_beginning(
     step: StepId, *, control: bool, by_hand: bool, cuts: int, each_s: float | None
 ) -> RenderableType:
-    """Return what a step does, how long it takes and what it changes.
+    """Return the text of a step that begins: what it does, takes and changes.
 
     control: a control comes before the first cut.  by_hand: a person cuts.  cuts: of
     the campaign.  each_s: how long one cut took, None if that is not known.
@@ -54,8 +54,7 @@ def draw_beginning(
     if step is StepId.FIRST_CUT and control:
         does = f"{does} {words.CONTROL}"
     if step is StepId.CAMPAIGN:
-        does = f"{does} {words.describe_goal(cuts)[0].upper()}"
-        does += f"{words.describe_goal(cuts)[1:]}."
+        does = f"{does} {words.describe_goal(cuts)}."
     table = Table.grid(padding=(0, 2))
     table.add_row(Text("does", MINOR), Text(does))
     takes = words.describe_duration(step, cuts, each_s)
@@ -68,16 +67,15 @@ def draw_beginning(
 
 
 def draw_ending(result: StepResult) -> RenderableType:
-    """Return what a step found."""
+    """Return the result of a step."""
     mark, style = _MARKS[result.status]
-    words_of_status = words.STATUS_WORDS[result.status]
-    head = Text.assemble((f"{mark} {words_of_status}", f"bold {style}"))
-    head.append(f"  {result.summary}")
+    status = words.STATUS_WORDS[result.status]
+    head = Text.assemble((f"{mark} {status}", f"bold {style}"), f"  {result.summary}")
     lines: list[RenderableType] = [head]
     shown = result.details if result.status is StepStatus.STOPPED else ()
     lines += [Text(f"  {line}") for line in shown[:_SHOWN_MAX]]
-    if more := len(shown) - _SHOWN_MAX:
-        lines += [Text(f"  {more} more on the page", MINOR)] if more > 0 else []
+    if (more := len(shown) - _SHOWN_MAX) > 0:
+        lines.append(Text(f"  {more} more on the page", MINOR))
     if result.verdict is not Verdict.FAIL:
         lines += [Text(f"to accept: {line}", DOUBTFUL) for line in result.to_accept]
     if result.fix:
@@ -86,7 +84,7 @@ def draw_ending(result: StepResult) -> RenderableType:
 
 
 def draw_kept(result: StepResult) -> RenderableType:
-    """Return that a step was done before."""
+    """Return the line of a step that was done before and is not repeated."""
     mark, style = _MARKS[result.status]
     title = words.ABOUT[result.step].title
     text = f" {words.STATUS_WORDS[result.status]} at"
@@ -97,7 +95,7 @@ def draw_kept(result: StepResult) -> RenderableType:
 
 
 def draw_repeated(step: StepId, changes: Sequence[str]) -> RenderableType:
-    """Return why a step that was done is repeated."""
+    """Return the line of a step that is repeated, with the reasons."""
     title = words.ABOUT[step].title
     text = f"The step {title} is repeated: {'; '.join(changes)}."
     return Group("", Text(text, DOUBTFUL))

@@ -433,15 +433,12 @@ def _advise_to_agree(error: DbcheckError, check: Check) -> None:
 
 
 def _make_stopped(result: StepResult, error: BaseException) -> StepResult:
-    is_ours = isinstance(error, DbcheckError)
-    return replace(
-        result,
-        status=StepStatus.STOPPED,
-        ended=_format_now(),
-        summary=str(error) if is_ours else "interrupted",
-        fix=error.hint if isinstance(error, DbcheckError) else "",
-        error_id=error.id if isinstance(error, DbcheckError) else "",
+    stopped = replace(
+        result, status=StepStatus.STOPPED, ended=_format_now(), summary="interrupted"
     )
+    if isinstance(error, DbcheckError):
+        return replace(stopped, summary=str(error), fix=error.hint, error_id=error.id)
+    return stopped
 
 
 def _make_ended(result: StepResult, found: Found) -> StepResult:

@@ -221,8 +221,9 @@ def run_cuts(check: Check, step: StepId, name: str, *, is_resumed: bool) -> Foun
         folder.remember()
     result = make_result(folder)
     if result.verdict is not Verdict.FAIL:
-        more = {"as_json": check.as_json, "resume": check.resume}
-        (result,) = campaign_run.run_one(entry, folder, **more)  # type: ignore[arg-type]
+        (result,) = campaign_run.run_one(
+            entry, folder, as_json=check.as_json, resume=check.resume
+        )
     return _describe_cuts(check, step, folder, result)
 
 
