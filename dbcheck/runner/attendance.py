@@ -18,7 +18,7 @@ from dbcheck.report.progress import PlainProgress
 def require_unattended(entries: Sequence[Entry]) -> None:
     """Raise UsageError if a person would have to cut one of *entries* by hand.
 
-    For campaigns that run at once, or on workers, of which none has a terminal.
+    Campaigns that run at once, or on workers, have no terminal to ask in.
     """
     by_hand = [entry.name for entry in entries if entry.power.attended]
     if not by_hand:

@@ -364,7 +364,7 @@ class GoLive:
 
 
 def make_golive_result(check: Check) -> GoLiveResult:
-    """Return what the folder of *check* shows, without asking any server."""
+    """Make the result of a check from its folder; no server is asked."""
     plan, folder = check.plan, check.folder
     commands = list_commands(plan)
     records = read_records(folder, plan)

@@ -30,7 +30,7 @@ def read_records(folder: GoLiveFolder, plan: GoLivePlan) -> Records:
 def reopen(record: StepRecord, why: str) -> StepRecord:
     """Return the record of a step that has to be done again; why: a clause.
 
-    It still shows whose data the step was about.
+    It keeps the identity of the data, so another server is still noticed.
     """
     result = record.result
     summary = f"to be repeated: {why}"

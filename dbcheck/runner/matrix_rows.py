@@ -212,7 +212,7 @@ def _merge_parts(where: str, *parts: Values) -> dict[str, Any]:
 def _name_row(row: Values, varied: Values, number: int, taken: set[str]) -> str:
     """Return a name for a row that none before it has, and add it to *taken*.
 
-    By its name alone CI and Prometheus tell a row from another.
+    CI and Prometheus identify a row by its name alone.
     """
     parts = [str(row["name"])] if "name" in row else []
     parts += [f"{key.removeprefix(_SETTING)}={value}" for key, value in varied.items()]

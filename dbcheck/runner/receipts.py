@@ -61,7 +61,7 @@ def _read_rows(seed: int) -> Sequence[Row]:
 def cut_labs(
     found: Receipt, seed: int, view: PlainProgress, runs: Path
 ) -> list[ReceiptResult]:
-    """Cut a lab of each row; return what each lost."""
+    """Cut a lab of each row; return the result of each."""
     measured = [RowResults(row) for row in found.rows]
     run_in_labs(measured, seed, view, runs)
     return [make_receipt_result(found.rule, one) for one in measured]

@@ -20,7 +20,7 @@ from dbcheck.report.words.run import sentence
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a person is told before a step begins."""
+    """The text that is shown before a step begins."""
 
     title: str
     does: str
@@ -148,7 +148,7 @@ def describe_duration(step: StepId, cuts: int, each_s: float | None) -> str:
 
 
 def headline(result: GoLiveResult) -> str:
-    """Return what the check says of the server, in one sentence."""
+    """Return the result of the check in one sentence."""
     proven, waiting = result.statistics, result.next_step
     if result.verdict is Verdict.PASS and proven is not None:
         return f"{result.name}: {proven.sentence}."
@@ -190,5 +190,5 @@ def format_time(moment: str) -> str:
 
 
 def limits(result: GoLiveResult) -> list[str]:
-    """Return what a PASS covers, and what it leaves open."""
+    """Return the limits of a PASS, a sentence each."""
     return [*result.limits, *COVERS]

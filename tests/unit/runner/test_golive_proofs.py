@@ -249,7 +249,7 @@ def test_a_loss_is_a_fail_although_its_report_cannot_be_written(desk: Desk) -> N
     assert desk.done == ["papers"]
 
 
-def test_a_campaign_is_told_by_its_bound_and_what_it_leaves_open(
+def test_a_campaign_shows_its_bound_and_what_it_leaves_open(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(campaign_run, "require_same", lambda *given, **more: None)

@@ -288,7 +288,7 @@ def test_mysql_has_no_such_settings() -> None:
 
 
 def test_no_two_rows_have_one_name(tmp_path: Path) -> None:
-    """By its name alone Prometheus tells a row from another."""
+    """Prometheus identifies a row by its name alone."""
     named = '[[rows]]\nname = "a"\n'
     text = HEAD + named * 2 + '[[rows]]\nname = "a (2)"\n[[rows]]\nname = "row 5"\n'
     names = [row.name for row in read(tmp_path, text + "[[rows]]\n").rows]
