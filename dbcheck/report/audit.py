@@ -132,7 +132,8 @@ def _draw_unknown(findings: Sequence[FindingResult], host_error: str) -> Rendera
     """Return the facts that are not known, below each reason those that it explains."""
     reasons: dict[str, list[FindingResult]] = {}
     for each in findings:
-        why = "its host could not be read" if each.unread == host_error else each.unread
+        is_of_host = host_error and each.unread == host_error
+        why = "its host could not be read" if is_of_host else each.unread
         reasons.setdefault("; ".join(filter(None, (why, each.remedy))), []).append(each)
     parts: list[RenderableType] = [Text("Not known, so not counted as safe", "bold")]
     for reason, explained in reasons.items():

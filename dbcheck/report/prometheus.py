@@ -45,10 +45,7 @@ _HELP = {
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One subject of the metrics; a figure that is not known is left out.
-
-    hides_bound: the bound would pass over a loss without a cut.
-    """
+    """One subject of the metrics; a figure that is not known is left out."""
 
     kind: str
     target: str
@@ -57,7 +54,6 @@ class _Measured:
     statistics: Statistics | None
     figures: Mapping[str, float | None]
     latency_s: Mapping[str, float] = field(default_factory=dict)
-    hides_bound: bool = False
 
 
 def format_metrics(subject: Verdicts) -> str:
@@ -125,8 +121,7 @@ def _measure_campaign(result: CampaignResult) -> _Measured:
     }
     kind = "runs" if result.chosen else "campaign"
     named = (kind, result.name, "", result.verdict, result.statistics)
-    without_cut = result.verdict is Verdict.FAIL and not result.statistics.losses
-    return _Measured(*named, figures, hides_bound=without_cut)
+    return _Measured(*named, figures)
 
 
 def _measure_rows(result: MatrixResult) -> Iterator[_Measured]:
@@ -154,7 +149,9 @@ def _find_target(row: RowResult) -> str:
 def _list_counts(one: _Measured) -> dict[str, float | None]:
     if (statistics := one.statistics) is None:
         return {}
-    shows_bound = statistics.cuts and not one.hides_bound
+    # A bound of cuts alone would pass over a loss without one.
+    without_cut = one.verdict is Verdict.FAIL and not statistics.losses
+    shows_bound = statistics.cuts and not without_cut
     bound = statistics.loss_ppm_max / PPM
     return {
         "cuts": statistics.cuts,

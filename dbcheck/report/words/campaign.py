@@ -57,25 +57,34 @@ def has_price(results: Sequence[CampaignResult]) -> bool:
 
 def cells(result: CampaignResult, *, with_price: bool) -> Iterator[str]:
     """Yield a campaign as text, in the order of columns()."""
-    rate, price = result.commits_per_s, result.price_per_durable_commit_per_s
+    rate = result.commits_per_s
     yield result.name
     yield _format_cuts(result)
     yield number(result.statistics.losses)
-    if result.rows_lost is None:
-        failed = any(one.verdict is CycleVerdict.FAIL for one in result.cycles)
-        yield "all" if failed else "-"
-    else:
-        yield rows_lost(*result.rows_lost)
+    yield _format_rows_lost(result)
     yield number(result.confirmed)
     yield "-" if rate is None else f"{rate:,.0f}"
     if with_price:
-        yield "-" if price is None else f"{price:,.3g}"
+        yield _format_price(result)
 
 
 def _format_cuts(result: CampaignResult) -> str:
     """Return how many cuts count, of how many that were planned if any were."""
     cuts = f"{result.statistics.cuts:,}"
     return cuts if result.chosen else f"{cuts} of {result.planned_cuts:,}"
+
+
+def _format_rows_lost(result: CampaignResult) -> str:
+    """Return how many rows were lost; "-" if no failed cycle says how many."""
+    if result.rows_lost is not None:
+        return rows_lost(*result.rows_lost)
+    failed = any(one.verdict is CycleVerdict.FAIL for one in result.cycles)
+    return "all" if failed else "-"
+
+
+def _format_price(result: CampaignResult) -> str:
+    price = result.price_per_durable_commit_per_s
+    return "-" if price is None else f"{price:,.3g}"
 
 
 CYCLE_COLUMNS = ("cycle", "run", "cut during", "depth", "commits", "lost", "acks/s")
@@ -122,6 +131,11 @@ def summarize_campaigns(subject: CampaignsResult) -> Summary:
     }
     if lossy := by_verdict[Verdict.FAIL]:
         text = f"{len(lossy)} of {len(results)} servers lost data: {_named(lossy)}"
+    elif unjudged := [result.name for result in results if result.may_lack_loss]:
+        text = (
+            f"Cuts of {len(unjudged)} of {len(results)} servers are not judged, and may"
+            f" have lost data: {_named(unjudged)}"
+        )
     elif open_ := by_verdict[Verdict.INCONCLUSIVE]:
         text = (
             f"No server lost anything; {len(open_)} of {len(results)} have too few cuts"
@@ -174,22 +188,16 @@ _NO_BOUND = "No bound holds: a cut that is not counted may have lost data."
 
 def summarize_campaign(result: CampaignResult) -> Summary:
     """Return the first box of a report on the campaign of one target."""
-    proven = result.statistics
-    losses, cuts = proven.losses, proven.cuts
     failed = result.verdict is Verdict.FAIL
+    warnings = (
+        chosen.warn_of_failed(result),
+        "" if failed else _warn_of_audit([result]),
+    )
     return Summary(
         badge=result.verdict.value,
         verdict=result.verdict,
         headline=f"{_summarize_cuts(result)}.",
-        warning=" ".join(
-            filter(
-                None,
-                (
-                    chosen.warn_of_failed(result),
-                    "" if failed else _warn_of_audit([result]),
-                ),
-            )
-        ),
+        warning=" ".join(filter(None, warnings)),
         proof=_prove(result),
         action=_choose_action(result),
         about=tuple(
@@ -200,21 +208,21 @@ def summarize_campaign(result: CampaignResult) -> Summary:
                 virtual=CutClass.LAB_DRIVE.value in result.cut_classes,
             )
         ),
-        tiles=tuple(_list_tiles(result, losses, cuts)),
+        tiles=tuple(_list_tiles(result)),
     )
 
 
 def _prove(result: CampaignResult) -> str:
     """Return how much the cuts prove, and what no number of such cuts tests."""
-    if result.may_lack_loss and result.verdict is not Verdict.FAIL:
+    if result.verdict is Verdict.FAIL:
+        return describe_proof(1, 1)
+    if result.may_lack_loss:
         return _NO_BOUND
-    failed, cuts = result.verdict is Verdict.FAIL, result.statistics.cuts
-    proof = [describe_proof(failed, cuts or failed)]
-    if cuts > 1 and not failed:
+    cuts = result.statistics.cuts
+    proof = [describe_proof(0, cuts)]
+    if cuts > 1:
         proof.append(sentence(describe_unseen_losses(cuts)))
-    if not failed:
-        proof += _warn_of_open_layers([result])
-    return " ".join(proof)
+    return " ".join((*proof, *_warn_of_open_layers([result])))
 
 
 def _warn_of_open_layers(results: Sequence[CampaignResult]) -> Iterator[str]:
@@ -320,23 +328,25 @@ def _find_last_moment(result: CampaignResult) -> str:
     return max((cycle.ended for cycle in result.cycles), default="")
 
 
-def _list_tiles(result: CampaignResult, losses: int, cuts: int) -> Iterator[Tile]:
+def _list_tiles(result: CampaignResult) -> Iterator[Tile]:
+    losses, cuts = result.statistics.losses, result.statistics.cuts
     left_out = result.statistics.inconclusive
     note = f"that count; {left_out:,} inconclusive" if left_out else "that count"
     yield Tile("cuts", _format_cuts(result), note)
     share, of = describe_bound(losses, cuts)
-    # A bound of cuts alone would pass over a loss without one, or not counted.
-    passes_over = result.verdict is Verdict.FAIL or result.may_lack_loss
-    if share and (losses or not passes_over):
+    # A bound of cuts alone would pass over a loss without one.
+    without_cut = result.verdict is Verdict.FAIL and not losses
+    if share and not (without_cut or result.may_lack_loss):
         yield Tile("bound", share, of)
     depths = [depth or "unknown" for depth in result.statistics.depths]
     if depths:
         names = {depth.value: text for depth, text in DEPTHS.items()}
         note = names.get(depths[0], "") if len(depths) == 1 else "by the cuts"
         yield Tile("depth", ", ".join(sorted(depths)), note)
-    rows = [*cells(result, with_price=False)]
-    of_commits = f"of {rows[4]} acknowledged commits" if rows[4] != "-" else ""
-    yield Tile("rows lost", rows[3], of_commits)
+    of_commits = ""
+    if result.confirmed is not None:
+        of_commits = f"of {format_count(result.confirmed, 'acknowledged commit')}"
+    yield Tile("rows lost", _format_rows_lost(result), of_commits)
     if losses:
         yield Tile("lossy cuts", f"{losses:,}", f"of {cuts:,}")
 
@@ -346,8 +356,7 @@ def list_rates(result: CampaignResult) -> Iterator[Tile]:
     if (rate := result.commits_per_s) is not None:
         yield Tile("acks/s", f"{rate:,.0f}", "the median of the cycles")
     if result.price is not None:
-        price = [*cells(result, with_price=True)][-1]
-        yield Tile("price", price, PRICE.removeprefix("price: "))
+        yield Tile("price", _format_price(result), PRICE.removeprefix("price: "))
 
 
 def lines(result: CampaignResult) -> Iterator[str]:
@@ -433,16 +442,16 @@ def _describe_what_was_cut(result: CampaignResult) -> str:
 def _not_passed(cycles: Sequence[CycleResult]) -> Iterator[str]:
     """Yield why cycles did not pass, those that failed first, and how many more.
 
-    A loss without a power cut is told before, see lines().
+    Losses without a power cut have their own lines, see lines().
     """
     passed = CycleVerdict.PASS
-    told = (one for one in cycles if one.number and not one.lost_without_cut)
-    others = [one for one in told if one.verdict is not passed]
-    others.sort(key=lambda one: one.verdict is not CycleVerdict.FAIL)
-    for cycle in others[:SHOWN_MAX]:
+    cut = (one for one in cycles if one.number and not one.lost_without_cut)
+    not_passed = [one for one in cut if one.verdict is not passed]
+    not_passed.sort(key=lambda one: one.verdict is not CycleVerdict.FAIL)
+    for cycle in not_passed[:SHOWN_MAX]:
         where = f"in cycle {cycle.number} ({_activity(cycle) or '-'})"
         yield f"{cycle.verdict.value} {where}: {reason(cycle)}"
-    if (more := len(others) - SHOWN_MAX) > 0:
+    if (more := len(not_passed) - SHOWN_MAX) > 0:
         yield f"{format_count(more, 'more cycle')} did not pass"
 
 

@@ -75,7 +75,8 @@ def rows(result: ComparedResult) -> Iterator[tuple[str, str, str]]:
 
 def _bounds(side: SideResult) -> str:
     found = side.statistics
-    if not found.cuts:
+    # A bound of cuts alone would pass over a loss without one.
+    if not found.cuts or (side.verdict is Verdict.FAIL and not found.losses):
         return "-"
     least = format_percent_down(found.loss_ppm_min)
     return f"{least} to {format_percent_up(found.loss_ppm_max)}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dbcheck.judge.checks import CheckResult, HistoryResult, ServerHistory
 from dbcheck.model.verdict import (
     Verdict,
+    compute_loss_ppm_max,
     describe_bound,
     format_count,
     format_percent_up,
@@ -54,7 +55,8 @@ def summarize_history(result: HistoryResult) -> Summary:
     return Summary(
         badge=verdict.value,
         verdict=verdict,
-        headline=sentence(text[0].upper() + text[1:]),
+        headline=sentence(text),
+        warning=" ".join(_list_warnings(result)),
         proof="",
         action=_ACTIONS[verdict],
         about=(),
@@ -67,6 +69,19 @@ def summarize_history(result: HistoryResult) -> Summary:
     )
 
 
+def _list_warnings(result: HistoryResult) -> Iterator[str]:
+    """Yield which losses the newest checks do not show, or may not."""
+    failed = [one.target for one in result.servers if _find_earlier_failure(one)]
+    if failed:
+        yield (
+            f"An earlier check lost data, and no later one shows that the cause is"
+            f" gone: {_list_names(failed)}."
+        )
+    if result.unread:
+        folders = format_count(len(result.unread), "folder")
+        yield f"{folders} could not be read, and may hold a loss; see below."
+
+
 def _list_names(targets: list[str]) -> str:
     more = len(targets) - _SHOWN_MAX
     return ", ".join(targets[:_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
@@ -77,10 +92,9 @@ def list_tiles(server: ServerHistory) -> Iterator[Tile]:
     newest = server.newest
     yield Tile("checks", number(len(server.checks)), f"newest: {newest.began[:10]}")
     if (found := newest.statistics) and found.cuts:
-        share, of = describe_bound(found.losses, found.cuts)
         yield Tile("cuts", number(found.cuts), "in the newest check")
-        if found.losses or newest.verdict is not Verdict.FAIL:
-            yield Tile("bound", share, of)
+        if _has_bound(newest):
+            yield Tile("bound", *describe_bound(found.losses, found.cuts))
     if newest.commits_per_s is not None:
         yield Tile("acks/s", f"{newest.commits_per_s:,.0f}", _describe_trend(server))
     if newest.findings is not None:
@@ -106,19 +120,34 @@ def cells(check: CheckResult) -> Iterator[str]:
     yield check.kind
     yield number(found.cuts) if found else "-"
     yield number(found.losses) if found else "-"
-    # A bound of cuts alone would pass over a loss without one.
-    has_bound = found and (found.losses or check.verdict is not Verdict.FAIL)
-    is_shown = has_bound and found and found.cuts
-    yield format_percent_up(found.loss_ppm_max) if found and is_shown else "-"
+    yield format_percent_up(found.loss_ppm_max) if found and _has_bound(check) else "-"
     yield "-" if rate is None else f"{rate:,.0f}"
     yield "-" if check.findings is None else number(len(check.findings))
+
+
+def _has_bound(check: CheckResult) -> bool:
+    """Return True if a bound holds for the cuts of a check.
+
+    None holds that passes over a loss without a cut, nor while a cut is not judged: the
+    check then has another upper bound than its cuts give.
+    """
+    found = check.statistics
+    if found is None or not found.cuts:
+        return False
+    if check.verdict is Verdict.FAIL and not found.losses:
+        return False
+    return found.loss_ppm_max == compute_loss_ppm_max(found.losses, found.cuts)
 
 
 def lines(server: ServerHistory) -> Iterator[str]:
     """Yield what the newest check showed, and what changed since the one before it."""
     newest = server.newest
     yield f"{format_verdict(newest)}: {newest.reason}"
-    yield from _list_earlier_failures(server)
+    if failed := _find_earlier_failure(server):
+        yield (
+            f"FAIL on {failed.began[:10]}, and no later check shows that the cause"
+            f" is gone: {failed.folder}"
+        )
     yield f"server: {newest.server}"
     if newest.drives:
         yield f"drives: {'; '.join(newest.drives)}"
@@ -136,14 +165,12 @@ def lines(server: ServerHistory) -> Iterator[str]:
     yield f"newest: {newest.folder}"
 
 
-def _list_earlier_failures(server: ServerHistory) -> Iterator[str]:
-    """Yield the newest FAIL before a check that did not fail."""
-    earlier = [one for one in server.checks[1:] if one.verdict is Verdict.FAIL]
-    if earlier and server.newest.verdict is not Verdict.FAIL:
-        yield (
-            f"FAIL on {earlier[0].began[:10]}, and no later check shows that the cause"
-            f" is gone: {earlier[0].folder}"
-        )
+def _find_earlier_failure(server: ServerHistory) -> CheckResult | None:
+    """Return the newest FAIL, None if the newest check failed or none did."""
+    if server.newest.verdict is Verdict.FAIL:
+        return None
+    failed = (one for one in server.checks if one.verdict is Verdict.FAIL)
+    return next(failed, None)
 
 
 def notes(result: HistoryResult) -> Iterator[str]:

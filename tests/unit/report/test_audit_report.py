@@ -67,3 +67,10 @@ def test_the_reason_for_an_unread_host_stands_at_the_top_alone() -> None:
     text = drawn(replace(RESULT, host_error=REASON))
     assert text.count(REASON) == 1
     assert text.index(REASON) < text.index("Not known")
+
+
+def test_a_fact_without_a_reason_is_no_host_that_could_not_be_read() -> None:
+    finding = replace(FINDINGS[0], unread="", remedy="log in as root")
+    text = drawn(replace(RESULT, host="db1", findings=(finding,)))
+    assert "log in as root" in text
+    assert "its host could not be read" not in text

@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.campaign.history import read_history
 from dbcheck.judge.checks import HistoryResult
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import Statistics, Tally, Verdict, withhold_bound
 from dbcheck.report.formats import FORMATS, format_report
 from dbcheck.report.words import history as words
 from tests.kit.chosen_runs import manifest_of, run_of
@@ -57,6 +57,41 @@ def test_a_pass_after_a_loss_still_names_the_loss(history: HistoryResult) -> Non
     later = replace(server, checks=server.checks[::-1])
     assert later.newest.verdict is Verdict.PASS
     assert any("2026-01-02" in line for line in words.lines(later))
+    box = words.summarize_history(replace(history, servers=(later,)))
+    assert "An earlier check lost data" in box.warning
+    assert later.target in box.warning
+
+
+def test_the_box_says_that_a_folder_that_was_not_read_may_hold_a_loss(
+    history: HistoryResult,
+) -> None:
+    assert not words.summarize_history(history).warning
+    box = words.summarize_history(replace(history, unread={"runs/x": "no manifest"}))
+    assert box.warning.startswith("1 folder could not be read")
+
+
+FIVE = Tally(0, 5, 0, {"OS": 5}).statistics
+
+
+@pytest.mark.parametrize(
+    ("verdict", "found", "is_shown"),
+    [
+        (Verdict.PASS, FIVE, True),
+        (Verdict.INCONCLUSIVE, withhold_bound(FIVE, "a cut is not judged"), False),
+        (Verdict.FAIL, FIVE, False),  # a loss without a cut
+        (Verdict.FAIL, Tally(5, 5, 0, {"OS": 5}).statistics, True),
+        (Verdict.PASS, None, False),
+    ],
+)
+def test_a_bound_is_shown_only_while_it_holds(
+    verdict: Verdict, found: Statistics | None, is_shown: bool, history: HistoryResult
+) -> None:
+    (server,) = history.servers
+    check = replace(server.newest, verdict=verdict, statistics=found)
+    tiles = words.list_tiles(replace(server, checks=(check,)))
+    assert ("bound" in [tile.name for tile in tiles]) is is_shown
+    bound = dict(zip(words.COLUMNS, words.cells(check), strict=True))["bound"]
+    assert (bound != "-") is is_shown
 
 
 def test_the_page_has_a_chart_of_the_rate_from_two_checks_on(

@@ -257,7 +257,10 @@ def test_an_error_is_shown_with_its_id(draw: Callable[[Verdicts], str]) -> None:
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_one_verdict_is_set_among_the_metrics(verdict: Verdict) -> None:
-    statistics = CAMPAIGN["statistics"] | {"cuts": 1, "losses": 0}
+    statistics = CAMPAIGN["statistics"] | {
+        "cuts": 1,
+        "losses": int(verdict is Verdict.FAIL),
+    }
     subject = subject_of(
         verdict,
         run="20260102-030405-a1b2c3",

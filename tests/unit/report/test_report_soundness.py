@@ -108,6 +108,9 @@ def test_a_comparison_says_that_a_side_failed_without_a_lossy_cut(
     assert said not in " ".join(of_compare.findings(found))
     failed = replace(found, a=replace(found.a, verdict=Verdict.FAIL))
     assert said in " ".join(of_compare.findings(failed))
+    bounds = {name: (a, b) for name, a, b in of_compare.rows(failed)}
+    assert bounds["cuts that may lose"][0] == "-"
+    assert bounds["cuts that may lose"][1] != "-"
 
 
 def campaign_of(*cycles: tuple[CycleVerdict, int | None]) -> CampaignResult:

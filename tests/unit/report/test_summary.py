@@ -357,6 +357,24 @@ def test_several_servers_have_a_box_before_those_of_each() -> None:
     assert page.index(summary.headline) < page.index("All 9 cuts of db1")
 
 
+def test_a_cut_that_is_not_judged_may_have_lost_data_on_one_of_several() -> None:
+    kept = campaign_of(0, 9, Verdict.PASS)
+    open_ = campaign_of(0, 9, Verdict.INCONCLUSIVE, name="db2", unjudged=("r1",))
+    summary = summarize_campaigns(CampaignsResult("/c", (kept, open_)))
+    assert "1 of 2 servers are not judged, and may have lost data" in summary.headline
+    assert "No server lost" not in summary.headline
+
+
+@pytest.mark.parametrize("unjudged", [(), ("r1",)])
+def test_no_bound_is_shown_beside_a_cut_that_is_not_judged(
+    unjudged: tuple[str, ...],
+) -> None:
+    summary = summarize_campaign(campaign_of(1, 4, Verdict.FAIL, unjudged=unjudged))
+    names = [tile.name for tile in summary.tiles]
+    assert ("bound" in names) is (not unjudged)
+    assert "lossy cuts" in names
+
+
 def test_a_matrix_begins_with_what_lost_and_shows_losses_before_rates() -> None:
     rows = [
         Line("safe", "", None, None, [result_of("PASS")], ""),
