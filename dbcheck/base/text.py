@@ -1,4 +1,4 @@
-"""Enumerations with explained members, lists as words, and foreign text made safe.
+"""Explained enumerations, lists as words, moments, and foreign text made safe.
 
 Servers, witnesses, hosts, inventories and stored runs may hold any character, and a
 terminal obeys some of them (ECMA-48, control functions): it clears the screen, moves
@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import unicodedata
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Self
 
 
@@ -29,6 +30,19 @@ class Explained(enum.Enum):
         member._value_ = name
         member.means = means
         return member
+
+
+def parse_utc(text: str) -> datetime | None:
+    """Return a moment of ISO 8601 in UTC; None if *text* is none.
+
+    A record without a zone counts as UTC, in which dbcheck stores all of them.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return zoned.astimezone(UTC)
 
 
 def join_words(words: Iterable[str], before_last: str) -> str:

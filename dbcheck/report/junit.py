@@ -7,11 +7,11 @@ tests as passed, and a check that showed nothing must not look like one that pas
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 
+from dbcheck.base.text import parse_utc
 from dbcheck.judge.result import Checked, RunResult
 from dbcheck.judge.results import (
     CampaignResult,
@@ -238,9 +238,5 @@ def _make_suite(
 
 def _format_moment(text: str) -> str:
     """Return a moment in UTC without its zone, as the schema has it; "" if unknown."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return ""
-    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return f"{zoned.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
+    moment = parse_utc(text)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}" if moment else ""

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
+from dbcheck.base.text import parse_utc
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import (
     CampaignResult,
@@ -181,7 +182,5 @@ def _parse_start_s(run: str) -> float | None:
 
 
 def _parse_moment_s(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None
+    moment = parse_utc(text)
+    return moment.timestamp() if moment else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from dbcheck.base.text import parse_utc
 from dbcheck.judge.checks import CheckResult, HistoryResult, ServerHistory
 from dbcheck.model.verdict import Verdict, format_count
 from dbcheck.report.html.runcharts import Figure
@@ -54,12 +55,13 @@ def _make_server_values(server: ServerHistory) -> dict[str, Any]:
 
 def _make_rate_figure(checks: Sequence[CheckResult]) -> Figure | None:
     """Return the chart of the rate over time; None with fewer than two rates."""
-    found = sorted(
-        (moment, check.commits_per_s, check)
+    found = [
+        (began.timestamp(), check.commits_per_s, check)
         for check in checks
         if check.commits_per_s is not None
-        and (moment := _parse_moment(check.began)) is not None
-    )
+        and (began := parse_utc(check.began)) is not None
+    ]
+    found.sort(key=lambda one: one[0])
     if len(found) < 2 or found[0][0] == found[-1][0]:
         return None
     rates = [rate for _, rate, _ in found]
@@ -78,14 +80,6 @@ def _make_rate_figure(checks: Sequence[CheckResult]) -> Figure | None:
         plot.mark(moment, rate, kind, f"{text}, {rate:,.0f} commits/s")
     legend = dict(one for kind, one in _LEGEND.items() if kind in kinds)
     return Figure("Rate of commits", plot.drawn(), legend, about)
-
-
-def _parse_moment(text: str) -> float | None:
-    """Return seconds since the epoch, None if *text* is no moment."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None
 
 
 def _make_date_axis(moments: Sequence[float]) -> Axis:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
+from dbcheck.base.text import parse_utc
 from dbcheck.judge.result import Checked, CheckedDrive, RunResult
 from dbcheck.model.audited import list_alarms
 from dbcheck.model.cut import CutClass
@@ -188,12 +188,8 @@ def describe_about(
 
 def _format_moment(text: str) -> str:
     """Return a moment of ISO 8601 in UTC, to the minute; *text* if it is none."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return text
-    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return f"{zoned.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    moment = parse_utc(text)
+    return f"{moment:%Y-%m-%d %H:%M} UTC" if moment else text
 
 
 def _find_address(target: str) -> str:

@@ -103,3 +103,9 @@ def test_the_page_has_a_chart_of_the_rate_from_two_checks_on(
     (server,) = history.servers
     once = replace(history, servers=(replace(server, checks=server.checks[:1]),))
     assert '<svg class="chart"' not in format_report(once, "html")
+
+
+def test_two_checks_of_one_second_and_rate_have_a_page(history: HistoryResult) -> None:
+    (server,) = history.servers
+    twice = replace(server, checks=(server.checks[0], *server.checks))
+    assert "FAIL" in format_report(replace(history, servers=(twice,)), "html")
