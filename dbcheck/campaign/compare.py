@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypedDict
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import list_settings
-from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.folder import CampaignFolder, resume_command
 from dbcheck.campaign.totals import make_result
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.results import (
@@ -152,6 +152,13 @@ def _read_run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Configurat
 
 def _read_campaign(folder: CampaignFolder) -> tuple[SideResult, Configuration]:
     result = make_result(folder)
+    if result.unjudged:
+        raise UsageError(
+            f"{folder.path} cannot be compared: run {result.unjudged[0]} was cut, or"
+            " may have been, and is not judged",
+            id=ErrorId.NO_FINAL_VERDICT,
+            hint=f"Judge it: {resume_command(folder.path)}",
+        )
     judged = [c for c in folder.cycles() if c.is_judged and c.run]
     runs = [
         RunFolder.open(path)

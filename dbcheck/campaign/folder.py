@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -278,6 +279,11 @@ class CampaignFolder:
         for path in sorted(self.runs.glob("*/manifest.json")):
             if path.parent.name not in runs_with_cycle:
                 yield RunFolder.open(path.parent)
+
+
+def resume_command(folder: Path) -> str:
+    """Return the command, as a shell takes it, that continues the campaign there."""
+    return shlex.join(("dbcheck", "campaign", "--resume", str(folder)))
 
 
 def list_folders(root: Path) -> list[CampaignFolder]:

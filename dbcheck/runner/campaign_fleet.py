@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.folder import CampaignFolder, resume_command
 from dbcheck.campaign.totals import make_result
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
@@ -53,7 +53,7 @@ def run_fleet(
         try:
             errors = Coordinator(client, campaigns, cutting, view).run()
         except KeyboardInterrupt:
-            view.line("ended", f"dbcheck campaign --resume {root}")
+            view.line("ended", resume_command(root))
             raise
     return [_read_result(folder, entry, errors) for entry, folder in campaigns]
 

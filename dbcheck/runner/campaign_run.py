@@ -18,7 +18,7 @@ from dbcheck.base.errors import (
     UsageError,
 )
 from dbcheck.campaign.campaign import WAIT_S, lock_witness, run_campaign
-from dbcheck.campaign.folder import CampaignFolder, list_folders
+from dbcheck.campaign.folder import CampaignFolder, list_folders, resume_command
 from dbcheck.campaign.totals import ERROR_FILE, format_ending, make_result
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
@@ -143,7 +143,7 @@ def run_one(
         except (KeyboardInterrupt, DbcheckError):
             if entry.power.attended and _is_cut_pending(folder):
                 view.line("power", RESTORE_FIRST)
-            view.line("ended", resume or f"dbcheck campaign --resume {folder.path}")
+            view.line("ended", resume or resume_command(folder.path))
             raise
     return [make_result(folder)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.campaign.compare import compare_folders
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.campaign.history import read_history
 from dbcheck.campaign.totals import make_result
@@ -21,6 +23,7 @@ from dbcheck.report.words.campaign import summarize_campaign
 from dbcheck.report.words.history import lines
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
+from dbcheck.witness.log import FrameLogReader
 from tests.kit.chosen_runs import manifest_of, run_of
 from tests.kit.refusals import refused
 from tests.kit.samples import PLAN
@@ -165,3 +168,22 @@ def test_a_cut_of_a_campaign_that_is_not_judged_leaves_no_bound(tmp_path: Path) 
         INCONCLUSIVE,
         True,
     )
+
+
+def test_a_campaign_with_a_cut_that_is_not_judged_is_not_compared(
+    tmp_path: Path,
+) -> None:
+    folder = CampaignFolder.create(tmp_path / "my campaign", PLAN)
+    run = run_of(folder.runs, 1)
+    folder.add(Cycle(1, run.name, "steady", 1.0, CycleVerdict.PASS, "", "", depth=""))
+    other = run_of(tmp_path, 3)
+    assert compare_folders(folder.path, other, FrameLogReader()).a.statistics.cuts == 1
+    pending = RunFolder.create(folder.runs, manifest_of(2))
+    pending.write_cut_asked(CutAsked(1))
+    for pair in ((folder.path, other), (other, folder.path)):
+        with refused(
+            ErrorId.NO_FINAL_VERDICT, UsageError, naming=pending.path.name
+        ) as caught:
+            compare_folders(*pair, FrameLogReader())
+        command = shlex.join(["dbcheck", "campaign", "--resume", str(folder.path)])
+        assert caught.value.hint.endswith(command)
