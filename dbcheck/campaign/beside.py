@@ -12,7 +12,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dbcheck.base.errors import RunFormatError
-from dbcheck.campaign.chosen import list_compared_values
+from dbcheck.campaign.chosen import (
+    find_campaign_of,
+    list_compared_values,
+    list_differences,
+)
 from dbcheck.judge.checks import RunBeside
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.records import Manifest
@@ -88,7 +92,7 @@ def _read_beside(path: Path, named: _Named) -> RunBeside | None:
     except RunFormatError:
         if not any((path / name).exists() for name in _RECORDS_OF_A_CUT):
             return None  # nothing was cut
-        return RunBeside(path.name, str(path), None, _DAMAGED, ())
+        return RunBeside(path.name, str(path), None, _DAMAGED, (), countable=False)
     if not _may_be_same_server(named.oldest, manifest):
         return None
     verdict, reason = read_stored_verdict(run, manifest)
@@ -101,7 +105,17 @@ def _read_beside(path: Path, named: _Named) -> RunBeside | None:
     if verdict is None and not _may_be_cut(run):
         return None
     differs = tuple(_list_names_of_differences(named.oldest, manifest))
-    return RunBeside(manifest.run_id, str(path), verdict, reason, differs)
+    return RunBeside(
+        run=manifest.run_id,
+        folder=str(path),
+        verdict=verdict,
+        reason=reason,
+        differs=differs,
+        countable=not differs
+        and manifest.run_id not in named.ids
+        and find_campaign_of(path) is None
+        and not list_differences(named.oldest, manifest),
+    )
 
 
 def _may_be_same_server(one: Manifest, other: Manifest) -> bool:

@@ -113,14 +113,20 @@ def _open_single_run(path: Path) -> RunFolder:
             hint="Give runs/RUN_ID for each; a campaign is a result of its own.",
         )
     run = RunFolder.open(path)
-    if (campaign := path.resolve().parent.parent / "campaign.json").is_file():
+    if (campaign := find_campaign_of(path)) is not None:
         raise UsageError(
             f"{path} is a cycle of a campaign, which counts it",
             id=ErrorId.NOT_A_RESULT_FOLDER,
-            hint=f"Report the campaign: dbcheck report {campaign.parent}",
+            hint=f"Report the campaign: dbcheck report {campaign}",
         )
     _require_single(run.manifest(), str(path))
     return run
+
+
+def find_campaign_of(run: Path) -> Path | None:
+    """Return the folder of the campaign of which *run* is a cycle, None without one."""
+    campaign = run.resolve().parent.parent
+    return campaign if (campaign / "campaign.json").is_file() else None
 
 
 def _require_single(manifest: Manifest, name: str) -> None:

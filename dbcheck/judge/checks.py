@@ -19,6 +19,7 @@ class RunBeside:
     folder:  where it lies, "" in a bundle.
     verdict: as it is stored, null if it was not judged.  reason: of the verdict.
     differs: what is configured otherwise than in the runs that are counted, by name.
+    countable: it could be named with them, and would count.
     """
 
     run: str
@@ -26,6 +27,7 @@ class RunBeside:
     verdict: Verdict | None
     reason: str
     differs: tuple[str, ...]
+    countable: bool = True
 
     @property
     def contradicts(self) -> bool:

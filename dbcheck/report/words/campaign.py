@@ -292,7 +292,7 @@ def _choose_action(result: CampaignResult) -> str:
             " these runs: they are the evidence."
         )
     if chosen.contradicts(result):
-        return "Name that run as well; judge it first if it has no verdict."
+        return chosen.advise(result)
     if result.chosen is None and (result.unjudged or not result.finished):
         first = "Remove the cause, then go on" if result.error else "Go on"
         return f"{first} with: dbcheck campaign --resume {shlex.quote(result.folder)}"

@@ -33,11 +33,28 @@ def contradictions(result: CampaignResult) -> Iterator[str]:
             f"{verdict} in run {one.run} of this server, which was not named and is not"
             f" counted: {one.reason}"
         )
-    if found:
+    if any(one.countable for one in found):
         yield (
             "No PASS while such a run is left out: name it as well, and judge it first"
             " if it has no verdict"
         )
+    if not all(one.countable for one in found):
+        yield (
+            "No PASS while a run that cannot be counted with these, such as a cycle of"
+            " a campaign or a run on another database, failed or has no verdict: read"
+            " its own report, or judge it"
+        )
+
+
+def advise(result: CampaignResult) -> str:
+    """Return what to do about the first run that contradicts the named ones."""
+    found = result.chosen.contradicting if result.chosen is not None else ()
+    if all(one.countable for one in found[:1]):
+        return "Name that run as well; judge it first if it has no verdict."
+    return (
+        "Read the report of that run, which cannot be counted with these; judge it"
+        " first if it has no verdict."
+    )
 
 
 def warn_of_failed(result: CampaignResult) -> str:

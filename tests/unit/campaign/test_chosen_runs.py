@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import UsageError
+from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.campaign import chosen
 from dbcheck.campaign.beside import list_runs_beside
 from dbcheck.judge.checks import RunBeside
@@ -278,6 +278,45 @@ def test_a_loss_is_of_this_server_however_it_was_reached(
         assert "server" in words.summarize_campaign(result).warning
     else:
         assert result.verdict is INCONCLUSIVE
+
+
+def advice_of(result: CampaignResult) -> tuple[str, str]:
+    """Return the advice of the first box, and of the sentences below it."""
+    said = [line for line in words.lines(result) if line.startswith("No PASS")]
+    return words.summarize_campaign(result).action, "\n".join(said)
+
+
+def test_only_a_run_that_can_be_counted_is_asked_for(tmp_path: Path) -> None:
+    """Another database, a cycle, a copy and a damaged run are refused if named."""
+    writer = manifest_of(1).writer
+    identity = {**writer.facts.identity, "database": "d"}
+    node = replace(writer, facts=replace(writer.facts, identity=identity))
+    made = [run_of(tmp_path / "runs", number, node) for number in (1, 2)]
+    lost = run_of(tmp_path / "runs", 3, node, lost=1)
+    for said in advice_of(count(*made)):
+        assert "as well" in said and "cannot be counted" not in said
+    for change in ("database", "cycle", "copy", "damaged"):
+        shutil.rmtree(lost)
+        lost = tmp_path / "runs" / "none"
+        if change == "database":
+            facts = replace(node.facts, identity={**identity, "database": "e"})
+            lost = run_of(tmp_path / "runs", 3, replace(node, facts=facts), lost=1)
+        elif change == "cycle":
+            lost = run_of(tmp_path / "runs" / "a" / "runs", 3, node, lost=1)
+            (lost.parent.parent / "campaign.json").touch()
+        elif change == "copy":
+            failed = run_of(tmp_path / "failed", 1, node, lost=1)
+            lost = Path(shutil.copytree(failed, tmp_path / "runs" / "kept"))
+        else:
+            lost = run_of(tmp_path / "runs", 3, node, lost=1)
+            (lost / "manifest.json").write_bytes(b"{}")
+        result = count(*made)
+        assert result.verdict is INCONCLUSIVE
+        for said in advice_of(result):
+            assert "as well" not in said, change
+            assert "cannot be counted" in said, change
+        with pytest.raises(DbcheckError):
+            count(*made, lost)
 
 
 def test_a_loss_under_another_name_is_of_this_server_too(tmp_path: Path) -> None:
