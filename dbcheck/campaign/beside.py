@@ -1,7 +1,7 @@
-"""Finds what lies beside the runs that somebody named: runs that were left out.
+"""Finds runs of the same server that lie beside the named ones and were left out.
 
-What cannot be read may be a loss, so it keeps the named runs from a PASS, as a run does
-that failed or has no verdict.  No verdict is judged again.
+A run that failed, has no verdict or cannot be read keeps the named runs from a PASS.
+Stored verdicts are read as they are; nothing is judged anew.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _DAMAGED = (
     "its manifest cannot be read. Move its folder away if it is of another server"
 )
 _COPY = "a copy of this run in another folder has another verdict: "
-_CAMPAIGNS = "campaigns"  # where dbcheck campaign makes folders, unless told otherwise
+_CAMPAIGNS = "campaigns"  # the default parent folder of campaigns
 # Records that a run has once it was cut, or may have been.
 _RECORDS_OF_A_CUT = ("cut.json", "load.json", "after.json", "verdict.json")
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The runs that were named: the oldest, their ids, and their folders."""
+    """The named runs: the manifest of the oldest, the ids and the folders of all."""
 
     oldest: Manifest
     ids: frozenset[str]
@@ -43,10 +43,12 @@ class _Named:
 
 
 def list_runs_beside(runs: Sequence[RunFolder]) -> tuple[RunBeside, ...]:
-    """Return the other runs of the server beside *runs*, of which the oldest is first.
+    """List the runs of the same server that lie beside *runs* and are not among them.
 
-    They lie in the same folders, or in campaigns there or beside these.  Those that
-    keep the result from a PASS come first.
+    Looks in the folders that hold *runs*, in campaigns there, and in the folder
+    campaigns next to them.  Runs that keep the result from a PASS come first.
+
+    runs: the oldest first.
     """
     named = _Named(
         runs[0].manifest(),
@@ -85,7 +87,7 @@ def _rank_beside(one: RunBeside) -> tuple[bool, bool, str]:
 
 
 def _read_beside(path: Path, named: _Named) -> RunBeside | None:
-    """Return a run that was not named, None if it is of no concern."""
+    """Read a run that was not named; None if it says nothing about the server."""
     run = RunFolder(path)
     try:
         manifest = run.manifest()
@@ -119,7 +121,7 @@ def _read_beside(path: Path, named: _Named) -> RunBeside | None:
 
 
 def _may_be_same_server(one: Manifest, other: Manifest) -> bool:
-    """Return True unless the data of two runs, or else their URLs, are another's.
+    """Return True unless the identities of the data, or else the URLs, differ.
 
     A run on another database of the server, or before an upgrade, is of that server.
     """
@@ -139,10 +141,9 @@ def _find_place(target: str) -> str:
 
 
 def _list_names_of_differences(one: Manifest, other: Manifest) -> Iterator[str]:
-    """Yield the names of what is configured otherwise; another database is not.
+    """Yield the names of values that differ; the name of the database is not compared.
 
-    A value that is known of one run alone excuses no loss: nothing shows that it is
-    another.
+    A value that is known of one run only is no difference: it excuses no loss.
     """
     if one.writer.scope is not other.writer.scope:
         yield "what loses its power"
@@ -158,7 +159,7 @@ def _list_names_of_differences(one: Manifest, other: Manifest) -> Iterator[str]:
 def read_stored_verdict(
     run: RunFolder, manifest: Manifest
 ) -> tuple[Verdict | None, str]:
-    """Return the verdict of a run with its reason; None if there is none to rely on."""
+    """Return the stored verdict of a run with its reason; None if it is not final."""
     try:
         result = run.result()
     except RunFormatError:

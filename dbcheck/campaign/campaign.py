@@ -104,7 +104,7 @@ def _wait_for_lock(witness: Witness, listener: Listener, wait_s: float) -> Witne
 
 
 def go_on_at_once(text: str) -> None:
-    """Wait for nobody."""
+    """Start the next cycle without asking: a switch makes the cut."""
 
 
 def run_campaign(

@@ -1,8 +1,8 @@
 """Counts the cuts of several runs that somebody named, as those of one server.
 
-Whoever names runs can leave one out.  So the result says that it counts what was named;
-it names each other run of the server that lies in the same folders; and it is no PASS
-while one of these, made under the same configuration, failed or has no verdict yet.
+Whoever names runs can leave one out.  So the result says that it counts the named
+runs, and lists the runs of the server that lie beside them.  It is no PASS while one of
+those, made under the same configuration, failed or has no verdict yet.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def require_final(run: RunFolder, result: RunResult) -> None:
 
 
 def require_rows(run: RunFolder) -> None:
-    """Raise UsageError unless the rows of a run were read and are still here."""
+    """Raise UsageError unless the rows of a run were read and are still stored."""
     if not (run.path / "after.json").is_file():
         raise _not_final_error(run, "its rows were not read after the cut")
     if run.lacks_survivors(run.after()):
         raise UsageError(
-            f"{run.path} cannot be judged again: its rows are no longer here",
+            f"{run.path} cannot be judged anew: its rows are not stored any more",
             id=ErrorId.STORED_ROWS_MISSING,
             hint="A campaign keeps no rows of a cycle that passed; dbcheck report"
             " CAMPAIGN counts its cycles.",
@@ -183,9 +183,9 @@ def require_one_server(manifests: Sequence[Manifest]) -> None:
 
 
 def list_differences(one: Manifest, other: Manifest) -> list[str]:
-    """Return what differs between the servers of two runs, and what they were set to.
+    """List the differences between two runs, in server and configuration, as texts.
 
-    A value that is known of one run alone differs: nothing shows that it is the same.
+    A value that is known of one run only is a difference: it may not be the same.
     """
     if why := explain_other_server(one, other):
         return [why]
@@ -215,9 +215,10 @@ def explain_other_server(one: Manifest, other: Manifest) -> str:
 
 
 def list_compared_values(manifest: Manifest) -> Mapping[str, str]:
-    """Return the configuration of a run, and what names its host and its storage.
+    """Return the configuration of a run, with the ids of its host and its drives.
 
-    A copy of a server's data, on other drives, has the identity of the server.
+    A copy of the data on other drives has the same identity as the server; the ids
+    of the drives tell them apart.
     """
     found = {k.name: value for k, value in list_configuration(manifest).items()}
     host = manifest.writer.host
@@ -234,9 +235,11 @@ def list_compared_values(manifest: Manifest) -> Mapping[str, str]:
 def make_chosen_result(
     runs: Sequence[ChosenRun], beside: Sequence[RunBeside], folder: str
 ) -> CampaignResult:
-    """Return what the cuts of *runs*, the oldest first, show together.
+    """Count the cuts of *runs* as those of one server; return the result.
 
-    folder: of all of them.  Each run that is no control is a cycle of its own number.
+    Each run becomes a cycle, numbered by age; a control has the number 0.
+
+    beside: the runs that were not named.  folder: holds all *runs*.
     """
     for run in runs:
         _require_single(run.manifest, f"run {run.manifest.run_id}")

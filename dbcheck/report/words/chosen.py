@@ -1,4 +1,4 @@
-"""Sentences on runs that somebody named, whose cuts are counted together."""
+"""Sentences on several named runs, whose cuts are counted together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN_MAX = 8
 
 
 def format_title(result: CampaignResult) -> str:
-    """Return what is counted: a campaign, or so many runs."""
+    """Name what is counted: a campaign, or the number of runs."""
     if result.chosen is None:
         return "Campaign of power cuts"
     return f"{format_count(len(result.chosen.folders), 'run')} counted together"
@@ -25,7 +25,7 @@ def contradicts(result: CampaignResult) -> bool:
 
 
 def contradictions(result: CampaignResult) -> Iterator[str]:
-    """Yield each run beside the named ones that contradicts them; it comes first."""
+    """Yield the runs that contradict a PASS of the named ones, then what to do."""
     found = result.chosen.contradicting if result.chosen is not None else ()
     for one in found[:_SHOWN_MAX]:
         verdict = "no verdict yet" if one.verdict is None else one.verdict.value
@@ -47,7 +47,7 @@ def contradictions(result: CampaignResult) -> Iterator[str]:
 
 
 def advise(result: CampaignResult) -> str:
-    """Return what to do about the first run that contradicts the named ones."""
+    """Name the next step for the first run that contradicts the named ones."""
     found = result.chosen.contradicting if result.chosen is not None else ()
     if all(one.countable for one in found[:1]):
         return "Name that run as well; judge it first if it has no verdict."
@@ -58,7 +58,7 @@ def advise(result: CampaignResult) -> str:
 
 
 def warn_of_failed(result: CampaignResult) -> str:
-    """Return which runs beside failed under another configuration, "" if none did."""
+    """Warn of runs that failed under another configuration; "" if none did."""
     beside = result.chosen.agreeing if result.chosen is not None else ()
     failed = [one for one in beside if one.verdict is Verdict.FAIL]
     if not failed:
@@ -66,18 +66,18 @@ def warn_of_failed(result: CampaignResult) -> str:
     first, *others = failed
     more = f", and in {format_count(len(others), 'more run')}" if others else ""
     return (
-        f"This server lost data in run {first.run}, which was not named and was set up"
-        f" otherwise ({_name_differences(first)}){more}."
+        f"This server lost data in run {first.run}, which was not named and had another"
+        f" configuration ({_name_differences(first)}){more}."
     )
 
 
 def scope(result: CampaignResult) -> Iterator[str]:
-    """Yield what the result covers: the runs that were named, and what lies beside."""
+    """Yield which runs are counted, and which runs of the server are not."""
     if result.chosen is None:
         return
     yield (
         f"counted are the {format_count(len(result.chosen.folders), 'run')} that were"
-        " named: the bound holds only if no run that was made on this server is missing"
+        " named: the bound holds only if no run on this server is missing"
     )
     others = result.chosen.agreeing
     for one in others[:_SHOWN_MAX]:
@@ -90,18 +90,18 @@ def _describe(one: RunBeside) -> str:
     verdict = "no verdict" if one.verdict is None else one.verdict.value
     if not one.differs:
         return verdict
-    return f"{verdict}, set up otherwise ({_name_differences(one)})"
+    return f"{verdict}, another configuration ({_name_differences(one)})"
 
 
 def _name_differences(one: RunBeside) -> str:
-    """Return the first names of what is configured otherwise in a run."""
+    """Name the first values of a run that differ from the counted runs."""
     names = ", ".join(one.differs[:3])
     more = len(one.differs) - 3
     return f"{names}{f' and {more} more' * (more > 0)}"
 
 
 def format_command(chosen: ChosenRuns) -> str:
-    """Return the command that shows the runs again."""
+    """Return the command that makes this report."""
     return shlex.join(("dbcheck", "report", *chosen.folders))
 
 

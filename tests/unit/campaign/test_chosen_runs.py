@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import DbcheckError, UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.campaign import chosen
 from dbcheck.campaign.beside import list_runs_beside
 from dbcheck.judge.checks import RunBeside
@@ -295,7 +295,13 @@ def test_only_a_run_that_can_be_counted_is_asked_for(tmp_path: Path) -> None:
     lost = run_of(tmp_path / "runs", 3, node, lost=1)
     for said in advice_of(count(*made)):
         assert "as well" in said and "cannot be counted" not in said
-    for change in ("database", "cycle", "copy", "damaged"):
+    refusals = {
+        "database": ErrorId.RUNS_NOT_OF_ONE_SERVER,
+        "cycle": ErrorId.NOT_A_RESULT_FOLDER,
+        "copy": ErrorId.NAME_GIVEN_TWICE,
+        "damaged": ErrorId.RECORD_DAMAGED,
+    }
+    for change, refusal in refusals.items():
         shutil.rmtree(lost)
         lost = tmp_path / "runs" / "none"
         if change == "database":
@@ -315,7 +321,7 @@ def test_only_a_run_that_can_be_counted_is_asked_for(tmp_path: Path) -> None:
         for said in advice_of(result):
             assert "as well" not in said, change
             assert "cannot be counted" in said, change
-        with pytest.raises(DbcheckError):
+        with refused(refusal):
             count(*made, lost)
 
 
