@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
+from dbcheck.base.decoding import UNDECODABLE, convert
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import list_flags
@@ -108,10 +108,10 @@ def _list_lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
 
     flags = []
     try:
-        spec = msgspec.convert(lab, LabSpec)
+        spec = convert(lab, LabSpec)
         if "cluster" in lab:
-            flags = list_cluster_flags(msgspec.convert(lab["cluster"], ClusterSpec))
-    except (UsageError, msgspec.ValidationError):
+            flags = list_cluster_flags(convert(lab["cluster"], ClusterSpec))
+    except (UsageError, *UNDECODABLE):
         return None
     return [*list_lab_flags(spec), *flags], spec.drive.seed
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import msgspec
 from msgspec import inspect
 
+from dbcheck.base.decoding import UNDECODABLE, convert
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.owners import expanded
@@ -81,8 +82,8 @@ def convert_value(
     if not strict:
         value = _convert_numbers_to_strings(value, inspect.type_info(type_))
     try:
-        return msgspec.convert(value, type_, strict=strict, dec_hook=_convert_path)
-    except (msgspec.ValidationError, UnicodeError):
+        return convert(value, type_, strict=strict, dec_hook=_convert_path)
+    except UNDECODABLE:
         raise UsageError(
             f"{where}: {key} is {_show_value(value)}",
             id=ErrorId.VALUE_INVALID,

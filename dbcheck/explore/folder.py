@@ -23,6 +23,7 @@ import msgspec
 
 from dbcheck.base import plain
 from dbcheck.base.access import require_closed
+from dbcheck.base.decoding import UNDECODABLE, decode_json, decode_json_lines
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, RunFormatError, UsageError
 from dbcheck.judge.results import ExploreResult, Finding, StateJudgement
@@ -168,9 +169,9 @@ class Exploration:
         if rest:
             stored.write_file(path, [whole + b"\n"] if whole else [])
         try:
-            read = (msgspec.json.decode(line, type=Line) for line in whole.splitlines())
+            read = decode_json_lines(whole, Line)
             return list({line.name: line for line in read}.values())
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise RunFormatError(
                 f"{path} is damaged: {error}",
                 id=ErrorId.EXPLORED_STATES_DAMAGED,
@@ -212,8 +213,8 @@ class Exploration:
         """Read what --json printed; raise RunFormatError if it is damaged."""
         path = self.path / RESULT_FILE
         try:
-            return msgspec.json.decode(stored.read_content(path), type=ExploreResult)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return decode_json(stored.read_content(path), ExploreResult)
+        except UNDECODABLE as error:
             raise RunFormatError(
                 f"{path} is damaged or was changed: {error}",
                 id=ErrorId.RECORD_DAMAGED,

@@ -22,6 +22,7 @@ import yaml  # type: ignore[import-untyped]
 
 from dbcheck.base import plain, processes
 from dbcheck.base.access import require_closed, who_may_write
+from dbcheck.base.decoding import convert
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.inventory.yaml_file import (
@@ -262,8 +263,8 @@ def parse_listing(path: Path, output: bytes) -> Listing:
     """Parse the output of ansible-inventory, with the hosts that have no variable."""
     try:
         output_values = json.loads(output)
-        variables_by_host = msgspec.convert(output_values.pop("_meta"), _Meta).hostvars
-        groups = msgspec.convert(output_values, dict[str, Group])
+        variables_by_host = convert(output_values.pop("_meta"), _Meta).hostvars
+        groups = convert(output_values, dict[str, Group])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise _refused_inventory_error(
             path, ["its output is not an inventory"]

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
 
+from dbcheck.base.decoding import UNDECODABLE, decode_json
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LabError
 
@@ -85,10 +86,10 @@ def decode_result(method: Method[P, T], message: bytes) -> T:
 def decode_result_as(message: bytes, kind: Any) -> Any:
     """Return the result, which must be a *kind*; raise as decode_result() does."""
     try:
-        reply = msgspec.json.decode(message, type=Reply)
+        reply = decode_json(message, Reply)
         if not reply.error:
-            return msgspec.json.decode(reply.ok, type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return decode_json(reply.ok, kind)
+    except UNDECODABLE:
         raise NotUnderstood from None
     raise LabError(reply.error, id=reply.id, hint=reply.hint)
 
@@ -110,13 +111,11 @@ class Callee:
         Raise NotUnderstood, with the reason, if it is no call of a marked method.
         """
         try:
-            call = msgspec.json.decode(message, type=Call)
+            call = decode_json(message, Call)
             if call.method not in self._argument_types:
                 raise NotUnderstood(f"nothing is called {call.method!r}")
-            values = msgspec.json.decode(
-                call.values, type=self._argument_types[call.method]
-            )
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            values = decode_json(call.values, self._argument_types[call.method])
+        except UNDECODABLE as error:
             raise NotUnderstood(str(error)) from None
         method = getattr(self._target, call.method)
         return call.method, functools.partial(method, **msgspec.structs.asdict(values))

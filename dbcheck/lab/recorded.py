@@ -8,6 +8,7 @@ from typing import Self
 import msgspec
 
 from dbcheck.base import plain
+from dbcheck.base.decoding import UNDECODABLE, decode_json
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab.drive.recording import RECORD_ANEW
@@ -79,8 +80,8 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Read it; raise LabError if it is not there or damaged."""
         path = folder / _FILE
         try:
-            return msgspec.json.decode(plain.read_regular(path), type=cls)
-        except (OSError, msgspec.DecodeError) as error:
+            return decode_json(plain.read_regular(path), cls)
+        except (OSError, *UNDECODABLE) as error:
             raise LabError(
                 f"{path} cannot be read: {error}",
                 id=ErrorId.RECORDING_NOT_USABLE,

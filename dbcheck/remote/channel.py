@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
 from dbcheck.agent import wire
+from dbcheck.base.decoding import UNDECODABLE, convert
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError
 
@@ -196,8 +195,8 @@ class Channel:
     def understood(self, kind: type[T], value: object) -> T:
         """Convert plain values to a *kind*; raise the failure if they do not fit."""
         try:
-            return msgspec.convert(value, kind)
-        except (msgspec.ValidationError, UnicodeError):
+            return convert(value, kind)
+        except UNDECODABLE:
             raise self.invalid_reply() from None
 
     def stream(self, verb: int, **question: object) -> Iterator[bytes]:

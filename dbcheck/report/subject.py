@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dbcheck.base.decoding import convert
 from dbcheck.base.text import quoted
 from dbcheck.judge.checks import HistoryResult
 from dbcheck.judge.result import RunDetail, RunResult
@@ -59,7 +60,7 @@ def quote_all_texts(subject: T) -> T:
     obeys some of them, while XML cannot hold them at all.
     """
     values = msgspec.to_builtins(subject, str_keys=True)
-    return msgspec.convert(_quote_value(values), type(subject), str_keys=True)
+    return convert(_quote_value(values), type(subject), str_keys=True)
 
 
 def _quote_value(value: Any) -> Any:

@@ -38,6 +38,7 @@ import msgspec
 import numpy as np
 
 from dbcheck.base import plain
+from dbcheck.base.decoding import UNDECODABLE, convert, decode_json_lines
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError, RunWriteError, UsageError
 from dbcheck.base.owners import is_ours, own_users
@@ -118,8 +119,8 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
             hint=JUDGE_FROM_WITNESS,
         )
     try:
-        return msgspec.convert(values, kind, str_keys=True)
-    except (msgspec.ValidationError, UnicodeError) as error:
+        return convert(values, kind, str_keys=True)
+    except UNDECODABLE as error:
         raise damaged_record_error(where, str(error)) from None
 
 
@@ -417,10 +418,10 @@ def read_ids(path: Path) -> list[int] | None:
     """
     try:
         with plain.open_regular(path) as file:
-            return [msgspec.json.decode(line, type=_Id).row_id for line in file]
+            return [row.row_id for row in decode_json_lines(file.read(), _Id)]
     except FileNotFoundError:
         return None
     except OSError as error:
         raise unreadable_record_error(path, error) from None
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except UNDECODABLE as error:
         raise damaged_record_error(str(path), str(error)) from None
