@@ -33,8 +33,6 @@ LEFT_OUT = {
     "dbcheck reconcile runs/ID$": "real/cycle/test_reconcile_run.py has such a run",
     "dbcheck lab fetch": "CI has fetched it",
     "dbcheck run (pair|GROUP)": "real/site/test_cluster_command.py has such a group",
-    "dbcheck run galera": "real/site/test_cluster_groups.py has such a group",
-    "dbcheck run patroni": "real/site/test_cluster_patroni.py has such a group",
     ".* --topology": "real/site/test_cluster_groups.py runs such a command",
     ".* --promoted-by": "real/site/test_cluster_patroni.py runs such a command",
     "dbcheck (report|bundle) runs/ID1 runs/ID2 runs/ID3": "real/cli/test_chosen_runs.py"
