@@ -39,7 +39,7 @@ def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
     for page in DOCS.glob("examples/*.html"):
         assert (tmp_path / "html" / page.relative_to(DOCS)).exists()
     index = (tmp_path / "html" / "index.html").read_text()
-    for name in ("reference.html", "commands.html", "method.html"):
+    for name in ("reference.html", "running.html", "method.html"):
         assert f'href="{name}"' in index
 
 

@@ -28,7 +28,7 @@ TITLES = {
 def blocks_below(heading: str) -> list[str]:
     """Return the blocks of SQL of a section, down to the next heading."""
     _, text = DOCUMENT.read_text("utf-8").split(f"\n{heading}\n")
-    return re.findall(r"```sql\n(.*?)```", re.split(r"\n##", text)[0], re.S)
+    return re.findall(r"```p?sql\n(.*?)```", re.split(r"\n##", text)[0], re.S)
 
 
 def statements_in(text: str) -> list[str]:
