@@ -28,39 +28,34 @@ _CLASSES = (
 )
 _INTRO = """# Switches: recipes
 
-A recipe is the section of an inventory for one kind of switch. Take that of your
-switch:
+For whoever writes the section of an inventory for a switch. This writes a whole
+inventory with one host, `db1`, and all that this page says of the switch:
 
     dbcheck init switch.yml --switch shelly --example
-
-That writes a whole inventory with one host, `db1`, and all that this page says of the
-switch as comments. Then:
 
 1. Put your hosts, addresses and numbers in the place of the invented ones.
 2. See that the state is read, with the host on:
    `dbcheck power state db1 --inventory switch.yml`
-3. Try it on the idle host: `dbcheck power test db1 --inventory switch.yml`. It
-   describes what it would do; `--yes` does it. **Only this shows that the switch cuts
-   this host**: it cuts the power, restores it, and checks over SSH that this host
-   booted anew, and how deep the cut went.
+3. Try it on the idle host: `dbcheck power test db1 --inventory switch.yml` describes
+   what it would do; `--yes` does it. **Only this shows that the switch cuts this host.**
 
-This file is made from the recipes (`make reference`). [power.md](../power.md) explains
-the variables, the time without power and what prevents a cut of the wrong host.
+[power.md](../power.md) explains the variables, the wiring, the time without power and
+what prevents a cut of the wrong host. This file is made from the recipes
+(`make reference`).
 """
 _TABLE = """
 | `--switch` | switches | kind | class | how it was tested |
 |---|---|---|---|---|
 """
 _CLASS_INTRO = """
-*Run against a stand-in* means a server of a few lines, or a simulator, that speaks the
-protocol. *Recorded answers* are what the program is known to print, from its source or
-its documentation. Where a recipe says only that, try it with more care.
+*A stand-in* is a server of a few lines, or a simulator, that speaks the protocol.
+*Recorded answers* are what the program is known to print, from its source or its
+documentation: try such a recipe with more care.
 
 ## What the class of a cut limits
 
 Each recipe names the class of its cuts, by `dbcheck_power_class` or by the fence agent.
-It limits what a PASS claims; it never adds to it. The canaries on the target's host
-(`--target-host`, or SSH in the inventory) measure how deep the cut went.
+It limits what a PASS claims; it never adds to it.
 
 | class | what a PASS leaves open without canaries | with a drive's cache seen lost |
 |---|---|---|
@@ -71,44 +66,31 @@ drive lost its cache ([cloud.md](cloud.md), with what each cache mode leaves ali
 
 ## How a state is read
 
-`exec` takes the last word of what the state program prints, `on` or `off`. Where the
-program prints something else, two regular expressions say what means on and what off:
+`exec` takes the last word of what the state program prints, `on` or `off`. Where it
+prints something else, two regular expressions say what means on and what off:
 
     dbcheck_power_state: [ssh, root@pve1.example.net, qm, status, "101"]
     dbcheck_power_state_on: '^status: running$'
     dbcheck_power_state_off: '^status: stopped$'
 
-Exactly one of them must be found in the standard output; `^` and `$` match at each
-line. If neither is found, or both are, that is an error that names the output, and
-never a guess. Write a pattern that holds the number of the outlet, where the program
-prints it.
+Exactly one of them must be found in the standard output (`^` and `$` match at each
+line); else that is an error that names the output, and never a guess. Write a pattern
+that holds the number of the outlet, where the program prints it. The patterns need an
+inventory; the flags of `dbcheck run --power exec` have none.
 
-A state is what the device says. A relay that is stuck, a hub that clears its register
-and keeps the voltage, or a program that repeats what was last asked for all say *off*
-with the power on. dbcheck never takes that alone for a cut: the server must have
-started anew, and where the host can be asked, its kernel too, and late enough.
-
-The patterns need an inventory; the flags of `dbcheck run --power exec` have none.
+A relay that is stuck, a hub that clears its register and keeps the voltage, or a
+program that repeats what was last asked for all say *off* with the power on. dbcheck
+never takes that alone for a cut: the server must have started anew, and where the host
+can be asked, its kernel too, and late enough.
 
 ## How long the power stays off
 
-`dbcheck_power_off_s` is 15 in the recipes that cut a supply: supplies and drives hold a
-charge for seconds. It is 5 where only a virtual machine ends, and has no meaning for a
-reset. A state that is read as off begins that time.
-
-## Mistakes with any switch
-
-- The firmware does not power the host on when its power returns: set *power on after AC
-  loss*, and let the server start at boot.
-- Only one of two supplies is on the outlet: `dbcheck power test` finds a host that
-  stayed up.
-- The client, the witness or the network between them is on the same supply.
-- The switch's own time off, timer or schedule gives the power back too early. Give
-  dbcheck *off* and *on*, never *cycle* or *reboot*.
-- A secret among the arguments: every user of the client can read them. Each recipe says
-  where its program takes it from.
-- A switch that reports before it has cut, or long after: see
-  [power.md](../power.md#a-switch-that-acts-late).
+`dbcheck_power_off_s` is 15 in the recipes that cut a supply, 5 where only a virtual
+machine ends, and has no meaning for a reset. A state that is read as off begins that
+time. Give dbcheck *off* and *on*, never *cycle* or *reboot*, and end the switch's own
+time off, timer or schedule, which gives the power back too early. Of a switch that
+reports before it has cut, or long after, see
+[power.md](../power.md#a-switch-that-acts-late).
 """
 
 
