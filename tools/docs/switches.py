@@ -37,7 +37,8 @@ inventory with one host, `db1`, and all that this page says of the switch:
 2. See that the state is read, with the host on:
    `dbcheck power state db1 --inventory switch.yml`
 3. Try it on the idle host: `dbcheck power test db1 --inventory switch.yml` describes
-   what it would do; `--yes` does it. **Only this shows that the switch cuts this host.**
+   what it would do, and `--yes` does it. **Only this shows that the switch cuts this
+   host.**
 
 [power.md](../power.md) explains the variables, the wiring, the time without power and
 what prevents a cut of the wrong host. This file is made from the recipes
