@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
-from sqlalchemy.dialects.mysql.reserved_words import (
-    RESERVED_WORDS_MARIADB,
-    RESERVED_WORDS_MYSQL,
-)
-from sqlalchemy.dialects.postgresql.base import RESERVED_WORDS
 
 import dbcheck
 from dbcheck.base.error_ids import ErrorId
@@ -25,7 +19,6 @@ from dbcheck.cli.flags.groups import Verb, grouped, option
 from dbcheck.cli.flags.target import NamedByArgument, TargetUrl
 from dbcheck.config import files, workload_file
 from dbcheck.engines.mysql import rights as mysql_rights
-from dbcheck.engines.mysql.rights import quote_database, quote_name
 from dbcheck.engines.postgresql import rights as postgresql_rights
 from dbcheck.engines.registry import find_product
 from dbcheck.engines.url import read_url
@@ -40,11 +33,6 @@ from dbcheck.runner.campaign_plan import WORKLOAD
 from dbcheck.server_log import Product
 
 NAME = "dbcheck"  # of the account and of the database that no URL names
-_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
-_KEYWORDS = {"user"} | RESERVED_WORDS | RESERVED_WORDS_MYSQL | RESERVED_WORDS_MARIADB
-# PostgreSQL, even in quotes: GRANT TO "public" is for everybody, and the rest is kept
-# for the server's own roles, as is what begins with pg_ (manual, CREATE ROLE).
-_NO_ROLES = ("public", "none")
 _PRODUCTS = {product.lower(): product for product in Product}
 
 
@@ -209,31 +197,14 @@ def _quote_names(server: Server) -> tuple[str, str]:
     """
     user, database = server.user, server.database
     if server.product is Product.POSTGRESQL:
-        if user in _NO_ROLES or user.startswith("pg_"):
-            raise UsageError(
-                f"{user} is no name of an account on PostgreSQL: it has a meaning of"
-                " its own in GRANT",
-                id=ErrorId.TARGET_URL_INVALID,
-                hint="Name the account in the target's URL that dbcheck logs in with.",
-            )
-        return _quote_postgresql(user), _quote_postgresql(database)
+        return (
+            postgresql_rights.quote_role(user),
+            postgresql_rights.quote_name(database),
+        )
     return (
-        f"{user if _is_plain(user) else quote_name(user)}@'%'",
-        # In a GRANT, _ stands for any character.
-        database
-        if _is_plain(database) and "_" not in database
-        else quote_database(database),
+        f"{mysql_rights.quote_if_needed(user)}@'%'",
+        mysql_rights.quote_database_if_needed(database),
     )
-
-
-def _quote_postgresql(name: str) -> str:
-    doubled = name.replace('"', '""')
-    return name if _is_plain(name) else f'"{doubled}"'
-
-
-def _is_plain(name: str) -> bool:
-    """Return True if a name needs no quotes, whatever the product."""
-    return bool(_PLAIN.fullmatch(name)) and name not in _KEYWORDS
 
 
 def draw_statements(result: GrantsResult) -> Iterator[str]:
@@ -256,7 +227,8 @@ def draw_statements(result: GrantsResult) -> Iterator[str]:
         yield "-- '%' allows every host: name the host that runs dbcheck if you can."
     yield from map(visible, result.create)
     if result.product == Product.POSTGRESQL:
-        yield f"\\connect {visible(_name_to_psql(result.database))}"
+        argument = postgresql_rights.quote_for_psql(result.database)
+        yield f"\\connect {visible(argument)}"
     required = [right for right in result.rights if right.is_required]
     optional = [right for right in result.rights if not right.is_required]
     yield ""
@@ -266,17 +238,6 @@ def draw_statements(result: GrantsResult) -> Iterator[str]:
         yield ""
         yield "-- OPTIONAL: leave out what you do not want."
         yield from _draw_rights(optional)
-
-
-def _name_to_psql(database: str) -> str:
-    """Return the argument of \\connect for a *database* as SQL names it.
-
-    psql reads more than a name from some (its manual page, \\connect).
-    """
-    if database != '"-"' and not re.search("=|://", database):
-        return database
-    name = database[1:-1].replace("\\", "\\\\").replace("'", "\\'")
-    return f"-reuse-previous=on \"dbname='{name}'\""
 
 
 def _draw_rights(rights: list[Right]) -> Iterator[str]:

@@ -10,6 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sqlalchemy.dialects.mysql.reserved_words import (
+    RESERVED_WORDS_MARIADB,
+    RESERVED_WORDS_MYSQL,
+)
+
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.rights import Right
 from dbcheck.rows.operation import Usage
@@ -19,6 +24,8 @@ from dbcheck.server_log import Product
 SERVER = "*.*"
 _TABLES = "{database}.*"
 _SCHEMA = "performance_schema"
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_KEYWORDS = {"user"} | RESERVED_WORDS_MYSQL | RESERVED_WORDS_MARIADB
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,11 @@ def quote_name(name: str) -> str:
     return f"`{doubled}`"
 
 
+def quote_if_needed(name: str) -> str:
+    """Return a name in backticks if MySQL or MariaDB needs them."""
+    return name if _is_plain(name) else quote_name(name)
+
+
 def quote_database(name: str) -> str:
     r"""Return the name of a database for a GRANT ON database.*, of that one alone.
 
@@ -53,6 +65,16 @@ def quote_database(name: str) -> str:
     MariaDB's): without \ the account would get rights on other databases, too.
     """
     return quote_name(re.sub(r"([\\_%])", r"\\\1", name))
+
+
+def quote_database_if_needed(name: str) -> str:
+    """Return the name of a database for a GRANT, in backticks if it needs them."""
+    needs_none = _is_plain(name) and "_" not in name
+    return name if needs_none else quote_database(name)
+
+
+def _is_plain(name: str) -> bool:
+    return bool(_PLAIN.fullmatch(name)) and name not in _KEYWORDS
 
 
 MONITOR: Mapping[Product, Privileges] = {

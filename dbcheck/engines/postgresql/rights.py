@@ -8,12 +8,56 @@ The account owns its tables, so it needs no privilege on them, whatever the load
 
 from __future__ import annotations
 
+import re
+
+from sqlalchemy.dialects.postgresql.base import RESERVED_WORDS
+
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.rights import Right
 from dbcheck.rows.operation import Usage
 from dbcheck.rows.tasks import TaskKind
 
 CHECKPOINT_ROLE_SINCE = 15  # the first with pg_checkpoint (its release notes, E.1.3)
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+# Even in quotes: GRANT TO "public" is for everybody, and the rest is kept for the
+# server's own roles, as is what begins with pg_ (manual, CREATE ROLE).
+_NO_ROLES = ("public", "none")
+
+
+def quote_name(name: str) -> str:
+    """Return a name as SQL wants it, in quotes where it needs them."""
+    if _PLAIN.fullmatch(name) and name not in RESERVED_WORDS:
+        return name
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def quote_role(name: str) -> str:
+    """Return the name of an account as SQL wants it.
+
+    Raise UsageError for a name that GRANT takes for something other than an account.
+    """
+    if name in _NO_ROLES or name.startswith("pg_"):
+        raise UsageError(
+            f"{name} is no name of an account on PostgreSQL: it has a meaning of its"
+            " own in GRANT",
+            id=ErrorId.TARGET_URL_INVALID,
+            hint="Name the account in the target's URL that dbcheck logs in with.",
+        )
+    return quote_name(name)
+
+
+def quote_for_psql(database: str) -> str:
+    r"""Return the argument of psql's \connect for a *database* as SQL names it.
+
+    psql reads more than a name from some (its manual page, \connect).
+    """
+    if database != '"-"' and not re.search("=|://", database):
+        return database
+    name = database[1:-1].replace("\\", "\\\\").replace("'", "\\'")
+    return f"-reuse-previous=on \"dbname='{name}'\""
 
 
 def create_statements(account: str, database: str) -> tuple[str, ...]:

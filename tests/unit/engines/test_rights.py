@@ -125,11 +125,12 @@ def test_a_keyword_is_quoted_as_a_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("product", [Product.MYSQL, Product.MARIADB])
-def test_an_underscore_of_a_database_stands_for_no_other_character(
-    product: Product,
+@pytest.mark.parametrize(("name", "place"), [("my_db", r"my\_db"), ("a%b", r"a\%b")])
+def test_no_character_of_a_database_stands_for_another(
+    product: Product, name: str, place: str
 ) -> None:
-    (line,) = (text for text in drawn(product, "my_app", "my_db") if "create," in text)
-    assert r"on `my\_db`.* to my_app@'%';" in line
+    (line,) = (text for text in drawn(product, "my_app", name) if "create," in text)
+    assert f"on `{place}`.* to my_app@'%';" in line
 
 
 @pytest.mark.parametrize("name", ["public", "none", "pg_monitor"])
