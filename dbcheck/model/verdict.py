@@ -335,6 +335,7 @@ class Tally:
 
 
 GOAL_PPM = PPM // 20  # 5%: a report names how many cuts without a loss show it
+PROOF_OF_LOSS = "One loss is a proof."
 
 
 def describe_proof(losses: int, cuts: int) -> str:
@@ -342,7 +343,7 @@ def describe_proof(losses: int, cuts: int) -> str:
     if not cuts:
         return "This proves nothing, neither for the server nor against it."
     if losses:
-        return "One loss is a proof."
+        return PROOF_OF_LOSS
     needed, goal = compute_cuts_needed(GOAL_PPM), format_percent_up(GOAL_PPM)
     if cuts == 1:
         return (

@@ -20,7 +20,13 @@ from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.audited import RuleStatus, Severity
 from dbcheck.model.depth import Depth
 from dbcheck.model.golive import PaperResult, StepId
-from dbcheck.model.verdict import CycleVerdict, Statistics, Verdict, format_count
+from dbcheck.model.verdict import (
+    PROOF_OF_LOSS,
+    CycleVerdict,
+    Statistics,
+    Verdict,
+    format_count,
+)
 from dbcheck.power import consent
 from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.probe.flushes import Outcome
@@ -240,9 +246,9 @@ def _describe_cuts(
     if result.verdict is Verdict.FAIL:
         first, rest = _find_loss(result) or first, [*_list_causes(folder), first, *rest]
         fix = (
-            "One loss is a proof: no further cut takes it back. The report names what"
-            " was lost and what explains it; docs/losses.md says what to do. Once the"
-            " cause is fixed, begin a new check."
+            f"{PROOF_OF_LOSS} No further cut takes it back. The report names what was"
+            " lost and what explains it; docs/losses.md says what to do. Once the cause"
+            " is fixed, begin a new check."
         )
     elif result.verdict is Verdict.INCONCLUSIVE:
         doubts = [one for one in result.cycles if not one.verdict.is_decided]

@@ -10,6 +10,7 @@ from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
 from dbcheck.model.cut import CutClass, describe_cuts
 from dbcheck.model.verdict import (
     CONFIDENCE,
+    PROOF_OF_LOSS,
     CycleVerdict,
     Tally,
     Verdict,
@@ -215,7 +216,7 @@ def summarize_campaign(result: CampaignResult) -> Summary:
 def _prove(result: CampaignResult) -> str:
     """Return how much the cuts prove, and what no number of such cuts tests."""
     if result.verdict is Verdict.FAIL:
-        return describe_proof(1, 1)
+        return PROOF_OF_LOSS
     if result.may_lack_loss:
         return _NO_BOUND
     cuts = result.statistics.cuts

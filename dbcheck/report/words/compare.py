@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dbcheck.judge.results import ComparedResult, SideResult
 from dbcheck.model.verdict import (
+    PROOF_OF_LOSS,
     Statistics,
     Verdict,
     format_percent_down,
@@ -36,7 +37,7 @@ def _choose_action(result: ComparedResult) -> str:
     lost = [name for name, side in sides if side.verdict is Verdict.FAIL]
     if lost:
         return (
-            f"Do not rely on {' or '.join(lost)}: one loss is a proof. Read below what"
+            f"Do not rely on {' or '.join(lost)}. {PROOF_OF_LOSS} Read below what"
             " differs."
         )
     return "Read below what else differs before you rely on one of them."

@@ -13,7 +13,7 @@ from dbcheck.judge.results import (
     StateJudgement,
     StateResult,
 )
-from dbcheck.model.verdict import Verdict, format_count
+from dbcheck.model.verdict import PROOF_OF_LOSS, Verdict, format_count
 from dbcheck.report.words.run import NOT_A_DRIVE, number, sentence
 from dbcheck.report.words.summary import CHECK_THE_REAL_SERVER, Summary, Tile
 from dbcheck.rows.loss import MISSING, LossKind
@@ -69,7 +69,7 @@ def summarize_exploration(result: ExploreResult) -> Summary:
         verdict=result.verdict,
         headline=summary(result),
         detail=f"{'; '.join(ways[:_NAMED])}." if ways else "",
-        proof="One loss is a proof." if result.failed else "",
+        proof=PROOF_OF_LOSS if result.failed else "",
         action=_choose_action(result),
         about=(("lab", describe_lab_server(result.lab)),),
         tiles=(

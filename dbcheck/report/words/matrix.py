@@ -8,6 +8,7 @@ from dbcheck.judge.result import Checked, RunResult
 from dbcheck.judge.results import MatrixResult, RowResult
 from dbcheck.model.cut import CutClass, PowerScope, describe_cuts
 from dbcheck.model.verdict import (
+    PROOF_OF_LOSS,
     Verdict,
     describe_losses_without_cut,
     describe_proof,
@@ -122,7 +123,7 @@ def _choose_action(result: MatrixResult, kept: Sequence[RowResult]) -> str:
     if unexpected := _list_unexpected_losses(result):
         return (
             f"Find out why {'; '.join(unexpected)} lost data that should be safe there."
-            " One loss is a proof."
+            f" {PROOF_OF_LOSS}"
         )
     open_ = [row for row in result.rows if not row.as_expected]
     if open_:
