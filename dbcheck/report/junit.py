@@ -152,12 +152,7 @@ def _make_campaign_case(result: CampaignResult) -> TestCase:
 
 def _make_matrix_suite(result: MatrixResult) -> TestSuite:
     cases = [_make_row_case(row, result) for row in result.rows]
-    cycles = (cycle for row in result.rows for cycle in row.cycles)
-    first = min(
-        (cycle.checked for cycle in cycles),
-        key=lambda checked: checked.begun,
-        default=Checked(),
-    )
+    first = of_matrix.find_first_check(result)
     return _make_suite("matrix", cases, {"seed": str(result.seed)}, first)
 
 

@@ -63,11 +63,6 @@ def summarize_matrix(result: MatrixResult) -> Summary:
     proof = ""
     if kept:
         proof = describe_proof(0, min(row.statistics.cuts for row in kept))
-    checked = min(
-        (cycle.checked for cycle in cycles),
-        key=lambda checked: checked.begun,
-        default=Checked(),
-    )
     last = max((cycle.checked.begun for cycle in cycles), default="")
     servers = ", ".join(dict.fromkeys(cycle.server for cycle in cycles))
     lossy = sum(row.verdict is Verdict.FAIL for row in result.rows)
@@ -79,7 +74,7 @@ def summarize_matrix(result: MatrixResult) -> Summary:
         action=_choose_action(result, kept),
         about=tuple(
             describe_about(
-                *(checked, "", servers),
+                *(find_first_check(result), "", servers),
                 until=last,
                 virtual=all(c.cut_class is CutClass.LAB_DRIVE for c in cycles),
             )
@@ -89,6 +84,15 @@ def summarize_matrix(result: MatrixResult) -> Summary:
             Tile("lost data", f"{lossy:,}", "of them"),
             Tile("cuts of each", f"{fewest:,}", "or more that count"),
         ),
+    )
+
+
+def find_first_check(result: MatrixResult) -> Checked:
+    """Return what the cycle that began first checked; all unknown without a cycle."""
+    return min(
+        (cycle.checked for row in result.rows for cycle in row.cycles),
+        key=lambda checked: checked.begun,
+        default=Checked(),
     )
 
 
