@@ -35,7 +35,7 @@ from dbcheck.rows.tasks import TaskKind
 from dbcheck.server_log import Product
 
 # XA RECOVER is denied with ER_XAER_RMERR (MySQL 8.4, sql/xa.cc).
-_DENIED = (ACCESS_DENIED_TO_SERVER, 1401)
+DENIED = (ACCESS_DENIED_TO_SERVER, 1401)
 
 
 def require_rights(
@@ -99,7 +99,7 @@ def _is_denied(link: MysqlLink, statement: str) -> bool:
     try:
         link.rows(statement)
     except EngineError as error:
-        if error_code(error) in _DENIED:
+        if error_code(error) in DENIED:
             return True
         raise
     return False

@@ -22,6 +22,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import CommitUnknown, EngineError, NotPrepared
 from dbcheck.config.files import read_sql
 from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation, deadline
+from dbcheck.engines.mysql.account import DENIED
 from dbcheck.engines.mysql.connection import translate_unreadable_answers
 from dbcheck.engines.mysql.grants import quote_account
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink, error_code
@@ -69,12 +70,14 @@ def xid(name: bytes, database: str) -> bytes:
 def list_prepared(link: MysqlLink, database: str) -> tuple[str, ...]:
     """Return the names of dbcheck's transactions that are prepared in *database*.
 
-    Raise EngineError, with the GRANT as hint, if the account may not list them.
+    Raise EngineError; its hint is the GRANT if the account may not list them.
     """
     branch, names = branch_of(database), []
     try:
         found = link.rows("prepared")
     except EngineError as error:
+        if error_code(error) not in DENIED:
+            raise
         *_, account = link.row("server")
         raise EngineError(
             f"cannot list prepared transactions: {error}",

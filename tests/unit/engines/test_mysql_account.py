@@ -1,4 +1,4 @@
-"""Which of a server's refusals mean that the account lacks a right."""
+"""Which of a server's errors mean that the account lacks a right."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import mysql.connector
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import EngineError
+from dbcheck.base.errors import ConnectionLost, EngineError
 from dbcheck.engines.mysql.account import require_rights
 from dbcheck.engines.mysql.link import MysqlLink, _table_or_engine_error
+from dbcheck.engines.mysql.session import list_prepared
 from dbcheck.rows.operation import Usage, Verb
 from dbcheck.rows.table import LEDGER
 from tests.kit.refusals import refused
@@ -63,3 +64,26 @@ def test_another_error_is_no_missing_right(statement: str) -> None:
     with refused(ErrorId.STATEMENT_FAILED, EngineError, naming="1105") as caught:
         require(statement, 1105)
     assert "grant" not in caught.value.hint
+
+
+@pytest.mark.parametrize("number", [1227, 1401])
+def test_a_list_of_prepared_transactions_that_is_denied_names_its_right(
+    number: int,
+) -> None:
+    with refused(ErrorId.PRIVILEGE_MISSING, EngineError, naming=str(number)) as caught:
+        list_prepared(cast(MysqlLink, RefusingLink(PREPARED, number)), "dbcheck")
+    assert "grant xa_recover_admin on *.* to 'dbcheck'@'%';" in caught.value.hint
+
+
+def test_no_right_is_missing_where_the_list_fails_for_another_reason() -> None:
+    """It is read after the cut, when the server may go away again."""
+    with refused(ErrorId.STATEMENT_FAILED, EngineError, naming="1105") as caught:
+        list_prepared(cast(MysqlLink, RefusingLink(PREPARED, 1105)), "dbcheck")
+    assert not caught.value.hint
+
+    class LostLink:
+        def rows(self, statement: str) -> None:
+            raise ConnectionLost(f"lost at {statement}", 7, id=ErrorId.CONNECTION_LOST)
+
+    with refused(ErrorId.CONNECTION_LOST, ConnectionLost, naming=PREPARED):
+        list_prepared(cast(MysqlLink, LostLink()), "dbcheck")
