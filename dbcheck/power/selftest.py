@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dbcheck.base import interrupt
@@ -35,10 +36,14 @@ class SelfTest:
 
 
 def run_self_test(
-    switch: PowerSwitch, host: TargetHost | None, wait_s: float
+    switch: PowerSwitch,
+    host: TargetHost | None,
+    wait_s: float,
+    note_cut: Callable[[], None] = lambda: None,
 ) -> SelfTest:
     """Cut, restore, and wait up to *wait_s* for the host; raise PowerError.
 
+    note_cut: called once the switch is ready, just before it is told to cut.
     Whatever fails after the cut was requested, the power is restored first.  Before
     that it is left as it is: an outlet that is off already is that of another host.
     """
@@ -46,6 +51,7 @@ def run_self_test(
     first = switch.state()
     if isinstance(switch, Preparing):
         switch.prepare()
+    note_cut()
     began_s = time.monotonic()
     with interrupt.hold_interrupts_back():
         try:

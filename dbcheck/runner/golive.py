@@ -57,20 +57,6 @@ from dbcheck.runs.folder import RunFolder
 PAGE = "golive.html"
 _POLL_S = 1.0
 _ROUNDS_MAX = 2  # of all steps, if a cut changes what they rest on
-# Errors that end a power test before its cut: the switch may be that of another host.
-_BEFORE_CUT = (
-    ErrorId.FIRST_CUT_NEEDS_CONSENT,
-    ErrorId.HOST_IS_ANOTHER,
-    ErrorId.HOST_IS_THIS_MACHINE,
-    ErrorId.HOST_NOT_IDENTIFIED,
-    ErrorId.HOSTS_MAY_SHARE_SWITCH,
-    ErrorId.OTHER_USERS_UNKNOWN,
-    ErrorId.POWER_STATE_OF_OTHER_HOST,
-    ErrorId.SERVER_HAS_OTHER_USERS,
-    ErrorId.SERVER_ON_OTHER_HOST,
-    ErrorId.SWITCH_CANNOT_PASS,
-    ErrorId.TARGET_ADDRESS_NOT_OF_HOST,
-)
 _NOT_AGREED = "nothing was cut: you did not agree to it"
 
 
@@ -295,6 +281,7 @@ class GoLive:
             if isinstance(error, DbcheckError):
                 _advise_to_agree(error, check)
             stopped = _make_stopped(begun.result, error)
+            begun = check.folder.record(step) or begun  # it may have noted its cut
             with contextlib.suppress(RunWriteError):  # the first error is reported
                 check.folder.write(replace(begun, result=stopped))
             self.guide.end(stopped)
@@ -503,7 +490,7 @@ def _await_server(entry: Entry) -> None:
 def _may_be_off(power: StepRecord) -> bool:
     """Return True if a power test may have left the power off."""
     is_left = power.status in (StepStatus.BEGUN, StepStatus.STOPPED)
-    return is_left and power.result.error_id not in _BEFORE_CUT
+    return is_left and power.told_to_cut
 
 
 def _format_now() -> str:

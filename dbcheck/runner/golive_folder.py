@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -57,12 +57,14 @@ class StepRecord:
             what it depends on is otherwise.
     folder: the name of its campaign's folder, "" if it has none.
     papers: the files that it made.
+    told_to_cut: a power test has told its switch to cut, or was about to.
     """
 
     result: StepResult
     setup: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
     papers: tuple[PaperResult, ...] = ()
+    told_to_cut: bool = False
 
     def __post_init__(self) -> None:
         """Refuse names that are not those of files in the folder of the check."""
@@ -166,6 +168,12 @@ class GoLiveFolder:
         """Store what a step showed."""
         path = self._steps / f"{record.result.step.value}.json"
         stored.write_file(path, [stored.to_bytes(record)])
+
+    def note_cut(self, step: StepId) -> None:
+        """Store that a step that has begun now tells its switch to cut."""
+        record = self.record(step)
+        assert record is not None, "a step is stored when it begins"
+        self.write(replace(record, told_to_cut=True))
 
     def find_new_name(self, step: StepId) -> str:
         """Return the name of a folder that does not exist yet for a step's campaign."""

@@ -181,7 +181,9 @@ def find_cut_host(check: Check) -> Found:
         text = "the power is cut by hand, so there is no switch to test"
         return Found(text, left_out=True)
     switch = assemble.make_scoped_switch(entry, check.show)
-    found = run_switch_test(entry, switch, BACK_S)
+    found = run_switch_test(
+        entry, switch, BACK_S, lambda: check.folder.note_cut(StepId.POWER)
+    )
     consent.remember_consent(entry.switched_host)
     seen, shown = found.seen, switch.cut_class.value
     went = f"off for {seen.off_s:.1f} s"

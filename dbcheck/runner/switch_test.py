@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dbcheck.base.error_ids import ErrorId
@@ -34,13 +35,18 @@ class SwitchTest:
     drives: tuple[str, ...]
 
 
-def run_switch_test(entry: Entry, switch: PowerSwitch, wait_s: float) -> SwitchTest:
+def run_switch_test(
+    entry: Entry,
+    switch: PowerSwitch,
+    wait_s: float,
+    note_cut: Callable[[], None] = lambda: None,
+) -> SwitchTest:
     """Cut and restore the idle host of *entry*; raise PowerError if that failed.
 
     It also fails if something else lost its power.  wait_s: how long the host may take
-    to answer over SSH again.
+    to answer over SSH again.  note_cut: called just before the switch is told to cut.
     """
-    seen, depths, depth = _test_entry(entry, switch, wait_s)
+    seen, depths, depth = _test_entry(entry, switch, wait_s, note_cut)
     require_back(entry.name, switch)
     drives = _require_right_target(entry.name, switch, seen)
     return SwitchTest(seen, tuple(depths), depth, tuple(drives))
@@ -99,7 +105,7 @@ def _require_right_target(
 
 
 def _test_entry(
-    entry: Entry, switch: PowerSwitch, wait_s: float
+    entry: Entry, switch: PowerSwitch, wait_s: float, note_cut: Callable[[], None]
 ) -> tuple[selftest.SelfTest, list[str], Depth | None]:
     """Cut and restore; return what was seen, and how deep it went.
 
@@ -110,7 +116,7 @@ def _test_entry(
     host, asked = assemble.make_power_host(entry), assemble.make_host(entry)
     # Canaries would hold the filesystems that a cut of drives alone forces off.
     if asked is None or isinstance(switch, DriveScoped):
-        return selftest.run_self_test(switch, host, wait_s), [], None
+        return selftest.run_self_test(switch, host, wait_s, note_cut), [], None
     engine = assemble.make_engine(entry.target, entry.password)
     seen, depths, found = idle_cut.cut_idle_host_and_measure_depth(
         asked,
@@ -118,7 +124,7 @@ def _test_entry(
         engine.facts(),
         engine.places((LEDGER,)),
         engine.mark_data,
-        lambda: selftest.run_self_test(switch, host, wait_s),
+        lambda: selftest.run_self_test(switch, host, wait_s, note_cut),
         switch.cut_class,
     )
     if found is not None and seen.rebooted is not False:

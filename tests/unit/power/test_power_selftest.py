@@ -90,9 +90,17 @@ def test_an_outlet_that_was_off_already_stays_off() -> None:
             return super().cut()
 
     plug = OffAlready()
+    noted: list[str] = []
     with refused(ErrorId.POWER_STATE_OF_OTHER_HOST, PowerError):
-        selftest.run_self_test(plug, None, 5)
-    assert plug.calls == []
+        selftest.run_self_test(plug, None, 5, lambda: noted.append("cut"))
+    assert plug.calls == noted == []
+
+
+def test_a_cut_is_noted_before_it_is_made() -> None:
+    plug = Plug("cut")
+    with refused(ErrorId.POWER_COMMAND_FAILED, PowerError):
+        selftest.run_self_test(plug, None, 5, lambda: plug.calls.append("noted"))
+    assert plug.calls == ["noted", "cut", "restore"]
 
 
 def test_the_power_is_restored_whatever_fails() -> None:
@@ -169,7 +177,7 @@ def test_a_depth_is_remembered_unless_the_host_stayed_up(
         switched_host, "remember_measured_depth", lambda _, it: remembered.append(it)
     )
     _, depths, shown = switch_test._test_entry(
-        Entry("db1", "postgresql://db1/x"), plug, 5
+        Entry("db1", "postgresql://db1/x"), plug, 5, lambda: None
     )
     assert len(remembered) == kept
     assert (depths, shown) == ([f"{depth}: no canaries"], None)

@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import (
-    DbcheckError,
-    HostError,
-    PowerError,
-    TargetChanged,
-    UsageError,
-)
+from dbcheck.base.errors import HostError, PowerError, TargetChanged, UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.model.cut import PowerState
 from dbcheck.model.golive import StepId, StepStatus
@@ -192,21 +186,27 @@ def test_a_campaign_in_the_midst_of_a_cut_is_continued_before_anything_is_asked(
 
 
 def test_a_power_test_that_was_left_has_its_power_restored_first(desk: Desk) -> None:
-    def leave_off() -> None:
-        raise KeyboardInterrupt
-
-    desk.during[StepId.POWER] = leave_off
-    with pytest.raises(KeyboardInterrupt):
-        desk.run()
-    del desk.during[StepId.POWER]
+    leave_power_test(desk, KeyboardInterrupt())
     desk.run()
     assert desk.done[:3] == ["on", "setup", "power"]
 
 
-def leave_power_test(desk: Desk, error: BaseException) -> None:
+def test_the_power_is_restored_whatever_error_a_cut_ended_with(desk: Desk) -> None:
+    """Once the switch was told to cut, no error shows that it did not."""
+    error = PowerError("it says off", id=ErrorId.POWER_STATE_OF_OTHER_HOST)
+    leave_power_test(desk, error)
+    desk.run()
+    assert desk.done[:3] == ["on", "setup", "power"]
+
+
+def leave_power_test(
+    desk: Desk, error: BaseException, *, told_to_cut: bool = True
+) -> None:
     """Have a client end in the power test."""
 
     def end() -> None:
+        if told_to_cut:
+            desk.folder.note_cut(StepId.POWER)
         raise error
 
     desk.during[StepId.POWER] = end
@@ -230,13 +230,16 @@ def test_a_power_test_restores_no_other_host(desk: Desk) -> None:
         UsageError("no consent", id=ErrorId.FIRST_CUT_NEEDS_CONSENT),
         UsageError("it is db2", id=ErrorId.HOST_IS_ANOTHER),
         PowerError("off already", id=ErrorId.POWER_STATE_OF_OTHER_HOST),
+        HostError("no answer", id=ErrorId.HOST_UNREACHABLE),
+        KeyboardInterrupt(),
     ],
-    ids=["no consent", "another host", "off already"],
+    ids=["no consent", "another host", "off already", "not reached", "interrupted"],
 )
 def test_a_power_test_that_cut_nothing_has_nothing_to_restore(
-    desk: Desk, error: DbcheckError
+    desk: Desk, error: BaseException
 ) -> None:
-    leave_power_test(desk, error)
+    """A switch that reads off may be that of another host: nobody looked yet."""
+    leave_power_test(desk, error, told_to_cut=False)
     desk.run()
     assert desk.done[:2] == ["setup", "power"]
 
