@@ -26,7 +26,6 @@ from dbcheck.campaign.stopping import (
     require_progress,
 )
 from dbcheck.campaign.totals import (
-    describe_plan,
     describe_progress,
     find_last_number,
     has_losses,
@@ -56,7 +55,7 @@ from dbcheck.model.moments import (
     find_lag_range,
     plan_cut,
 )
-from dbcheck.model.verdict import ControlFacts, Tally, Verdict
+from dbcheck.model.verdict import ControlFacts, Tally, Verdict, describe_goal
 from dbcheck.ports.engine import Feature
 from dbcheck.ports.listener import Listener, Phase, Progress, Unit
 from dbcheck.ports.site import Node
@@ -129,7 +128,7 @@ def run_campaign(
     plan = folder.plan()
     rig = replace(rig, runs=folder.runs)
     folder.write_lines()
-    rig.listener.phase(Phase.PLAN, describe_plan(plan))
+    rig.listener.phase(Phase.PLAN, describe_goal(plan.cuts))
     before = folder.cycles()
     _settle_all(rig, folder)
     if folder.cycles():

@@ -21,7 +21,6 @@ from dbcheck.judge.results import (
     compute_price_per_rate,
 )
 from dbcheck.model.verdict import (
-    CONFIDENCE,
     PPM,
     CycleVerdict,
     Statistics,
@@ -31,7 +30,6 @@ from dbcheck.model.verdict import (
     compute_loss_ppm_max,
     describe_losses_without_cut,
     format_count,
-    format_percent_up,
     withhold_bound,
 )
 from dbcheck.runs import stored
@@ -70,13 +68,6 @@ def describe_cycles(cycles: Sequence[Cycle]) -> str:
     if not without_cut:
         return shown
     return f"FAIL: {describe_losses_without_cut(without_cut)}; {shown}"
-
-
-def describe_plan(plan: CampaignPlan) -> str:
-    """Return how many cuts a campaign makes, and what they show if none loses."""
-    bound = format_percent_up(compute_loss_ppm_max(0, plan.cuts))
-    cuts = format_count(plan.cuts, "cut")
-    return f"{cuts}; if none loses, at most {bound} of cuts lose, {CONFIDENCE}"
 
 
 def describe_progress(plan: CampaignPlan, cycles: Sequence[Cycle]) -> str:

@@ -356,6 +356,15 @@ def describe_proof(losses: int, cuts: int) -> str:
     return f"{shown}{more} ({CONFIDENCE})."
 
 
+def describe_goal(cuts: int) -> str:
+    """Return the number of cuts to make, and the bound that they show if none loses."""
+    bound = format_percent_up(compute_loss_ppm_max(0, cuts))
+    return (
+        f"{format_count(cuts, 'cut')}; if none loses, at most {bound} of such cuts"
+        f" lose ({CONFIDENCE})"
+    )
+
+
 def describe_bound(losses: int, cuts: int) -> tuple[str, str]:
     """Return the share of cuts that lose, and what it is a share of; "" without cuts.
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.model.golive import GoLiveResult, StepId, StepResult, StepStatus
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import Verdict, describe_goal
 from dbcheck.report.terminal import BAD, BADGES, COLOURS, DOUBTFUL, GOOD, MINOR
 from dbcheck.report.words import golive as words
 
@@ -31,7 +31,7 @@ _MARKS = {
 def draw_title(name: str, cuts: int, folder: Path) -> RenderableType:
     """Return the first lines of a check, whose campaign has so many *cuts*."""
     title = Text.assemble("Go-live check of ", (name, "bold"))
-    goal = Text(f"The bound: {words.describe_goal(cuts)}.")
+    goal = Text(f"The bound: {describe_goal(cuts)}.")
     return Group("", title, goal, Text(f"Everything is kept in {folder}", MINOR))
 
 
@@ -54,7 +54,7 @@ def draw_beginning(
     if step is StepId.FIRST_CUT and control:
         does = f"{does} {words.CONTROL}"
     if step is StepId.CAMPAIGN:
-        does = f"{does} {words.describe_goal(cuts)}."
+        does = f"{does} {describe_goal(cuts)}."
     table = Table.grid(padding=(0, 2))
     table.add_row(Text("does", MINOR), Text(does))
     takes = words.describe_duration(step, cuts, each_s)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbcheck.model.golive import GoLiveResult, StepResult, StepStatus
-from dbcheck.model.verdict import Verdict, format_percent_up
+from dbcheck.model.verdict import Verdict, describe_goal, format_percent_up
 from dbcheck.report.subject import Step
 from dbcheck.report.words import golive as words
 
@@ -85,7 +85,7 @@ def _list_facts(result: GoLiveResult) -> Iterator[tuple[str, str]]:
     yield "switch", result.switch
     for name, value in result.subject.items():
         yield ("version" if name == "server" else name), value
-    yield "agreed bound", words.describe_goal(result.planned_cuts)
+    yield "agreed bound", describe_goal(result.planned_cuts)
     ended = max((step.ended for step in result.steps), default="")
     when = words.format_time(result.created)
     yield "checked (UTC)", f"{when} to {words.format_time(ended)}" if ended else when

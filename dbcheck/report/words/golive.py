@@ -7,14 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dbcheck.model.golive import GoLiveResult, StepId, StepStatus
-from dbcheck.model.verdict import (
-    CONFIDENCE,
-    Verdict,
-    compute_loss_ppm_max,
-    describe_unseen_losses,
-    format_count,
-    format_percent_up,
-)
+from dbcheck.model.verdict import Verdict, describe_unseen_losses, format_count
 from dbcheck.report.words.run import sentence
 
 
@@ -124,15 +117,6 @@ STATUS_WORDS = {
     StepStatus.LEFT_OUT: "left out",
     StepStatus.DONE: "done",
 }
-
-
-def describe_goal(cuts: int) -> str:
-    """Return the number of cuts and the bound that they show if none loses."""
-    bound = format_percent_up(compute_loss_ppm_max(0, cuts))
-    return (
-        f"{format_count(cuts, 'cut')}; if none loses, at most {bound} of such cuts"
-        f" lose ({CONFIDENCE})"
-    )
 
 
 def describe_duration(step: StepId, cuts: int, each_s: float | None) -> str:

@@ -49,7 +49,7 @@ def verdicts(result: CampaignResult) -> list[CycleVerdict]:
 
 def test_a_person_cuts_and_goes_on_another_day(person: Cutter) -> None:
     with person.begin() as at:
-        at.until("2 cuts; if none loses, at most 78% of cuts lose")
+        at.until("2 cuts; if none loses, at most 78% of such cuts lose")
         at.until("NOW")
         at.type(CTRL_C)  # before the plug was pulled
         at.until("--resume")

@@ -14,10 +14,10 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, EngineError, HostError
 from dbcheck.campaign import campaign, stopping
 from dbcheck.campaign.folder import CampaignFolder, Cycle
-from dbcheck.campaign.totals import describe_plan, describe_progress
+from dbcheck.campaign.totals import describe_progress
 from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.verdict import Judgement
-from dbcheck.model.verdict import CycleVerdict, Verdict
+from dbcheck.model.verdict import CycleVerdict, Verdict, describe_goal
 from dbcheck.ports.listener import Phase
 from tests.kit.bare_engine import BareEngine
 from tests.kit.nodes import with_node
@@ -84,7 +84,8 @@ def test_the_doubts_of_a_judgement_are_what_keeps_it_from_counting() -> None:
 
 
 def test_progress_says_what_is_counted_what_comes_and_the_bound() -> None:
-    assert describe_plan(HERE).startswith("11 cuts; if none loses, at most 24% of cuts")
+    goal = describe_goal(HERE.cuts)
+    assert goal.startswith("11 cuts; if none loses, at most 24% of such cuts lose")
     cycles = [cycle(n, "PASS") for n in range(1, 4)] + [cycle(4, "INCONCLUSIVE", A)]
     text = describe_progress(HERE, cycles)
     assert text.startswith("3 of 11 cuts counted, 8 to come; no loss in 3 cuts: ")
