@@ -62,6 +62,16 @@ def quick(name: str = "insert", sessions: int = 4) -> Workload:
     return replace(chosen, cut_after_s=CUT_AFTER_S)
 
 
+def write_quick(folder: Path) -> Path:
+    """Write a workload that ends as early into a file in *folder*; return its path."""
+    file = folder / "quick.toml"
+    file.write_text(
+        'plan = "insert"\npayload_bytes = [128, 8192]\nsessions = 4\n'
+        f"cut_after_s = {list(CUT_AFTER_S)}\n"
+    )
+    return file
+
+
 def witness_lagged(judgement: Judgement) -> bool:
     """Return whether a PASS lacks only a stored ack of the last second before the cut.
 

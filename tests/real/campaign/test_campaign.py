@@ -32,17 +32,11 @@ from dbcheck.runs.folder import RunFolder
 from tests.kit.labs import process_lab
 from tests.kit.nodes import with_node
 from tests.kit.refusals import refused
-from tests.kit.rigs import SEED, Bench, Said, bench, plan
+from tests.kit.rigs import SEED, Bench, Said, bench, plan, write_quick
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.root
 HONEST = LabSpec("postgresql")
-QUICK = """
-plan = "insert"
-payload_bytes = [128, 8192]
-sessions = 4
-cut_after_s = [0.6, 1.0]
-"""
 
 
 @pytest.fixture
@@ -314,9 +308,7 @@ class Shell:
 
     def __init__(self, folder: Path, hosts: Mapping[str, Any]) -> None:
         self.inventory = folder / "inventory.yml"
-        workload = folder / "quick.toml"
-        workload.write_text(QUICK)
-        common = {"dbcheck_workload": str(workload)}
+        common = {"dbcheck_workload": str(write_quick(folder))}
         listed = {"all": {"hosts": hosts, "vars": common}}
         self.inventory.write_text(json.dumps(listed))
 

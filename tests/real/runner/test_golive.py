@@ -21,19 +21,13 @@ from dbcheck.evidence.verify import verify
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import PowerState
 from dbcheck.witness.log import FrameLogReader
-from tests.kit.rigs import Bench, bench
+from tests.kit.rigs import Bench, bench, write_quick
 from tests.kit.terminal import Terminal
 from tests.kit.waiting import wait_until
 
 # A whole check has three cuts or more, and some tests begin it three times.
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1200)]
 HONEST = LabSpec("postgresql")
-QUICK = """
-plan = "insert"
-payload_bytes = [128, 8192]
-sessions = 4
-cut_after_s = [0.6, 1.0]
-"""
 
 
 class Operator:
@@ -41,9 +35,8 @@ class Operator:
 
     def __init__(self, here: Bench, folder: Path) -> None:
         self.here, self.folder, self.check = here, folder, folder / "check"
-        workload = folder / "quick.toml"
-        workload.write_text(QUICK)
-        host = describe_as_host(here.lab) | {"dbcheck_workload": str(workload)}
+        workload = str(write_quick(folder))
+        host = describe_as_host(here.lab) | {"dbcheck_workload": workload}
         listed = {"all": {"hosts": {here.lab.name: host}}}
         self.inventory = folder / "inventory.yml"
         self.inventory.write_text(json.dumps(listed))
