@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import PPM, Verdict
 from dbcheck.report.html.matrixpage import make_matrix_values
 from dbcheck.report.junit import format_junit
 from dbcheck.report.markdown import format_markdown
@@ -222,6 +222,41 @@ def test_a_loss_without_a_power_cut_is_told_beside_the_bounds() -> None:
     assert "AC" not in " ".join(words.scopes(result))
     case = format_junit(result)
     assert case.index("FAIL: 1 cycle lost something") < case.index("no loss in 1 cut")
+
+
+def test_a_loss_without_a_power_cut_fails_a_row_and_moves_no_bound() -> None:
+    lost = cycle("FAIL", lost=9, uncut=True)
+    line = dataclasses.replace(SAFE, cycles=[*SAFE.cycles, lost])
+    row, without = line.result(), SAFE.result()
+    assert row.verdict is row.shown_verdict is Verdict.FAIL
+    assert (row.as_expected, row.price_per_durable_commit_per_s) == (False, None)
+    assert row.statistics == without.statistics
+    assert (row.statistics.losses, row.statistics.cuts, row.lost) == (0, 3, 9)
+    compared = compare_lines([line, LOSSY])
+    assert compared == compare_lines([SAFE, LOSSY])
+
+    result = make_matrix_result([line])
+    assert words.summarize_matrix(result).proof == ""
+    cells = [*words.cells(row, result)]
+    assert cells[words.columns(result).index("lossy cuts")] == "0 of 3"
+    (told,) = (t for t in printed(draw_matrix(result)).splitlines() if "0 of 3" in t)
+    assert "FAIL" in told
+
+    by_cut = dataclasses.replace(lost, uncut=False)
+    cut = dataclasses.replace(line, cycles=[*SAFE.cycles, by_cut]).result()
+    assert (cut.statistics.losses, cut.statistics.cuts) == (1, 4)
+
+
+def test_a_row_that_lost_only_without_a_power_cut_has_no_bound() -> None:
+    lost = cycle("FAIL", lost=9, uncut=True)
+    result = make_matrix_result([dataclasses.replace(SAFE, cycles=[lost])])
+    (row,) = result.rows
+    assert row.verdict is Verdict.FAIL
+    shown = row.statistics
+    assert (shown.losses, shown.cuts, shown.loss_ppm_max) == (0, 0, PPM)
+    assert "this proves nothing" in shown.sentence
+    (said,) = words.proofs(result)
+    assert said.startswith("FAIL of safe: 1 cycle lost something")
 
 
 UNREAD = cycle("INCONCLUSIVE", lost=None)
