@@ -1,6 +1,8 @@
 """Finds runs of the same server that lie beside the named ones and were left out.
 
-A run that failed, has no verdict or cannot be read keeps the named runs from a PASS.
+A run that failed, has no verdict or cannot be read keeps the named runs from a PASS,
+under whatever load or kind of cut.  A server that was configured otherwise may be one
+that was mended since: what it lost is told, and no more.
 Stored verdicts are read as they are; nothing is judged anew.
 """
 
@@ -17,6 +19,7 @@ from dbcheck.campaign.chosen import (
     list_compared_values,
     list_differences,
 )
+from dbcheck.campaign.compare import Key, Role
 from dbcheck.judge.checks import RunBeside
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.records import Manifest
@@ -106,14 +109,17 @@ def _read_beside(path: Path, named: _Named) -> RunBeside | None:
         return None
     if verdict is None and not _may_be_cut(run):
         return None
-    differs = tuple(_list_names_of_differences(named.oldest, manifest))
+    keys = list(_list_differing_keys(named.oldest, manifest))
+    differs = tuple(key.name for key in keys if key.role.is_of_server)
+    tested_otherwise = tuple(key.name for key in keys if not key.role.is_of_server)
     return RunBeside(
         run=manifest.run_id,
         folder=str(path),
         verdict=verdict,
         reason=reason,
         differs=differs,
-        countable=not differs
+        tested_otherwise=tested_otherwise,
+        countable=not keys
         and manifest.run_id not in named.ids
         and find_campaign_of(path) is None
         and not list_differences(named.oldest, manifest),
@@ -140,20 +146,21 @@ def _find_place(target: str) -> str:
         return target
 
 
-def _list_names_of_differences(one: Manifest, other: Manifest) -> Iterator[str]:
-    """Yield the names of values that differ; the name of the database is not compared.
+def _list_differing_keys(one: Manifest, other: Manifest) -> Iterator[Key]:
+    """Yield the values that differ; the name of the database is not compared.
 
     A value that is known of one run only is no difference: it excuses no loss.
     """
     if one.writer.scope is not other.writer.scope:
-        yield "what loses its power"
+        yield Key("what loses its power", Role.OF_THE_CUT)
     if other.site is not SiteKind.SINGLE:
-        yield "the run of a cluster"
-    yield from find_other_names(one.writer.facts.identity, other.writer.facts.identity)
+        yield Key("the run of a cluster")
+    identities = one.writer.facts.identity, other.writer.facts.identity
+    yield from map(Key, find_other_names(*identities))
     before, after = list_compared_values(one), list_compared_values(other)
-    for name in sorted(before.keys() & after.keys()):
-        if before[name] != after[name]:
-            yield name
+    for key in sorted(before.keys() & after.keys()):
+        if before[key] != after[key]:
+            yield key
 
 
 def read_stored_verdict(

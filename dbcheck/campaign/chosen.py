@@ -2,18 +2,19 @@
 
 Whoever names runs can leave one out.  So the result says that it counts the named
 runs, and lists the runs of the server that lie beside them.  It is no PASS while one of
-those, made under the same configuration, failed or has no verdict yet.
+those failed or has no verdict yet, unless the server was configured otherwise for it:
+what loses commits under one load or kind of cut must not pass under another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.campaign.compare import list_configuration
+from dbcheck.campaign.compare import Configuration, Key, list_configuration
 from dbcheck.campaign.folder import Cycle
 from dbcheck.campaign.recording import make_cycle
 from dbcheck.campaign.totals import (
@@ -191,10 +192,10 @@ def list_differences(one: Manifest, other: Manifest) -> list[str]:
         return [why]
     before, after = list_compared_values(one), list_compared_values(other)
     return [
-        f"{name} is {before.get(name, _UNKNOWN) or '-'} in the first and"
-        f" {after.get(name, _UNKNOWN) or '-'} in the other"
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
+        f"{key.name} is {before.get(key, _UNKNOWN) or '-'} in the first and"
+        f" {after.get(key, _UNKNOWN) or '-'} in the other"
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
     ]
 
 
@@ -214,21 +215,22 @@ def explain_other_server(one: Manifest, other: Manifest) -> str:
     )
 
 
-def list_compared_values(manifest: Manifest) -> Mapping[str, str]:
+def list_compared_values(manifest: Manifest) -> Configuration:
     """Return the configuration of a run, with the ids of its host and its drives.
 
     A copy of the data on other drives has the same identity as the server; the ids
     of the drives tell them apart.
     """
-    found = {k.name: value for k, value in list_configuration(manifest).items()}
+    found = list_configuration(manifest)
     host = manifest.writer.host
     if host is not None:
-        found["host"] = host.facts.machine_id or host.facts.hostname
+        found[Key("host")] = host.facts.machine_id or host.facts.hostname
         for volume in host.facts.volumes:
             places = ", ".join(sorted(volume.places))
             serials = sorted(drive.serial or drive.wwid for drive in volume.drives)
-            found[f"serial numbers of the drives of {places}"] = ", ".join(serials)
-            found[f"UUID of the filesystem of {places}"] = volume.filesystem_uuid
+            drives = Key(f"serial numbers of the drives of {places}")
+            found[drives] = ", ".join(serials)
+            found[Key(f"UUID of the filesystem of {places}")] = volume.filesystem_uuid
     return found
 
 

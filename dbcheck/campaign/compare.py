@@ -37,12 +37,19 @@ class Role(enum.IntEnum):
     """Role of a configured value in a comparison.
 
     OF_THE_CUT: cuts that differ in it cannot be compared by their losses.
+    OF_THE_TEST: of the load or the switch, not of the server and its storage.
     """
 
     OTHER = 0
     SERVER = 1
     DRIVES = 2
     OF_THE_CUT = 3
+    OF_THE_TEST = 4
+
+    @property
+    def is_of_server(self) -> bool:
+        """True unless it is chosen anew for each test of the same server."""
+        return self not in (Role.OF_THE_CUT, Role.OF_THE_TEST)
 
 
 class Key(NamedTuple):
@@ -219,7 +226,7 @@ def list_configuration(manifest: Manifest) -> dict[Key, str]:
     configuration = {_SERVER: f"{writer.facts.product} {writer.facts.version}"}
     configuration |= {Key(name): v for name, v in writer.facts.settings.items()}
     configuration |= {
-        Key("power"): writer.power.value,
+        Key("power", Role.OF_THE_TEST): writer.power.value,
         Key("class of the cut", Role.OF_THE_CUT): writer.cut_class.value,
     }
     if writer.scope is PowerScope.DRIVE:
@@ -228,9 +235,10 @@ def list_configuration(manifest: Manifest) -> dict[Key, str]:
     for volume in writer.host.facts.volumes if writer.host else ():
         configuration |= _list_storage(volume)
     workload = manifest.workload
-    configuration[Key("workload")] = workload.name
+    configuration[Key("workload", Role.OF_THE_TEST)] = workload.name
     for name, setting in list_settings(Workload).items():
-        configuration[Key(setting.title)] = setting.shown(getattr(workload, name))
+        key = Key(setting.title, Role.OF_THE_TEST)
+        configuration[key] = setting.shown(getattr(workload, name))
     return configuration | dict(_list_lab_settings(manifest.lab))
 
 

@@ -18,7 +18,9 @@ class RunBeside:
 
     folder:  where it lies, "" in a bundle.
     verdict: as it is stored, null if it was not judged.  reason: of the verdict.
-    differs: what is configured otherwise than in the runs that are counted, by name.
+    differs: what of the server and its storage was otherwise than in the runs that are
+             counted, by name.
+    tested_otherwise: what was otherwise in the load or the cut, by name.
     countable: it could be named with them, and would count.
     """
 
@@ -28,10 +30,14 @@ class RunBeside:
     reason: str
     differs: tuple[str, ...]
     countable: bool = True
+    tested_otherwise: tuple[str, ...] = ()
 
     @property
     def contradicts(self) -> bool:
-        """True if it lost something, or may have, under the same configuration."""
+        """True if it lost something, or may have, on the server as it was counted.
+
+        Commits must survive whatever the load and the cut are.
+        """
         return not self.differs and self.verdict in (Verdict.FAIL, None)
 
 

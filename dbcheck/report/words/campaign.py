@@ -250,7 +250,7 @@ def _summarize_cuts(result: CampaignResult) -> str:
     """Return how many cuts lost something, without the full stop."""
     name, proven = result.name, result.statistics
     if result.verdict is Verdict.INCONCLUSIVE and chosen.contradicts(result):
-        return f"A run of {name} that was not named lost data, or has no verdict"
+        return chosen.summarize_contradiction(result)
     if proven.losses:
         of_cuts = f"{proven.losses} of {format_count(proven.cuts, 'cut')} of {name}"
         if result.rows_lost is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dbcheck.judge.checks import ChosenRuns, RunBeside
 from dbcheck.judge.results import CampaignResult
@@ -24,6 +24,32 @@ def contradicts(result: CampaignResult) -> bool:
     return result.chosen is not None and bool(result.chosen.contradicting)
 
 
+def summarize_contradiction(result: CampaignResult) -> str:
+    """Say of the first run that contradicts the named ones what it lost, or may have.
+
+    Without the full stop; "" if none contradicts them.
+    """
+    if result.chosen is None or not result.chosen.contradicting:
+        return ""
+    first = result.chosen.contradicting[0]
+    if first.verdict is None:
+        return (
+            f"A cut of {result.name} is not judged, and may have lost data: run"
+            f" {first.run}, which was not named"
+        )
+    return (
+        f"The server {result.name} lost data in run {first.run}, which was not named"
+        f"{_describe_test(first)}"
+    )
+
+
+def _describe_test(one: RunBeside) -> str:
+    """Return the clause on another load or cut than that of the counted runs, or ""."""
+    if not one.tested_otherwise:
+        return ""
+    return f" and had another load or cut ({_shorten(one.tested_otherwise)})"
+
+
 def contradictions(result: CampaignResult) -> Iterator[str]:
     """Yield the runs that contradict a PASS of the named ones, then what to do."""
     found = result.chosen.contradicting if result.chosen is not None else ()
@@ -31,7 +57,7 @@ def contradictions(result: CampaignResult) -> Iterator[str]:
         verdict = "no verdict yet" if one.verdict is None else one.verdict.value
         yield (
             f"{verdict} in run {one.run} of this server, which was not named and is not"
-            f" counted: {one.reason}"
+            f" counted{_describe_test(one)}: {one.reason}"
         )
     if any(one.countable for one in found):
         yield (
@@ -40,9 +66,9 @@ def contradictions(result: CampaignResult) -> Iterator[str]:
         )
     if not all(one.countable for one in found):
         yield (
-            "No PASS while a run that cannot be counted with these, such as a cycle of"
-            " a campaign or a run on another database, failed or has no verdict: read"
-            " its own report, or judge it"
+            "No PASS while a run that cannot be counted with these, such as one with"
+            " another load or cut, on another database or of a campaign, failed or has"
+            " no verdict: read its own report, or judge it"
         )
 
 
@@ -67,7 +93,7 @@ def warn_of_failed(result: CampaignResult) -> str:
     more = f", and in {format_count(len(others), 'more run')}" if others else ""
     return (
         f"This server lost data in run {first.run}, which was not named and had another"
-        f" configuration ({_name_differences(first)}){more}."
+        f" configuration ({_shorten(first.differs)}){more}."
     )
 
 
@@ -88,16 +114,17 @@ def scope(result: CampaignResult) -> Iterator[str]:
 
 def _describe(one: RunBeside) -> str:
     verdict = "no verdict" if one.verdict is None else one.verdict.value
-    if not one.differs:
-        return verdict
-    return f"{verdict}, another configuration ({_name_differences(one)})"
+    if one.differs:
+        verdict += f", another configuration ({_shorten(one.differs)})"
+    if one.tested_otherwise:
+        verdict += f", another load or cut ({_shorten(one.tested_otherwise)})"
+    return verdict
 
 
-def _name_differences(one: RunBeside) -> str:
+def _shorten(names: Sequence[str]) -> str:
     """Name the first values of a run that differ from the counted runs."""
-    names = ", ".join(one.differs[:3])
-    more = len(one.differs) - 3
-    return f"{names}{f' and {more} more' * (more > 0)}"
+    more = len(names) - 3
+    return f"{', '.join(names[:3])}{f' and {more} more' * (more > 0)}"
 
 
 def format_command(chosen: ChosenRuns) -> str:

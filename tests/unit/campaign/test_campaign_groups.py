@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from dbcheck.base.setting import list_settings
 from dbcheck.campaign.compare import Role, group_targets, list_configuration
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.campaign.totals import make_result
@@ -14,6 +15,7 @@ from dbcheck.model.cut import PowerScope
 from dbcheck.model.host import Drive
 from dbcheck.model.verdict import CycleVerdict
 from dbcheck.report.words import campaign as words
+from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder
 from tests.kit.nodes import having
 from tests.kit.samples import PLAN
@@ -123,4 +125,16 @@ def test_what_the_cut_was_is_told_from_what_was_cut() -> None:
     roles = {key.name: key.role for key in list_configuration(made)}
     of_the_cut = [name for name, role in roles.items() if role is Role.OF_THE_CUT]
     assert of_the_cut == ["class of the cut", "what loses its power", "lab cut"]
-    assert roles["lab drive cut"] is roles["power"] is Role.OTHER
+    assert roles["lab drive cut"] is Role.OTHER
+
+
+def test_what_is_chosen_for_each_test_is_told_from_the_server() -> None:
+    lab = {"cut": "drive", "drive": {"write_cache": "x"}}
+    made = having(manifest(), lab=lab)
+    of_server = {k.name for k in list_configuration(made) if k.role.is_of_server}
+    of_test = {k.name for k in list_configuration(made)} - of_server
+    assert of_test == {
+        *("power", "class of the cut", "lab cut", "workload"),
+        *(setting.title for setting in list_settings(Workload).values()),
+    }
+    assert {"server", "lab drive write_cache"} <= of_server

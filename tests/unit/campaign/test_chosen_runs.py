@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from dbcheck.campaign.beside import list_runs_beside
 from dbcheck.judge.checks import RunBeside
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.cluster import Promise, SiteKind
-from dbcheck.model.cut import CutClass, PowerScope
+from dbcheck.model.cut import CutClass, PowerScope, SwitchKind
 from dbcheck.model.records import CutAsked, NodeBefore
 from dbcheck.model.verdict import PPM, CycleVerdict, Verdict
 from dbcheck.report.html.page import as_html
@@ -444,17 +445,79 @@ def test_what_is_not_known_of_a_loss_does_not_excuse_it(tmp_path: Path) -> None:
     assert result.verdict is INCONCLUSIVE
 
 
-def test_a_cut_of_the_drives_alone_is_another_cut(tmp_path: Path) -> None:
+def change(path: Path, **values: Any) -> None:
+    """Change the manifest of a run; what is no field of its own is one of its nodes."""
+    manifest = RunFolder.open(path).manifest()
+    own = {name: values.pop(name) for name in ("workload",) if name in values}
+    nodes = {name: replace(node, **values) for name, node in manifest.nodes.items()}
+    changed = replace(manifest, nodes=nodes, **own)
+    (path / "manifest.json").write_bytes(stored.to_bytes(changed))
+
+
+TESTED_OTHERWISE = pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("sessions", {"workload": manifest_of(1).workload.with_sessions(1)}),
+        ("class of the cut", {"cut_class": CutClass.RESET}),
+        ("power", {"power": SwitchKind.FENCE}),
+        ("what loses its power", {"scope": PowerScope.DRIVE}),
+    ],
+)
+
+
+@TESTED_OTHERWISE
+def test_no_other_load_or_cut_excuses_a_loss(
+    name: str, values: dict[str, Any], tmp_path: Path
+) -> None:
+    """Whoever signs off the server must not read PASS beside what it lost."""
     made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
     lost = run_of(tmp_path, 3, lost=1)
-    manifest = RunFolder.open(lost).manifest()
-    nodes = {
-        name: replace(node, scope=PowerScope.DRIVE)
-        for name, node in manifest.nodes.items()
-    }
-    changed = replace(manifest, nodes=nodes)
-    (lost / "manifest.json").write_bytes(stored.to_bytes(changed))
-    assert beside_of(count(*made))["3"].differs == ("what loses its power",)
+    change(lost, **values)
+    result = count(*made)
+    beside = beside_of(result)["3"]
+    assert (beside.differs, beside.tested_otherwise) == ((), (name,))
+    assert (result.verdict, result.statistics.losses) == (INCONCLUSIVE, 0)
+    assert result.statistics.loss_ppm_max == PPM
+    box = words.summarize_campaign(result)
+    assert box.headline.startswith(f"The server {result.name} lost data in run")
+    assert lost.name in box.headline and name in box.headline
+    assert box.proof.startswith("No bound holds")
+    first, *_ = words.lines(result)
+    assert first.startswith(f"FAIL in run {lost.name} ") and name in first
+    for said in advice_of(result):
+        assert "cannot be counted" in said
+    with refused(ErrorId.RUNS_NOT_OF_ONE_SERVER, UsageError, naming=name):
+        count(*made, lost)
+    # A server that was configured otherwise as well may have been mended since.
+    change(lost, facts=with_settings(manifest_of(3).writer).facts)
+    result = count(*made)
+    assert result.verdict is PASS
+    assert "fsync" in words.summarize_campaign(result).warning
+
+
+@TESTED_OTHERWISE
+def test_what_lost_nothing_under_another_load_or_cut_is_only_named(
+    name: str, values: dict[str, Any], tmp_path: Path
+) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
+    change(run_of(tmp_path, 3), **values)
+    result = count(*made)
+    assert (result.verdict, result.statistics.cuts) == (PASS, 2)
+    assert f"PASS, another load or cut ({name})" in "\n".join(words.lines(result))
+
+
+def test_a_cut_under_another_load_that_is_not_judged_may_have_lost(
+    tmp_path: Path,
+) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2)]
+    run = RunFolder.create(tmp_path, manifest_of(3))
+    run.write_cut_asked(CutAsked(1))
+    change(run.path, workload=manifest_of(1).workload.with_sessions(1))
+    result = count(*made)
+    assert result.verdict is INCONCLUSIVE
+    headline = words.summarize_campaign(result).headline
+    assert "is not judged, and may have lost data" in headline
+    assert run.path.name in headline
 
 
 def test_a_cluster_is_not_counted_by_who_verifies_a_bundle(tmp_path: Path) -> None:
