@@ -3,7 +3,8 @@
 Whoever names runs can leave one out.  So the result says that it counts the named
 runs, and lists the runs of the server that lie beside them.  It is no PASS while one of
 those failed or has no verdict yet, unless the server was configured otherwise for it:
-what loses commits under one load or kind of cut must not pass under another.
+what loses commits under one load or kind of cut must not pass under another.  Nor is it
+one after a control that did not lose rows in a fair test.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.campaign.compare import Configuration, Key, list_configuration
 from dbcheck.campaign.folder import Cycle
 from dbcheck.campaign.recording import make_cycle
+from dbcheck.campaign.stopping import has_lost
 from dbcheck.campaign.totals import (
     find_verdict,
     sum_up_cycles,
@@ -30,7 +32,7 @@ from dbcheck.judge.results import CampaignResult
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.records import Manifest
 from dbcheck.model.server import find_difference_of_servers, is_same_data
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import ControlFacts, Verdict
 from dbcheck.ports.witness import LogReader
 from dbcheck.runs.folder import RunFolder, reconcile_command
 from dbcheck.runs.stored import lock_folder_to_judge
@@ -250,12 +252,18 @@ def make_chosen_result(
     ordered = sorted(runs, key=lambda run: _get_age(run.manifest))
     cycles = list(_number_cycles(ordered))
     counted = tally_cycles(cycles).cuts
-    chosen = ChosenRuns(tuple(run.folder for run in ordered), tuple(beside))
+    chosen = ChosenRuns(
+        tuple(run.folder for run in ordered),
+        tuple(beside),
+        _explain_blind_control(ordered),
+    )
     verdict = chosen.limit_verdict(find_verdict(max(1, counted), cycles))
     target = ordered[0].manifest.writer.target
     figures = sum_up_cycles(cycles)
     if chosen.contradicting:
         withhold_bounds(figures, "a run that was not named failed, or has no verdict")
+    elif chosen.blind:
+        withhold_bounds(figures, "no control shows that losses are seen")
     return CampaignResult(
         name=target,
         target=target,
@@ -274,6 +282,24 @@ def make_chosen_result(
         checked=describe_checked(ordered[-1].manifest),
         **figures,
     )
+
+
+def _explain_blind_control(runs: Sequence[ChosenRun]) -> str:
+    """Explain why the newest control does not show that losses are seen.
+
+    "" if it does, or if there is none.  As in a single run and in a campaign, nothing
+    passes after a control before one has lost rows in a fair test.  A control counts as
+    well if only a run after it was named.
+
+    runs: the oldest first.
+    """
+    controls: list[ControlFacts] = []
+    for run in runs:
+        controls += run.manifest.controls
+        controls += filter(None, [run.cycle.control])
+    if not controls or has_lost(controls[-1]):
+        return ""
+    return f"run {controls[-1].run_id}: {controls[-1].reason}"
 
 
 def _number_cycles(runs: Sequence[ChosenRun]) -> Iterator[Cycle]:

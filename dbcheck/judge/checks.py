@@ -48,10 +48,13 @@ class ChosenRuns:
     folders: where they lie, the oldest first.
     beside:  the other runs of this server in the same folders, those that contradict a
              PASS first.  While there is one of these the verdict is no PASS.
+    blind:   why the newest control of the named runs does not show that this set-up
+             sees losses, "" if it does or if there was no control.  No PASS either.
     """
 
     folders: tuple[str, ...]
     beside: tuple[RunBeside, ...]
+    blind: str = ""
 
     @property
     def contradicting(self) -> tuple[RunBeside, ...]:
@@ -63,9 +66,14 @@ class ChosenRuns:
         """The other runs beside them."""
         return tuple(one for one in self.beside if not one.contradicts)
 
+    @property
+    def may_lack_loss(self) -> bool:
+        """True if a loss may be missing among the cuts, so that no bound holds."""
+        return bool(self.contradicting or self.blind)
+
     def limit_verdict(self, verdict: Verdict) -> Verdict:
-        """Return *verdict*, that of the named runs; no PASS if one contradicts it."""
-        is_doubtful = verdict is Verdict.PASS and bool(self.contradicting)
+        """Return *verdict*, that of the named runs; no PASS if they may lack a loss."""
+        is_doubtful = verdict is Verdict.PASS and self.may_lack_loss
         return Verdict.INCONCLUSIVE if is_doubtful else verdict
 
 

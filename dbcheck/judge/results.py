@@ -162,7 +162,7 @@ class CampaignResult:
     @property
     def may_lack_loss(self) -> bool:
         """True if a loss may be missing among the cuts, so that no bound holds."""
-        return bool(self.unjudged or (self.chosen and self.chosen.contradicting))
+        return bool(self.unjudged or (self.chosen and self.chosen.may_lack_loss))
 
     @property
     def lost_without_cut(self) -> tuple[CycleResult, ...]:

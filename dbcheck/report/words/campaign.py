@@ -185,6 +185,9 @@ _KEEP_OF_ALL = (
 
 
 _NO_BOUND = "No bound holds: a cut that is not counted may have lost data."
+_BLIND = (
+    "No bound holds: only a control that loses rows shows that this set-up sees losses."
+)
 
 
 def summarize_campaign(result: CampaignResult) -> Summary:
@@ -218,7 +221,8 @@ def _prove(result: CampaignResult) -> str:
     if result.verdict is Verdict.FAIL:
         return PROOF_OF_LOSS
     if result.may_lack_loss:
-        return _NO_BOUND
+        only_blind = not (result.unjudged or chosen.contradicts(result))
+        return _BLIND if only_blind else _NO_BOUND
     cuts = result.statistics.cuts
     proof = [describe_proof(0, cuts)]
     if cuts > 1:
@@ -251,6 +255,8 @@ def _summarize_cuts(result: CampaignResult) -> str:
     name, proven = result.name, result.statistics
     if result.verdict is Verdict.INCONCLUSIVE and chosen.contradicts(result):
         return chosen.summarize_contradiction(result)
+    if result.verdict is Verdict.INCONCLUSIVE and chosen.has_blind_control(result):
+        return f"The newest control of {name} does not show that losses are seen"
     if proven.losses:
         of_cuts = f"{proven.losses} of {format_count(proven.cuts, 'cut')} of {name}"
         if result.rows_lost is None:
@@ -294,6 +300,11 @@ def _choose_action(result: CampaignResult) -> str:
         )
     if chosen.contradicts(result):
         return chosen.advise(result)
+    if chosen.has_blind_control(result):
+        return (
+            "Check the switch and the depth of its cuts, then run again with --control"
+            " until the control loses rows, and name those runs as well."
+        )
     if result.chosen is None and (result.unjudged or not result.finished):
         first = "Remove the cause, then go on" if result.error else "Go on"
         return f"{first} with: dbcheck campaign --resume {shlex.quote(result.folder)}"

@@ -50,8 +50,16 @@ def _describe_test(one: RunBeside) -> str:
     return f" and had another load or cut ({_shorten(one.tested_otherwise)})"
 
 
+def has_blind_control(result: CampaignResult) -> bool:
+    """Return True if the newest control does not show that losses are seen."""
+    return result.chosen is not None and bool(result.chosen.blind)
+
+
 def contradictions(result: CampaignResult) -> Iterator[str]:
-    """Yield the runs that contradict a PASS of the named ones, then what to do."""
+    """Yield the runs that contradict a PASS of the named ones, then what to do.
+
+    The control that does not show that losses are seen comes last.
+    """
     found = result.chosen.contradicting if result.chosen is not None else ()
     for one in found[:_SHOWN_MAX]:
         verdict = "no verdict yet" if one.verdict is None else one.verdict.value
@@ -70,6 +78,9 @@ def contradictions(result: CampaignResult) -> Iterator[str]:
             " another load or cut, on another database or of a campaign, failed or has"
             " no verdict: read its own report, or judge it"
         )
+    blind = result.chosen.blind if result.chosen is not None else ""
+    if blind and result.verdict is not Verdict.FAIL:
+        yield f"No PASS before a control has lost rows, in a fair test: {blind}"
 
 
 def advise(result: CampaignResult) -> str:

@@ -34,7 +34,7 @@ def test_cuts_one_by_one_have_one_result_that_others_can_judge(user: User) -> No
         2,
         0,
     )
-    assert target["chosen"] == {"folders": made, "beside": []}
+    assert target["chosen"] == {"folders": made, "beside": [], "blind": ""}
     user.run("bundle", *made, "-o", "both.tar", code=0)
     verified = user.json("verify", "both.tar", code=0)
     assert (verified["kind"], verified["judged_again"]) == ("runs", 2)

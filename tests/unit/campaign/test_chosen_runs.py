@@ -19,7 +19,13 @@ from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import CutClass, PowerScope, SwitchKind
 from dbcheck.model.records import CutAsked, NodeBefore
-from dbcheck.model.verdict import PPM, CycleVerdict, Verdict
+from dbcheck.model.verdict import (
+    PPM,
+    ControlFacts,
+    ControlOutcome,
+    CycleVerdict,
+    Verdict,
+)
 from dbcheck.report.html.page import as_html
 from dbcheck.report.junit import format_junit
 from dbcheck.report.prometheus import format_metrics
@@ -78,7 +84,7 @@ def test_a_control_is_no_cut(tmp_path: Path) -> None:
     changed = replace(manifest_of(2), control=True)
     (made[1] / "manifest.json").write_bytes(stored.to_bytes(changed))
     result = count(*made)
-    assert result.statistics.cuts == 1
+    assert (result.verdict, result.statistics.cuts) == (INCONCLUSIVE, 1)
     assert [one.number for one in result.cycles] == [1, 0]
 
 
@@ -448,7 +454,8 @@ def test_what_is_not_known_of_a_loss_does_not_excuse_it(tmp_path: Path) -> None:
 def change(path: Path, **values: Any) -> None:
     """Change the manifest of a run; what is no field of its own is one of its nodes."""
     manifest = RunFolder.open(path).manifest()
-    own = {name: values.pop(name) for name in ("workload",) if name in values}
+    names = ("workload", "control", "controls")
+    own = {name: values.pop(name) for name in names if name in values}
     nodes = {name: replace(node, **values) for name, node in manifest.nodes.items()}
     changed = replace(manifest, nodes=nodes, **own)
     (path / "manifest.json").write_bytes(stored.to_bytes(changed))
@@ -518,6 +525,80 @@ def test_a_cut_under_another_load_that_is_not_judged_may_have_lost(
     headline = words.summarize_campaign(result).headline
     assert "is not judged, and may have lost data" in headline
     assert run.path.name in headline
+
+
+def as_control(run: chosen.ChosenRun, outcome: ControlOutcome) -> chosen.ChosenRun:
+    """Return a run as the control that came to *outcome*."""
+    facts = ControlFacts(run.manifest.run_id, outcome, "why it is so")
+    verdicts = {ControlOutcome.LOST: CycleVerdict.PASS}
+    verdict = verdicts.get(outcome, CycleVerdict.INCONCLUSIVE)
+    return replace(
+        run,
+        manifest=replace(run.manifest, control=True),
+        cycle=replace(run.cycle, control=facts, verdict=verdict),
+    )
+
+
+LOST, BLIND, UNFAIR = ControlOutcome.LOST, ControlOutcome.BLIND, ControlOutcome.UNFAIR
+
+
+@pytest.mark.parametrize(
+    ("controls", "verdict"),
+    [
+        ({1: LOST}, PASS),
+        ({1: BLIND}, INCONCLUSIVE),
+        ({3: BLIND}, INCONCLUSIVE),
+        ({1: UNFAIR}, INCONCLUSIVE),
+        ({1: BLIND, 2: LOST}, PASS),
+        ({1: LOST, 4: BLIND}, INCONCLUSIVE),
+    ],
+)
+def test_nothing_passes_before_a_control_that_was_run_has_lost_rows(
+    controls: dict[int, ControlOutcome], verdict: Verdict, tmp_path: Path
+) -> None:
+    """As in one run and in a campaign; of several controls the newest decides."""
+    runs = chosen.open_chosen([run_of(tmp_path, number) for number in range(1, 5)])
+    judged = [chosen.judge_chosen(run, FrameLogReader()) for run in runs]
+    made = [
+        as_control(run, controls[number]) if number in controls else run
+        for number, run in enumerate(judged, 1)
+    ]
+    result = chosen.make_chosen_result(made, (), "")
+    assert (result.verdict, result.statistics.losses) == (verdict, 0)
+    assert result.statistics.cuts == 4 - len(controls)
+    box, lines = words.summarize_campaign(result), list(words.lines(result))
+    if verdict is PASS:
+        assert "kept every acknowledged commit" in box.headline
+        return
+    assert box.headline.startswith(f"The newest control of {result.name} does not show")
+    assert box.proof.startswith("No bound holds") and "--control" in box.action
+    assert result.statistics.loss_ppm_max == PPM
+    assert "bound" not in {tile.name for tile in box.tiles}
+    number = max(controls)
+    assert lines[0].startswith("No PASS before a control has lost rows")
+    assert lines[0].endswith(f"run {runs[number - 1].path.name}: why it is so")
+
+
+def test_a_control_that_lost_nothing_counts_without_being_named(tmp_path: Path) -> None:
+    """The run after it knows what it showed, and does not count itself."""
+    made = [run_of(tmp_path, number) for number in (1, 2, 3)]
+    facts = ControlFacts("20260102-000000-c", BLIND, "the control lost nothing")
+    change(made[1], controls=(facts,))
+    result = count(*made)
+    assert (result.verdict, result.statistics.cuts) == (INCONCLUSIVE, 2)
+    assert result.statistics.inconclusive == 1
+    change(made[2], controls=(replace(facts, outcome=LOST),))
+    assert count(*made).verdict is PASS
+
+
+def test_a_loss_is_one_whatever_the_control_showed(tmp_path: Path) -> None:
+    made = [run_of(tmp_path, 1), run_of(tmp_path, 2), run_of(tmp_path, 3, lost=1)]
+    change(made[0], control=True)
+    result = count(*made)
+    assert (result.verdict, result.statistics.losses) == (FAIL, 1)
+    assert result.chosen is not None and result.chosen.blind
+    assert "lost acknowledged data" in words.summarize_campaign(result).headline
+    assert not any(line.startswith("No PASS") for line in words.lines(result))
 
 
 def test_a_cluster_is_not_counted_by_who_verifies_a_bundle(tmp_path: Path) -> None:
