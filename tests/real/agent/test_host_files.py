@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import msgspec
 import pytest
 
 from dbcheck.agent.host import data as host_files
 from dbcheck.agent.host import serve
 from dbcheck.agent.host.facts import collect_facts, read_mounts_and_caches
+from dbcheck.base.decoding import convert
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
 from dbcheck.hosts.counting import Look
@@ -94,7 +94,7 @@ def facts_of(places: Sequence[Place]) -> TargetFacts:
     for place in places:
         Path(place.path).mkdir(parents=True, exist_ok=True)
     asked = [(place.name, place.path, list(place.files)) for place in places]
-    return msgspec.convert(collect_facts(asked), TargetFacts)
+    return convert(collect_facts(asked), TargetFacts)
 
 
 def lying_now(places: Sequence[Place]) -> dict[str, str]:
@@ -227,7 +227,7 @@ def looked(facts: TargetFacts, places: Sequence[Place]) -> dict[str, str]:
 
         def answer(self, kind: type[T], verb: int, **question: Any) -> T:
             assert verb == serve.MOUNTS_AND_CACHES
-            return msgspec.convert(read_mounts_and_caches(**question), kind)
+            return convert(read_mounts_and_caches(**question), kind)
 
         def close(self) -> None:
             pass

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import msgspec
 import pytest
 
 from dbcheck.base import interrupt
+from dbcheck.base.decoding import convert
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.loading import FIRST_LOOK_S
@@ -114,7 +114,7 @@ class Answers:
     def answer(self, kind: type[T], verb: int, **question: object) -> T:
         if not self.left:
             raise HostError("the channel broke", id=ErrorId.AGENT_ENDED)
-        return msgspec.convert(
+        return convert(
             {"mounts": {"/": "rw"}, "caches": {}, "places": self.left.pop()}, kind
         )
 
