@@ -25,6 +25,7 @@ from dbcheck.judge.diagnosis import (
     count_unexplained_decisions,
     diagnose_losses,
 )
+from dbcheck.judge.insync import find_awaited_nodes
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.result import (
     ClusterResult,
@@ -32,6 +33,7 @@ from dbcheck.judge.result import (
     EvidenceResult,
     HousekeepingResult,
     LeftOnHost,
+    MemberResult,
     RangeResult,
     RunResult,
     SeenResult,
@@ -41,6 +43,7 @@ from dbcheck.judge.result import (
 )
 from dbcheck.judge.settings import Settings, collect_settings
 from dbcheck.judge.verdict import Judgement
+from dbcheck.model.cluster import select_settings_for_promise
 from dbcheck.model.moments import NOT_KNOWN, AtTheCut, Met, find_activity_at_cut
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.model.verdict import Statistics, Tally, Verdict
@@ -262,6 +265,18 @@ def _build_cluster_result(outcome: Outcome) -> ClusterResult | None:
     if manifest.promise is None:
         return None
     writer, promotion = manifest.writer_name, after.promotion
+    awaited = find_awaited_nodes(outcome.case)
+    members = {
+        name: MemberResult(
+            settings=select_settings_for_promise(
+                manifest.site, node.facts.settings, of_writer=name == writer
+            ),
+            awaited=None if awaited is None or name == writer else name in awaited,
+            cut=_find_whether_cut(outcome, name),
+            compared=after.others.get(name),
+        )
+        for name, node in manifest.nodes.items()
+    }
     return ClusterResult(
         writer=writer,
         standbys=tuple(name for name in manifest.nodes if name != writer),
@@ -272,7 +287,20 @@ def _build_cluster_result(outcome: Outcome) -> ClusterResult | None:
         left=outcome.case.left,
         left_failed={n: o.failure for n, o in after.elsewhere.items() if o.failure},
         rejoined={} if manifest.site.is_group else after.others,
+        topology=manifest.site,
+        members=members,
     )
+
+
+def _find_whether_cut(outcome: Outcome, name: str) -> bool | None:
+    """Return whether the switch of a node cut it, None if that is not known."""
+    manifest, load, promise = outcome.manifest, outcome.load, outcome.manifest.promise
+    assert promise is not None
+    node = load.nodes.get(name) if load else None
+    if node is not None and node.cut is not None:
+        return True
+    asked = promise.cut(manifest.nodes, manifest.writer_name)
+    return False if name not in asked or outcome.case.uncut else None
 
 
 def _build_housekeeping_result(outcome: Outcome) -> HousekeepingResult | None:

@@ -78,19 +78,24 @@ def cut_named(
     return named
 
 
-def lost(found: Reconciliation, where: str, by_clients: int) -> str:
+def lost(
+    found: Reconciliation, where: str, survived: Survived | None, by_clients: int
+) -> str:
     """Return the headline of a FAIL: the commits lost, then all other losses, counted.
 
-    where: the cut, as cut_named() names it.  by_clients: how many of the losses clients
-    of the server may have caused.
+    where: the cut, as cut_named() names it.  survived: of a cluster.  by_clients: how
+    many of the losses clients of the server may have caused.
     """
+    who = "the cluster" if survived else "the server"
     commits, how = _hit(found)
     parts = [*_beside(found)]
     if commits:
         of = f"{commits:,} of the {format_count(found.confirmed, 'commit')}"
-        parts.insert(0, f"the server {how} {of} that it had acknowledged, in {where}")
+        parts.insert(0, f"{who} {how} {of} that it had acknowledged, in {where}")
     else:
         parts = [f"{', and '.join(parts)}, in {where}", _count_intact(found)]
+    if survived and survived.by:
+        parts.append(f"{survived.by} took over")
     if by_clients:
         parts.append(f"other clients may have caused {by_clients:,} of these losses")
     return "; ".join(parts)

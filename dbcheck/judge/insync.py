@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import (
@@ -45,6 +46,26 @@ def judge_in_sync(case: Case) -> Item | None:
     return Item(ItemId.IN_SYNC, status, reason, required=True)
 
 
+def find_awaited_nodes(case: Case) -> frozenset[str] | None:
+    """Return the names of the nodes that the writer listed as awaited up to the cut.
+
+    None if that is not known: the writer was not asked, or a name may be another's.
+    """
+    seen = case.load.replication if case.load else None
+    if seen is None or _find_standby_of_no_node(case, seen) is not None:
+        return None
+    if _find_ambiguous_name(case, seen):
+        return None
+    last = seen.last(_find_first_standby_cut_us(case))
+    shown = dict(zip_longest(last.names, last.connections))
+    return frozenset(
+        name
+        for name, node in case.manifest.nodes.items()
+        if node.member in shown
+        and _may_be_connection_of(node, list(filter(None, [shown[node.member]])))
+    )
+
+
 def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Status, str]:
     """Judge by the standbys that commits waited for, by name and by connection.
 
@@ -67,7 +88,10 @@ def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Status, 
     unbroken = seen.is_unbroken(first_standby_cut_us)
     member, last = node.member, seen.last(first_standby_cut_us)
     shown = ", ".join(awaited) or "no standby"
-    reason = f"{seen.samples} samples, {rate:.0f} a second; commits waited for {shown}"
+    reason = (
+        f"{seen.samples} samples, {rate:.0f} a second; by the writer's list commits"
+    )
+    reason += f" waited for {shown}"
     if unbroken:
         reason += ", without a break by the server's own count"
     if member not in awaited:

@@ -7,7 +7,7 @@ draws beside it: charts, a map, what was configured.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from dbcheck.judge.diagnosis import Explanation
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.audited import Flag
-from dbcheck.model.cluster import Promise
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import CutClass, PowerScope
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
@@ -211,6 +211,24 @@ class HousekeepingResult:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberResult:
+    """One node of a cluster.
+
+    settings: those that the promise rests on, as they were before the load.
+    awaited:  the writer listed it among the nodes that commits wait for, up to the cut;
+              null of the writer itself, and if that is not known.
+    cut:      its switch reported that it had cut; null if that is not known.
+    compared: how its rows compare with those of the node that was read; null if they
+              were not compared.
+    """
+
+    settings: Mapping[str, str]
+    awaited: bool | None
+    cut: bool | None
+    compared: OtherNode | None
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterResult:
     """A cluster, and what became of it.
 
@@ -224,6 +242,8 @@ class ClusterResult:
     left_failed: by the same names, why one could not be read.
     rejoined: by the name of each node that followed the new writer afterwards: how its
             rows compare.
+    topology: null in a result that was stored without it.
+    members: each node by its name; {} in a result that was stored without it.
     """
 
     writer: str
@@ -235,6 +255,13 @@ class ClusterResult:
     left: Mapping[str, RowsLeftOnNode]
     left_failed: Mapping[str, str]
     rejoined: Mapping[str, OtherNode]
+    topology: SiteKind | None = None
+    members: Mapping[str, MemberResult] = field(default_factory=dict)
+
+    @property
+    def is_other_read(self) -> bool:
+        """True if another node than the writer is read."""
+        return self.read != self.writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ def judge_rows(
             reasons = (doubt, *altered)
             return Judgement(Verdict.INCONCLUSIVE, reasons, tuple(items), cut=cut_name)
         reasons = (
-            headline.lost(found, cut_name, clients.losses),
+            headline.lost(found, cut_name, survived, clients.losses),
             *clients.reasons,
             *altered,
         )

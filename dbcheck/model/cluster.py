@@ -320,6 +320,7 @@ _FALSE_IN_GALERA = ("false", "no", "0", "off")
 _FLUSH_LOG = "innodb_flush_log_at_trx_commit"
 _FLUSHES_EACH_COMMIT = ("1", "3")  # MariaDB documentation, InnoDB System Variables
 _SYNC_BINLOG = "sync_binlog"
+_CONSISTENCY = "group_replication_consistency"
 PATIENT_MS = 3_600_000  # a source that waits so long is taken to wait for ever
 
 
@@ -362,6 +363,33 @@ def judge_settings_for_promise(
             return Kept()
         case _:
             assert_never(kind)
+
+
+# What a report shows of each node: what the promise rests on, as far as it is read.
+_SETTINGS_SHOWN: Mapping[SiteKind, tuple[str, ...]] = {
+    SiteKind.SINGLE: (),
+    SiteKind.STREAMING: (_STANDBY_NAMES, "synchronous_commit"),
+    SiteKind.GALERA: (_FLUSH_LOG, *IGNORE_MAJORITY),
+    SiteKind.GROUP_REPLICATION: (_FLUSH_LOG, _SYNC_BINLOG, _CONSISTENCY),
+}
+_OF_REPLICA = ("relay_log_recovery", "sync_relay_log")
+_OF_SOURCE = tuple(f"rpl_semi_sync_{source}_" for source, _ in _ROLE_NAMES)
+
+
+def select_settings_for_promise(
+    kind: SiteKind, settings: Mapping[str, str], *, of_writer: bool
+) -> dict[str, str]:
+    """Return those *settings* of a node that the promise rests on.
+
+    of_writer: the node took the load.
+    """
+    if kind is SiteKind.SEMI_SYNC:
+        begins = _OF_SOURCE if of_writer else _OF_REPLICA
+        return {name: settings[name] for name in settings if name.startswith(begins)}
+    if kind is SiteKind.STREAMING and not of_writer:
+        return {}
+    names = _SETTINGS_SHOWN[kind]
+    return {name: settings[name] for name in names if name in settings}
 
 
 def _judge_flush_by_writer(

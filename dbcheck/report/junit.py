@@ -24,6 +24,7 @@ from dbcheck.model.cut import LabCut
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.subject import RunSubject, Verdicts, quote_all_texts
 from dbcheck.report.words import campaign as of_campaign
+from dbcheck.report.words import cluster as of_cluster
 from dbcheck.report.words import explored as of_explored
 from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import run as of_run
@@ -55,6 +56,7 @@ def _make_run_suite(subject: RunSubject) -> TestSuite:
     body = [
         *_list_summary_lines(summary),
         *of_run.caveats(result),
+        *of_cluster.list_sentences(result),
         *(f"{one.cause.value}: {one.reason}" for one in result.diagnosis),
         *(line for section in of_run.sections(result) for line in section.lines),
     ]

@@ -17,6 +17,7 @@ from dbcheck.judge.results import (
 from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, list_axes
 from dbcheck.report.subject import RunSubject, Subject, quote_all_texts
 from dbcheck.report.words import campaign as of_campaign
+from dbcheck.report.words import cluster as of_cluster
 from dbcheck.report.words import compare as of_compare
 from dbcheck.report.words import explored as of_explored
 from dbcheck.report.words import history as of_history
@@ -67,6 +68,12 @@ def _format_run(subject: RunSubject) -> Iterator[str]:
     yield from _format_summary(summary)
     yield from _format_cause(subject)
     yield from _format_tiles(summary.tiles)
+    if result.cluster:
+        yield from (f"## {of_cluster.TITLE}", "")
+        nodes = of_cluster.list_nodes(result)
+        yield from _format_table(of_cluster.COLUMNS, nodes)
+        facts = of_cluster.list_facts(result.cluster)
+        yield from _format_table(("what", "value"), facts)
     yield from ("## What this does not prove", "")
     yield from _format_items(of_run.limits(result))
     yield from _format_losses(subject)

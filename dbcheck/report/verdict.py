@@ -14,6 +14,7 @@ from dbcheck.judge.result import EvidenceResult, RunResult
 from dbcheck.report.box import draw_headline, draw_pairs, draw_summary, draw_tiles
 from dbcheck.report.lossshape import draw_explanations, draw_shape
 from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD, MINOR
+from dbcheck.report.words import cluster as of_cluster
 from dbcheck.report.words import run as words
 from dbcheck.report.words.summary import summarize_run
 
@@ -48,6 +49,12 @@ def verdict_report(result: RunResult, reconcile: str = "") -> RenderableType:
             parts.append(Text(f"{indent}{section.note}", MINOR))
     if summary.tiles:
         parts += ["", Text("At a glance", "bold"), draw_tiles(summary.tiles)]
+    if result.cluster:
+        parts += [
+            "",
+            _draw_nodes(result),
+            draw_pairs(of_cluster.list_facts(result.cluster), indent=2),
+        ]
     parts += _losses(result)
     parts += ["", Text("The run", "bold"), draw_pairs(words.facts(result), indent=2)]
     if result.evidence:
@@ -107,6 +114,15 @@ def _more(result: RunResult) -> Table:
         ("all evidence in one file", f"dbcheck bundle {folder}"),
     ):
         table.add_row(Text(what, MINOR), Text(command, overflow="fold"))
+    return table
+
+
+def _draw_nodes(result: RunResult) -> Table:
+    table = Table(title=of_cluster.TITLE, title_justify="left", title_style="bold")
+    for name in of_cluster.COLUMNS:
+        table.add_column(name)
+    for cells in of_cluster.list_nodes(result):
+        table.add_row(*map(Text, cells))
     return table
 
 

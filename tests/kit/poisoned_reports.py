@@ -50,6 +50,7 @@ from dbcheck.report.verdict import verdict_report
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.memory import scratch
+from tests.kit.reports import CLUSTER
 from tests.kit.stored_run import manifest, stored_run
 
 # What the reports choose a style or a sentence by; no server says it.
@@ -57,6 +58,7 @@ WORDS = {
     *("verdict", "status", "cut_class", "depth", "cut", "kept_writes", "item"),
     *("at_cut", "done", "task", "power_scope"),
     *("gone", "ranges", "cause", "severity", "subject_kind"),
+    *("promise", "promoted_by", "topology"),
     *("latency_ms", "losses", "earlier_losses", "acked", "activities", "cut_classes"),
 }
 
@@ -111,6 +113,7 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
         **{"settings_at_fault": ["s"], "layers_at_fault": ["l"], "image": "i"},
         **{"shape": SHAPE, "diagnosis": [EXPLANATION]},
         "load": {**result["load"], "lost_early": [3], "refusals": ["deadlock"]},
+        "cluster": CLUSTER,
         **{"other_settings": ["o"], "left_on_host": {"host": "h", "command": "rm"}},
     }
     told = {**shown, "error": "why"}

@@ -50,6 +50,24 @@ VALUES: Mapping[str, Any] = {
     **{"settings_at_fault": [], "layers_at_fault": [], "other_settings": []},
     **{"left_on_host": None, "lab": {}, "image": ""},
 }
+_MEMBER: Mapping[str, Any] = {
+    "settings": {},
+    "awaited": None,
+    "cut": False,
+    "compared": None,
+}
+# Three servers, of which the first was cut and the second took over.
+CLUSTER: Mapping[str, Any] = {
+    **{"writer": "n1", "standbys": ["n2", "n3"], "read": "n2"},
+    **{"promise": "writer-gone", "stagger_s": 0.0, "promoted_by": "sql"},
+    **{"left": {"n1": {"behind": 3, "extra": 1}}, "left_failed": {}, "rejoined": {}},
+    "topology": "streaming",
+    "members": {
+        "n1": {**_MEMBER, "settings": {"synchronous_commit": "on"}, "cut": True},
+        "n2": {**_MEMBER, "awaited": True},
+        "n3": {**_MEMBER, "awaited": False},
+    },
+}
 _LOAD = msgspec.to_builtins(LOAD, str_keys=True)
 
 

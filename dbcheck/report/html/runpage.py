@@ -19,6 +19,7 @@ from dbcheck.model.verdict import Verdict, format_count
 from dbcheck.report.html.runcharts import figures
 from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, list_axes
 from dbcheck.report.subject import RunSubject
+from dbcheck.report.words import cluster as of_cluster
 from dbcheck.report.words import run as words
 from dbcheck.report.words.summary import summarize_run
 
@@ -112,6 +113,17 @@ SETTING_COLUMNS = ("before", "just before the cut", "after")
 _UNKNOWN_VALUE = "-"
 
 
+def _name_setting_columns(result: RunResult) -> tuple[str, ...]:
+    """Return SETTING_COLUMNS, with the node that each is of if another was read."""
+    cluster = result.cluster
+    if cluster is None or not cluster.is_other_read:
+        return SETTING_COLUMNS
+    nodes = (cluster.writer, cluster.writer, cluster.read)
+    return tuple(
+        f"{node}, {when}" for when, node in zip(SETTING_COLUMNS, nodes, strict=True)
+    )
+
+
 def run_values(subject: RunSubject) -> dict[str, Any]:
     """Return the values of templates/run.html."""
     result, detail = subject.result, subject.detail
@@ -129,6 +141,10 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
         **_list_evidence_values(result),
         "explained": words.explained,
         "limits": list(words.limits(result)),
+        "cluster_title": of_cluster.TITLE if result.cluster else "",
+        "node_columns": of_cluster.COLUMNS,
+        "nodes": list(of_cluster.list_nodes(result)),
+        "cluster": [*of_cluster.list_facts(result.cluster)] if result.cluster else [],
         "figures": list(figures(detail)) if detail else [],
         "range_columns": words.RANGE_COLUMNS,
         "ranges": [*map(words.range_cells, result.ranges[: words.RANGES_SHOWN])],
@@ -139,7 +155,7 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
         "sections": sections,
         "run": list(words.facts(result)),
         "stacks": list(stacks(detail.manifest)) if detail else [],
-        "setting_columns": SETTING_COLUMNS,
+        "setting_columns": _name_setting_columns(result),
         "settings": settings,
         "settings_changed": any(setting.changed for setting in settings),
         "steps": subject.steps,
@@ -167,15 +183,20 @@ def _list_evidence_values(result: RunResult) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting; values: in the order of SETTING_COLUMNS."""
+    """One setting.
+
+    values: in the order of SETTING_COLUMNS.
+    comparable: how many of the values, from the first on, are of one node.
+    """
 
     name: str
     values: tuple[str, ...]
+    comparable: int
 
     @property
     def changed(self) -> bool:
-        """True if two of the known values differ."""
-        return len(set(self.values) - {_UNKNOWN_VALUE}) > 1
+        """True if two of the known values of one node differ."""
+        return len(set(self.values[: self.comparable]) - {_UNKNOWN_VALUE}) > 1
 
 
 def _list_settings(subject: RunSubject) -> Iterator[Setting]:
@@ -184,7 +205,8 @@ def _list_settings(subject: RunSubject) -> Iterator[Setting]:
     if detail is None:
         return
     before, after = detail.manifest.writer.facts, detail.after.facts
-    at_the_cut = load.settings if load else None
+    at_the_cut, cluster = load.settings if load else None, subject.result.cluster
+    comparable = 2 if cluster and cluster.is_other_read else len(SETTING_COLUMNS)
     yield Setting(
         "server",
         (
@@ -192,10 +214,13 @@ def _list_settings(subject: RunSubject) -> Iterator[Setting]:
             _UNKNOWN_VALUE,
             f"{after.product} {after.version}" if after else _UNKNOWN_VALUE,
         ),
+        comparable,
     )
     read = (before.settings, at_the_cut or {}, after.settings if after else {})
     names = sorted({name for values in read for name in values})
-    found = (Setting(name, _list_values_of_setting(name, read)) for name in names)
+    found = (
+        Setting(name, _list_values_of_setting(name, read), comparable) for name in names
+    )
     yield from sorted(found, key=lambda setting: not setting.changed)
 
 

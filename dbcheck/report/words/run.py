@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from dbcheck.judge.item import Status, meaning
 from dbcheck.judge.result import (
-    ClusterResult,
     EvidenceResult,
     HousekeepingResult,
     RangeResult,
@@ -18,12 +17,10 @@ from dbcheck.model.cut import CutClass, Gone, LabCut, PowerScope
 from dbcheck.model.depth import Depth
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.records import LoadRecord
-from dbcheck.model.replication import PromotedBy
 from dbcheck.model.verdict import Tally, Verdict, describe_proof, format_count
 from dbcheck.model.witness import Json
 from dbcheck.report.drives import describe_faults, list_drive_rates
 from dbcheck.report.words.unexplained import where_to_look
-from dbcheck.rows.differences import OtherNode
 from dbcheck.rows.loss import LossKind
 
 RANGES_SHOWN = 12
@@ -65,12 +62,6 @@ _DEPTHS = {
     " content: it is non-volatile, disabled, was flushed in time, or takes no"
     " canaries.",
     Depth.DRIVE: "Page cache and the drive's volatile cache were lost.",
-}
-
-_PROMOTED_BY = {
-    PromotedBy.SQL: "promoted by dbcheck's own statement",
-    PromotedBy.COMMAND: "promoted by a command",
-    PromotedBy.AUTO: "which took over without dbcheck",
 }
 
 _ENDS = {
@@ -200,8 +191,6 @@ def _audit(result: RunResult) -> Iterator[Section]:
 def facts(result: RunResult) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of what is known of the run."""
     yield "target", f"{result.target}  ({result.server})"
-    if result.cluster:
-        yield from _cluster(result.cluster)
     kind = "lab" if result.lab else result.witness.kind
     yield "witness", f"{result.witness.url}  ({_WITNESS_KIND.get(kind, kind)})"
     yield "run", result.folder
@@ -259,41 +248,6 @@ def _replaced(load: LoadRecord) -> Iterator[tuple[str, str]]:
             f"{replaced.sessions:,} of the sessions, whose connections broke"
             f" {first_s:.1f} s to {last_s:.1f} s after the load began",
         )
-
-
-def _cluster(cluster: ClusterResult) -> Iterator[tuple[str, str]]:
-    """Yield who wrote, who followed, and who was read."""
-    others = ", ".join(cluster.standbys)
-    yield "cluster", f"{cluster.writer} took the load; the others: {others}"
-    what = cluster.promise.describe(cluster.stagger_s)
-    yield "promise", f"{cluster.promise.value}: {what}"
-    if cluster.promoted_by:
-        yield "read", f"{cluster.read}, {_PROMOTED_BY[cluster.promoted_by]}"
-    else:
-        yield "read", cluster.read
-    for name, left in cluster.left.items():
-        yield (
-            f"left on {name}",
-            f"{left.behind:,} acknowledged commits that {cluster.read} lacks, and"
-            f" {left.extra:,} that were never acknowledged",
-        )
-    for name, why in cluster.left_failed.items():
-        yield f"left on {name}", f"not read: {why}"
-    for name, found in cluster.rejoined.items():
-        yield f"{name} rejoined", _rejoined(cluster, found)
-
-
-def _rejoined(cluster: ClusterResult, found: OtherNode) -> str:
-    if found.not_done and found.extra:
-        return f"{found.extra:,} rows that {cluster.read} lacks; {found.not_done}"
-    if found.not_done:
-        return f"not compared: {found.not_done}"
-    if found.failure:
-        return f"its rows could not be read: {found.failure}"
-    return (
-        f"{found.rows:,} rows of this run; {found.extra:,} that {cluster.read} lacks,"
-        f" and {found.differing:,} of {cluster.read} that it lacks"
-    )
 
 
 def _drives(load: LoadRecord) -> Iterator[tuple[str, str]]:
@@ -395,6 +349,7 @@ def lab_scope(lab: Json) -> str:
     what = "virtual drive"
     if lab.get("cluster"):
         what = "virtual drives of the nodes that were cut"
+        above = "and all that is above them"
     parts = [f"Scope: a power loss of the lab's {what} {above}."]
     wrong = "; ".join(describe_faults(drive))
     if wrong:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from dbcheck.base.text import parse_utc
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.result import Checked, CheckedDrive, RunResult
 from dbcheck.model.audited import list_alarms
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import Verdict, describe_bound, format_count
 from dbcheck.report.words import run as words
+from dbcheck.report.words.cluster import name_nodes
 
 _DRIVES_SHOWN = 3
 _HEADLINE_MAX = 200  # characters
@@ -81,11 +83,12 @@ def summarize_run(result: RunResult, reconcile: str = "") -> Summary:
         warning=words.warn_of_witness(result),
         proof=words.proof(result),
         action=_choose_action(result, reconcile),
-        about=tuple(
-            describe_about(
+        about=(
+            *describe_about(
                 *(result.checked, result.target, result.server),
                 virtual=result.cut_class is CutClass.LAB_DRIVE,
-            )
+            ),
+            *([("cluster", name_nodes(result.cluster))] if result.cluster else []),
         ),
         tiles=tuple(_list_tiles(result)),
     )
@@ -130,9 +133,16 @@ def _choose_action(result: RunResult, reconcile: str) -> str:
             "Find out what this switch cuts: only the server's process ended. Then cut"
             " again."
         )
+    return _advise_cut_again(result)
+
+
+def _advise_cut_again(result: RunResult) -> str:
+    """Return how to cut once more, after a PASS of a cut of the power."""
     if result.lab:
         return "Cut again: dbcheck lab run --cycles 59."
     again = "Cut again: dbcheck campaign --until 0.05 makes these cuts and counts them."
+    if result.cluster:
+        again = "Cut again: dbcheck run, once the cluster is as it was before."
     # Whoever runs a managed service has no plug to pull.
     if result.cut_class.keeps_power and result.cut_class is not CutClass.FAILOVER:
         again += " Then pull the real plug: this cut left the drives their power."
@@ -147,13 +157,27 @@ def _act_on_fail(result: RunResult) -> str:
     if result.settings_at_fault:
         these = "setting" if len(result.settings_at_fault) == 1 else "settings"
         return f"Change the {these} named below, then check the server anew. {keep}"
+    if _settings_break_promise(result):
+        return (
+            "Change the settings named below, or check the promise that they make, and"
+            f" check the cluster anew. {keep}"
+        )
     if result.layers_at_fault:
         return f"Mend the storage as it says below, then check it anew. {keep}"
     if result.lab:
         return f"Find the cause below. {keep}"
+    what = "cluster" if result.cluster else "server"
     return (
-        "Do not rely on this server. Find the cause below, remove it, and check the"
-        f" server anew. {keep}"
+        f"Do not rely on this {what}. Find the cause below, remove it, and check the"
+        f" {what} anew. {keep}"
+    )
+
+
+def _settings_break_promise(result: RunResult) -> bool:
+    """Return True if the settings of a cluster do not keep the promise of the check."""
+    return any(
+        one.item is ItemId.PROMISED_SETTINGS and one.status is Status.ABSENT
+        for one in result.evidence
     )
 
 

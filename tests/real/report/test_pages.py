@@ -18,12 +18,12 @@ from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.formats import format_report
 from dbcheck.report.html.page import as_html
 from dbcheck.report.rows import Line, make_matrix_result
-from dbcheck.report.subject import Subject
+from dbcheck.report.subject import RunSubject, Subject
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.browser import DESKTOP, PHONE, PRINTED, Seen, browser
 from tests.kit.explored_results import LOST
 from tests.kit.poisoned_reports import poisoned_campaign
-from tests.kit.reports import run_result
+from tests.kit.reports import CLUSTER, run_result
 from tests.kit.subjects import MARKUP, poisoned_subjects
 from tests.runs import make
 
@@ -31,7 +31,16 @@ pytestmark = pytest.mark.wide
 
 STORED = Path(make.__file__).parent
 RUNS = ("postgresql-lying", "mariadb-pass", "orders-pass", "unrecoverable")
-NAMES = (*RUNS, "damaged", "campaign", "campaigns", "matrix", "explore", "compare")
+NAMES = (
+    *RUNS,
+    "damaged",
+    "campaign",
+    "campaigns",
+    "matrix",
+    "explore",
+    "compare",
+    "cluster",
+)
 EVIL = ("evil run", "evil campaign", "evil matrix", "evil explore")
 LONG = "x" * 300  # a text that no line can break at a blank
 
@@ -72,6 +81,7 @@ def subjects(folder: Path) -> dict[str, Subject]:
         Line("a=3", "", None, None, [], "it did not start"),
     ]
     found["explore"] = LOST
+    found["cluster"] = RunSubject(run_result({"verdict": "FAIL", "cluster": CLUSTER}))
     found["matrix"] = make_matrix_result(rows, 1, "about it", "what others saw")
     for kind, subject in poisoned_subjects(f"{MARKUP} {LONG}").items():
         found[f"evil {kind}"] = subject

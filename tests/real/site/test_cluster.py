@@ -63,6 +63,10 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
     cluster = outcome.result.cluster
     assert cluster is not None
     assert cluster.left["node1"].behind == 0
+    one, other = cluster.members["node1"], cluster.members["node2"]
+    assert (one.cut, one.awaited) == (True, None)
+    assert (other.cut, other.awaited) == (False, True)
+    assert one.settings["synchronous_standby_names"]
     items = (ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
     assert {status(outcome, item) for item in items} == {Status.PRESENT}
     seen = outcome.load.replication if outcome.load else None

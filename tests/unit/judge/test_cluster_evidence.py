@@ -17,6 +17,7 @@ from dbcheck.model.cluster import (
     SiteKind,
     compare_lineage,
     judge_settings_for_promise,
+    select_settings_for_promise,
 )
 from dbcheck.model.cut import Cut, CutClass, Gone, PowerState
 from dbcheck.model.records import NodeAfter, NodeAtTheCut
@@ -289,6 +290,62 @@ def test_a_name_alone_shows_no_node(seen: ReplicationSeen, status: Status) -> No
     if status is Status.CONTRADICTED:
         lost = replace(CLEAN, losses=Losses.of([LOST]))
         assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("seen", "awaited"),
+    [
+        (SEEN, {"standby"}),
+        (replace(SEEN, changes=(Change(1, ("b", "c")),)), {"standby", "other"}),
+        (replace(SEEN, changes=(*SEEN.changes, Change(2, ()))), set()),
+        (waited("slot b"), {"standby"}),
+        (waited("slot b", "address 10.0.0.9"), set()),
+        # Another server may be meant, or the writer was not asked.
+        (waited("slot x"), None),
+        (replace(SEEN, changes=(Change(1, ("b", "x")),)), None),
+        (replace(SEEN, shared=("b",)), None),
+        (None, None),
+    ],
+)
+def test_only_a_node_that_is_known_is_listed_as_awaited(
+    seen: ReplicationSeen | None, awaited: set[str] | None
+) -> None:
+    assert insync.find_awaited_nodes(case(seen=seen)) == awaited
+
+
+def test_the_headline_of_a_loss_names_the_cluster_and_who_took_over() -> None:
+    lost = replace(case(), found=replace(CLEAN, losses=Losses.of([LOST])))
+    assert judge(lost).reasons[0].startswith("the cluster lost 1 of the ")
+    assert judge(lost).reasons[0].endswith("; standby took over")
+
+
+@pytest.mark.parametrize(
+    ("kind", "of_writer", "names"),
+    [
+        (SiteKind.SINGLE, True, []),
+        (SiteKind.STREAMING, True, ["synchronous_standby_names", "synchronous_commit"]),
+        (SiteKind.STREAMING, False, []),
+        (SiteKind.SEMI_SYNC, True, ["rpl_semi_sync_source_enabled"]),
+        (SiteKind.SEMI_SYNC, False, ["sync_relay_log"]),
+        (SiteKind.GALERA, False, ["innodb_flush_log_at_trx_commit", "pc.ignore_sb"]),
+        (
+            SiteKind.GROUP_REPLICATION,
+            True,
+            ["innodb_flush_log_at_trx_commit", "sync_binlog"],
+        ),
+    ],
+)
+def test_a_report_shows_the_settings_that_a_promise_rests_on(
+    kind: SiteKind, of_writer: bool, names: list[str]
+) -> None:
+    read = (
+        *("fsync", "synchronous_standby_names", "synchronous_commit", "sync_binlog"),
+        *("rpl_semi_sync_source_enabled", "sync_relay_log", "pc.ignore_sb"),
+        "innodb_flush_log_at_trx_commit",
+    )
+    settings = dict.fromkeys(read, "x")
+    shown = select_settings_for_promise(kind, settings, of_writer=of_writer)
+    assert list(shown) == names
 
 
 def test_another_address_is_another_server() -> None:

@@ -32,7 +32,7 @@ from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.subject import RunSubject, Step, Verdicts
 from dbcheck.report.words import run as words
 from tests.kit.poisoned_reports import CAMPAIGN, poisoned_campaign
-from tests.kit.reports import printed
+from tests.kit.reports import CLUSTER, printed
 from tests.kit.subjects import MARKUP, detail, poisoned_subjects, subject_of
 
 KINDS = ("run", "campaign", "matrix", "explore")
@@ -371,6 +371,12 @@ def test_a_setting_that_changed_stands_out() -> None:
         for one in (found, replace(found, after=after))
     )
     assert (same, other) == (0, 1)
+    # The node that took over is another server, which may be set otherwise.
+    of_cluster = subject_of(Verdict.PASS, cluster=CLUSTER).result
+    page = as_html(RunSubject(of_cluster, replace(found, after=after)))
+    assert 'class="changed"' not in page
+    assert "n1, before" in page
+    assert "n2, after" in page
 
 
 def test_the_cycles_of_a_campaign_are_drawn_by_their_verdict() -> None:
