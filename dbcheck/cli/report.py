@@ -198,7 +198,7 @@ def command(
 
 def _holds_runs(path: Path) -> bool:
     """Return True for a folder in which runs lie, which itself is no result."""
-    own = ("manifest.json", "campaign.json")
+    own = ("manifest.json", "campaign.json", RESULT_FILE)
     if any((path / name).is_file() for name in own):
         return False
     return any(True for _ in path.glob("*/manifest.json"))

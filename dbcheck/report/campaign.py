@@ -123,7 +123,11 @@ def draw_history(result: HistoryResult) -> RenderableType:
 
 
 def _draw_checks(server: ServerHistory) -> Table:
-    table = Table(title=server.target, title_justify="left", title_style="bold")
+    table = Table(
+        title=history_words.name_server(server.target),
+        title_justify="left",
+        title_style="bold",
+    )
     for name in history_words.COLUMNS:
         is_text = name in ("began", "kind")
         justify: JustifyMethod = "left" if is_text else "right"

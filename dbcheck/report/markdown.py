@@ -82,7 +82,7 @@ def _format_run(subject: RunSubject) -> Iterator[str]:
     yield from ("## Evidence", "")
     rows = (
         (item.item.value, item.status, of_run.explained(item), item.required)
-        for item in result.evidence
+        for item in of_run.list_evidence(result)
     )
     yield from ("| item | seen | how | needed for a PASS |", "|---|---|---|---|")
     for name, status, reason, required in rows:
@@ -224,7 +224,7 @@ def _format_exploration(result: ExploreResult) -> Iterator[str]:
 def _format_history(result: HistoryResult) -> Iterator[str]:
     yield from _format_summary(of_history.summarize_history(result))
     for server in result.servers:
-        yield from (f"## {_escape_text(server.target)}", "")
+        yield from (f"## {_escape_text(of_history.name_server(server.target))}", "")
         yield from _format_items(of_history.lines(server))
         yield from _format_table(
             (*of_history.COLUMNS, "verdict"), of_history.list_rows(server)

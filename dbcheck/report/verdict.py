@@ -18,7 +18,6 @@ from dbcheck.report.words import cluster as of_cluster
 from dbcheck.report.words import run as words
 from dbcheck.report.words.summary import summarize_run
 
-# In the order in which they are listed: what is wrong or missing comes first.
 _MARKS = {
     Status.CONTRADICTED: ("!", BAD),
     Status.ABSENT: ("-", DOUBTFUL),
@@ -26,7 +25,6 @@ _MARKS = {
     Status.ASSUMED: ("~", DOUBTFUL),
     Status.PRESENT: ("+", GOOD),
 }
-_ORDER = {status: place for place, status in enumerate(_MARKS)}
 
 
 def verdict_report(result: RunResult, reconcile: str = "") -> RenderableType:
@@ -83,7 +81,7 @@ def _draw_evidence(result: RunResult) -> Iterator[RenderableType]:
     )
     yield Text.assemble(("Evidence", "bold"), (f"   {legend}", MINOR))
     table = Table.grid(padding=(0, 2))
-    for item in sorted(result.evidence, key=lambda item: _ORDER[item.status]):
+    for item in words.list_evidence(result):
         mark, style = _MARKS[item.status]
         table.add_row(
             Text(f"  {mark}", style), Text(item.item.value, no_wrap=True), _seen(item)

@@ -24,12 +24,9 @@ from dbcheck.report.html.runcharts import Figure
 from dbcheck.report.html.svg import Axis, Plot, linear, logarithmic, number
 from dbcheck.report.subject import Step
 from dbcheck.report.words import campaign as words
-from dbcheck.report.words.chosen import (
-    find_folder_of_loss,
-    format_command,
-    format_title,
-)
+from dbcheck.report.words.chosen import format_command, format_title
 from dbcheck.report.words.run import sentence
+from dbcheck.report.words.summary import format_moment
 
 _HEIGHT = 220
 _POINTS_MAX = 60  # of the bound's chart: each takes a while to compute exactly
@@ -50,7 +47,7 @@ def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
     with_price = words.has_price(results)
     names = ", ".join(result.name for result in results)
     steps = [Step("Show this again", _format_command(subject))]
-    if folder := _find_run_with_loss(results):
+    if folder := next(filter(None, map(words.find_run_with_loss, results)), ""):
         text = shlex.join(["dbcheck", "reconcile", folder, "--offline"])
         steps.append(Step("Judge a cycle that lost something again", text))
     return {
@@ -77,17 +74,6 @@ def _format_command(subject: CampaignsResult) -> str:
     if first.chosen is not None:
         return format_command(first.chosen)
     return shlex.join(["dbcheck", "report", subject.folder])
-
-
-def _find_run_with_loss(results: Sequence[CampaignResult]) -> str:
-    """Return the folder of the first run that failed, "" if none did."""
-    for result in results:
-        if result.chosen is not None:
-            return find_folder_of_loss(result)
-        for cycle in result.cycles:
-            if cycle.verdict is CycleVerdict.FAIL and cycle.run:
-                return f"{result.folder}/runs/{cycle.run}"
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +167,8 @@ def _make_cycles_figure(cycles: Sequence[CycleResult], did: str) -> Figure:
         legend["cross bad"] = "FAIL"
     if any(_CLASS_OF_VERDICT[cycle.verdict] == "open" for cycle in cycles):
         legend["cross open"] = "INCONCLUSIVE or an error, not counted"
-    note = f"The first {did} {cycles[0].ended}, the last {cycles[-1].ended}."
+    first, last = (format_moment(one.ended) for one in (cycles[0], cycles[-1]))
+    note = f"The first {did} {first}, the last {last}."
     if left_out := _describe_left_out_cycles(cycles):
         note = f"{note} {left_out}"
     return Figure("Cuts and their rate of commits", plot.drawn(), legend, note)

@@ -42,7 +42,7 @@ def _make_server_values(server: ServerHistory) -> dict[str, Any]:
     left_out = len(server.checks) - _CHECKS_MAX
     older = format_count(max(0, left_out), "older check")
     return {
-        "target": server.target,
+        "name": words.name_server(server.target),
         "verdict": words.format_verdict(server.newest),
         "wrong": server.newest.verdict is not Verdict.PASS,
         "lines": list(words.lines(server)),

@@ -139,6 +139,7 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
         "cause_title": _CAUSE_TITLES[result.verdict] if has_cause else "",
         "caveats": caveats,
         **_list_evidence_values(result),
+        "items_of_evidence": words.list_evidence(result),
         "explained": words.explained,
         "limits": list(words.limits(result)),
         "cluster_title": of_cluster.TITLE if result.cluster else "",

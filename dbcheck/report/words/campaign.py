@@ -292,6 +292,8 @@ def _are_gone(own: int, earlier: int) -> str:
 def _choose_action(result: CampaignResult) -> str:
     if result.verdict is Verdict.FAIL:
         fix = "Find the cause below, remove it"
+        if run := find_run_with_loss(result):
+            fix = f"Find the cause with dbcheck report {shlex.quote(run)}, remove it"
         if _at_fault(result.cycles):
             fix = "Change the settings named below"
         return (
@@ -311,6 +313,15 @@ def _choose_action(result: CampaignResult) -> str:
     if result.verdict is Verdict.INCONCLUSIVE:
         return "Too few cuts count. Fix the causes below, then rerun."
     return _act_on_pass([result], _KEEP)
+
+
+def find_run_with_loss(result: CampaignResult) -> str:
+    """Return the folder of the first run that failed, "" if none did."""
+    if result.chosen is not None:
+        return chosen.find_folder_of_loss(result)
+    failed = (one for one in result.cycles if one.verdict is CycleVerdict.FAIL)
+    first = next((one.run for one in failed if one.run), "")
+    return first and f"{result.folder}/runs/{first}"
 
 
 def _act_on_pass(results: Sequence[CampaignResult], keep: str) -> str:

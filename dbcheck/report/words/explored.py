@@ -19,7 +19,8 @@ from dbcheck.report.words.summary import CHECK_THE_REAL_SERVER, Summary, Tile
 from dbcheck.rows.loss import MISSING, LossKind
 
 SCOPE = (
-    "Scope: a power loss of the lab's virtual drive and all that is above it."
+    "Scope: only a power loss of the lab's virtual drive and all that is above it was"
+    " tested."
     f" {NOT_A_DRIVE}"
 )
 _NAMED = 3  # states

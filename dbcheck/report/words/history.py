@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dbcheck.judge.checks import CheckResult, HistoryResult, ServerHistory
@@ -10,7 +11,6 @@ from dbcheck.model.verdict import (
     compute_loss_ppm_max,
     describe_bound,
     format_count,
-    format_percent_up,
 )
 from dbcheck.report.words.run import number, sentence
 from dbcheck.report.words.summary import Summary, Tile
@@ -84,7 +84,17 @@ def _list_warnings(result: HistoryResult) -> Iterator[str]:
 
 def _list_names(targets: list[str]) -> str:
     more = len(targets) - _SHOWN_MAX
-    return ", ".join(targets[:_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    shown = ", ".join(map(name_server, targets[:_SHOWN_MAX]))
+    return shown + (f" and {more} more" if more > 0 else "")
+
+
+def name_server(target: str) -> str:
+    """Return a server's URL without what a reader needs not: the driver, the account.
+
+    It is *target* itself if that is no URL.
+    """
+    found = re.fullmatch(r"(\w+)(?:\+\w+)?://(?:[^/@]*@)?(.+)", target)
+    return f"{found[1]}://{found[2]}" if found else target
 
 
 def list_tiles(server: ServerHistory) -> Iterator[Tile]:
@@ -120,7 +130,8 @@ def cells(check: CheckResult) -> Iterator[str]:
     yield check.kind
     yield number(found.cuts) if found else "-"
     yield number(found.losses) if found else "-"
-    yield format_percent_up(found.loss_ppm_max) if found and _has_bound(check) else "-"
+    has_bound = found is not None and _has_bound(check)
+    yield describe_bound(found.losses, found.cuts)[0] if found and has_bound else "-"
     yield "-" if rate is None else f"{rate:,.0f}"
     yield "-" if check.findings is None else number(len(check.findings))
 
@@ -150,7 +161,9 @@ def lines(server: ServerHistory) -> Iterator[str]:
         )
     yield f"server: {newest.server}"
     if newest.drives:
-        yield f"drives: {'; '.join(newest.drives)}"
+        # Of a drive without a model, as of a lab, only the kind of its cache is known.
+        named = (re.sub(r"^\(", "model not known (", one) for one in newest.drives)
+        yield f"drives: {'; '.join(named)}"
     if trend := _describe_trend(server):
         yield f"commits per second: {trend}"
     for text in server.new_findings[:_SHOWN_MAX]:

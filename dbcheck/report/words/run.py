@@ -350,7 +350,7 @@ def lab_scope(lab: Json) -> str:
     if lab.get("cluster"):
         what = "virtual drives of the nodes that were cut"
         above = "and all that is above them"
-    parts = [f"Scope: a power loss of the lab's {what} {above}."]
+    parts = [f"Scope: only a power loss of the lab's {what} {above} was tested."]
     wrong = "; ".join(describe_faults(drive))
     if wrong:
         parts.append(f"That drive breaks its promise: {wrong}.")
@@ -381,7 +381,7 @@ def scope(result: RunResult) -> str:
         shown = f"What was cut: {cut.description}; {left_open}. {shown}"
     if result.power_scope is PowerScope.DRIVE:
         shown = f"The drives alone lost their power, and the host kept its own. {shown}"
-    return f"Scope: one cut. {shown}"
+    return f"Scope: only one cut was made. {shown}"
 
 
 def proof(result: RunResult) -> str:
@@ -455,6 +455,17 @@ def _count_unchecked_acks(result: RunResult) -> int:
     if result.load is None or result.confirmed is None:
         return 0
     return max(0, sum(result.load.acked.values()) - result.confirmed)
+
+
+_WRONG_FIRST = (
+    *(Status.CONTRADICTED, Status.ABSENT, Status.NOT_OBSERVABLE),
+    *(Status.ASSUMED, Status.PRESENT),
+)
+
+
+def list_evidence(result: RunResult) -> list[EvidenceResult]:
+    """Return the items of evidence, what is wrong or missing first."""
+    return sorted(result.evidence, key=lambda one: _WRONG_FIRST.index(one.status))
 
 
 def explained(item: EvidenceResult) -> str:

@@ -194,7 +194,7 @@ def describe_about(
     target: the server's URL.  server: its product and version.  until: when the last
     of several cycles ended, ISO 8601.  virtual: the drives are those of a lab.
     """
-    began, ended = (_format_moment(text) for text in (checked.begun, until))
+    began, ended = (format_moment(text) for text in (checked.begun, until))
     day, _, first = began.partition(" ")
     if ended and ended != began and ended.startswith(f"{day} "):
         began = f"{day} {first.removesuffix(' UTC')}"
@@ -210,7 +210,7 @@ def describe_about(
         yield "by", checked.user
 
 
-def _format_moment(text: str) -> str:
+def format_moment(text: str) -> str:
     """Return a moment of ISO 8601 in UTC, to the minute; *text* if it is none."""
     moment = parse_utc(text)
     return f"{moment:%Y-%m-%d %H:%M} UTC" if moment else text

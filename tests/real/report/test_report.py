@@ -21,10 +21,12 @@ from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.formats import FORMATS
 from dbcheck.report.rows import Line, make_matrix_result
+from dbcheck.runs.folder import RunFolder
 from dbcheck.runs.stored import open_private
 from tests.kit.explored_results import LOST
 from tests.kit.reports import run_result
 from tests.kit.samples import PLAN
+from tests.kit.stored_run import manifest, stored_run
 from tests.kit.users import DBCHECK
 from tests.runs import make
 
@@ -188,6 +190,8 @@ def test_an_exploration_is_shown_and_a_damaged_one_refused(folder: Path) -> None
     explored = Exploration.create(folder / "explore")
     explored.write_plan(ExplorePlan("0", 7, "run"))
     explored.write_result(to_values(LOST))
+    # The recorded cycle lies in it, and yet it is no folder of runs.
+    stored_run(RunFolder.create(explored.path, manifest()))
     out, _ = report(folder, "explore", "--format", "junit")
     assert JUnitXml.fromstring(out.encode()).failures == 1
     for kind in ("html", "md", "text"):

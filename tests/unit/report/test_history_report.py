@@ -43,7 +43,7 @@ def test_the_box_counts_the_newest_check_of_each_server(history: HistoryResult) 
     unjudged = replace(failed.checks[0], verdict=None)
     open_ = replace(failed, target="c", checks=(unjudged,))
     for servers, verdict, named in (
-        ((failed, passed, open_), Verdict.FAIL, failed.target),
+        ((failed, passed, open_), Verdict.FAIL, words.name_server(failed.target)),
         ((passed, open_), Verdict.INCONCLUSIVE, "c"),
         ((passed,), Verdict.PASS, "1 server"),
     ):
@@ -59,7 +59,35 @@ def test_a_pass_after_a_loss_still_names_the_loss(history: HistoryResult) -> Non
     assert any("2026-01-02" in line for line in words.lines(later))
     box = words.summarize_history(replace(history, servers=(later,)))
     assert "An earlier check lost data" in box.warning
-    assert later.target in box.warning
+    assert words.name_server(later.target) in box.warning
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("postgresql+psycopg2://u@db1:5432/d", "postgresql://db1:5432/d"),
+        ("mysql+mysqlconnector://db1/d", "mysql://db1/d"),
+        ("mariadb://u@[::1]/d", "mariadb://[::1]/d"),
+        ("db1", "db1"),
+    ],
+)
+def test_a_server_is_named_without_driver_and_account(target: str, name: str) -> None:
+    assert words.name_server(target) == name
+
+
+def test_the_bound_in_the_table_is_that_of_the_tile(history: HistoryResult) -> None:
+    """Beside "at least 5%" a bare 100% would read as the share of cuts that lose."""
+    (server,) = history.servers
+    tile = next(one for one in words.list_tiles(server) if one.name == "bound")
+    row = dict(zip(words.COLUMNS, words.cells(server.newest), strict=True))
+    assert row["bound"] == tile.value == "at least 5%"
+
+
+def test_a_drive_without_a_model_is_named_so(history: HistoryResult) -> None:
+    (server,) = history.servers
+    newest = replace(server.newest, drives=("(write back)", "PM9A3 GDC (write back)"))
+    text = "drives: model not known (write back); PM9A3 GDC (write back)"
+    assert text in [*words.lines(replace(server, checks=(newest,)))]
 
 
 def test_the_box_says_that_a_folder_that_was_not_read_may_hold_a_loss(

@@ -140,7 +140,7 @@ def test_a_control_bounds_nothing() -> None:
         "depth": None,
     }
     said = printed(verdict_report(run_result({**shown, "control": True})))
-    assert "A power loss of the lab's virtual drive" in said
+    assert "Only a power loss of the lab's virtual drive" in said
     assert "confidence" not in said
 
 

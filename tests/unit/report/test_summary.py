@@ -240,6 +240,37 @@ def campaign_of(losses: int, cuts: int, verdict: Verdict, **changed: Any) -> Any
     return replace(whole, **values)
 
 
+def test_a_campaign_that_lost_names_the_report_that_shows_the_cause() -> None:
+    (cycle, *_) = poisoned_campaign("").cycles
+    lost = replace(cycle, run="r2", verdict=CycleVerdict.FAIL, settings_at_fault=())
+    kept = replace(cycle, run="r1", verdict=CycleVerdict.PASS)
+    failed = campaign_of(1, 2, Verdict.FAIL, cycles=(kept, lost), folder="c d")
+    action = summarize_campaign(failed).action
+    assert "Find the cause with dbcheck report 'c d/runs/r2', remove it" in action
+    unknown = campaign_of(1, 2, Verdict.FAIL)
+    assert "Find the cause below, remove it" in summarize_campaign(unknown).action
+
+
+@pytest.mark.parametrize("kind", ["html", "md"])
+def test_what_is_missing_in_the_evidence_comes_first(kind: str) -> None:
+    one = {"item": "server's log", "status": "present", "reason": "why"}
+    other = {"item": "same server", "status": "absent", "reason": "how"}
+    items = [{**item, "required": True} for item in (one, other)]
+    text = format_report(RunSubject(result_of("PASS", evidence=items)), kind)
+    text = text[text.rindex("Evidence") :].replace("&#39;", "'")
+    assert text.index("same server") < text.index("server's log")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("lab", [{}, LabSpec("mysql").to_values()])
+def test_what_was_tested_does_not_read_as_not_proven(
+    lab: dict[str, Any], kind: str
+) -> None:
+    text = format_report(RunSubject(result_of("PASS", lab=lab)), kind)
+    only = "nly a power loss of the lab" if lab else "nly one cut was made"
+    assert only in text
+
+
 @pytest.mark.parametrize(
     ("losses", "cuts", "verdict", "said"),
     [
