@@ -127,11 +127,16 @@ def _draw_checks(server: ServerHistory) -> Table:
         title=history_words.name_server(server.target),
         title_justify="left",
         title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
     )
     for name in history_words.COLUMNS:
         is_text = name in ("began", "kind")
         justify: JustifyMethod = "left" if is_text else "right"
-        table.add_column(name, justify=justify, no_wrap=True)
+        # "0.0051% to 0.48%" breaks where it must, so that all else fits 80 columns.
+        table.add_column(name, justify=justify, no_wrap=name != "bound")
     table.add_column("verdict", no_wrap=True)
     for check in server.checks[:_CHECKS_SHOWN_MAX]:
         table.add_row(*history_words.cells(check), _draw_word(check.verdict))

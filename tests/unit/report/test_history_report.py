@@ -10,9 +10,11 @@ import pytest
 from dbcheck.campaign.history import read_history
 from dbcheck.judge.checks import HistoryResult
 from dbcheck.model.verdict import Statistics, Tally, Verdict, withhold_bound
+from dbcheck.report.campaign import draw_history
 from dbcheck.report.formats import FORMATS, format_report
 from dbcheck.report.words import history as words
 from tests.kit.chosen_runs import manifest_of, run_of
+from tests.kit.reports import printed
 
 SHOWING = [each.name for each in FORMATS.values() if not each.needs_verdict]
 
@@ -81,6 +83,24 @@ def test_the_bound_in_the_table_is_that_of_the_tile(history: HistoryResult) -> N
     tile = next(one for one in words.list_tiles(server) if one.name == "bound")
     row = dict(zip(words.COLUMNS, words.cells(server.newest), strict=True))
     assert row["bound"] == tile.value == "at least 5%"
+
+
+def test_the_table_of_checks_fits_a_terminal_of_80_columns(
+    history: HistoryResult,
+) -> None:
+    (server,) = history.servers
+    widest = replace(
+        server.newest,
+        kind="campaign",
+        verdict=Verdict.INCONCLUSIVE,
+        statistics=Tally(1, 1000, 0, {"OS": 1000}).statistics,
+        commits_per_s=123_456.0,
+    )
+    servers = (replace(server, checks=(widest,)),)
+    text = printed(draw_history(replace(history, servers=servers)), 80)
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    assert "INCONCLUSIVE" in text
+    assert "123,456" in text
 
 
 def test_a_drive_without_a_model_is_named_so(history: HistoryResult) -> None:
