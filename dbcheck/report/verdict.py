@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -39,12 +40,13 @@ def verdict_report(result: RunResult, reconcile: str = "") -> RenderableType:
         parts += ["", draw_explanations(result.diagnosis)]
     for section in words.sections(result):
         parts.append("")
-        indent = "  " if section.title else ""
+        indent = 2 if section.title else 0
         if section.title:
             parts.append(Text(section.title, "bold"))
-        parts += [Text(f"{indent}{line}") for line in section.lines]
+        lines = map(Text, section.lines)
+        parts += [Padding(line, (0, 0, 0, indent)) for line in lines]
         if section.note:
-            parts.append(Text(f"{indent}{section.note}", MINOR))
+            parts.append(Padding(Text(section.note, MINOR), (0, 0, 0, indent)))
     if summary.tiles:
         parts += ["", Text("At a glance", "bold"), draw_tiles(summary.tiles)]
     if result.cluster:
