@@ -114,19 +114,35 @@ EXAMPLES = (
     ),
     Example(
         "inconclusive",
-        "INCONCLUSIVE: a setting that can lose commits, and a cut that lost none",
+        "INCONCLUSIVE: a mount option that can lose commits, and a cut that lost none",
         Verdict.INCONCLUSIVE,
         (
-            "dbcheck lab run --engine postgresql --setting synchronous_commit=off"
-            " --setting wal_writer_delay=10ms --rate 20 --seed 1"
-            " --runs runs-inconclusive",
+            "dbcheck lab run --engine postgresql --fs ext4 --mount-options barrier=0"
+            " --kept-writes all --seed 1 --runs runs-inconclusive",
         ),
         "runs-inconclusive/*",
-        "All commits are there, and yet this is not a PASS: with "
-        "`synchronous_commit=off` the server answers before it has flushed. Under so "
-        "light a load this cut lost nothing; another one may. The audit named the "
-        "setting before the cut, and the page says how to fix it.",
-        ("this cut does not count", "synchronous_commit", "Fix:"),
+        "All commits are there, and yet this is not a PASS: without barriers the "
+        "filesystem sends the drive no flushes. The drive wrote all of its cache out "
+        "in this cut; it may not in another one. The audit named the mount option "
+        "before the cut, and the page says how to fix it.",
+        ("this cut does not count", "barrier = nobarrier", "Fix:"),
+    ),
+    Example(
+        "cluster",
+        "A cluster: a standby that commits did not wait for",
+        Verdict.FAIL,
+        (
+            "dbcheck lab run --engine postgresql --nodes 2 --promise writer-gone"
+            " --setting synchronous_commit=local --link-down-after 0.5 --seed 1"
+            " --runs runs-cluster",
+        ),
+        "runs-cluster/*",
+        "The link to the standby broke half a second into the load, and the writer "
+        "went on to acknowledge commits. The standby that took over lacks them all; "
+        "the table of the nodes shows that the old writer still has them. The server "
+        "lists the standby as synchronous, and yet no commit waits for it: the page "
+        "names the setting.",
+        ("the cluster lost", "took over", "synchronous_commit = local"),
     ),
     Example(
         "campaign",
