@@ -90,7 +90,8 @@ def latency(
     when the probe ends, and makes each durable in one of five ways, as servers do. What
     the numbers may mean is advice, and no verdict: a cache that answers quickly may be
     safe, and a slow drive may lose what it has. The medians are remembered and compared
-    with those of the next probe.
+    with those of the next probe. Exits with 3 if some of the hosts that are named, or
+    of their directories, could not be read, and with 4 if no host could.
     """
     if folder is not None and (every_filesystem or target.target):
         raise UsageError(
@@ -114,7 +115,9 @@ def latency(
         _time_writes, effort=effort, folder=folder, everywhere=every_filesystem
     )
     results = run_at_once(timed, entries)
-    code = FAILED if any(result.error for result in results) else PASS
+    code = PASS
+    if any(result.error or result.unread for result in results):
+        code = FAILED if all(result.error for result in results) else INCONCLUSIVE
     with output.exit_if_unprintable(code):
         if as_json:
             found = LatencyResults(dbcheck.__version__, created, results)
@@ -208,8 +211,8 @@ def flushes(
     for a flush or something below it swallowed it. The file has no name and is gone
     when the probe ends; the rows stay in dbcheck's table (dbcheck clean drops it).
 
-    Exits with 1 if commits were answered without a flush, and with 3 if it is not
-    known.
+    Exits with 1 if commits were answered without a flush, with 3 if it is not known of
+    a log, a server or a host that is named, and with 4 if no server could be probed.
     """
     entries = find_entries(names, lookup, (target, host), everything=everything)
     seed = shared.draw_seed(seed)
@@ -234,7 +237,7 @@ def flushes(
 
 
 def _exit_code(results: Sequence[FlushesResult]) -> int:
-    if any(result.error for result in results):
+    if all(result.error for result in results):
         return FAILED
     return _EXIT_CODES[min((e.outcome for e in results), key=lambda each: each.rank)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dbcheck.base.errors import DbcheckError
 from dbcheck.model.host import Layer
@@ -113,6 +113,7 @@ class FlushesResult:
     commits, idle: how many windows there were with a commit, and without.
     commit_us: the median of what a commit took, microseconds, seen by the client.
     count_us: the median of what it took to read the counters after it.
+    unread: logs of which nothing was counted -> why.
     error: why it could not be probed, "" if it could.  error_id: of that.
     """
 
@@ -127,6 +128,7 @@ class FlushesResult:
     volumes: tuple[VolumeResult, ...]
     error: str = ""
     error_id: str = ""
+    unread: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def failed(cls, name: str, target: str, error: DbcheckError) -> FlushesResult:
@@ -135,8 +137,9 @@ class FlushesResult:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of all filesystems."""
+        """The worst of all filesystems; not known for logs that were not read."""
         outcomes = [volume.outcome for volume in self.volumes]
+        outcomes += [Outcome.UNCLEAR for _ in self.unread]
         return min(outcomes, key=lambda outcome: outcome.rank, default=Outcome.UNCLEAR)
 
 

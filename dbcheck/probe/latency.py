@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dbcheck.model.flushes import Method, Shape, Timed
@@ -243,7 +243,8 @@ class LatencyResult:
 
     name: of the host in the inventory, "" if flags described it.  target: the server,
     "" if none was named.  error: why it could not be probed, "" if it could.
-    error_id: the id of this error.
+    error_id: the id of this error.  unread: places of the server where nothing was
+    timed, though it was to be -> why.
     """
 
     name: str
@@ -252,6 +253,7 @@ class LatencyResult:
     folders: tuple[FolderResult, ...]
     error: str = ""
     error_id: str = ""
+    unread: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

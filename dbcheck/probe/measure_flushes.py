@@ -77,6 +77,7 @@ def probe_flushes(
         commit_us=round(statistics.median(took_us)),
         count_us=round(statistics.median(read_us)),
         volumes=tuple(found),
+        unread=find_unread_logs(facts),
     )
 
 
@@ -96,12 +97,28 @@ def find_log_volumes(facts: TargetFacts) -> list[Volume]:
     found = [volume for volume in facts.volumes if list_logs_on(volume)]
     if found:
         return found
-    unseen = (f"{name}: {why}" for name, why in facts.unseen.items() if name in LOGS)
+    unread = (f"{name}: {why}" for name, why in find_unread_logs(facts).items())
     raise HostError(
-        f"what the server's log lies on is not known: {'; '.join(unseen)}",
+        f"what the server's log lies on is not known: {'; '.join(unread)}",
         id=ErrorId.LOG_VOLUME_UNKNOWN,
         hint="Log in at the host as root or as the server's own account.",
     )
+
+
+def find_unread_logs(facts: TargetFacts) -> dict[str, str]:
+    """Return why a log, or some files of one, cannot be probed, by name.
+
+    A file that lies on another filesystem than its directory is not probed: nothing can
+    be written beside it.
+    """
+    away = {
+        name: f"{path} lies on another filesystem than the directory of the log"
+        for volume in facts.volumes
+        for name, path in volume.places.items()
+        if name not in LOGS
+    }
+    found = away | dict(facts.unseen)
+    return {name: why for name, why in found.items() if name.startswith(LOGS)}
 
 
 def list_logs_on(volume: Volume) -> list[str]:

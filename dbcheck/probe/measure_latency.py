@@ -26,6 +26,7 @@ from dbcheck.probe.latency import (
 )
 from dbcheck.probe.measure_flushes import (
     find_log_volumes,
+    find_unread_logs,
     list_logs_on,
     read_server_facts,
 )
@@ -66,7 +67,10 @@ def probe_server(
         places = list_logs_on(volume) or list(volume.places)
         folder = volume.places[places[0]]
         found.append(_time_folder(host, facts, volume, folder, places, effort))
-    return LatencyResult(name, engine.target, facts.hostname, tuple(found))
+    unread = facts.unseen if everywhere else find_unread_logs(facts)
+    return LatencyResult(
+        name, engine.target, facts.hostname, tuple(found), unread=unread
+    )
 
 
 def probe_folder(

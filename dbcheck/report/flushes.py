@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -50,7 +50,16 @@ def _draw_flushes(result: FlushesResult) -> RenderableType:
     parts: list[RenderableType] = ["", title, Text(counts), ""]
     for volume in result.volumes:
         parts += [*_draw_volume(result, volume), ""]
+    parts += draw_unread(result.unread)
     return Group(*parts, Text(_LIMIT, "italic"), "")
+
+
+def draw_unread(unread: Mapping[str, str]) -> list[RenderableType]:
+    """Return a line for each place of the server that a probe did not read."""
+    lines = [
+        Text(f"  not probed: {name}: {why}", WRONG) for name, why in unread.items()
+    ]
+    return [*lines, ""] if lines else []
 
 
 def _draw_volume(

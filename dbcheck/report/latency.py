@@ -17,6 +17,7 @@ from dbcheck.probe.latency import (
     LatencyResult,
     TimingResult,
 )
+from dbcheck.report.flushes import draw_unread
 from dbcheck.report.terminal import WRONG
 from dbcheck.report.words.run import with_id
 
@@ -48,6 +49,7 @@ def _draw_host(result: LatencyResult) -> RenderableType:
     parts: list[RenderableType] = ["", title, ""]
     for folder in result.folders:
         parts += [*_draw_folder(folder), ""]
+    parts += draw_unread(result.unread)
     return Group(*parts, Text(_LIMIT, "italic"), "")
 
 

@@ -159,10 +159,16 @@ def find_missing_flushes(check: Check) -> Found:
     host.close()
     result = probe_entry_flushes(check.entry, COMMITS, check.plan.seed)
     details = tuple(volume.sentence for volume in result.volumes)
+    unread = [
+        f"flushes, not known {name}: {why}" for name, why in result.unread.items()
+    ]
     worst = min(result.volumes, key=lambda volume: volume.outcome.rank, default=None)
     if worst is None or worst.outcome is Outcome.UNCLEAR:
         text = f"flushes: {worst.sentence if worst else 'no log was found'}"
-        return Found(text, details, to_accept=(text,))
+        return Found(text, details, to_accept=(text, *unread))
+    if worst.outcome is Outcome.FLUSHED and unread:
+        text = "flushes: not each log could be read"
+        return Found(text, details, to_accept=tuple(unread))
     if worst.outcome is Outcome.FLUSHED:
         return Found(f"each of {result.commits} commits was flushed", details)
     fix = (

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ import jsonschema
 import pytest
 
 from dbcheck.base.errors import EngineError
+from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE
 from dbcheck.cycle.host import require_data_directory
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.probe import measure_flushes
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
 from dbcheck.probe.measure_flushes import probe_flushes
@@ -259,6 +262,54 @@ def test_json_follows_its_schema(tmp_path: Path) -> None:
     (target,) = found["targets"]
     assert target["volumes"][0]["outcome"] == "commits without a flush"
     assert "commits 30 rows to dbcheck's table" in err
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("setting", ["on", "off"])
+def test_a_host_that_cannot_be_read_is_no_success(setting: str, tmp_path: Path) -> None:
+    """Beside others it is not known; a commit without a flush is found all the same."""
+    with lab_of(LabSpec("postgresql", settings={"fsync": setting}), tmp_path) as lab:
+        words = command(lab, tmp_path, "--commits", "30", "--json")
+        inventory = tmp_path / "inventory.yml"
+        written = json.loads(inventory.read_text())
+        hosts = written["all"]["hosts"]
+        address = {"ansible_host": "127.0.0.1", "ansible_port": 1}
+        password = hosts[lab.name]["dbcheck_password_command"]
+        hosts["dark"] = {
+            # The server once more, by a URL that is spelled otherwise.
+            "dbcheck_target": lab.target_url.replace("+psycopg2", "", 1),
+            "dbcheck_password_command": password,
+            **address,
+        }
+        inventory.write_text(json.dumps(written))
+        latency = [*words[:4], "latency", *words[5:-3], "--writes", "10", "--json"]
+        both = subprocess.run([*words, "dark"], capture_output=True, text=True)
+        alone = [word if word != lab.name else "dark" for word in words]
+        none = subprocess.run(alone, capture_output=True, text=True)
+        timed = subprocess.run([*latency, "dark"], capture_output=True, text=True)
+    assert both.returncode == (INCONCLUSIVE if setting == "on" else FAIL), both.stderr
+    assert timed.returncode == INCONCLUSIVE, timed.stderr
+    for done in (both, timed):
+        read, unread = json.loads(done.stdout)["targets"]
+        assert (read["error"], unread["error_id"]) == ("", "host-unreachable")
+    assert none.returncode == FAILED, none.stderr
+
+
+@pytest.mark.root
+def test_a_log_that_the_host_does_not_show_is_not_called_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = measure_flushes.read_server_facts
+    unseen = {"binary log": "/log: Permission denied"}
+    monkeypatch.setattr(
+        measure_flushes,
+        "read_server_facts",
+        lambda *given: replace(read(*given), unseen=unseen),
+    )
+    with lab_of(LabSpec("postgresql"), tmp_path) as lab:
+        result = probed(lab)
+    assert only(result).outcome is Outcome.FLUSHED  # of the log that was read
+    assert (result.outcome, result.unread) == (Outcome.UNCLEAR, unseen)
 
 
 @pytest.mark.root

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from dbcheck.model.flushes import Counts, Sample
 from dbcheck.model.host import Drive, Layer
@@ -20,7 +21,10 @@ from dbcheck.probe.flushes import (
     find_layer_that_stops_flushes,
     judge_windows,
 )
-from tests.kit.host_samples import VOLUME
+from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
+from dbcheck.probe.measure_flushes import find_unread_logs
+from dbcheck.report.flushes import draw_all_flushes
+from tests.kit.host_samples import FACTS, VOLUME
 
 NOTHING = Counts(0, 0, 0, 0, 0)
 COMMIT = Counts(2, 8192, 1, 1, 1)  # written and flushed
@@ -263,3 +267,36 @@ def test_a_layer_that_does_not_count_may_be_it_too() -> None:
     mapped = path(layer("dm-0", "dm", below="sda"), layer("sda"))
     found = stopped(mapped, **{"dm-0": UNCOUNTED, "sda": WRITTEN})
     assert found == "xfs at / (rw) or dm-0 passes none on to sda"
+
+
+# ------------------------------------------------------------- logs that are not read
+
+
+def test_a_log_that_cannot_be_read_is_named() -> None:
+    on_data = replace(VOLUME, places={"data": "/d", REDO_LOG: "/d"})
+    facts = replace(FACTS, volumes=(on_data,))
+    assert find_unread_logs(facts) == {}
+    unseen = {BINARY_LOG: "/b: Permission denied", "table": "/t: Permission denied"}
+    assert find_unread_logs(replace(facts, unseen=unseen)) == {
+        BINARY_LOG: "/b: Permission denied"
+    }
+    away = replace(VOLUME, places={f"{REDO_LOG} files": "/fast/ib_logfile0"})
+    found = find_unread_logs(replace(facts, volumes=(on_data, away)))
+    assert list(found) == [f"{REDO_LOG} files"]
+    assert "/fast/ib_logfile0" in found[f"{REDO_LOG} files"]
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_flushes_of_one_log_show_nothing_of_another(outcome: Outcome) -> None:
+    commits = windows(sda(COMMIT))
+    counted = VolumeResult.of(path(), commits, commits, [REDO_LOG], {})
+    volume = replace(counted, outcome=outcome)
+    read = FlushesResult("db1", "", "", "", 100, 100, 1, 1, (volume,))
+    assert read.outcome is outcome
+    partly = replace(read, unread={BINARY_LOG: "/b: Permission denied"})
+    missing = outcome is Outcome.MISSING
+    assert partly.outcome is (Outcome.MISSING if missing else Outcome.UNCLEAR)
+    console = Console(width=200, no_color=True)
+    with console.capture() as shown:
+        console.print(draw_all_flushes([partly]))
+    assert "not probed: binary log: /b: Permission denied" in shown.get()
