@@ -1,0 +1,267 @@
+"""The images of container/ and their try-out, built and run by podman.
+
+No registry of images is asked: the images that the files begin with are made here, of
+Debian's packages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+import dbcheck
+from dbcheck.cli import PASS
+
+ROOT = Path(dbcheck.__file__).resolve().parent.parent
+CONTAINER, GUIDE = ROOT / "container", ROOT / "docs" / "guides" / "container.md"
+PROGRAMS = ("podman", "runc", "debootstrap", "netavark", "aardvark-dns", "iptables")
+BASE, TARGET = "debian:12-slim", "postgres:16"
+MIRROR = "http://deb.debian.org/debian"
+# How the machine reaches the packages; the images of a registry need none of it.
+OF_MACHINE = ("/usr/local/share/ca-certificates", "/etc/pip.conf")
+# What the image of PostgreSQL's project does with the variables of compose.yml.
+START = """\
+#!/bin/sh
+set -eu
+PATH=$(echo /usr/lib/postgresql/*/bin):$PATH
+data=/var/lib/postgresql/data
+install -d -o postgres -m 700 "$data"
+as() { setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; }
+as initdb -D "$data" -U "$POSTGRES_USER" -A "$POSTGRES_HOST_AUTH_METHOD" >/dev/null
+echo "host all all all $POSTGRES_HOST_AUTH_METHOD" >>"$data/pg_hba.conf"
+echo "CREATE DATABASE $POSTGRES_DB" | as postgres --single -D "$data" postgres
+exec setpriv --reuid=postgres --regid=postgres --clear-groups \\
+    postgres -D "$data" -c 'listen_addresses=*'
+"""
+SERVER = f"""\
+FROM {BASE}
+RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \\
+    --no-install-recommends postgresql
+COPY start /start
+CMD ["sh", "/start"]
+"""
+pytestmark = [pytest.mark.wide, pytest.mark.root, pytest.mark.timeout(2400)]
+
+
+@dataclass(frozen=True)
+class Podman:
+    """A podman with a storage, a configuration and a network of its own."""
+
+    folder: Path
+    namespace: str
+
+    def call(
+        self, *words: str | Path, cwd: Path = CONTAINER
+    ) -> subprocess.CompletedProcess[str]:
+        inside = ("nsenter", f"--net=/run/netns/{self.namespace}")
+        return self._run(*inside, *words, cwd=cwd)
+
+    def run(self, *words: str | Path) -> str:
+        return shown(self.call("podman", *words))
+
+    def compose(self, *words: str) -> subprocess.CompletedProcess[str]:
+        name = Path(sys.executable).with_name("podman-compose")
+        return self.call(name, *words)
+
+    def build(self, tag: str, *words: str | Path, cwd: Path = ROOT) -> None:
+        """Build an image; its steps have this machine's network."""
+        how = ("--isolation", "chroot", "--pull-never", "--layers=false")
+        shown(self._run("podman", "build", *how, "-t", tag, *words, cwd=cwd))
+
+    def _run(self, *words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+        own = {
+            "CONTAINERS_CONF": str(self.folder / "containers.conf"),
+            "CONTAINERS_STORAGE_CONF": str(self.folder / "storage.conf"),
+            "COMPOSE_PROJECT_NAME": "container",
+        }
+        return subprocess.run(
+            words,
+            cwd=cwd,
+            env=os.environ | own,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+def shown(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == PASS, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def configure(folder: Path) -> None:
+    """Keep apart from any other podman of this machine.
+
+    runc also takes the cgroups of older systems, as crun does not.
+    """
+    (folder / "containers.conf").write_text(
+        f"""\
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+lock_type = "file"
+tmp_dir = "{folder}/tmp"
+[network]
+network_config_dir = "{folder}/networks"
+"""
+    )
+    (folder / "storage.conf").write_text(
+        f"""\
+[storage]
+driver = "overlay"
+graphroot = "{folder}/store"
+runroot = "{folder}/run"
+"""
+    )
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    path = os.environ["PATH"] + ":/usr/sbin:/usr/lib/podman"
+    missing = [name for name in PROGRAMS if not shutil.which(name, path=path)]
+    if missing or not Path(sys.executable).with_name("podman-compose").exists():
+        pytest.skip(f"make pages: {', '.join(missing) or 'podman-compose'} is missing")
+    made = Podman(tmp_path_factory.mktemp("podman"), f"dbcheck-test-{os.getpid()}")
+    configure(made.folder)
+    subprocess.run(("ip", "netns", "add", made.namespace), check=True)
+    try:
+        make_base(made)
+        yield made
+    finally:
+        made.call("podman", "rm", "--all", "--force", "--time", "0")
+        subprocess.run(("ip", "netns", "delete", made.namespace), check=True)
+        for store in (made.folder / "store" / "overlay", made.folder / "store"):
+            with contextlib.suppress(subprocess.CalledProcessError):
+                subprocess.run(("umount", "-q", store), check=True)
+        shutil.rmtree(made.folder)
+
+
+def make_base(podman: Podman) -> None:
+    """Make the image that the files begin with, by debootstrap."""
+    root = podman.folder / "root"
+    words = ("debootstrap", "--variant=minbase", "bookworm", root, MIRROR)
+    shown(subprocess.run(words, capture_output=True, text=True))
+    for name in OF_MACHINE:
+        to = root / name.removeprefix("/")
+        if Path(name).is_dir():
+            shutil.copytree(name, to, dirs_exist_ok=True)
+        elif Path(name).is_file():
+            shutil.copy(name, to)
+    packed = podman.folder / "root.tar"
+    shown(
+        subprocess.run(
+            ("tar", "-C", root, "-cf", packed, "."), capture_output=True, text=True
+        )
+    )
+    podman.run("import", "--quiet", packed, BASE)
+    shutil.rmtree(root)
+    packed.unlink()
+
+
+@pytest.fixture(scope="module")
+def client(podman: Podman) -> str:
+    """Return the image of the client; a service of compose.yml has its name."""
+    podman.build("container_client", "-f", CONTAINER / "Dockerfile", ".")
+    return "container_client"
+
+
+def test_the_client_runs_as_a_user_and_has_all_that_the_wheel_has(
+    podman: Podman, client: str
+) -> None:
+    assert dbcheck.__version__ in podman.run("run", "--rm", client, "--version")
+    assert "Usage: dbcheck" in podman.run("run", "--rm", client)
+    listed = podman.run("run", "--rm", client, "demo", "--list")
+    assert "workloads: batch, classic, insert, mixed, order-entry, readers," in listed
+    inside = ("run", "--rm", "--entrypoint", "sh", client, "-c")
+    who = podman.run(*inside, "id -u; pwd; ssh -V 2>&1; test ! -e /src")
+    assert re.match(r"1000\n/home/dbcheck\nOpenSSH_", who), who
+    packages = podman.run(*inside, "/opt/dbcheck/bin/pip list")
+    assert "ansible" not in packages
+    podman.run(*inside, "/opt/dbcheck/bin/pip check")
+
+
+def test_a_folder_that_is_mounted_holds_the_inventory(
+    podman: Podman, client: str, tmp_path: Path
+) -> None:
+    os.chown(tmp_path, 1000, 1000)
+    mounted = ("run", "--rm", "-v", f"{tmp_path}:/home/dbcheck", client)
+    podman.run(*mounted, "init")
+    written = tmp_path / "inventory.yml"
+    assert written.stat().st_uid == 1000
+    assert "dbcheck_target" in written.read_text()
+
+
+def test_the_client_with_ansible_reads_what_only_ansible_does(
+    podman: Podman, client: str, tmp_path: Path
+) -> None:
+    """A range of hosts: the image without Ansible says what it needs."""
+    build = ("--build-arg", "PACKAGES=ansible", "-f", CONTAINER / "Dockerfile", ".")
+    podman.build("with-ansible", *build)
+    host = {"dbcheck_target": "postgresql+psycopg2://d@db/d", "dbcheck_witness": "x"}
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"db[1:2]": host}}}))
+    for path in (tmp_path, inventory):
+        os.chown(path, 1000, 1000)
+    mounted = ("run", "--rm", "-v", f"{tmp_path}:/home/dbcheck")
+    words = ("grants", "db2")
+    without = podman.call("podman", *mounted, client, *words)
+    assert "ansible" in without.stderr, without.stderr
+    assert podman.run(*mounted, "with-ansible", *words)
+    podman.run("rmi", "with-ansible")
+
+
+@pytest.fixture(scope="module")
+def services(podman: Podman, client: str) -> Iterator[Podman]:
+    """Give the try-out after `up`; an image of PostgreSQL is made of Debian's."""
+    podman.build("container_witness", "-f", CONTAINER / "Dockerfile.witness", ".")
+    server = podman.folder / "server"
+    server.mkdir()
+    (server / "start").write_text(START)
+    (server / "Dockerfile").write_text(SERVER)
+    podman.build(TARGET, ".", cwd=server)
+    shown(podman.compose("up", "-d", "--no-build"))
+    wait = "until pg_isready -q -U dbcheck; do sleep 0.2; done"
+    podman.run("exec", "container_target_1", "timeout", "60", "sh", "-c", wait)
+    yield podman
+    shown(podman.compose("down", "-v"))
+    assert podman.run("ps", "--all", "--quiet") == ""
+    assert podman.run("volume", "ls", "--quiet") == ""
+
+
+def commands_of_guide() -> dict[str, list[str]]:
+    """Return what the guide executes in the client, by its first word."""
+    text = GUIDE.read_text().replace("\\\n", " ")
+    found = re.findall(r"docker compose exec client (.*)", text)
+    return {shlex.split(each)[1]: shlex.split(each) for each in found}
+
+
+def test_the_try_out_of_the_guide_works(services: Podman) -> None:
+    commands = commands_of_guide()
+    assert commands.keys() == {"witness", "audit"}
+    said = shown(services.compose("exec", "-T", "client", *commands["witness"]))
+    assert "can be used as a witness" in said
+    again = [word for word in commands["witness"] if "accept" not in word]
+    shown(services.compose("exec", "-T", "client", *again))  # its key is stored
+    said = shown(services.compose("exec", "-T", "client", *commands["audit"]))
+    assert "the server alone was audited" in said
+
+
+def test_the_witness_takes_keys_alone(services: Podman) -> None:
+    """Without the client's key nobody gets in, and no password is asked for."""
+    words = ("ssh", "-F", "none", "-o", "StrictHostKeyChecking=accept-new")
+    done = services.compose("exec", "-T", "client", *words, "witness@witness", "true")
+    assert "Permission denied (publickey)" in done.stderr + done.stdout
