@@ -1,9 +1,11 @@
 -- what: each database of others that this account may see, and each table of others in
 -- %(database)s; "mysql" is there if it may see all (SHOW DATABASES)
+-- '#mysql50#lost+found' is no database: MariaDB lists the folder that ext4 has in its root
 select schema_name as what
   from information_schema.schemata
  where schema_name not in
-       (%(database)s, 'information_schema', 'performance_schema', 'sys')
+       (%(database)s, 'information_schema', 'performance_schema', 'sys',
+        '#mysql50#lost+found')
 union
 select concat(table_schema, '.', table_name)
   from information_schema.tables

@@ -39,6 +39,13 @@ def found_by(engine: Engine, connections: int) -> OtherUsers:
     return found[-1]
 
 
+def right_to_see_databases(least: Least) -> str:
+    """Return the statement that gives it."""
+    listed = statements(least.server.name, optional=True)
+    (show,) = (statement for statement in listed if "show" in statement)
+    return show
+
+
 def test_nobody_is_accused_on_a_server_of_dbchecks_own(engine: Engine) -> None:
     engine.prepare((LEDGER,))
     engine.prepare((CLASSIC,))
@@ -69,10 +76,16 @@ def test_the_least_account_sees_them_or_says_that_it_does_not(least: Least) -> N
     if least.server.name != "postgresql":
         assert found.databases == ()
         assert "databases" in found.unreadable
-        (show,) = (
-            s for s in statements(least.server.name, optional=True) if "show" in s
-        )
-        least.run(show)
+        least.run(right_to_see_databases(least))
         found = engine.other_users()
     assert "shop" in found.databases
     assert not found.unreadable
+
+
+def test_the_folder_of_a_filesystem_is_no_database(least: Least) -> None:
+    """Ext4 has lost+found in its root, which is the data directory of many servers."""
+    (least.server.data / "lost+found").mkdir(mode=0o700)
+    if least.server.name != "postgresql":
+        least.run(right_to_see_databases(least))
+    least.execute("create database shop")
+    assert least.engine().other_users().databases == ("shop",)
