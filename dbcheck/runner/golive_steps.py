@@ -10,7 +10,7 @@ from dbcheck.audit.result import AuditResult, FindingResult
 from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan
 from dbcheck.campaign.totals import make_result
 from dbcheck.evidence.bundle import make_bundle
 from dbcheck.evidence.verify import verify
@@ -32,6 +32,7 @@ from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.probe.flushes import Outcome
 from dbcheck.report.html.page import as_html
 from dbcheck.report.words import campaign as campaign_words
+from dbcheck.rows.plans.registry import usage_of
 from dbcheck.runner import assemble, campaign_run
 from dbcheck.runner.campaign_plan import make_plan
 from dbcheck.runner.checks import (
@@ -97,8 +98,15 @@ def find_witness(check: Check) -> Found:
 
 
 def find_unsafe_settings(check: Check) -> Found:
-    """Audit the server and its host; an error stops the check."""
-    result = audit_entry(check.entry)
+    """Audit the server and its host; an error stops the check.
+
+    So does, before anything is cut, a right that the account will need for the cuts.
+    """
+    entry, plan = check.entry, _plan_cuts(check, StepId.FIRST_CUT)
+    assemble.make_engine(entry.target, entry.password).require_rights(
+        usage_of(plan.workload), control=plan.control, asks_host=bool(entry.host)
+    )
+    result = audit_entry(entry)
     if result.host_error:
         raise HostError(result.host_error.rstrip("."), id=ErrorId(result.host_error_id))
     errors = _select_findings(result, Severity.ERROR)
@@ -222,16 +230,7 @@ def run_cuts(check: Check, step: StepId, name: str, *, is_resumed: bool) -> Foun
             campaign_run.require_same(entry, folder, yes=check.yes)
     else:
         campaign_run.require_fit(entry, yes=check.yes, i_know=check.i_know)
-        is_first = step is StepId.FIRST_CUT
-        plan = make_plan(
-            entry,
-            check.plan.seed + (0 if is_first else 1),
-            (1, None) if is_first else (check.plan.cuts, check.plan.bound_ppm),
-            keep_going=False,
-            control=is_first and check.plan.control,
-            twice=entry.twice,
-        )
-        folder = CampaignFolder.create(path, plan)
+        folder = CampaignFolder.create(path, _plan_cuts(check, step))
         folder.remember()
     result = make_result(folder)
     if result.verdict is not Verdict.FAIL:
@@ -239,6 +238,18 @@ def run_cuts(check: Check, step: StepId, name: str, *, is_resumed: bool) -> Foun
             entry, folder, as_json=check.as_json, resume=check.resume
         )
     return _describe_cuts(check, step, folder, result)
+
+
+def _plan_cuts(check: Check, step: StepId) -> CampaignPlan:
+    is_first = step is StepId.FIRST_CUT
+    return make_plan(
+        check.entry,
+        check.plan.seed + (0 if is_first else 1),
+        (1, None) if is_first else (check.plan.cuts, check.plan.bound_ppm),
+        keep_going=False,
+        control=is_first and check.plan.control,
+        twice=check.entry.twice,
+    )
 
 
 def _describe_cuts(

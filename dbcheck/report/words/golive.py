@@ -31,8 +31,8 @@ ABOUT: Mapping[StepId, About] = {
     ),
     StepId.AUDIT: About(
         "Audit",
-        "Reads settings, filesystems, drives and controllers, and looks for what loses"
-        " commits.",
+        "Reads the account's rights, settings, filesystems, drives and controllers, and"
+        " looks for what is missing for the cuts, and for what loses commits.",
         "seconds",
         "nothing",
     ),
