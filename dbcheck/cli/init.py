@@ -86,6 +86,10 @@ def _list_next_steps(file: Path, host: NewHost) -> list[str]:
         ]
     return [
         *steps,
+        "Its account: run what this prints as an administrator of the server:",
+        "",
+        f"  {format_command(file, 'grants', host.name, '--control')}",
+        "",
         "What is unsafe already? This changes nothing:",
         "",
         f"  {format_command(file, 'audit', host.name)}",

@@ -38,9 +38,7 @@ _SWITCHES = list_switches()
 _NO_HOST = "none"
 # The options of a URL by which libpq connects to another host than the URL's own.
 _ELSEWHERE = ("host", "hostaddr", "service")
-_INTRO = (
-    "dbcheck needs to know five things. Enter takes the answer that is in brackets."
-)
+_INTRO = "dbcheck asks for what is missing. Enter takes the answer that is in brackets."
 _ABOUT_TARGET = (
     "The server, as a URL without a password:",
     "  postgresql+psycopg2://dbcheck@db1.example.net/dbcheck",
@@ -58,6 +56,7 @@ _ABOUT_HOST = (
 _ABOUT_SWITCH = (
     f"Who cuts the power: {MANUAL} (you pull the plug when asked), or a switch:",
     *(f"  {line}" for line in textwrap.wrap(", ".join(_SWITCHES[1:]), 76)),
+    f"For another switch take {MANUAL}, and see docs/power.md for what to write then.",
 )
 _ABOUT_NAME = (
     "A name for the server's host. A switch cuts it only if that is its host name.",
@@ -123,7 +122,9 @@ class NewHostOptions(Group):
 
     def ask_for_rest(self) -> NewHost:
         """Return the host of the flags, and of answers to questions for the rest."""
-        say(_INTRO, err=True)
+        urls = [self.of_target.get(key) for key, *_ in _URLS]
+        if not (all(urls) and {"target_host", "switch", "host_name"} <= self.given):
+            say(_INTRO, err=True)
         if self.target_host:
             find_way(self.target_host)
         if self.host_name is not None:

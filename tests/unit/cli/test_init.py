@@ -60,13 +60,23 @@ def test_each_command_that_is_advised_exists_and_names_the_host(
     done = init(file, *GIVEN, "--switch", switch)
     assert done.exit_code == 0, done.output
     found = advised(done)
-    assert len(found) == (2 if switch == "manual" else 3)
+    assert len(found) == (3 if switch == "manual" else 4)
     for words in found:
         options = ["--inventory", file] if file != "inventory.yml" else []
-        assert words[-1 - len(options) :] == ["db7", *options]
-        verb = words[: words.index("db7")]
-        shown = CliRunner().invoke(root, [*verb, "--help"])
+        at = words.index("db7")
+        assert words[at + 1 :] == [
+            *(["--control"] if "grants" in words else []),
+            *options,
+        ]
+        shown = CliRunner().invoke(root, [*words[:at], "--help"])
         assert shown.exit_code == 0, shown.output
+
+
+def test_its_account_comes_before_what_logs_in_there(here: Path) -> None:
+    first = advised(init(*GIVEN, "--switch", "manual"))[0]
+    granted = CliRunner().invoke(root, first)
+    assert granted.exit_code == 0, granted.output
+    assert "create role" in granted.output
 
 
 def test_a_name_of_the_users_own_is_taken(here: Path) -> None:
@@ -159,6 +169,8 @@ def test_on_a_terminal_what_is_given_is_not_asked_for(
     done = init(*given, typed="none\n")
     assert done.exit_code == 0, done.output
     assert not loaded(here, Path("inventory.yml").read_text("utf-8")).entry("db9").host
+    whole = init("two.yml", *given, "--target-host", "ssh://root@db7")
+    assert ("Enter" in done.output, "Enter" in whole.output) == (True, False)
 
 
 @pytest.mark.parametrize(
