@@ -278,7 +278,10 @@ def _advise_on_unknown_host(config: Settings, trust: Trust, files: list[Path]) -
             f" {known_keys.name}."
         )
     else:
-        sentences.append(f"Add the key: `{scan} >> {shlex.quote(str(files[0]))}`.")
+        file = files[0]
+        if not file.parent.is_dir():  # as ~/.ssh of a new account
+            scan = f"mkdir -p -m 700 {shlex.quote(str(file.parent))}; {scan}"
+        sentences.append(f"Add the key: `{scan} >> {shlex.quote(str(file))}`.")
     return " ".join(sentences)
 
 
@@ -328,9 +331,10 @@ def _translate_errors(
         ) from error
     except paramiko.AuthenticationException as error:
         raise HostError(
-            f"{place} rejected the login of {user}: {error}",
+            f"{place} rejected the login of {user}: {str(error).rstrip('.')}",
             id=ErrorId.SSH_LOGIN_REJECTED,
-            hint="Check that `ssh` logs in there with a key, without a password.",
+            hint=f"Give it a key of yours: `ssh-copy-id -p {config.port}"
+            f" {user}@{config.host}`. Then `ssh` logs in there without a password.",
         ) from error
     except BadKey as error:
         raise HostError(
