@@ -19,6 +19,7 @@ from dbcheck.campaign.chosen import find_oldest, make_chosen_result
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.cycle.stored_run import StoredLogs
+from dbcheck.engines.registry import open_engine
 from dbcheck.evidence import archive, signature
 from dbcheck.evidence.bundle import make_campaign_page, name_chosen_runs
 from dbcheck.evidence.staging import (
@@ -143,18 +144,29 @@ def _check_same_target(
     folder: CampaignFolder, shown: Mapping[str, Shown]
 ) -> Iterator[str]:
     """Yield the runs that are not of the campaign's target, or of other servers."""
-    plan, known = folder.plan(), folder.known()
+    target, known = _name_as_runs(folder.plan().target), folder.known()
     if known.run and known.run not in shown:
         yield f"run {known.run}, the last whose rows were read, is not in the bundle"
     for run, shown_run in shown.items():
         manifest = shown_run.run.manifest()
-        if manifest.writer.target != plan.target:
+        if manifest.writer.target != target:
             yield (
                 f"run {run} is of the target {manifest.writer.target}, and the campaign"
-                f" of {plan.target}"
+                f" of {target}"
             )
         if why := find_difference_of_servers(known.identity, _read_identity(manifest)):
             yield f"run {run} is of another server than the campaign: {why}"
+
+
+def _name_as_runs(url: str) -> str:
+    """Return the URL of a campaign's target as its runs name it.
+
+    A campaign has it as its user wrote it, as with mariadb:// or without a database.
+    """
+    try:
+        return open_engine(url).target
+    except UsageError:  # it is the text of somebody else
+        return url
 
 
 def _read_identity(manifest: Manifest) -> Mapping[str, str]:

@@ -42,7 +42,8 @@ def bundle_of(folder: Path, file: Path, *others: Path, redact: bool = False) -> 
         return made.index
 
 
-TARGET = "postgresql://u@h/d"
+TARGET = "postgresql://u@h/d"  # as a user writes it
+ENGINES_TARGET = "postgresql+psycopg2://u@h/d"
 
 
 def campaign_of(parent: Path, names: Sequence[str]) -> CampaignFolder:
@@ -60,7 +61,7 @@ def campaign_of(parent: Path, names: Sequence[str]) -> CampaignFolder:
         run = RunFolder.open(path)
         (writer,) = manifest.nodes
         before = replace(manifest.writer.facts, identity=identity)
-        node = replace(manifest.writer, target=TARGET, facts=before)
+        node = replace(manifest.writer, target=ENGINES_TARGET, facts=before)
         number += not manifest.control
         moment = PlannedCut(number, Activity.STEADY, 1.0, 0.0)
         changed = replace(
