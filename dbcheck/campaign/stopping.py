@@ -108,8 +108,10 @@ def require_control_lost(controls: Sequence[ControlFacts]) -> None:
     raise DbcheckError(
         f"no control lost commits, so no cycle could pass: {reason}",
         id=ErrorId.CONTROL_LOST_NOTHING,
-        hint="Fix the cause, then continue with --resume, which runs another control;"
-        " or begin a campaign without --control.",
+        hint="Fix the cause, if one is named, then continue with --resume, which runs"
+        " another control: one may lose nothing by chance, if the server had just"
+        " flushed. If the next one loses nothing either, the cut comes too late or"
+        " leaves the drive with power. Or begin anew without a control.",
     )
 
 

@@ -216,7 +216,8 @@ def _watch(rig: Rig, load: Load, cutter: Cutter, drives: DriveCounts | None) -> 
         Gone.BROKEN: "every connection broke",
         Gone.SILENT: f"no reply for {rig.limits.silence_s:g} s",
     }
-    rig.listener.phase(Phase.GONE, text_of_end.get(load.gone, "it still answers"))
+    lasting = "; ".join(load.result.refusals) or "it still answers"
+    rig.listener.phase(Phase.GONE, text_of_end.get(load.gone, lasting))
 
 
 def _end_load(

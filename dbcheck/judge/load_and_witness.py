@@ -54,7 +54,9 @@ def _judge_commits_at_risk(case: Case) -> tuple[Status, str]:
     # comes back.
     waits = case.drive_only and load.gone is Gone.STALLED
     if load.gone in _WITHOUT_END_OF_SERVER and not waits:
-        return _WITHOUT_END_OF_SERVER[load.gone]
+        status, why = _WITHOUT_END_OF_SERVER[load.gone]
+        is_refused = load.gone is Gone.NEVER and load.refusals  # as by a full disk
+        return status, f"{why}; {load.refusals[0]}" if is_refused else why
     if case.cut is None and not load.cut_failed:
         return Status.ABSENT, "the server stopped before its power was cut"
     if not load.in_flight:

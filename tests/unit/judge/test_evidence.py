@@ -87,6 +87,14 @@ def tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
     return [] if item is None else [item]
 
 
+def test_a_load_that_the_server_refused_says_why_no_cut_was_seen() -> None:
+    """As by a full disk, while somebody is on the way to the plug."""
+    full = "the server refused a commit: 1114: The table 'ledger' is full"
+    load = dataclasses.replace(GOOD, gone=Gone.NEVER, refusals=(full,))
+    item = judge_load_at_the_cut(case(load=load))
+    assert item.reason == f"the server kept answering: no cut; {full}"
+
+
 @pytest.mark.parametrize(
     ("load", "status"),
     [
