@@ -33,11 +33,13 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.explore.folder import RESULT_FILE, Exploration
 from dbcheck.judge.results import CampaignsResult
+from dbcheck.model.golive import StepId
 from dbcheck.model.records import Manifest
 from dbcheck.report.console import make_console
 from dbcheck.report.formats import FORMATS, draw_subject, format_report
 from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject, Step, Subject, Verdicts
 from dbcheck.rows.workload import Workload
+from dbcheck.runner.golive_folder import PLAN_FILE
 from dbcheck.runs.folder import RunFolder
 from dbcheck.runs.stored import lock_folder_to_judge
 from dbcheck.witness.log import FrameLogReader
@@ -247,6 +249,13 @@ def read_result(path: Path) -> Verdicts:
         return read_matrix(path)
     if (path / RESULT_FILE).is_file():
         return Exploration.open(path).result()
+    if (path / PLAN_FILE).is_file():
+        raise UsageError(
+            f"{path} is the folder of a go-live check",
+            id=ErrorId.NOT_A_RESULT_FOLDER,
+            hint="Its page is golive.html in that folder. For a report on its cuts"
+            f" name their campaign, e.g. {path / StepId.CAMPAIGN.value}.",
+        )
     if (path / "campaign.json").is_file() or any(path.glob("*/campaign.json")):
         results = tuple(map(campaign_result, list_folders(path)))
         return CampaignsResult(str(path), results, group_targets(results))

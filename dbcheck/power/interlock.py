@@ -9,6 +9,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.host import Expected, Identity
+from dbcheck.model.verdict import format_count
 from dbcheck.remote.same_host import read_boot_id
 
 I_KNOW = "--i-know"
@@ -104,7 +105,8 @@ def require_no_other_users(name: str, found: OtherUsers, *, i_know: bool) -> Non
         what = "a database" if len(found.databases) == 1 else "databases"
         descriptions.append(f"also has {what} that dbcheck did not make: {names}")
     if found.connections:
-        descriptions.append(f"has {found.connections} connections of other clients")
+        count = format_count(found.connections, "connection")
+        descriptions.append(f"has {count} of other clients")
     if descriptions:
         raise UsageError(
             f"{name}: the server {', and '.join(descriptions)}",

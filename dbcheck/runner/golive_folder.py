@@ -23,7 +23,7 @@ from dbcheck.model.golive import PaperResult, StepId, StepResult, StepStatus
 from dbcheck.runs import stored
 
 _SUBJECT = "golives"  # the name in the state folder, see runs.stored
-_PLAN = "golive.json"
+PLAN_FILE = "golive.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class GoLiveFolder:
         folder.require_unused()
         stored.make_folder(path)  # nothing is made in one of another user
         stored.make_folder(folder._steps)
-        stored.write_file(path / _PLAN, [stored.to_bytes(plan)])
+        stored.write_file(path / PLAN_FILE, [stored.to_bytes(plan)])
         return folder
 
     @classmethod
@@ -107,7 +107,7 @@ class GoLiveFolder:
         Raise RunWriteError if others may have put it there.
         """
         folder = cls(path)
-        if not (path / _PLAN).is_file():
+        if not (path / PLAN_FILE).is_file():
             raise UsageError(
                 f"{path} holds no go-live check",
                 id=ErrorId.NOT_A_GOLIVE_FOLDER,
@@ -119,7 +119,7 @@ class GoLiveFolder:
 
     def require_unused(self) -> None:
         """Raise UsageError if the folder holds a check."""
-        if (self.path / _PLAN).exists():
+        if (self.path / PLAN_FILE).exists():
             raise UsageError(
                 f"{self.path} holds a go-live check already",
                 id=ErrorId.GOLIVE_EXISTS,
@@ -129,7 +129,7 @@ class GoLiveFolder:
     @cached_property
     def _content(self) -> bytes:
         """The content of the plan's file; read once, so what was checked is used."""
-        return stored.read_content(self.path / _PLAN)
+        return stored.read_content(self.path / PLAN_FILE)
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Keep every other dbcheck out; raise RunWriteError if one is in."""
@@ -137,7 +137,7 @@ class GoLiveFolder:
 
     def plan(self) -> GoLivePlan:
         """Read the plan."""
-        return stored.from_bytes(self._content, GoLivePlan, str(self.path / _PLAN))
+        return stored.from_bytes(self._content, GoLivePlan, str(self.path / PLAN_FILE))
 
     def remember(self) -> None:
         """Note that the check is this user's own; raise RunWriteError."""

@@ -188,7 +188,7 @@ def test_a_server_in_use_is_not_cut(operator: Operator) -> None:
     password = operator.environment["THE_PASSWORD"]
     with closing(connect(operator.target, password)):
         said = operator.run("power", "cut", HOSTNAME, "--yes", code=USAGE)
-        assert "1 connections of other clients" in said
+        assert "has 1 connection of other clients" in said
         assert operator.outlet.read_text() == "on"
         operator.run("power", "cut", HOSTNAME, "--yes", "--i-know", code=0)
     assert operator.outlet.read_text() == "off"

@@ -11,6 +11,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, PowerError, TargetChanged, UsageError
 from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.cli.report import read_result
 from dbcheck.model.cut import PowerState
 from dbcheck.model.golive import StepId, StepStatus
 from dbcheck.model.verdict import CycleVerdict, Verdict
@@ -29,6 +30,15 @@ from tests.kit.samples import MANIFEST
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return make_desk(tmp_path, monkeypatch)
+
+
+def test_the_folder_of_a_check_is_no_campaign_that_is_damaged(desk: Desk) -> None:
+    desk.run()
+    path = desk.folder.path
+    with refused(ErrorId.NOT_A_RESULT_FOLDER, UsageError, naming="go-live") as caught:
+        read_result(path)
+    assert (path / "campaign").is_dir()
+    assert str(path / "campaign") in caught.value.hint
 
 
 def test_all_steps_are_done_once_and_in_their_order(desk: Desk) -> None:
