@@ -66,8 +66,8 @@ WAIT_S = 30.0  # an agent ends within moments of its client, over SSH too
 _POLL_S = 0.25
 # What a person who cuts by hand reads before the load of the next cycle begins.
 READY = (
-    "Cut {number} of {cuts} comes next. Go to the plug, then press Enter: the load"
-    " begins, and you are asked to pull it. Ctrl-C stops here; you can continue later."
+    "{cut} comes next. Go to the plug, then press Enter: the load begins, and you are"
+    " asked to pull it. Ctrl-C stops here; you can continue later."
 )
 
 
@@ -133,17 +133,17 @@ def run_campaign(
     _settle_all(rig, folder)
     if folder.cycles():
         _show_results(rig, folder, plan, before)
-    has_cut = plan.control and _run_controls(rig, folder, plan)
+    if plan.control:
+        _run_controls(rig, folder, plan, await_person)
     last_before = find_last_number(folder.cycles())
     while not is_finished(plan, cycles := folder.cycles()):
         require_progress([cycle for cycle in cycles if cycle.number > last_before])
         counted = tally_cycles(cycles).cuts
         rig.listener.progress(Progress("campaign", counted, plan.cuts, Unit.CUTS))
-        if has_cut and rig.site.attended:
-            await_person(READY.format(number=counted + 1, cuts=plan.cuts))
+        if rig.site.attended:
+            await_person(READY.format(cut=f"Cut {counted + 1} of {plan.cuts}"))
         is_first = find_last_number(cycles) == last_before
         _run_next_cycle(rig, folder, plan, is_first=is_first)
-        has_cut = True
         _show_results(rig, folder, plan, cycles)
     return tally_cycles(folder.cycles())
 
@@ -159,21 +159,27 @@ def _show_results(
     rig.listener.phase(Phase.CAMPAIGN, describe_progress(plan, cycles))
 
 
-def _run_controls(rig: Rig, folder: CampaignFolder, plan: CampaignPlan) -> bool:
+def _run_controls(
+    rig: Rig,
+    folder: CampaignFolder,
+    plan: CampaignPlan,
+    await_person: Callable[[str], None],
+) -> None:
     """Run controls, unless one lost already or nothing is left to cut.
 
-    Return True if any were run.  After a control that showed nothing, or whose client
+    After a control that showed nothing, or whose client
     was lost, every later cycle would be INCONCLUSIVE; so another control runs after it.
     Raise DbcheckError if none lost.
     """
     cycles = folder.cycles()
     if is_finished(plan, cycles) or any(map(has_lost, _list_controls(cycles))):
-        return False
+        return
+    if rig.site.attended:
+        await_person(READY.format(cut="The cut of the control"))
     for outcome in run_controls(rig, plan.workload, plan.seed, folder.known()):
         add_outcome(folder, outcome)
     if not is_finished(plan, cycles := folder.cycles()):
         require_control_lost(_list_controls(cycles))
-    return True
 
 
 def _list_controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:

@@ -63,9 +63,15 @@ class Person:
         command = command_of(self.folder, verb, *words)
         return Terminal(*command, environment=os.environ, folder=self._here)
 
-    def pull_plug(self, at: Terminal) -> None:
-        """Wait until asked, cut the power, and restore it when asked."""
+    def go_to_plug(self, at: Terminal) -> None:
+        """Have the load begin; wait until asked for the cut."""
+        at.until("Enter")
+        at.type(ENTER)
         at.until("NOW")
+
+    def pull_plug(self, at: Terminal) -> None:
+        """Go there, cut the power when asked, and restore it when asked."""
+        self.go_to_plug(at)
         self.lab.freeze_server()  # to its clients, what a power cut is: silence
         at.until("then restore it")
         switch = self.lab.switch()

@@ -15,7 +15,7 @@ from dbcheck.judge.results import CampaignResult
 from dbcheck.lab.lab import Lab
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from tests.kit.labs import process_lab
-from tests.kit.people import CTRL_C, ENTER, Person, command_of, write_inventory
+from tests.kit.people import CTRL_C, Person, command_of, write_inventory
 from tests.kit.terminal import Terminal
 
 
@@ -50,7 +50,7 @@ def verdicts(result: CampaignResult) -> list[CycleVerdict]:
 def test_a_person_cuts_and_goes_on_another_day(person: Cutter) -> None:
     with person.begin() as at:
         at.until("2 cuts; if none loses, at most 78% of such cuts lose")
-        at.until("NOW")
+        person.go_to_plug(at)
         at.type(CTRL_C)  # before the plug was pulled
         at.until("--resume")
     result = person.result()
@@ -76,11 +76,9 @@ def test_a_person_cuts_and_goes_on_another_day(person: Cutter) -> None:
     assert result.cut_classes == ("AC",)
 
 
-def test_enter_begins_the_load_of_the_next_cut(person: Cutter) -> None:
+def test_enter_begins_the_load_of_each_cut(person: Cutter) -> None:
     with person.begin() as at:
         person.pull_plug(at)
-        at.until("Enter")
-        at.type(ENTER)
         person.pull_plug(at)
         at.until("2 of 2 cuts counted")
     assert verdicts(person.result()) == [CycleVerdict.PASS] * 2
@@ -89,7 +87,7 @@ def test_enter_begins_the_load_of_the_next_cut(person: Cutter) -> None:
 def test_a_control_that_was_not_cut_asks_for_no_second_cut(person: Cutter) -> None:
     """The network was down in place of the power."""
     with person.begin("--control") as at:
-        at.until("NOW")
+        person.go_to_plug(at)
         person.lab.freeze_server()
         at.until("then restore it")
         person.lab.thaw_server()
