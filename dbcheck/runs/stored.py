@@ -177,7 +177,8 @@ def require_room(folder: Path) -> None:
             f"{folder} has {free >> 20} MiB free, and a run may need"
             f" {RUN_ROOM_BYTES >> 20} MiB there",
             id=ErrorId.RUNS_NEED_ROOM,
-            hint="Make room, or name a folder on another filesystem with --runs.",
+            hint="Make room, or name a folder on another filesystem: by --runs, or by"
+            " --folder of a campaign or a go-live check, which then begins anew.",
         )
 
 

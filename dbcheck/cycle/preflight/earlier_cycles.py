@@ -167,8 +167,9 @@ class Known:
                 f"{target} is not as it was in the earlier cycles: {difference}",
                 id=ErrorId.TARGET_CHANGED,
                 hint="If this is another server, name the first one again; if it was"
-                " changed, undo that. Or begin a new campaign: cuts of two servers, or"
-                " versions of one, must not be counted together.",
+                " changed, undo that. Or begin a new campaign, or a new go-live check:"
+                " cuts of two servers, or versions of one, must not be counted"
+                " together.",
             )
 
     def require_same_setup(self, node: NodeBefore) -> None:

@@ -28,6 +28,7 @@ def test_a_run_is_refused_whose_folder_is_on_a_disk_that_is_nearly_full(
         out, err = client.communicate(timeout=120)
         assert client.returncode == 2, out + err
         assert f"[{ErrorId.RUNS_NEED_ROOM}]" in err and "16 MiB free" in err
+        assert "--folder" in err  # a campaign has no --runs
         assert list(small.iterdir()) == []
     finally:
         filesystem.umount(small)
