@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from dbcheck.base.errors import DbcheckError
 from dbcheck.base.text import quoted, visible
@@ -21,7 +22,13 @@ def say_error(error: DbcheckError) -> None:
 
 
 def say_misuse(error: click.ClickException) -> None:
-    """Print on stderr what is wrong with the command line; it may quote an argument."""
+    """Print on stderr what is wrong with the command line; it may quote an argument.
+
+    A command without any argument prints its help, as it is.
+    """
+    if isinstance(error, NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         more = f"Try '{context.command_path} --help' for help."

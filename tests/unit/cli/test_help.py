@@ -7,6 +7,7 @@ import pytest
 
 from dbcheck.cli.flags.groups import Option, Verb, VerbGroup
 from dbcheck.cli.root import VERBS, root
+from dbcheck.cli.say import say_misuse
 from tests.kit.commandtree import contexts
 
 ALL = {
@@ -38,6 +39,19 @@ def test_a_verb_is_summed_up_in_one_line() -> None:
         summary = VERBS.get(name) or context.command.get_short_help_str(limit=200)
         assert summary.endswith("."), name
         assert len(summary) <= 68, name  # with the names, on a terminal of 80
+
+
+@pytest.mark.parametrize("words", [[], ["witness"]])
+def test_a_command_without_arguments_prints_its_help_as_it_is(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(click.UsageError) as caught:
+        root.main(words, standalone_mode=False)
+    say_misuse(caught.value)
+    said = capsys.readouterr().err
+    assert said.startswith("Usage: ")
+    assert "Error" not in said
+    assert "\n  |" not in said
 
 
 @pytest.mark.parametrize(
