@@ -181,15 +181,21 @@ def make_readers(rig: Rig, started: Started) -> Readers:
     )
 
 
-def _check_server_gone(rig: Rig, started: Started, load: Load, cutter: Cutter) -> Gone:
-    """Return load.gone, corrected by one more check of the server."""
+def _check_server_gone(
+    rig: Rig, started: Started, load: Load, cutter: Cutter, *, interrupted: bool
+) -> Gone:
+    """Return load.gone, corrected by one more check of the server.
+
+    interrupted: an interrupt ended the load, so the silence after a cut that was
+    reported may have been too short for the load to notice.
+    """
     if load.gone is Gone.SILENT:
         engine = rig.site.writer.engine
         with contextlib.suppress(EngineError):
             if engine.ready() is None:
                 same = is_same_server(engine, started.manifest.writer.facts)
                 return Gone.STALLED if same else Gone.SILENT
-    failed = load.result.witness_error or cutter.failed
+    failed = interrupted or load.result.witness_error or cutter.failed
     if failed and cutter.asked and load.gone is Gone.NEVER:
         return Gone.UNSEEN
     return load.gone
@@ -243,7 +249,9 @@ def _end_load(
         if load.gone is Gone.SILENT:
             cutter.check_canary_session()
         end_canaries(rig.site, started.canaries)
-        load.gone = _check_server_gone(rig, started, load, cutter)
+        load.gone = _check_server_gone(
+            rig, started, load, cutter, interrupted=bool(notice)
+        )
     except KeyboardInterrupt:
         started.log.abandon()
         load.end(wait_s=0)

@@ -32,7 +32,8 @@ _WITHOUT_END_OF_SERVER: Mapping[Gone, tuple[Status, str]] = {
     ),
     Gone.UNSEEN: (
         Status.NOT_OBSERVABLE,
-        "the witness or the switch failed before the server was seen to stop",
+        "an interrupt, or a failure of the witness or the switch, ended the load before"
+        " the server was seen to stop: cut again",
     ),
 }
 
@@ -46,7 +47,7 @@ def judge_load_at_the_cut(case: Case) -> Item:
 def _judge_commits_at_risk(case: Case) -> tuple[Status, str]:
     load = case.load
     if load is None:
-        why = f"{case.lost}, so the load may have been over"
+        why = f"{case.lost}, so the load may have been over: cut again"
         return Status.NOT_OBSERVABLE, why
     if (last_us := find_newest_ack_us(load)) is None:
         return Status.ABSENT, "no commit was acknowledged"
@@ -234,7 +235,7 @@ def _judge_newest_witnessed_ack(
     if newest is None or newest.last_ack_us is None:
         return Status.ABSENT, "it holds no ack of the load"
     if went_us is None:
-        return Status.NOT_OBSERVABLE, "the moment of the cut is not known"
+        return Status.NOT_OBSERVABLE, "the moment of the cut is not known: cut again"
     age_s = measure_longest_passed_s(
         newest, newest.came_us(newest.last_ack_us), went_us
     )

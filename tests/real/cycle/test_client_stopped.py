@@ -8,25 +8,32 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.base.system import now_us
+from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.loading import load_until_cut
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.cut import Gone, PowerState
+from dbcheck.model.cut import Cut, Gone, PowerState
 from dbcheck.model.verdict import Verdict
+from dbcheck.ports.listener import LoadStatus
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.labs import lab_of, process_lab
 from tests.kit.nodes import with_node
 from tests.kit.proxy import PASS_ON, Proxy
-from tests.kit.rigs import bench
+from tests.kit.rigs import SEED, Said, bench, quick
 from tests.kit.waiting import wait_until
 from tests.real.cycle.stopped_client import ASKED, GO, RUNS
 
@@ -126,3 +133,39 @@ def test_a_client_that_ends_while_its_switch_cuts_leaves_a_run_that_may_be_cut(
     (found,) = [item for item in outcome.judgement.items if item.id is ItemId.LOAD]
     assert found.status is Status.NOT_OBSERVABLE
     assert outcome.case.cut_asked == run.cut_asked()
+
+
+def test_a_load_that_an_interrupt_ended_after_its_cut_saw_no_answer_to_it(
+    tmp_path: Path,
+) -> None:
+    """A host without power sends nothing that would end a connection at once."""
+
+    class Silent(Said):
+        """Interrupts the load as soon as the switch has reported its cut."""
+
+        def load(self, status: LoadStatus) -> None:
+            if cutter.cut is not None:
+                raise KeyboardInterrupt
+
+    class Reports:
+        """A switch of which the load sees nothing yet."""
+
+        def __init__(self, real: Any) -> None:
+            self._real = real
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._real, name)
+
+        def cut(self) -> Cut:
+            return Cut(now_us(), None)
+
+    with bench(process_lab("postgresql"), tmp_path) as here:
+        rig = with_node(here.rig, power=Reports(here.rig.site.writer.power))
+        rig = replace(rig, listener=Silent())
+        started = run_preflight(rig, quick(), SEED)
+        cutter = Cutter(rig, started)
+        with pytest.raises(KeyboardInterrupt):
+            load_until_cut(rig, started, cutter)
+        load = started.run.load()
+    assert load is not None and any(node.cut for node in load.nodes.values())
+    assert load.gone is Gone.UNSEEN

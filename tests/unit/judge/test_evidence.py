@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.config import workload_file
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import Item, ItemId, Status
+from dbcheck.judge.item import Item, ItemId, Status, doubt_of
 from dbcheck.judge.load_and_witness import (
     judge_load_at_the_cut,
     judge_log_since_checkpoint,
@@ -795,3 +795,17 @@ def test_a_cut_that_the_witness_alone_knows_of_is_not_denied() -> None:
     once = said(CUT_EVENT)
     assert once == said("clock", f"{CUT_EVENT} 2")
     assert once != said() == said("clock")
+
+
+@pytest.mark.parametrize(
+    "load", [None, dataclasses.replace(GOOD, gone=Gone.UNSEEN)], ids=["lost", "ended"]
+)
+def test_a_client_that_ended_too_soon_does_not_blame_witness_or_switch(
+    load: LoadRecord | None,
+) -> None:
+    judged = case(load=load)
+    items = judge_load_at_the_cut(judged), judge_witness_at_the_cut(judged)
+    advice = " ".join(doubt_of(item) for item in items if item)
+    assert "cut again" in advice
+    assert "faster disk" not in advice
+    assert "dbcheck power test" not in advice
