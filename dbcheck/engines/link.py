@@ -38,6 +38,16 @@ WRONG_PASSWORD_HINT = (
 T = TypeVar("T")
 
 
+def explain_not_ready(error: EngineError | OSError) -> str:
+    """Return why a server takes no queries, for a person who waits for it.
+
+    A refused login stays refused until that person acts, so what to do is named.
+    """
+    if isinstance(error, EngineError) and error.id is ErrorId.PASSWORD_REFUSED:
+        return error.with_hint
+    return str(error)
+
+
 class Overrun:
     """Which limit cut the server off, if one did.
 

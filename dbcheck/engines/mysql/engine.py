@@ -11,7 +11,7 @@ from dbcheck.audit.mysql import INNODB
 from dbcheck.audit.mysql import TABLES as TABLES_IN
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.link import LOCK_S, SCAN_S, Newest
+from dbcheck.engines.link import LOCK_S, SCAN_S, Newest, explain_not_ready
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import facts as mysql_facts
 from dbcheck.engines.mysql import galera, session
@@ -438,7 +438,7 @@ class MysqlEngine(Replicating):
             with self._open(None, READY_S) as link:
                 link.rows("server", answer_s=READY_S)
         except (EngineError, OSError) as error:
-            return str(error)
+            return explain_not_ready(error)
         return None
 
     def survivors(

@@ -13,6 +13,7 @@ from dbcheck.engines.link import (
     LOCK_S,
     SCAN_S,
     Newest,
+    explain_not_ready,
     locked_table_error,
     not_permitted_error,
 )
@@ -275,7 +276,7 @@ class PostgresqlEngine(Engine):
         except OtherProduct:
             raise
         except (EngineError, OSError) as error:
-            return str(error)
+            return explain_not_ready(error)
         return "the server is in recovery" if standby else None
 
     def survivors(

@@ -365,6 +365,7 @@ def test_a_wrong_password_is_never_repeated(server: DatabaseServer) -> None:
     engine = open_engine(server.url, "wrong-and-secret")
     why = engine.ready()
     assert why is not None and "wrong-and-secret" not in why
+    assert "where the password comes from" in why  # it is shown while one waits
     with refused(
         ErrorId.PASSWORD_REFUSED, EngineError, naming="cannot connect to"
     ) as caught:
