@@ -188,7 +188,12 @@ def _ask_to_cut(check: Check, console: Console) -> bool | None:
     about = f"dbcheck would {check.entry.switched_host.describe()}."
     report.show(console, report.draw_question(about))
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    question = f"Cut the power of {check.plan.name} now, and in the steps that follow?"
+    name = check.plan.name
+    question = f"Cut the power of {name} now, and in the steps that follow?"
+    if check.entry.power.attended:  # or somebody pulls the plug at this question
+        question = (
+            f"Load {name}, and cut its power yourself each time dbcheck tells you?"
+        )
     return click.confirm(question, default=False, err=True)
 
 

@@ -98,12 +98,7 @@ def _find_doubt_about_cut(case: Case) -> str:
     load, after = case.load, case.host
     if load is not None and load.farewells and not case.drive_only:
         return f"it notified a session: {load.farewells[0]!r}; it was not cut"
-    was_cut = None  # not known, if the client was lost or the switch reported nothing
-    if load is not None:
-        was_cut = case.cut is not None and load.gone is not Gone.NEVER
-        if load.cut_failed and not was_cut:
-            was_cut = None
-    if was_cut is False:
+    if (was_cut := _is_cut_on_record(case)) is False:
         return "no power cut is on record"
     if case.drive_only:
         return driveonly.explain_unproven_drive_cut(case)
@@ -117,6 +112,19 @@ def _find_doubt_about_cut(case: Case) -> str:
     if after is not None and after.facts is None:
         return f"its host does not answer either: {after.failure}"
     return "nothing shows that its host lost power and booted again (add --target-host)"
+
+
+def _is_cut_on_record(case: Case) -> bool | None:
+    """Return None, not known, if the client was lost or the switch reported nothing.
+
+    A cut by hand was asked for, and that is all, if nobody saw the server go.
+    """
+    load, cut = case.load, case.cut
+    if load is None:
+        return None
+    nobody_saw_it = load.gone is Gone.UNSEEN and cut is not None and cut.by_hand
+    was_cut = cut is not None and load.gone is not Gone.NEVER and not nobody_saw_it
+    return None if load.cut_failed and not was_cut else was_cut
 
 
 def _find_fault_of_host(before: HostBefore | None, after: HostAfter | None) -> str:

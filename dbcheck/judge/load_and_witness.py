@@ -97,9 +97,9 @@ def _judge_age_of_commits(
         return Status.ABSENT, f"{reason}: {why}"
     if case.cut is not None and case.cut.by_hand:
         return Status.ASSUMED, (
-            f"{waiting}; when the power was cut by hand was not seen, so it is taken "
-            "to be the moment at which the server was last heard, or its host, "
-            f"{age_s:.3f} s after the last ack"
+            f"{waiting}; nothing shows when the plug was pulled, so it is assumed that"
+            " the power went when the server or its host was last heard,"
+            f" {age_s:.3f} s after the last ack"
         )
     latest_s = ((find_latest_cut_us(case) or last_ack_us) - last_ack_us) / 1e6
     if (

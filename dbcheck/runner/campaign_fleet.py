@@ -53,7 +53,7 @@ def run_fleet(
         try:
             errors = Coordinator(client, campaigns, cutting, view).run()
         except KeyboardInterrupt:
-            view.line("ended", resume_command(root))
+            view.line("continue", resume_command(root))
             raise
     return [_read_result(folder, entry, errors) for entry, folder in campaigns]
 

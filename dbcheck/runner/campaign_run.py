@@ -143,7 +143,7 @@ def run_one(
         except (KeyboardInterrupt, DbcheckError):
             if entry.power.attended and _is_cut_pending(folder):
                 view.line("power", RESTORE_FIRST)
-            view.line("ended", resume or resume_command(folder.path))
+            view.line("continue", resume or resume_command(folder.path))
             raise
     return [make_result(folder)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import termios
 from pathlib import Path
 from typing import ClassVar
 
@@ -221,3 +222,36 @@ def test_a_password_in_the_url_of_a_witness_reaches_no_folder(
     file.write_text(INVENTORY.replace("ssh://me@", "ssh://me:s3cret@"))
     assert id_of(run("--resume", "check")) == ErrorId.URL_HOLDS_PASSWORD
     assert len(played.checks) == 1
+
+
+@pytest.mark.parametrize(
+    ("switch", "asked"),
+    [
+        ("dbcheck_power: manual", "cut its power yourself each time dbcheck tells you"),
+        (
+            "dbcheck_power: exec\n      dbcheck_power_cut: [pdu, cut]\n"
+            "      dbcheck_power_class: reset",
+            "Cut the power of db1 now",
+        ),
+    ],
+    ids=["by hand", "by a switch"],
+)
+def test_nobody_pulls_a_plug_at_the_question(
+    switch: str,
+    asked: str,
+    played: type[Played],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    questions: list[str] = []
+
+    def confirm(question: str, **_: object) -> bool:
+        questions.append(question)
+        return True
+
+    Path("inventory.yml").write_text(f"{INVENTORY}      {switch}\n")
+    run("db1")
+    monkeypatch.setattr(golive, "is_interactive", lambda: True)
+    monkeypatch.setattr(termios, "tcflush", lambda *_: None)
+    monkeypatch.setattr(click, "confirm", confirm)
+    assert played.guides[0].agree(played.checks[0])
+    assert asked in questions[0]

@@ -13,7 +13,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.item import Status
 from dbcheck.judge.judge import judge
 from dbcheck.judge.server_end import judge_server_log
-from dbcheck.model.cut import Gone
+from dbcheck.model.cut import Cut, Gone
 from dbcheck.model.host import LogTail
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.verdict import Verdict
@@ -76,6 +76,19 @@ def test_a_switch_that_reported_no_cut_may_have_cut(load: LoadRecord | None) -> 
     assert found.failure
     failed = replace(one, after=having(one.after, failure=found.failure))
     assert judge(failed).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("cut", "is_doubt"),
+    [
+        pytest.param(Cut(10_000_000, None), False, id="its switch reported the cut"),
+        pytest.param(Cut(None, None), True, id="perhaps nobody pulled the plug"),
+    ],
+)
+def test_a_load_that_an_interrupt_ended_after_its_cut(cut: Cut, is_doubt: bool) -> None:
+    load = loaded(cut=cut, gone=Gone.UNSEEN)
+    found = judge_absence(destroyed("b2", load=load))
+    assert (bool(found.doubt), not found.failure) == (is_doubt, is_doubt)
 
 
 def test_data_that_a_copy_was_perhaps_written_over_are_not_accused() -> None:
