@@ -254,7 +254,8 @@ def read_result(path: Path) -> Verdicts:
             f"{path} is the folder of a go-live check",
             id=ErrorId.NOT_A_RESULT_FOLDER,
             hint="Its page is golive.html in that folder. For a report on its cuts"
-            f" name their campaign, e.g. {path / StepId.CAMPAIGN.value}.",
+            f" name their campaign: {path / StepId.CAMPAIGN.value}, or"
+            f" {path / StepId.FIRST.value} before there is one.",
         )
     if (path / "campaign.json").is_file() or any(path.glob("*/campaign.json")):
         results = tuple(map(campaign_result, list_folders(path)))

@@ -95,7 +95,7 @@ def _stage_bundle(
         f"{path} is not the folder of a run, or of a campaign on one target",
         id=ErrorId.NOT_A_RESULT_FOLDER,
         hint="Give runs/RUN_ID or campaigns/CAMPAIGN; of a campaign on several targets"
-        " the folder of one of them.",
+        " the folder of one of them; of a go-live check its folder campaign.",
     )
 
 

@@ -54,6 +54,9 @@ def _judge_commits_at_risk(case: Case) -> tuple[Status, str]:
     # A stalled server may wait for a drive without power: it is killed before the power
     # comes back.
     waits = case.drive_only and load.gone is Gone.STALLED
+    if load.gone is Gone.NEVER and case.cut is not None and case.cut.by_hand:
+        why = "the server kept answering: nobody cut its power in time: cut again"
+        return Status.CONTRADICTED, why
     if load.gone in _WITHOUT_END_OF_SERVER and not waits:
         status, why = _WITHOUT_END_OF_SERVER[load.gone]
         is_refused = load.gone is Gone.NEVER and load.refusals  # as by a full disk

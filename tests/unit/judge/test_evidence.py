@@ -809,3 +809,12 @@ def test_a_client_that_ended_too_soon_does_not_blame_witness_or_switch(
     assert "cut again" in advice
     assert "faster disk" not in advice
     assert "dbcheck power test" not in advice
+
+
+def test_a_plug_that_nobody_pulled_in_time_is_no_matter_of_a_switch() -> None:
+    item = judge_load_at_the_cut(
+        case(load=loaded(cut=Cut(None, None), gone=Gone.NEVER))
+    )
+    assert item.status is Status.CONTRADICTED
+    assert "nobody cut its power in time" in item.reason
+    assert "dbcheck power test" not in doubt_of(item)
