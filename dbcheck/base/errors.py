@@ -61,8 +61,14 @@ class DbcheckError(Exception):
 
     @property
     def with_hint(self) -> str:
-        """Message and hint as sentences, for a place among several results."""
-        return f"{self}. {self.hint}" if self.hint else f"{self}."
+        """Message and hint as sentences, for a place among several results.
+
+        The words of another program in the message may end as a sentence does.
+        """
+        message = str(self)
+        if not message.endswith((".", "?", "!")):
+            message += "."
+        return f"{message} {self.hint}" if self.hint else message
 
 
 def _make_blank_error(kind: type[DbcheckError], args: tuple[Any, ...]) -> DbcheckError:

@@ -247,7 +247,7 @@ def judge_class_of_cut(case: Case) -> Item | None:
     if not case.tested.class_assumed or least is Depth.DRIVE:
         return None
     reason = (
-        f"a {case.cut_class.description} is assumed, as what was cut by hand"
-        " was not declared (set --power-class or dbcheck_power_class)"
+        f"the class of the cut is assumed to be {case.cut_class.value}, as what was"
+        " cut by hand was not declared (set --power-class or dbcheck_power_class)"
     )
     return Item(ItemId.CUT_CLASS, Status.ASSUMED, reason, required=True)
