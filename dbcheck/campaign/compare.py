@@ -245,7 +245,9 @@ def list_configuration(manifest: Manifest) -> dict[Key, str]:
 def _list_storage(volume: Volume) -> dict[Key, str]:
     places = ", ".join(sorted(volume.places))
     drives = (
-        " ".join(filter(None, (d.model, d.firmware, f"({d.write_cache})")))
+        " ".join(
+            filter(None, (d.model or "unknown model", d.firmware, f"({d.write_cache})"))
+        )
         for d in volume.drives
     )
     return {

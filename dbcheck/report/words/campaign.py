@@ -119,7 +119,9 @@ def _activity(cycle: CycleResult) -> str:
     """
     if cycle.activity == cycle.drawn or not cycle.drawn:
         return cycle.activity
-    return f"{cycle.activity or 'not known'} ({cycle.drawn} drawn)"
+    if not cycle.activity:
+        return f"{cycle.drawn} was drawn"
+    return f"{cycle.activity}, {cycle.drawn} was drawn"
 
 
 def summarize_campaigns(subject: CampaignsResult) -> Summary:

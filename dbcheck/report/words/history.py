@@ -13,7 +13,7 @@ from dbcheck.model.verdict import (
     format_count,
 )
 from dbcheck.report.words.run import number, sentence
-from dbcheck.report.words.summary import Summary, Tile
+from dbcheck.report.words.summary import Summary, Tile, format_moment
 
 COLUMNS = ("began", "kind", "cuts", "lossy", "bound", "acks/s", "audit")
 _SHOWN_MAX = 8
@@ -126,7 +126,7 @@ def format_verdict(check: CheckResult) -> str:
 def cells(check: CheckResult) -> Iterator[str]:
     """Yield a check as text, in the order of COLUMNS."""
     found, rate = check.statistics, check.commits_per_s
-    yield check.began[:10]
+    yield format_moment(check.began)
     yield check.kind
     yield number(found.cuts) if found else "-"
     yield number(found.losses) if found else "-"

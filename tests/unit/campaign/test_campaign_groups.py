@@ -29,6 +29,7 @@ def campaign_of(
     verdicts: list[CycleVerdict],
     settings: Mapping[str, str] | None = None,
     firmware: str = "",
+    model: str = "X25",
 ) -> CampaignResult:
     """Return a campaign whose newest run was on such a server and drive."""
     folder = CampaignFolder.create(path, replace(PLAN, name=path.name))
@@ -36,7 +37,7 @@ def campaign_of(
     writer = made.writer
     assert writer.host is not None
     volume, *others = writer.host.facts.volumes
-    drive = Drive("sda", "X25", "s", "w", "write back", None, None, firmware)
+    drive = Drive("sda", model, "s", "w", "write back", None, None, firmware)
     host = replace(
         writer.host,
         facts=replace(
@@ -81,6 +82,16 @@ def test_firmware_sets_drives_of_one_model_apart(tmp_path: Path) -> None:
     (name,) = first.apart
     assert first.apart[name] == "X25 1.0 (write back)"
     assert "X25 2.0 (write back)" in second.drives
+
+
+def test_a_drive_that_does_not_tell_its_model_is_named_so(tmp_path: Path) -> None:
+    shown = [
+        campaign_of(tmp_path / "a", [FAIL], model=""),
+        campaign_of(tmp_path / "b", [PASS]),
+    ]
+    first, _ = group_targets(shown)
+    (name,) = first.apart
+    assert first.apart[name] == "unknown model (write back)"
 
 
 def test_one_target_has_no_group_and_neither_has_one_without_a_run(

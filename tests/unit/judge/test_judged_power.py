@@ -25,6 +25,7 @@ from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.replication import ReplicationSeen
 from dbcheck.model.verdict import Verdict
 from dbcheck.model.watched import Watched, WatchTally
+from dbcheck.report.words.campaign import cycle_cells
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cases import case
@@ -562,6 +563,7 @@ def test_a_cycle_whose_client_was_lost_has_no_known_activity(
     campaign.add_outcome(folder, judge_run(run, FrameLogReader()))
     (cycle,) = folder.cycles()
     assert (cycle.activity, cycle.drawn) == ("", Activity.RAMP_UP.value)
+    assert "ramp-up was drawn" in cycle_cells(cycle)
     assert cycle.missed
     assert make_result(folder).activities == {}
 

@@ -157,3 +157,9 @@ def test_two_checks_of_one_second_and_rate_have_a_page(history: HistoryResult) -
     (server,) = history.servers
     twice = replace(server, checks=(server.checks[0], *server.checks))
     assert "FAIL" in format_report(replace(history, servers=(twice,)), "html")
+
+
+def test_two_checks_of_one_day_can_be_told_apart(history: HistoryResult) -> None:
+    (check, *_) = history.servers[0].checks
+    same_day = replace(check, began="2026-01-02T21:08:04+00:00")
+    assert "2026-01-02 21:08 UTC" in words.cells(same_day)
