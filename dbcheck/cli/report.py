@@ -255,7 +255,7 @@ def read_result(path: Path) -> Verdicts:
             id=ErrorId.NOT_A_RESULT_FOLDER,
             hint="Its page is golive.html in that folder. For a report on its cuts"
             f" name their campaign: {path / StepId.CAMPAIGN.value}, or"
-            f" {path / StepId.FIRST.value} before there is one.",
+            f" {path / StepId.FIRST_CUT.value} before there is one.",
         )
     if (path / "campaign.json").is_file() or any(path.glob("*/campaign.json")):
         results = tuple(map(campaign_result, list_folders(path)))

@@ -56,7 +56,8 @@ _ABOUT_HOST = (
 _ABOUT_SWITCH = (
     f"Who cuts the power: {MANUAL} (you pull the plug when asked), or a switch:",
     *(f"  {line}" for line in textwrap.wrap(", ".join(_SWITCHES[1:]), 76)),
-    f"For another switch take {MANUAL}, and see docs/power.md for what to write then.",
+    f"Another one, or a program of yours: take {MANUAL}, then put yours into the file;",
+    "docs/power.md has its lines.",
 )
 _ABOUT_NAME = (
     "A name for the server's host. A switch cuts it only if that is its host name.",
@@ -167,12 +168,20 @@ def _ask(
         try:
             check(answer)
         except UsageError as error:
-            raise click.BadParameter(quoted(error.with_hint)) from None
+            raise click.BadParameter(_fold(quoted(error.with_hint))) from None
         return answer
 
     say("", *about, err=True)
     answer: str = click.prompt(label, default=default, err=True, value_proc=read)
     return answer
+
+
+def _fold(text: str) -> str:
+    """Return *text* in lines for a terminal of 80 columns, after click's "Error: "."""
+    folded = textwrap.fill(
+        f"Error: {text}", 79, break_long_words=False, break_on_hyphens=False
+    )
+    return folded.removeprefix("Error: ")
 
 
 def _suggest_host(target: str) -> str:

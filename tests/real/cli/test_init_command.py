@@ -45,7 +45,10 @@ def test_the_commands_that_are_advised_work_as_they_stand(
     assert code == PASS, said
     lines = [line.strip() for line in said.splitlines()]
     advised = [shlex.split(x)[1:] for x in lines if x.startswith("dbcheck ")]
-    audit, golive = advised
+    grants, audit, golive = advised
+    code, said = run(*grants)
+    assert code == PASS, said
+    assert "create role" in said
     code, said = run(*audit, password=server.password)
     assert code == PASS, said
     assert "PostgreSQL" in said

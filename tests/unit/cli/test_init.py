@@ -155,6 +155,8 @@ def test_on_a_terminal_it_asks_again_until_an_answer_can_be_used(
     ]
     done = init(typed="\n".join((*answers, "")))
     assert done.exit_code == 0, done.output
+    assert "a program of yours" in done.output  # which has no recipe
+    assert max(map(len, done.output.splitlines())) < 80
     entry = loaded(here, Path("inventory.yml").read_text("utf-8")).entry("db7")
     assert (entry.target, entry.witness) == (TARGET, WITNESS)
     assert entry.host == "ssh://root@db7.example.net"
