@@ -55,6 +55,8 @@ def command(
 
     \b
     dbcheck reconcile runs/ID                    read the survivors, judge
+    dbcheck reconcile runs/ID --name db1         with the password and the keys of
+                                                 the inventory
     dbcheck reconcile runs/ID --offline          judge again what is stored
     dbcheck reconcile --witness URL --run ID --target URL
                                                  from any machine, with nothing
