@@ -45,7 +45,7 @@ def test_a_verb_is_summed_up_in_one_line() -> None:
 def test_a_command_without_arguments_prints_its_help_as_it_is(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(click.UsageError) as caught:
+    with pytest.raises(click.UsageError, match="Usage: ") as caught:
         root.main(words, standalone_mode=False)
     say_misuse(caught.value)
     said = capsys.readouterr().err
