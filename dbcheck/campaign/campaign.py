@@ -167,8 +167,8 @@ def _run_controls(
 ) -> None:
     """Run controls, unless one lost already or nothing is left to cut.
 
-    After a control that showed nothing, or whose client
-    was lost, every later cycle would be INCONCLUSIVE; so another control runs after it.
+    After a control that showed nothing, or whose client was lost, every later cycle
+    would be INCONCLUSIVE; so another control runs after it.
     Raise DbcheckError if none lost.
     """
     cycles = folder.cycles()

@@ -133,7 +133,7 @@ def _draw_checks(server: ServerHistory) -> Table:
         show_edge=False,
     )
     for name in history_words.COLUMNS:
-        is_text = name in ("began", "kind")
+        is_text = name in history_words.COLUMNS[:2]
         justify: JustifyMethod = "left" if is_text else "right"
         # "0.0051% to 0.48%" breaks where it must, so that all else fits 80 columns.
         table.add_column(name, justify=justify, no_wrap=name != "bound")

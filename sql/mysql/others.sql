@@ -1,6 +1,6 @@
 -- what: each database of others that this account may see, and each table of others in
--- %(database)s; "mysql" is there if it may see all (SHOW DATABASES)
--- '#mysql50#lost+found' is no database: MariaDB lists the folder that ext4 has in its root
+-- %(database)s; "mysql" is there if it may see all (SHOW DATABASES).  MariaDB lists the
+-- folder lost+found of an ext4 filesystem, which is no database.
 select schema_name as what
   from information_schema.schemata
  where schema_name not in

@@ -15,7 +15,7 @@ from dbcheck.model.verdict import (
 from dbcheck.report.words.run import number, sentence
 from dbcheck.report.words.summary import Summary, Tile, format_moment
 
-COLUMNS = ("began", "kind", "cuts", "lossy", "bound", "acks/s", "audit")
+COLUMNS = ("began (UTC)", "kind", "cuts", "lost", "bound", "acks/s", "audit")
 _SHOWN_MAX = 8
 
 
@@ -126,7 +126,7 @@ def format_verdict(check: CheckResult) -> str:
 def cells(check: CheckResult) -> Iterator[str]:
     """Yield a check as text, in the order of COLUMNS."""
     found, rate = check.statistics, check.commits_per_s
-    yield format_moment(check.began)
+    yield format_moment(check.began).removesuffix(" UTC")
     yield check.kind
     yield number(found.cuts) if found else "-"
     yield number(found.losses) if found else "-"
@@ -161,9 +161,7 @@ def lines(server: ServerHistory) -> Iterator[str]:
         )
     yield f"server: {newest.server}"
     if newest.drives:
-        # Of a drive without a model, as of a lab, only the kind of its cache is known.
-        named = (re.sub(r"^\(", "model not known (", one) for one in newest.drives)
-        yield f"drives: {'; '.join(named)}"
+        yield f"drives: {'; '.join(newest.drives)}"
     if trend := _describe_trend(server):
         yield f"commits per second: {trend}"
     for text in server.new_findings[:_SHOWN_MAX]:

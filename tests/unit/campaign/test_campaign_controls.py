@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from dbcheck.judge import control as judge_control
 from dbcheck.judge.item import Status
 from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict, Verdict
 from tests.kit.cases import case
+from tests.kit.nodes import with_node
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.refusals import refused
 from tests.kit.samples import PLAN
@@ -67,9 +70,10 @@ def test_controls_run_until_one_lost(
         return []
 
     monkeypatch.setattr(campaign, "run_controls", run_controls)
-    rig = rig_of(RecordingListener())
+    power: Any = SimpleNamespace(attended=False)
+    rig = with_node(rig_of(RecordingListener()), power=power)
     # These show nothing, so no cycle could pass: none is run.
     ends = refused(ErrorId.CONTROL_LOST_NOTHING) if more else nullcontext()
     with ends:
-        assert not campaign._run_controls(rig, folder, PLAN)
+        campaign._run_controls(rig, folder, PLAN, campaign.go_on_at_once)
     assert bool(asked) == more

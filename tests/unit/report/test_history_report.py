@@ -103,13 +103,6 @@ def test_the_table_of_checks_fits_a_terminal_of_80_columns(
     assert "123,456" in text
 
 
-def test_a_drive_without_a_model_is_named_so(history: HistoryResult) -> None:
-    (server,) = history.servers
-    newest = replace(server.newest, drives=("(write back)", "PM9A3 GDC (write back)"))
-    text = "drives: model not known (write back); PM9A3 GDC (write back)"
-    assert text in [*words.lines(replace(server, checks=(newest,)))]
-
-
 def test_the_box_says_that_a_folder_that_was_not_read_may_hold_a_loss(
     history: HistoryResult,
 ) -> None:
@@ -162,4 +155,4 @@ def test_two_checks_of_one_second_and_rate_have_a_page(history: HistoryResult) -
 def test_two_checks_of_one_day_can_be_told_apart(history: HistoryResult) -> None:
     (check, *_) = history.servers[0].checks
     same_day = replace(check, began="2026-01-02T21:08:04+00:00")
-    assert "2026-01-02 21:08 UTC" in words.cells(same_day)
+    assert "2026-01-02 21:08" in words.cells(same_day)
