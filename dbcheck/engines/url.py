@@ -19,6 +19,7 @@ from dbcheck.base.owners import expanded
 from dbcheck.config import secret
 
 PORTS = range(1, 65_536)
+DATABASE = "dbcheck"  # on MySQL and MariaDB, if the URL names none
 SEVERAL = (
     "Write several hosts like ?host=db1:5432&host=db2:5432; with an address of IPv6,"
     " give the ports by themselves: ?host=::1,db2&port=5432,5432."
@@ -66,6 +67,17 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
             hint=f"Write a number from 1 to {PORTS[-1]}, or none for the usual port.",
         )
     return parsed
+
+
+def name_driver(url: sqlalchemy.engine.URL) -> sqlalchemy.engine.URL:
+    """Return *url* as runs name it: with dbcheck's driver; of MySQL, with a database.
+
+    Nothing but the URL decides, so that a name is the same on each machine.
+    """
+    if url.get_backend_name() in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg2")
+    named = url.set(drivername="mysql+mysqlconnector")
+    return named if named.database else named.set(database=DATABASE)
 
 
 def _list_free_texts(url: sqlalchemy.engine.URL) -> Iterator[str]:

@@ -19,7 +19,7 @@ from dbcheck.campaign.chosen import find_oldest, make_chosen_result
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.cycle.stored_run import StoredLogs
-from dbcheck.engines.registry import open_engine
+from dbcheck.engines.url import name_driver, read_url
 from dbcheck.evidence import archive, signature
 from dbcheck.evidence.bundle import make_campaign_page, name_chosen_runs
 from dbcheck.evidence.staging import (
@@ -164,7 +164,7 @@ def _name_as_runs(url: str) -> str:
     A campaign has it as its user wrote it, as with mariadb:// or without a database.
     """
     try:
-        return open_engine(url).target
+        return name_driver(read_url(url)).render_as_string()
     except UsageError:  # it is the text of somebody else
         return url
 

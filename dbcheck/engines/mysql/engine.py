@@ -68,7 +68,7 @@ from dbcheck.engines.mysql.replicating import (
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.peer import pick_log_settings
 from dbcheck.engines.tables import parse_row, parse_table_facts
-from dbcheck.engines.url import read_url
+from dbcheck.engines.url import DATABASE, name_driver, read_url
 from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.managed import SERVICE, find_service_of_hosts, find_service_of_mysql
@@ -85,7 +85,6 @@ from dbcheck.rows.tasks import TaskKind
 from dbcheck.server_log import Product
 
 LOG_LINES_MAX = 1000  # one less than logged.sql asks for
-DATABASE = "dbcheck"
 _SYSTEM = "mysql"  # which every server has, and only who may see all databases sees
 
 # Arguments of the driver that are set here and never from the URL.
@@ -128,9 +127,7 @@ class MysqlEngine(Replicating):
         require_supported()
         parsed = read_url(url)
         client = Client.of(parsed.drivername)
-        parsed = parsed.set(drivername="mysql+mysqlconnector")
-        if not parsed.database:
-            parsed = parsed.set(database=DATABASE)
+        parsed = name_driver(parsed)
         self.target = parsed.render_as_string()
         self._database: str = parsed.database or DATABASE
         arguments = url_options(parsed, client)

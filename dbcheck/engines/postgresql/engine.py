@@ -51,7 +51,7 @@ from dbcheck.engines.postgresql.replication import (
 )
 from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
 from dbcheck.engines.tables import parse_row, parse_table_facts
-from dbcheck.engines.url import read_url
+from dbcheck.engines.url import name_driver, read_url
 from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.managed import (
@@ -104,7 +104,7 @@ class PostgresqlEngine(Engine):
     family = FAMILY
 
     def __init__(self, url: str, password: str | None = None) -> None:
-        parsed = read_url(url).set(drivername="postgresql+psycopg2")
+        parsed = name_driver(read_url(url))
         self.target = parsed.render_as_string()
         arguments = expand_files(url_arguments(parsed))
         self._arguments: dict[str, Any] = {"application_name": "dbcheck", **arguments}

@@ -9,6 +9,7 @@ from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.mysql.places import ENGINES as STORAGE
 from dbcheck.engines.mysql.places import choose_storage_engine
 from dbcheck.engines.registry import ENGINES, NAME_ANOTHER, open_engine
+from dbcheck.engines.url import name_driver, read_url
 from tests.kit.refusals import refused
 
 SECRET = "hunter2-and-more"
@@ -24,6 +25,26 @@ def test_every_driver_opens_an_engine(driver: str) -> None:
     assert open_engine(engine.target).family == engine.family
     assert engine.target.endswith("://dbcheck@db1:1234/orders")
     assert SECRET not in engine.target + repr(engine)
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        ("postgres://u@h/d", "postgresql+psycopg2://u@h/d"),
+        ("postgresql://?service=x", "postgresql+psycopg2://?service=x"),
+        ("mysql://u@h", "mysql+mysqlconnector://u@h/dbcheck"),
+        ("mariadb://u@h/d", "mysql+mysqlconnector://u@h/d"),
+    ],
+)
+def test_a_target_has_one_name_on_each_machine(
+    written: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever verifies a bundle has another environment than who made it."""
+    monkeypatch.setenv("PGHOST", "another")
+    monkeypatch.setenv("PGSERVICE", "another")
+    monkeypatch.setenv("MYSQL_HOST", "another")
+    assert name_driver(read_url(written)).render_as_string() == named
+    assert open_engine(named).target == named
 
 
 @pytest.mark.parametrize("driver", ["", "+psycopg2", "+asyncpg"])
