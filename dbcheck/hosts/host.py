@@ -73,7 +73,8 @@ REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     "ENOSPC": (
         ErrorId.HOST_DISK_FULL,
         "Make room on that filesystem. `dbcheck clean` drops the rows of earlier "
-        "runs; a campaign or a go-live check must begin anew after it.",
+        "runs; a campaign must begin anew after it, and dbcheck golive --resume begins"
+        " its step anew.",
     ),
     "EROFS": (
         ErrorId.HOST_FILESYSTEM_READ_ONLY,

@@ -19,6 +19,7 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.campaign.totals import make_result
+from dbcheck.cycle.preflight.earlier_cycles import WHO_REMOVED_ROWS
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import PowerState
 from dbcheck.model.golive import GoLiveResult, StepId, StepResult, StepStatus
@@ -30,6 +31,7 @@ from dbcheck.runner.golive_folder import GoLiveFolder, StepRecord
 from dbcheck.runner.golive_records import (
     find_failed_campaign,
     has_papers_of,
+    list_campaigns_without_rows,
     open_campaign,
     read_records,
     reopen,
@@ -273,20 +275,21 @@ class GoLive:
                 began, setup = record.result.began, record.setup
                 result = replace(begun.result, began=began or begun.result.began)
                 begun = replace(begun, result=result, setup=setup)
-            begun = replace(begun, folder=folder)
+            gone = list_campaigns_without_rows(record)
+            begun = replace(begun, folder=folder, rows_gone=gone)
         check.folder.write(begun)
         try:
             found = self._call(step, folder, is_resumed=is_resumed)
         except (KeyboardInterrupt, DbcheckError) as error:
             if isinstance(error, DbcheckError):
-                _advise_to_agree(error, check)
+                _advise_to_resume(error, check)
             stopped = _make_stopped(begun.result, error)
             begun = check.folder.record(step) or begun  # it may have noted its cut
             with contextlib.suppress(RunWriteError):  # the first error is reported
                 check.folder.write(replace(begun, result=stopped))
             self.guide.end(stopped)
             raise
-        ended = _make_ended(begun.result, found)
+        ended = _make_ended(begun, found)
         check.folder.write(replace(begun, result=ended, papers=found.papers))
         self.has_cut |= step.cuts_power and not found.left_out
         self.guide.end(ended)
@@ -299,7 +302,8 @@ class GoLive:
     ) -> tuple[str, bool]:
         """Return the name of a step's campaign folder, and whether it is continued.
 
-        A campaign that is over without a PASS or a FAIL is begun anew.
+        A campaign that is over without a PASS or a FAIL is begun anew, and so is one
+        whose rows are gone, once its user was told and all its runs are judged.
         """
         if record is not None and record.folder:
             path = self.check.folder.path / record.folder
@@ -309,7 +313,11 @@ class GoLive:
             if campaign is None:  # what else is there is not ours
                 return self.check.folder.find_new_name(step), False
             result = make_result(campaign)
-            if not result.finished or result.verdict is not Verdict.INCONCLUSIVE:
+            lacks_rows = record.folder in list_campaigns_without_rows(record)
+            if any(campaign.list_runs_without_cycle()):
+                lacks_rows = False  # one of these runs may have lost them
+            proves_nothing = result.verdict is Verdict.INCONCLUSIVE
+            if not proves_nothing or not (lacks_rows or result.finished):
                 return record.folder, True
         return self.check.folder.find_new_name(step), False
 
@@ -324,6 +332,7 @@ class GoLive:
             return write_papers(check, campaign.folder)
         if step is StepId.POWER and not check.entry.power.attended:
             yes = check.yes or self.has_agreed
+            stored.require_room(check.folder.path)
             campaign_run.require_fit(check.entry, yes=yes, i_know=check.i_know)
         return STEPS[step](check)
 
@@ -343,11 +352,12 @@ class GoLive:
             self.check.show(f"report and bundle are not written: {error}")
             return
         command = list_commands(self.check.plan)[StepId.PAPERS]
-        result = StepResult(
-            StepId.PAPERS, StepStatus.DONE, command, began=_format_now()
+        begun = StepRecord(
+            StepResult(StepId.PAPERS, StepStatus.DONE, command, began=_format_now()),
+            self.setup,
+            papers=found.papers,
         )
-        ended = _make_ended(result, found)
-        self.check.folder.write(StepRecord(ended, self.setup, papers=found.papers))
+        self.check.folder.write(replace(begun, result=_make_ended(begun, found)))
 
 
 def make_golive_result(check: Check) -> GoLiveResult:
@@ -413,10 +423,15 @@ def _find_verdict(steps: tuple[StepResult, ...]) -> Verdict:
     return Verdict.PASS if is_over else Verdict.INCONCLUSIVE
 
 
-def _advise_to_agree(error: DbcheckError, check: Check) -> None:
-    """Have the hint of a consent that is missing name the command to type."""
+def _advise_to_resume(error: DbcheckError, check: Check) -> None:
+    """Have the hints that depend on the check name the command to type."""
     if error.id is ErrorId.FIRST_CUT_NEEDS_CONSENT:
         error.hint = f"If this is correct: {check.resume} --yes"
+    if error.id is ErrorId.EARLIER_ROWS_LOST:
+        error.hint = (
+            f"{WHO_REMOVED_ROWS} Then: {check.resume}, which begins this step anew,"
+            " keeps what was measured, and lists the missing rows for acceptance."
+        )
 
 
 def _make_stopped(result: StepResult, error: BaseException) -> StepResult:
@@ -428,18 +443,23 @@ def _make_stopped(result: StepResult, error: BaseException) -> StepResult:
     return stopped
 
 
-def _make_ended(result: StepResult, found: Found) -> StepResult:
+def _make_ended(begun: StepRecord, found: Found) -> StepResult:
+    gone = tuple(
+        f"{name}: rows of earlier cycles were gone before its next cut, and it was"
+        " begun anew: say who removed them"
+        for name in begun.rows_gone
+    )
     status = StepStatus.LEFT_OUT if found.left_out else StepStatus.DONE
     if found.verdict is not Verdict.PASS:
         status = StepStatus.STOPPED
     return replace(
-        result,
+        begun.result,
         status=status,
         verdict=found.verdict,
         ended=_format_now(),
         summary=found.summary,
         details=found.details,
-        to_accept=found.to_accept,
+        to_accept=(*gone, *found.to_accept),
         fix=found.fix,
     )
 

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.stopping import has_lost
 from dbcheck.campaign.totals import make_result
@@ -30,14 +31,29 @@ def read_records(folder: GoLiveFolder, plan: GoLivePlan) -> Records:
 def reopen(record: StepRecord, why: str) -> StepRecord:
     """Return the record of a step that has to be done again; why: a clause.
 
-    It keeps the identity of the data, so another server is still noticed.
+    It keeps the identity of the data, so another server is still noticed, and which
+    campaigns missed rows.
     """
     result = record.result
     summary = f"to be repeated: {why}"
     setup = {k: v for k, v in record.setup.items() if k.startswith(IDENTITY)}
     return StepRecord(
-        StepResult(result.step, StepStatus.OPEN, result.command, summary=summary), setup
+        StepResult(result.step, StepStatus.OPEN, result.command, summary=summary),
+        setup,
+        rows_gone=list_campaigns_without_rows(record),
     )
+
+
+def list_campaigns_without_rows(record: StepRecord | None) -> tuple[str, ...]:
+    """Return the folders of a step's campaigns whose rows were gone between two cuts.
+
+    Such a campaign is not continued: what is read after a cut is held against what the
+    reading before it left.
+    """
+    if record is None:
+        return ()
+    is_stopped = record.result.error_id == ErrorId.EARLIER_ROWS_LOST
+    return (*record.rows_gone, *([record.folder] if is_stopped else ()))
 
 
 def find_failed_campaign(folder: GoLiveFolder) -> StepId | None:

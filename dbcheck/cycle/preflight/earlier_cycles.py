@@ -25,6 +25,11 @@ from dbcheck.rows.table import TableFacts
 from dbcheck.runs.folder import RunFolder
 
 NO_IDS: Mapping[str, Sequence[int]] = {}
+WHO_REMOVED_ROWS = (
+    "Find out who removed them (dbcheck clean, DROP, DELETE, a backup that was"
+    " restored), whether the server lost them by itself (its log may show that), or"
+    " whether a later cut did, after which no rows were read."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +199,9 @@ class Known:
                 f"{node.target} is not set up as in the earlier cycles:"
                 f" {'; '.join(changed)}",
                 id=ErrorId.CONFIGURATION_CHANGED,
-                hint="Undo that and continue with --resume, or begin a new campaign:"
-                " cuts under two configurations must not be counted together.",
+                hint="Undo that and continue with --resume, or begin a new campaign,"
+                " or a new go-live check: cuts under two configurations must not be"
+                " counted together.",
             )
 
     def require_rows(self, name: str, table: TableFacts) -> None:
@@ -214,11 +220,8 @@ class Known:
                 f"rows of earlier cycles in the table {name} are missing or changed"
                 f" since {self._when_read} (at least {sum(lost.values())})",
                 id=ErrorId.EARLIER_ROWS_LOST,
-                hint="Find out who removed them (dbcheck clean, DROP, DELETE, a backup"
-                " that was restored), whether the server lost them by itself (its log"
-                " may show that), or whether a later cut did, after which no rows were"
-                " read. Then begin a new campaign; an old one can be resumed only if"
-                " they are restored.",
+                hint=f"{WHO_REMOVED_ROWS} Then begin a new campaign; an old one can be"
+                " resumed only if they are restored.",
             )
 
 

@@ -209,3 +209,19 @@ def test_another_server_is_not_taken_for_the_one_of_the_check(
         operator.inventory.write_text(json.dumps(listed))
         said = operator.run(*operator.resumed, code=USAGE)
         assert ErrorId.GOLIVE_OF_OTHER_TARGET in said
+
+
+@pytest.mark.wide
+def test_a_check_whose_tables_were_cleaned_goes_on_and_says_so(
+    operator: Operator,
+) -> None:
+    words = ("5 of 7", "cycle  control", signal.SIGINT, *operator.new, "--cuts", "1")
+    operator.end_in(*words)
+    of_lab = [operator.here.lab.name, "--inventory", str(operator.inventory)]
+    clean = [sys.executable, "-m", "dbcheck", "clean", *of_lab]
+    subprocess.run(clean, check=True, capture_output=True, timeout=60)
+    said = operator.run(*operator.resumed, code=FAILED)
+    assert f"golive --resume {operator.check}" in said
+    result = operator.run(*operator.resumed)
+    assert result["verdict"] == "PASS"
+    assert any("were gone" in text for text in list_to_accept(result))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -284,6 +286,73 @@ def test_cuts_that_do_not_count_are_made_anew(desk: Desk) -> None:
     desk.found.clear()
     assert desk.run().verdict is Verdict.PASS
     assert desk.done == ["setup", "first-cut-2", "campaign", "papers"]
+
+
+def test_nothing_is_cut_where_a_run_has_no_room_on_this_machine(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = SimpleNamespace(free=1 << 20)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda path: full)
+        with refused(ErrorId.RUNS_NEED_ROOM, UsageError, naming="1 MiB free"):
+            desk.run()
+    assert desk.done == ALL[: ALL.index("power")]
+    stopped = golive.make_golive_result(desk.check).next_step
+    assert stopped is not None
+    assert (stopped.step, stopped.error_id) == (StepId.POWER, "runs-need-room")
+    assert desk.run().verdict is Verdict.PASS
+
+
+def lack_rows(desk: Desk) -> None:
+    """Have a client find that rows of the first cut's control are gone."""
+
+    def fail() -> None:
+        raise TargetChanged("8 are gone", id=ErrorId.EARLIER_ROWS_LOST, hint="Undo it.")
+
+    desk.during[StepId.FIRST_CUT] = fail
+    with refused(ErrorId.EARLIER_ROWS_LOST, TargetChanged) as caught:
+        desk.run()
+    assert desk.check.resume in caught.value.hint
+    assert "dbcheck clean" in caught.value.hint
+    desk.during.clear()
+
+
+@pytest.mark.parametrize("kernel", [SETUP["kernel"], "6.12.0"], ids=["same", "changed"])
+def test_a_step_whose_rows_are_gone_is_begun_anew_and_says_so(
+    desk: Desk, kernel: str
+) -> None:
+    """As after dbcheck clean; the server may also have lost them by itself."""
+    lack_rows(desk)
+    desk.setup["kernel"] = kernel
+    desk.during[StepId.FIRST_CUT] = left_again = leave(desk, "first-cut-2")
+    with pytest.raises(KeyboardInterrupt):
+        desk.run()
+    assert desk.done[-1] == "first-cut-2"
+    assert left_again is desk.during.pop(StepId.FIRST_CUT)
+    for _ in range(2):
+        result = desk.run()
+        assert result.verdict is Verdict.PASS
+        (text,) = result.to_accept
+        assert text.startswith("first-cut: rows of earlier cycles were gone")
+    assert (desk.folder.path / "first-cut" / "campaign.json").is_file()
+
+
+def test_a_run_that_is_not_judged_is_not_left_behind(desk: Desk) -> None:
+    """It may have lost the rows that are gone."""
+    lack_rows(desk)
+    with pytest.raises(KeyboardInterrupt):
+        leave(desk, "first-cut")()
+    desk.run()
+    assert desk.done[0] == "first-cut again"
+
+
+def test_a_loss_is_not_taken_back_although_rows_are_gone(desk: Desk) -> None:
+    lack_rows(desk)
+    folder = CampaignFolder.open(desk.folder.path / "first-cut")
+    folder.add(replace(FIRST_CYCLE, verdict=CycleVerdict.FAIL))
+    desk.found[StepId.FIRST_CUT] = Found("a row is lost", verdict=Verdict.FAIL)
+    assert desk.run().verdict is Verdict.FAIL
+    assert desk.done == ["first-cut again", "papers"]
 
 
 def test_nothing_is_cut_without_consent(desk: Desk) -> None:
