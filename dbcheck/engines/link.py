@@ -205,8 +205,17 @@ class ProtocolViolation(Exception):
 
 
 def format_message(error: BaseException, secret: str) -> str:
-    """Return the message of *error* on one line, without the password."""
-    text = "; ".join(line.strip() for line in str(error).splitlines() if line)
+    """Return the message of *error* on one line, without the password.
+
+    libpq quotes the statement, with a "^" in the next line at the place that is meant;
+    both are left out.
+    """
+    lines = [line.strip() for line in str(error).splitlines()]
+    following = [*lines[1:], ""]
+    pairs = zip(lines, following, strict=True)
+    text = "; ".join(
+        line for line, next_one in pairs if line and "^" not in (line, next_one)
+    )
     text = text or type(error).__name__
     return text.replace(secret, "***") if secret else text
 

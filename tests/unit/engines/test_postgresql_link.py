@@ -14,6 +14,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
+from dbcheck.engines.link import format_message
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
@@ -180,3 +181,13 @@ def test_a_file_that_is_not_opened_is_no_damage(
         pgcode = state
 
     assert postgresql_link._is_refused(Refusal(words)) is refused
+
+
+def test_a_message_leaves_out_the_statement_that_libpq_quotes() -> None:
+    error = psycopg2.Error(
+        'relation "dbcheck.ledger" does not exist\nLINE 3: from dbcheck.ledger\n'
+        "             ^\nHINT:  Make it.\n"
+    )
+    told = 'relation "dbcheck.ledger" does not exist; HINT:  Make it.'
+    assert format_message(error, "") == told
+    assert format_message(psycopg2.Error("one\ntwo\n"), "two") == "one; ***"
