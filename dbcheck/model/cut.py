@@ -162,11 +162,10 @@ def describe_cuts(cuts: Iterable[tuple[str, str]]) -> str:
     parts = []
     for cut_class, open_texts in open_by_class.items():
         number = format_count(len(open_texts), "cut")
-        parts.append(
-            f"{cut_class.value} ({number})"
-            if len(open_by_class) > 1
-            else cut_class.value
-        )
+        name = cut_class.value
+        if cut_class is CutClass.LAB_DRIVE:
+            name = "the power of a lab's virtual drive"
+        parts.append(f"{name} ({number})" if len(open_by_class) > 1 else name)
         for text in filter(None, dict.fromkeys(open_texts)):
             some = (
                 ""

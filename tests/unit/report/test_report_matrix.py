@@ -206,7 +206,7 @@ def test_what_was_cut_is_said_of_cuts_that_count_alone() -> None:
     unclear = cycle("INCONCLUSIVE", cut_class="AC")
     shown = make_matrix_result([Line("a", "", None, None, [cycle(), unclear], "")])
     said = " ".join(words.scopes(shown))
-    assert "What was cut: lab drive" in said
+    assert "What was cut: the power of a lab's virtual drive." in said
     assert "AC" not in said
 
 
