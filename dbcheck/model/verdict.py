@@ -292,8 +292,10 @@ class Tally:
         most = format_percent_up(compute_loss_ppm_max(self.losses, self.cuts))
         where = f"in {format_count(self.cuts, 'cut')}{self._at_depths}"
         if not self.losses:
-            text = f"no loss {where}: at most {most} of cuts lose, {CONFIDENCE}"
-            return text + self._left_out
+            shown = f"at most {most} of cuts lose"
+            if self.cuts == 1:
+                shown = _describe_one_pass()
+            return f"no loss {where}: {shown}, {CONFIDENCE}{self._left_out}"
         least = format_percent_down(compute_loss_ppm_min(self.losses, self.cuts))
         bounds = f"at least {least} of cuts lose, {CONFIDENCE}"
         if self.losses < self.cuts:
@@ -344,25 +346,28 @@ def describe_proof(losses: int, cuts: int) -> str:
         return "This proves nothing, neither for the server nor against it."
     if losses:
         return PROOF_OF_LOSS
-    needed, goal = compute_cuts_needed(GOAL_PPM), format_percent_up(GOAL_PPM)
     if cuts == 1:
-        return (
-            f"One pass proves almost nothing; {needed} passes bound losses at {goal}"
-            f" ({CONFIDENCE})."
-        )
+        return f"{_describe_one_pass().capitalize()} ({CONFIDENCE})."
+    needed, goal = compute_cuts_needed(GOAL_PPM), format_percent_up(GOAL_PPM)
     shown = f"{cuts:,} passes bound losses at"
     shown += f" {format_percent_up(compute_loss_ppm_max(0, cuts))}"
     more = f"; {needed} bound them at {goal}" if cuts < needed else ""
     return f"{shown}{more} ({CONFIDENCE})."
 
 
+def _describe_one_pass() -> str:
+    """Return the clause on a single cut without a loss; its bound says little."""
+    needed, goal = compute_cuts_needed(GOAL_PPM), format_percent_up(GOAL_PPM)
+    return f"one pass proves almost nothing; {needed} passes bound losses at {goal}"
+
+
 def describe_goal(cuts: int) -> str:
     """Return the number of cuts to make, and the bound that they show if none loses."""
     bound = format_percent_up(compute_loss_ppm_max(0, cuts))
-    return (
-        f"{format_count(cuts, 'cut')}; if none loses, at most {bound} of such cuts"
-        f" lose ({CONFIDENCE})"
-    )
+    shown = f"if none loses, at most {bound} of such cuts lose"
+    if cuts == 1:
+        shown = _describe_one_pass()
+    return f"{format_count(cuts, 'cut')}; {shown} ({CONFIDENCE})"
 
 
 def describe_bound(losses: int, cuts: int) -> tuple[str, str]:

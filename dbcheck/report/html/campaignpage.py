@@ -17,6 +17,7 @@ from dbcheck.model.verdict import (
     Verdict,
     compute_loss_ppm_max,
     compute_loss_ppm_min,
+    describe_proof,
     format_count,
     format_percent_up,
 )
@@ -189,6 +190,8 @@ def _make_bound_figure(counted: Sequence[CycleResult], goal_ppm: int | None) -> 
     most = format_percent_up(compute_loss_ppm_max(losses, len(counted)))
     after = format_count(len(counted), "cut")
     about = f"After {after} at most {most} of cuts lose, {CONFIDENCE}."
+    if len(counted) == 1 and not losses:
+        about = describe_proof(losses, 1)
     low = min(last, goal_ppm * 100 / PPM) if goal_ppm else last
     name = "% of cuts"
     y = logarithmic(low, 100, name) if low < _LINEAR_ABOVE else linear(100, name)

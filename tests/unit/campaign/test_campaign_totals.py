@@ -14,7 +14,13 @@ import pytest
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.campaign.totals import describe_cycles, is_finished, make_result
 from dbcheck.judge.results import CampaignResult, CampaignsResult, SeenTotal
-from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict, Verdict
+from dbcheck.model.verdict import (
+    ControlFacts,
+    ControlOutcome,
+    CycleVerdict,
+    Verdict,
+    describe_proof,
+)
 from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.html.page import as_html
 from dbcheck.report.junit import format_junit
@@ -118,7 +124,8 @@ def test_without_a_price_there_is_no_column_for_it(tmp_path: Path) -> None:
 def test_one_cycle_is_named_in_the_singular(tmp_path: Path) -> None:
     shown = campaign_of(tmp_path / "one", [{"acks_per_s": 400.0}])
     page = as_html(CampaignsResult("/c", (shown,)))
-    assert "After 1 cut at most" in page
+    assert "at most 95% of" not in page
+    assert describe_proof(0, 1) in page
     assert not re.search(r"\b1 (?:cycles|cuts)\b", page)
     for verdicts, said in (([OPEN], "1 cycle was"), ([OPEN, OPEN], "2 cycles were")):
         made = [{"verdict": verdict} for verdict in verdicts]

@@ -15,6 +15,8 @@ from dbcheck.model.verdict import (
     compute_loss_ppm_max,
     compute_loss_ppm_min,
     compute_unseen_ppm,
+    describe_goal,
+    describe_proof,
     describe_unseen_losses,
     format_percent_down,
     format_percent_up,
@@ -148,7 +150,8 @@ def test_a_tally_counts_only_what_passed_or_failed() -> None:
         ),
         pytest.param(
             Tally(0, 1),
-            "no loss in 1 cut: at most 95% of cuts lose, 95% confidence",
+            "no loss in 1 cut: one pass proves almost nothing; 59 passes bound losses at "
+            "5%, 95% confidence",
             id="one cut, its depth not measured",
         ),
         pytest.param(
@@ -196,3 +199,10 @@ def test_what_was_never_cut_is_not_compared() -> None:
 def test_a_campaign_cannot_lose_more_often_than_it_is_cut() -> None:
     with pytest.raises(ValueError, match="2 losses in 1 cuts"):
         Tally(2, 1)
+
+
+def test_one_pass_is_said_to_prove_almost_nothing_wherever_it_is_told() -> None:
+    for text in (describe_goal(1), Tally(0, 1).sentence, describe_proof(0, 1)):
+        assert "95% of" not in text
+        assert "ne pass proves almost nothing; 59 passes bound losses at 5%" in text
+    assert "at most 78% of such cuts lose" in describe_goal(2)
