@@ -35,14 +35,17 @@ from dbcheck.explore.folder import RESULT_FILE, Exploration
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.golive import StepId
 from dbcheck.model.records import Manifest
+from dbcheck.model.verdict import format_count
 from dbcheck.report.console import make_console
 from dbcheck.report.formats import FORMATS, draw_subject, format_report
 from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject, Step, Subject, Verdicts
 from dbcheck.rows.workload import Workload
-from dbcheck.runner.golive_folder import PLAN_FILE
+from dbcheck.runner.golive_folder import PAGE, PLAN_FILE
 from dbcheck.runs.folder import RunFolder
 from dbcheck.runs.stored import lock_folder_to_judge
 from dbcheck.witness.log import FrameLogReader
+
+_CHECKS_NAMED_MAX = 5
 
 
 def list_steps(outcome: Outcome) -> tuple[Step, ...]:
@@ -253,10 +256,12 @@ def read_result(path: Path) -> Verdicts:
         raise UsageError(
             f"{path} is the folder of a go-live check",
             id=ErrorId.NOT_A_RESULT_FOLDER,
-            hint="Its page is golive.html in that folder. For a report on its cuts"
+            hint=f"Its page is {path / PAGE}. For a report on its cuts"
             f" name their campaign: {path / StepId.CAMPAIGN.value}, or"
             f" {path / StepId.FIRST_CUT.value} before there is one.",
         )
+    if checks := sorted(path.glob(f"*/{PLAN_FILE}")):
+        raise _folder_of_checks_error(path, [file.parent for file in checks])
     if (path / "campaign.json").is_file() or any(path.glob("*/campaign.json")):
         results = tuple(map(campaign_result, list_folders(path)))
         return CampaignsResult(str(path), results, group_targets(results))
@@ -266,6 +271,18 @@ def read_result(path: Path) -> Verdicts:
         id=ErrorId.NOT_A_RESULT_FOLDER,
         hint="Give what the command named that made it, e.g. runs/RUN_ID,"
         " campaigns/CAMPAIGN or runs/matrix-ID.json.",
+    )
+
+
+def _folder_of_checks_error(path: Path, checks: Sequence[Path]) -> UsageError:
+    """Return the error that *path* holds nothing but go-live *checks*."""
+    pages = ", ".join(str(check / PAGE) for check in checks[:_CHECKS_NAMED_MAX])
+    more = len(checks) - _CHECKS_NAMED_MAX
+    return UsageError(
+        f"{path} is a folder of {format_count(len(checks), 'go-live check')}",
+        id=ErrorId.NOT_A_RESULT_FOLDER,
+        hint=f"Each has a page of its own: {pages}"
+        f"{f' and {more} more' if more > 0 else ''}.",
     )
 
 

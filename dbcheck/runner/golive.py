@@ -27,7 +27,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.report.html.page import format_golive_page
 from dbcheck.report.words import campaign as campaign_words
 from dbcheck.runner import assemble, campaign_run
-from dbcheck.runner.golive_folder import GoLiveFolder, StepRecord
+from dbcheck.runner.golive_folder import PAGE, GoLiveFolder, StepRecord
 from dbcheck.runner.golive_records import (
     find_failed_campaign,
     has_papers_of,
@@ -56,7 +56,6 @@ from dbcheck.runner.new_inventory import format_command
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 
-PAGE = "golive.html"
 _POLL_S = 1.0
 _ROUNDS_MAX = 2  # of all steps, if a cut changes what they rest on
 _NOT_AGREED = "nothing was cut: you did not agree to it"

@@ -23,7 +23,7 @@ from dbcheck.model.golive import PaperResult, StepId, StepResult, StepStatus
 from dbcheck.runs import stored
 
 _SUBJECT = "golives"  # the name in the state folder, see runs.stored
-PLAN_FILE = "golive.json"
+PLAN_FILE, PAGE = "golive.json", "golive.html"
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,8 +150,8 @@ def test_a_tally_counts_only_what_passed_or_failed() -> None:
         ),
         pytest.param(
             Tally(0, 1),
-            "no loss in 1 cut: one pass proves almost nothing; 59 passes bound losses at "
-            "5%, 95% confidence",
+            "no loss in 1 cut: one pass proves almost nothing; 59 passes bound losses "
+            "at 5%, 95% confidence",
             id="one cut, its depth not measured",
         ),
         pytest.param(

@@ -19,8 +19,8 @@ from dbcheck.model.golive import StepId, StepStatus
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.runner import golive
-from dbcheck.runner.golive import PAGE, require_same_target
-from dbcheck.runner.golive_folder import GoLiveFolder
+from dbcheck.runner.golive import require_same_target
+from dbcheck.runner.golive_folder import PAGE, GoLiveFolder
 from dbcheck.runner.golive_setup import find_changes, list_shown_facts
 from dbcheck.runner.golive_steps import Found
 from dbcheck.runs.folder import RunFolder
@@ -41,6 +41,17 @@ def test_the_folder_of_a_check_is_no_campaign_that_is_damaged(desk: Desk) -> Non
         read_result(path)
     assert (path / "campaign").is_dir()
     assert str(path / "campaign") in caught.value.hint
+
+
+def test_a_folder_of_several_checks_names_their_pages(desk: Desk) -> None:
+    above = desk.folder.path.parent
+    GoLiveFolder.create(above / "second", desk.folder.plan())
+    with refused(
+        ErrorId.NOT_A_RESULT_FOLDER, UsageError, naming="2 go-live checks"
+    ) as caught:
+        read_result(above)
+    for name in ("check", "second"):
+        assert str(above / name / PAGE) in caught.value.hint
 
 
 def test_all_steps_are_done_once_and_in_their_order(desk: Desk) -> None:

@@ -18,8 +18,7 @@ from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.golive import StepId, StepResult, StepStatus
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.runner import assemble, campaign_run, golive
-from dbcheck.runner.golive import PAGE
-from dbcheck.runner.golive_folder import GoLiveFolder, StepRecord
+from dbcheck.runner.golive_folder import PAGE, GoLiveFolder, StepRecord
 from dbcheck.runner.golive_setup import find_changes, read_setup
 from dbcheck.runner.golive_steps import Found, run_cuts
 from dbcheck.runs import stored
