@@ -153,12 +153,13 @@ def _run(check: Check) -> GoLiveResult:
         console, report.draw_title(check.plan.name, check.plan.cuts, check.folder.path)
     )
 
-    def begin(step: StepId) -> None:
+    def begin(step: StepId, to_come: int) -> None:
         drawn = report.draw_beginning(
             step,
             control=check.plan.control,
             by_hand=check.entry.power.attended,
             cuts=check.plan.cuts,
+            to_come=to_come,
             each_s=measure_cut_s(check.folder),
         )
         report.show(console, drawn)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from dbcheck.model.verdict import Statistics, Verdict
 
+ASSUMED = "assumed, not seen, "  # the beginning of a point to accept
+
 
 class StepId(enum.Enum):
     """The steps of a go-live check, in their order."""
@@ -124,8 +126,16 @@ class GoLiveResult:
 
     @property
     def to_accept(self) -> tuple[str, ...]:
-        """All that somebody has to accept by name, each once."""
-        return tuple(dict.fromkeys(x for step in self.steps for x in step.to_accept))
+        """All that somebody has to accept by name, each once.
+
+        What both campaigns assumed is told with the reason of the last one: the figures
+        in it differ.
+        """
+        found: dict[str, str] = {}
+        for text in (x for step in self.steps for x in step.to_accept):
+            item = text.partition(":")[0] if text.startswith(ASSUMED) else text
+            found[item] = text
+        return tuple(found.values())
 
     @property
     def next_step(self) -> StepResult | None:

@@ -41,12 +41,19 @@ def draw_question(about: str) -> RenderableType:
 
 
 def draw_beginning(
-    step: StepId, *, control: bool, by_hand: bool, cuts: int, each_s: float | None
+    step: StepId,
+    *,
+    control: bool,
+    by_hand: bool,
+    cuts: int,
+    to_come: int,
+    each_s: float | None,
 ) -> RenderableType:
     """Return the text of a step that begins: what it does, takes and changes.
 
     control: a control comes before the first cut.  by_hand: a person cuts.  cuts: of
-    the campaign.  each_s: how long one cut took, None if that is not known.
+    the campaign.  to_come: those that are still to be made.  each_s: how long one cut
+    took, None if that is not known.
     """
     about = words.ABOUT[step]
     title = Text.assemble((f"{_place(step)}  ", MINOR), (about.title, "bold"))
@@ -57,7 +64,7 @@ def draw_beginning(
         does = f"{does} {describe_goal(cuts)}."
     table = Table.grid(padding=(0, 2))
     table.add_row(Text("does", MINOR), Text(does))
-    takes = words.describe_duration(step, cuts, each_s)
+    takes = words.describe_duration(step, cuts, to_come, each_s)
     table.add_row(Text("takes", MINOR), Text(takes))
     table.add_row(Text("changes", MINOR), Text(about.changes))
     if step.is_campaign or (step.cuts_power and not by_hand):

@@ -77,12 +77,13 @@ def require_same_target(entry: Entry, check: Check) -> None:
 class Guide:
     """Shows a check to the person who runs it.
 
-    begin:  a step begins.  end: it is over, or stopped.  keep: it was done before.
+    begin:  a step begins, with so many cuts of the campaign to come.
+    end:    it is over, or stopped.  keep: it was done before.
     repeat: it was done before, and what it depends on has changed, a clause for each.
     agree:  asks whether the power may be cut now; None if nobody can be asked.
     """
 
-    begin: Callable[[StepId], None]
+    begin: Callable[[StepId, int], None]
     end: Callable[[StepResult], None]
     keep: Callable[[StepResult], None]
     repeat: Callable[[StepId, list[str]], None]
@@ -240,7 +241,7 @@ class GoLive:
         if changes := self.changes.pop(step, None):
             self.guide.repeat(step, changes)
         self.has_redone = True
-        self.guide.begin(step)
+        self.guide.begin(step, self._count_cuts_to_come(step, record))
         if step.cuts_power and find_failed_campaign(self.check.folder) is not step:
             self._require_agreement(step)
         return self._store_step(step, record)
@@ -319,6 +320,15 @@ class GoLive:
             if not proves_nothing or not (lacks_rows or result.finished):
                 return record.folder, True
         return self.check.folder.find_new_name(step), False
+
+    def _count_cuts_to_come(self, step: StepId, record: StepRecord | None) -> int:
+        """Return how many cuts of the campaign are still to be made."""
+        cuts = self.check.plan.cuts
+        if step is not StepId.CAMPAIGN or not self._find_campaign(step, record)[1]:
+            return cuts
+        campaign = open_campaign(self.check.folder, record)
+        made = make_result(campaign).statistics.cuts if campaign else 0
+        return max(0, cuts - made)
 
     def _call(self, step: StepId, folder: str, *, is_resumed: bool) -> Found:
         check = self.check

@@ -19,7 +19,7 @@ from dbcheck.judge.item import Status
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.audited import RuleStatus, Severity
 from dbcheck.model.depth import Depth
-from dbcheck.model.golive import PaperResult, StepId
+from dbcheck.model.golive import ASSUMED, PaperResult, StepId
 from dbcheck.model.verdict import (
     PROOF_OF_LOSS,
     CycleVerdict,
@@ -332,7 +332,7 @@ def _list_assumptions(folder: CampaignFolder) -> Iterator[str]:
             if item.status is Status.ASSUMED:
                 found.setdefault(item.item.value, item.reason)
     for name, reason in found.items():
-        yield f"assumed, not seen, {name}: {reason}"
+        yield f"{ASSUMED}{name}: {reason}"
 
 
 def write_papers(check: Check, folder: str) -> Found:

@@ -75,6 +75,7 @@ class Desk:
     control: bool = True
     may_cut: list[bool] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    to_come: list[int] = field(default_factory=list)
     state: PowerState = PowerState.OFF
 
     @property
@@ -89,7 +90,7 @@ class Desk:
         for each in (self.done, self.kept, self.repeated, self.ended):
             each.clear()
         guide = Guide(
-            begin=lambda step: None,
+            begin=lambda step, to_come: self.to_come.append(to_come),
             end=self.ended.append,
             keep=lambda result: self.kept.append(result.step),
             repeat=lambda step, changes: self.repeated.append(step),

@@ -89,7 +89,7 @@ def _list_facts(result: GoLiveResult) -> Iterator[tuple[str, str]]:
     ended = max((step.ended for step in result.steps), default="")
     when = words.format_time(result.created)
     yield "checked (UTC)", f"{when} to {words.format_time(ended)}" if ended else when
-    yield "by", f"dbcheck {result.dbcheck}"
+    yield "program", f"dbcheck {result.dbcheck}"
 
 
 def _make_row(step: StepResult) -> Row:

@@ -119,16 +119,22 @@ STATUS_WORDS = {
 }
 
 
-def describe_duration(step: StepId, cuts: int, each_s: float | None) -> str:
-    """Return how long a step takes; each_s: of one cut, None if that is not known."""
+def describe_duration(
+    step: StepId, cuts: int, to_come: int, each_s: float | None
+) -> str:
+    """Return how long a step takes, to_come of whose cuts are still to be made.
+
+    each_s: of one cut, None if that is not known.
+    """
     takes = ABOUT[step].takes
     if step is not StepId.CAMPAIGN or each_s is None:
         return takes
-    whole_s = each_s * cuts
+    whole_s = each_s * to_come
     shown = f"{whole_s / 60:.0f} min" if whole_s < 5400 else f"{whole_s / 3600:.1f} h"
     if whole_s < 60:
         shown = "a minute"
-    return f"about {shown}, as the first cut took {each_s:.0f} s"
+    left = f" for the {to_come} of {cuts} cuts to come" if to_come < cuts else ""
+    return f"about {shown}{left}, as the first cut took {each_s:.0f} s"
 
 
 def headline(result: GoLiveResult) -> str:

@@ -215,8 +215,8 @@ def test_another_server_is_not_taken_for_the_one_of_the_check(
 def test_a_check_whose_tables_were_cleaned_goes_on_and_says_so(
     operator: Operator,
 ) -> None:
-    words = ("5 of 7", "cycle  1:", signal.SIGINT, *operator.new, "--cuts", "1")
-    operator.end_in(*words)
+    words = (*operator.new, "--cuts", "1")
+    operator.end_in("5 of 7", "cycle  1:", signal.SIGINT, *words)
     of_lab = [operator.here.lab.name, "--inventory", str(operator.inventory)]
     clean = [sys.executable, "-m", "dbcheck", "clean", *of_lab]
     subprocess.run(clean, check=True, capture_output=True, timeout=60)

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.model.golive import GoLiveResult, StepId
+from dbcheck.model.golive import ASSUMED, GoLiveResult, StepId
 from dbcheck.model.verdict import Verdict
 from dbcheck.report import golive as report
 from dbcheck.report.console import make_console
+from dbcheck.report.html.golivepage import make_golive_values
 from dbcheck.report.html.page import format_golive_page
 from dbcheck.report.words import golive as words
 from tests.kit.golives import CUTS, golive_result
@@ -101,7 +102,30 @@ def test_the_headline_says_what_to_do() -> None:
 
 
 def test_the_time_of_a_campaign_is_told_from_the_first_cut() -> None:
-    takes = words.describe_duration(StepId.CAMPAIGN, 59, 240.0)
-    assert "3.9 h" in takes
-    assert "22 min" in words.describe_duration(StepId.CAMPAIGN, 11, 120.0)
-    assert words.describe_duration(StepId.AUDIT, 11, 120.0) == "seconds"
+    takes = words.describe_duration(StepId.CAMPAIGN, 59, 59, 240.0)
+    assert "3.9 h, as" in takes
+    assert "22 min" in words.describe_duration(StepId.CAMPAIGN, 11, 11, 120.0)
+    assert words.describe_duration(StepId.AUDIT, 11, 11, 120.0) == "seconds"
+    half = words.describe_duration(StepId.CAMPAIGN, 11, 5, 120.0)
+    assert "10 min for the 5 of 11 cuts to come" in half
+
+
+def test_what_both_campaigns_assumed_is_accepted_once() -> None:
+    result = golive_result("")
+    off = {
+        StepId.FIRST_CUT: (f"{ASSUMED}time-off: 21 s by the clock", "no control"),
+        StepId.CAMPAIGN: (f"{ASSUMED}time-off: 24 s", f"{ASSUMED}cut-class: AC"),
+    }
+    steps = [replace(s, to_accept=off.get(s.step, ())) for s in result.steps]
+    told = replace(result, steps=tuple(steps)).to_accept
+    assert told == (
+        f"{ASSUMED}time-off: 24 s",
+        "no control",
+        f"{ASSUMED}cut-class: AC",
+    )
+
+
+def test_the_page_names_no_program_as_the_person_who_checked() -> None:
+    facts = dict(make_golive_values(golive_result(""))["facts_shown"])
+    assert facts["program"] == "dbcheck 1"
+    assert "by" not in facts

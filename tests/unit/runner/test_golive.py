@@ -299,6 +299,20 @@ def test_cuts_that_do_not_count_are_made_anew(desk: Desk) -> None:
     assert desk.done == ["setup", "first-cut-2", "campaign", "papers"]
 
 
+def test_a_campaign_that_is_continued_tells_the_cuts_to_come(desk: Desk) -> None:
+    def end() -> None:
+        CampaignFolder.open(desk.folder.path / "campaign").add(FIRST_CYCLE)
+        raise KeyboardInterrupt
+
+    desk.during[StepId.CAMPAIGN] = end
+    with pytest.raises(KeyboardInterrupt):
+        desk.run()
+    assert desk.to_come[-1] == 3
+    desk.during.clear()
+    desk.run()
+    assert desk.to_come[-2:] == [2, 3]  # of the campaign; the papers cut nothing
+
+
 def test_nothing_is_cut_where_a_run_has_no_room_on_this_machine(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
