@@ -112,7 +112,10 @@ class _Doubt:
 _ADVICE_HARD_CUT = (
     "Use a hard power cut, not one that shuts the server or its host down first"
 )
-_ADVICE_TEST_SWITCH = "Test the switch on the idle host: dbcheck power test"
+_ADVICE_LOOK_AT_CUT = (
+    "Look what was cut, and whether this host has a second power supply. dbcheck power"
+    " test shows what a switch cuts"
+)
 _ADVICE_KEEP_OTHERS_AWAY = "Keep others away from dbcheck's tables, and cut again"
 _ADVICE_CHANGE_NOTHING = "Change nothing while a check runs, and cut again"
 _ADVICE_NO_SHUTDOWN = "Remove what shut it down, or use a hard power cut"
@@ -122,7 +125,7 @@ _ADVICE_LOOK_AT_DRIVES = (
 _DOUBTS = {
     ItemId.LOAD: _Doubt(
         "nothing shows that commits were at risk when the power went",
-        advice="Cut while the server is at work; dbcheck power test shows what the"
+        advice="Cut while the server is at work; dbcheck power test shows what a"
         " switch cuts",
     ),
     ItemId.NOT_SHUT_DOWN: _Doubt(
@@ -133,7 +136,7 @@ _DOUBTS = {
     ItemId.HOST_DOWN: _Doubt(
         "nothing shows that the host lost its power",
         "the host did not lose its power",
-        f"{_ADVICE_TEST_SWITCH}. Look for a second power supply",
+        _ADVICE_LOOK_AT_CUT,
     ),
     ItemId.DRIVES_GONE: _Doubt(
         "nothing shows that the drives lost their power",
@@ -202,7 +205,7 @@ _DOUBTS = {
         " restarted",
     ),
     ItemId.WITNESS_APART: _Doubt("the witness may be on the target's own host"),
-    ItemId.RESTARTED: _Doubt("", advice=_ADVICE_TEST_SWITCH),
+    ItemId.RESTARTED: _Doubt("", advice=_ADVICE_LOOK_AT_CUT),
     ItemId.CAME_BACK: _Doubt(
         "", "", "Find out why it did not come back by itself, and cut again"
     ),

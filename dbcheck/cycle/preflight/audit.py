@@ -20,6 +20,7 @@ from dbcheck.model.audited import Flag, RuleStatus, format_alarm_counts, list_al
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import HostBefore, Readings, TargetFacts
 from dbcheck.model.server import ServerFacts
+from dbcheck.model.verdict import format_count
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.listener import Listener, Phase
@@ -98,6 +99,17 @@ def audit_facts(
     return AuditedServer(subjects, find_located_findings(family.name, subjects))
 
 
+def summarize_flags(flags: Sequence[Flag]) -> str:
+    """Return how many findings of each kind an audit has."""
+    unknown = sum(flag.status is RuleStatus.UNKNOWN for flag in flags)
+    notes = len(flags) - len(list_alarms(flags)) - unknown
+    counts = [format_alarm_counts(flags) or "no unsafe setting found"]
+    counts += [format_count(notes, "note")] if notes else []
+    counts += [f"{unknown} could not be read"] if unknown else []
+    explained = " (dbcheck audit explains them)" if flags else ""
+    return f"{'; '.join(counts)}{explained}"
+
+
 def audit_node_before_load(
     node: Node,
     server: ServerFacts,
@@ -117,12 +129,7 @@ def audit_node_before_load(
     except (EngineError, HostError) as error:
         listener.phase(Phase.AUDIT, f"the settings could not be audited: {error}")
         return None
-    unknown = sum(flag.status is RuleStatus.UNKNOWN for flag in flags)
-    summary = format_alarm_counts(flags) or "no unsafe setting found"
-    if unknown:
-        summary += f"; {unknown} could not be read"
-    lines = [f"{summary} (dbcheck audit explains each)" if flags else summary]
-    lines += map(str, list_alarms(flags))
+    lines = [summarize_flags(flags), *map(str, list_alarms(flags))]
     for line in lines:
         if line not in shown:
             listener.phase(Phase.AUDIT, line)

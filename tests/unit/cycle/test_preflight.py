@@ -1,4 +1,7 @@
-"""How the preflight waits until a server's start can be told from a later one."""
+"""How the preflight waits until a server's start can be told from a later one.
+
+And how it counts what the audit found.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
+from dbcheck.cycle.preflight.audit import summarize_flags
 from dbcheck.cycle.recovery import waiting
+from dbcheck.model.audited import Flag, RuleStatus, Severity
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
@@ -83,3 +88,16 @@ def test_a_clock_that_went_back_is_not_waited_for(
         asked(server, monkeypatch)
     assert "Restart the server" in caught.value.hint
     assert not server.slept_s
+
+
+def test_an_audit_without_alarms_counts_its_notes() -> None:
+    def flag(severity: Severity, status: RuleStatus) -> Flag:
+        return Flag("rule", severity, status, "server", "fact", "off")
+
+    note = flag(Severity.NOTE, RuleStatus.UNSAFE)
+    unread = flag(Severity.ERROR, RuleStatus.UNKNOWN)
+    alarm = flag(Severity.ERROR, RuleStatus.UNSAFE)
+    told = summarize_flags([note, note, unread])
+    assert told.startswith("no unsafe setting found; 2 notes; 1 could not be read (")
+    assert summarize_flags([alarm, note]).startswith("1 error; 1 note (")
+    assert summarize_flags([]) == "no unsafe setting found"

@@ -818,3 +818,11 @@ def test_a_plug_that_nobody_pulled_in_time_is_no_matter_of_a_switch() -> None:
     assert item.status is Status.CONTRADICTED
     assert "nobody cut its power in time" in item.reason
     assert "dbcheck power test" not in doubt_of(item)
+
+
+@pytest.mark.parametrize("which", [ItemId.HOST_DOWN, ItemId.RESTARTED])
+def test_a_host_that_was_not_cut_is_no_matter_of_a_switch_alone(which: ItemId) -> None:
+    """A hand may have pulled another plug, or none."""
+    advice = doubt_of(Item(which, Status.CONTRADICTED, "it ran on", required=True))
+    assert "Test the switch" not in advice
+    assert "Look what was cut" in advice
