@@ -201,7 +201,8 @@ def _run_next_cycle(
     """
     cycles = folder.cycles()
     drawn = _plan_next_cut(rig, plan, cycles)
-    detail = f"{drawn.number}: {drawn.activity.value}, {drawn.after_s:.1f} s"
+    planned = f"to be cut {drawn.activity.when}, after {drawn.after_s:.1f} s of load"
+    detail = f"{drawn.number}: {planned}"
     rig.listener.phase(Phase.CYCLE, detail)
     try:
         seed = plan.seed + drawn.number

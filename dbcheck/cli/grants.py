@@ -222,8 +222,11 @@ def draw_statements(result: GrantsResult) -> Iterator[str]:
         yield "-- MariaDB needs other statements: dbcheck grants --product mariadb."
     yield ""
     if result.product == Product.POSTGRESQL:
-        yield "-- Leave out what is there already."
+        yield "-- Account and database; leave out what is there already. dbcheck itself"
+        yield "-- makes no more than a schema with tables there."
     else:
+        yield "-- The account. dbcheck itself makes the database, if it is missing, and"
+        yield "-- tables in it, no more."
         yield "-- '%' allows every host: name the host that runs dbcheck if you can."
     yield from map(visible, result.create)
     if result.product == Product.POSTGRESQL:

@@ -293,8 +293,9 @@ class _InventoryBuilder:
                 f"{self._file}: hosts {names[0]} and {names[1]} have the same "
                 f"{PREFIX}{what}",
                 id=ErrorId.HOSTS_SHARE_VALUE,
-                hint="Each host needs its own; {{ inventory_hostname }} in a value "
-                "stands for the host's name.",
+                hint="Give each host its own. One witness may serve them all, each in a"
+                " folder of its own: end its URL with {{ inventory_hostname }}, which"
+                " stands for the host's name.",
             )
             for name in names:
                 self._faults.setdefault(name, error)

@@ -22,6 +22,19 @@ class Activity(enum.Enum):
     HOLD = "hold"
     HOUSEKEEPING = "housekeeping"  # a task of the kind that was drawn is under way
 
+    @property
+    def when(self) -> str:
+        """The clause that tells people when such a cut comes."""
+        return _WHEN[self]
+
+
+_WHEN = {
+    Activity.RAMP_UP: "as the sessions begin",
+    Activity.STEADY: "under steady load",
+    Activity.CHECKPOINT: "in a checkpoint",
+    Activity.HOLD: "while all sessions pause",
+    Activity.HOUSEKEEPING: "in a housekeeping task",
+}
 
 NOT_KNOWN = "when the cut came is not known"  # as of a client that was lost
 # The age of the last ack at the cut, which must be below a second; and the time from

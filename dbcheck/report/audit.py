@@ -166,13 +166,19 @@ def _format_facts(subject: SubjectResult) -> Iterator[str]:
 
 
 def _draw_overview(results: Sequence[AuditResult]) -> RenderableType:
+    """Return the counts of each target, and below them the first finding of each.
+
+    The id of a rule needs half of a terminal's width, and is copied as a whole.
+    """
     table = Table(title="All targets", title_justify="left", title_style="bold")
     table.add_column("target", overflow="fold")
     for severity in Severity:
         table.add_column(f"{severity.value}s", justify="right")
     table.add_column(_UNKNOWN, justify="right")
     table.add_column("safe", justify="right")
-    table.add_column("worst", overflow="fold")
+    first = Table.grid(padding=(0, 2))
+    first.add_column(overflow="fold")
+    first.add_column(no_wrap=True)
     for result in results:
         worst = next(
             (f.rule for f in result.findings if f.status is RuleStatus.UNSAFE), "-"
@@ -183,8 +189,11 @@ def _draw_overview(results: Sequence[AuditResult]) -> RenderableType:
             numbers, worst = ["-"] * len(numbers), "not audited"
         elif result.host_error:
             worst = f"host not read; {worst}" if worst != "-" else "host not read"
-        table.add_row(result.name or result.target, *numbers, worst)
-    return Padding(table, (0, 0, 1, 0))
+        name = result.name or result.target
+        table.add_row(name, *numbers)
+        first.add_row(f"  {name}", worst)
+    title = Text("The worst of each", "bold")
+    return Padding(Group(table, title, first), (0, 0, 1, 0))
 
 
 def draw_receipt(rule: Rule, results: Sequence[ReceiptResult]) -> RenderableType:

@@ -152,7 +152,8 @@ class Canaries:
             len(zeros) * len(self.direct) + 2 * self._file_bytes
         )
         if space.f_bavail * space.f_frsize < needed:
-            raise Refusal("ENOSPC", f"{self.folder}: less than {needed} bytes are free")
+            mib = -(-needed // (1 << 20))
+            raise Refusal("ENOSPC", f"{self.folder}: less than {mib} MiB are free")
         with contextlib.ExitStack() as undo:
             folder = Folder(self.folder, new_on=device)
             undo.callback(folder.close)

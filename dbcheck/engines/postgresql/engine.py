@@ -486,7 +486,7 @@ class PostgresqlEngine(Engine):
             names += besides
             if link.rows("empty_schema"):
                 link.rows("drop_schema")
-                names.append("dbcheck")
+                names.append("schema dbcheck")
         return names
 
     def _identity(self, link: PostgresqlLink, table: TableSpec) -> str:

@@ -151,18 +151,27 @@ def test_a_preparation_that_fails_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(host_canary, "fill_durably", full)
-    ask = {
+    with pytest.raises(OSError, match="No space"):
+        host_canary.Canaries(ask_for(data), lambda *_: None)
+    assert list(data.parent.iterdir()) == [data]
+
+
+def ask_for(data: Path, file_bytes: int = 4096) -> dict[str, object]:
+    return {
         "data_directory": str(data),
         "folder": "",
         "nonce": NONCE.hex(),
         "report_us": 0,
         "rings": 1,
         "ring_blocks": 4,
-        "file_bytes": 4096,
+        "file_bytes": file_bytes,
     }
-    with pytest.raises(OSError, match="No space"):
-        host_canary.Canaries(ask, lambda *_: None)
-    assert list(data.parent.iterdir()) == [data]
+
+
+def test_room_that_is_missing_is_told_in_a_unit_that_people_read(data: Path) -> None:
+    too_much = ask_for(data, 1 << 60)
+    with pytest.raises(Refusal, match=r"less than \d+ MiB are free"):
+        host_canary.Canaries(too_much, lambda *_: None)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +151,8 @@ def test_what_may_pass_is_tried_again_and_said_at_once(
     view = play(folder, Cycles(None, AWAY, None), monkeypatch)
     said = [text for phase, text in view.phases if phase is Phase.CYCLE]
     assert "2: ERROR, does not count: no route to host." in said
+    (first,) = (text for text in said if text.startswith("1: to be cut "))
+    assert re.search(r" after \d\.\d s of load$", first)  # "1: hold" is no sentence
     assert Phase.RESTORE not in [phase for phase, _ in view.phases]
     assert [one.verdict.value for one in folder.cycles()] == ["PASS", "ERROR", "PASS"]
 

@@ -163,3 +163,13 @@ def test_without_a_database_the_statements_are_for_that_of_libpq() -> None:
         ("postgresql://db1", NAME),
     ):
         assert describe_server(Entry("", url), None).database == database
+
+
+@pytest.mark.parametrize("product", [Product.POSTGRESQL, Product.MARIADB])
+def test_the_statements_say_who_makes_the_database(product: Product) -> None:
+    result = list_statements(Server(product), load("insert"), control=False)
+    said = " ".join(line.strip("- ") for line in draw_statements(result))
+    by_hand = "create database" in " ".join(result.create)
+    assert ("Account and database; leave out" in said) is by_hand
+    assert ("dbcheck itself makes the database" in said) is not by_hand
+    assert "no more" in said

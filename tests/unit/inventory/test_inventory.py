@@ -239,8 +239,9 @@ def test_two_hosts_share_no_server_and_no_folder(tmp_path: Path, what: str) -> N
         text = HEAD.replace("acks/{{ inventory_hostname }}", "acks")
     with refused(
         ErrorId.HOSTS_SHARE_VALUE, UsageError, naming=("db1", "db2", f"dbcheck_{what}")
-    ):
+    ) as caught:
         loaded(tmp_path, text + "    db2:\n").entry("db1")
+    assert "One witness may serve them all" in caught.value.hint
 
 
 def test_two_hosts_share_no_outlet(tmp_path: Path) -> None:

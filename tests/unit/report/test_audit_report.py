@@ -8,8 +8,9 @@ import pytest
 
 from dbcheck.audit.result import AuditResult, FindingResult
 from dbcheck.audit.rule import SubjectKind
+from dbcheck.audit.rules import RULES
 from dbcheck.model.audited import RuleStatus, Severity
-from dbcheck.report.audit import draw_audit, summarize_findings
+from dbcheck.report.audit import draw_audit, draw_audits, summarize_findings
 from dbcheck.report.console import make_console
 
 REASON = "the account may not read the drive; log in as root"
@@ -74,3 +75,15 @@ def test_a_fact_without_a_reason_is_no_host_that_could_not_be_read() -> None:
     text = drawn(replace(RESULT, host="db1", findings=(finding,)))
     assert "log in as root" in text
     assert "its host could not be read" not in text
+
+
+def test_the_worst_rule_of_several_targets_is_not_broken_at_80_columns() -> None:
+    ids = [rule.id for rules in RULES.values() for rule in rules]
+    rule = max(ids, key=len)
+    finding = replace(unknown("flushes"), rule=rule, status=RuleStatus.UNSAFE)
+    result = replace(RESULT, name="db1.example.net", findings=(finding,))
+    console = make_console(width=80)
+    with console.capture() as capture:
+        console.print(draw_audits([result, result]))
+    table = capture.get().partition("All targets")[2]
+    assert table.count(f"db1.example.net  {rule}") == 2
