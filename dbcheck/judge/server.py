@@ -44,6 +44,8 @@ def judge_restarted(case: Case) -> Item | None:
     status = Status.CONTRADICTED
     unchanged = "the server's start time did not change"
     reason = f"{unchanged}: its power was not cut"
+    if case.cut is not None and case.cut.by_hand:
+        reason += "; pull the plug of this very host, and cut again"
     if end.restarted:
         status = Status.PRESENT
         apart_us = after.started_us - before.started_us

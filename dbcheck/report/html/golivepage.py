@@ -25,7 +25,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One step in the checklist."""
+    """One step in the checklist; command: "" if it cannot be done on this host."""
 
     box: str
     title: str
@@ -106,7 +106,7 @@ def _make_row(step: StepResult) -> Row:
         summary=step.summary or words.ABOUT[step.step].does,
         details=step.details,
         is_open=step.status is StepStatus.STOPPED,
-        command=step.command,
+        command="" if step.status is StepStatus.LEFT_OUT else step.command,
     )
 
 

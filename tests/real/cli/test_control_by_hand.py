@@ -19,5 +19,6 @@ def test_after_a_control_that_does_not_count_nobody_is_asked_again(user: User) -
     assert "NOW" not in said
     assert "you are not asked for a second cut" in said
     assert "start time did not change" in said
+    assert "dbcheck power test" not in said  # there is no switch
     (run,) = (user.folder / "runs").iterdir()
     assert run.is_dir()

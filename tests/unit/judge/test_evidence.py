@@ -213,6 +213,17 @@ def test_restarted(after_us: int, error_us: int, status: Status) -> None:
     assert item.status is status
 
 
+def test_a_person_who_cut_another_host_is_told_to_pull_its_plug() -> None:
+    same_start = {"started_us": 5_000_000}
+    by_hand = loaded(cut=Cut(None, None))
+    judged = dataclasses.replace(of_servers(same_start, same_start), load=by_hand)
+    item = judge_restarted(judged)
+    assert item is not None
+    assert item.status is Status.CONTRADICTED
+    assert "pull the plug of this very host" in doubt_of(item)
+    assert "dbcheck power test" not in doubt_of(item)
+
+
 def test_another_identity_is_another_server() -> None:
     before = {"server_uuid": "a", "datadir": "/d"}
     after = {"server_uuid": "b", "datadir": "/d"}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.model.golive import ASSUMED, GoLiveResult, StepId
+from dbcheck.model.golive import ASSUMED, GoLiveResult, StepId, StepStatus
 from dbcheck.model.verdict import Verdict
 from dbcheck.report import golive as report
 from dbcheck.report.console import make_console
@@ -123,6 +123,15 @@ def test_what_both_campaigns_assumed_is_accepted_once() -> None:
         "no control",
         f"{ASSUMED}cut-class: AC",
     )
+
+
+def test_a_step_that_cannot_be_done_here_has_no_command() -> None:
+    result = golive_result("")
+    power = replace(
+        result.steps[3], status=StepStatus.LEFT_OUT, command="dbcheck power test db1"
+    )
+    steps = (*result.steps[:3], power, *result.steps[4:])
+    assert "dbcheck power test" not in format_golive_page(replace(result, steps=steps))
 
 
 def test_the_page_names_no_program_as_the_person_who_checked() -> None:
