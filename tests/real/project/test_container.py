@@ -27,7 +27,6 @@ ROOT = Path(dbcheck.__file__).resolve().parent.parent
 CONTAINER, GUIDE = ROOT / "container", ROOT / "docs" / "guides" / "container.md"
 PROGRAMS = ("podman", "runc", "debootstrap", "netavark", "aardvark-dns", "iptables")
 BASE, TARGET = "debian:12-slim", "postgres:16"
-MIRROR = "http://deb.debian.org/debian"
 # How the machine reaches the packages; the images of a registry need none of it.
 OF_MACHINE = ("/usr/local/share/ca-certificates", "/etc/pip.conf")
 # What the image of PostgreSQL's project does with the variables of compose.yml.
@@ -153,7 +152,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
 def make_base(podman: Podman) -> None:
     """Make the image that the files begin with, by debootstrap."""
     root = podman.folder / "root"
-    words = ("debootstrap", "--variant=minbase", "bookworm", root, MIRROR)
+    words = ("debootstrap", "--variant=minbase", "bookworm", root)
     shown(subprocess.run(words, capture_output=True, text=True))
     for name in OF_MACHINE:
         to = root / name.removeprefix("/")
