@@ -210,7 +210,10 @@ def test_the_client_with_ansible_reads_what_only_ansible_does(
     """A range of hosts: the image without Ansible says what it needs."""
     build = ("--build-arg", "PACKAGES=ansible", "-f", CONTAINER / "Dockerfile", ".")
     podman.build("with-ansible", *build)
-    host = {"dbcheck_target": "postgresql+psycopg2://d@db/d", "dbcheck_witness": "x"}
+    host = {
+        "dbcheck_target": "postgresql+psycopg2://d@db/d",
+        "dbcheck_witness": "file:acks",
+    }
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(yaml.safe_dump({"all": {"hosts": {"db[1:2]": host}}}))
     for path in (tmp_path, inventory):
