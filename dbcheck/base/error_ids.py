@@ -414,6 +414,7 @@ class ErrorId(StrEnum):
     CANARY_NEEDS_SETTING = "canary-needs-setting"
     CANARY_NOT_POSSIBLE = "canary-not-possible"
     CONTROL_CANNOT_PREPARE = "control-cannot-prepare"
+    CONTROL_NEEDS_RESTART = "control-needs-restart"
     CONTROL_NOT_SUPPORTED = "control-not-supported"
     CONTROL_UNDONE = "control-undone"
     FILLING_NOT_SUPPORTED = "filling-not-supported"

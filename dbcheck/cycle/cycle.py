@@ -287,8 +287,8 @@ def undo_weakening(rig: Rig) -> None:
         text = rig.site.writer.engine.restore_durability()
     except EngineError as error:
         text = (
-            "the control's settings could not be undone; they stay until the server"
-            f" restarts: {error}"
+            "not every setting that the control changed is back; what is not, stays"
+            f" until the server restarts: {error}"
         )
     if text:
         rig.listener.phase(Phase.CONTROL, text)

@@ -205,13 +205,15 @@ _SETTING_RELAXED_FOR_ENGINE = {
     mysql.ROCKSDB: "rocksdb_flush_log_at_trx_commit",
 }
 _SETTING_RELAXED_FOR_BINLOG = "sync_binlog"
+_SETTING_BUFFERING_LOG = "innodb_log_file_buffering"  # of MariaDB, for InnoDB's log
 
 
 def explain_durable_commits(manifest: Manifest, load: LoadRecord | None) -> str:
     """Return the setting that kept a control's commits durable before the cut, or "".
 
     If the binary log is flushed at each commit, that flush reaches the redo log's drive
-    too.  So both settings must be weak.
+    too.  So both settings must be weak.  MariaDB's redo log must not go past the page
+    cache, unless the commits stay in the server.
     """
     if FAMILIES[manifest.family].has_session_durability:
         return ""
@@ -230,6 +232,10 @@ def explain_durable_commits(manifest: Manifest, load: LoadRecord | None) -> str:
     for name in (relaxed, _SETTING_RELAXED_FOR_BINLOG) if has_binlog else (relaxed,):
         if name not in unsafe:
             return f"{name} = {load.settings.get(name, 'unknown')} just before the cut"
+    past = load.settings.get(_SETTING_BUFFERING_LOG, "").lower() in ("off", "0")
+    in_innodb = relaxed == _SETTING_RELAXED_FOR_ENGINE[mysql.INNODB]
+    if past and in_innodb and load.settings[relaxed] != "0":
+        return f"{_SETTING_BUFFERING_LOG} = OFF just before the cut"
     return ""
 
 

@@ -2,7 +2,7 @@
 -- so that a restart empties it: that undoes the change too.
 -- server:   server_id of the server that was changed; replicas may hold the row as well
 -- setting:  that of the storage engine, innodb_flush_log_at_trx_commit or
---           rocksdb_flush_log_at_trx_commit; or sync_binlog
+--           rocksdb_flush_log_at_trx_commit; innodb_log_file_buffering; or sync_binlog
 -- former:   its value before
 -- changed:  what the control set it to
 create table relaxed (

@@ -1,7 +1,7 @@
--- server:  its server_id
--- log_bin: 1 if it writes a binary log
--- innodb_flush_log_at_trx_commit, sync_binlog: the same for every session
-select @@global.server_id as server,
-       @@global.log_bin as log_bin,
-       @@global.innodb_flush_log_at_trx_commit as innodb_flush_log_at_trx_commit,
-       @@global.sync_binlog as sync_binlog;
+-- What decides whether a commit is durable when it is acknowledged, and where the log
+-- is then.  variable_name, value: of those that the server has.
+show global variables where variable_name in (
+    'server_id', 'log_bin', 'sync_binlog',
+    'innodb_flush_log_at_trx_commit', 'rocksdb_flush_log_at_trx_commit',
+    'innodb_flush_method', 'innodb_log_file_buffering', 'innodb_log_file_write_through'
+);

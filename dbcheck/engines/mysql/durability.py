@@ -7,9 +7,15 @@ restart empties as well: a row in it shows the next client that the change is in
 
 Without a binary log a commit depends on its storage engine's log alone.  With one,
 recovery goes by the binary log (MySQL 8.4 manual, 7.4.4 The Binary Log; MariaDB
-documentation, Group Commit for the Binary Log).  A flush of the binary log flushes the
-drive, too, and so makes a redo log durable that is written with O_DIRECT, as MariaDB's
-is from 10.11 on: hence the settings of both logs are weakened.
+documentation, Group Commit for the Binary Log), so its flushes are left out as well.
+
+A control must lose its commits in a cut that takes the page cache and nothing more, as
+on a drive whose cache survives, so they stay in the page cache.  If they stayed in the
+server, a switch that only kills the server would seem to cut the power.  MariaDB writes
+its redo log past the page cache, with O_DIRECT, unless innodb_log_file_buffering is ON
+(from 10.8.3 on; the setting from 10.8.4 and 10.9.2 on; MariaDB documentation, InnoDB
+System Variables).  MySQL and older releases of MariaDB write it through the page cache,
+under O_DIRECT as well; each write is flushed where it is opened with O_DSYNC.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dbcheck.audit.mysql import INNODB
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.check import parse_product
@@ -38,47 +45,92 @@ from dbcheck.engines.tables import MARK
 from dbcheck.server_log import Product
 
 BINLOG = "sync_binlog"
+BUFFERING = "innodb_log_file_buffering"
 TABLE = "relaxed"
 _DURABLE_BINLOG = frozenset({1})
 # Values of the setting that flushes a storage engine's log: where the log of a commit
 # is when the commit is acked.
 _LOG_IN_SERVER, _LOG_IN_PAGE_CACHE = 0, 2
 _BINLOG_NEVER_FLUSHED = 0  # the system writes the binary log to the drive at its time
+_PAST_PAGE_CACHE, _INTO_PAGE_CACHE = 0, 1  # values of BUFFERING
+_SWITCH = {"OFF": "0", "ON": "1"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Durability:
     """The settings that decide if a commit is durable.
 
-    server: the server's server_id.  values: name of a setting -> its value.
+    server: the server's server_id.  values: name of a setting -> its value; BUFFERING
+    only if the tables' log is InnoDB's and the server has it.
+    write_through: the setting that has each write to the log flushed, "" if none does.
     """
 
     server: int
     values: Mapping[str, int]
     storage: StorageEngine
+    write_through: str
+
+    @property
+    def deciding(self) -> dict[str, int]:
+        """Values of the settings that decide whether an ack waits for the drive."""
+        names = (self.storage.flush_log, BINLOG)
+        return {name: self.values[name] for name in names if name in self.values}
 
     @property
     def durable(self) -> list[str]:
         """Names of the settings whose values make an ack wait for the drive."""
         safe = {self.storage.flush_log: self.storage.durable, BINLOG: _DURABLE_BINLOG}
-        return [name for name, value in self.values.items() if value in safe[name]]
+        return [name for name, value in self.deciding.items() if value in safe[name]]
+
+    def list_changes(self, *, process: bool) -> dict[str, int]:
+        """Return the value that a control gives each setting which it changes.
+
+        process: see weaken().
+        """
+        flush_log = self.storage.flush_log
+        weak = {
+            flush_log: _LOG_IN_SERVER if process else _LOG_IN_PAGE_CACHE,
+            BINLOG: _BINLOG_NEVER_FLUSHED,
+        }
+        changes = {name: weak[name] for name in self.durable}
+        log_is = {**self.values, **changes}[flush_log]
+        past = self.values.get(BUFFERING) == _PAST_PAGE_CACHE
+        if past and log_is == _LOG_IN_PAGE_CACHE and not process:
+            changes[BUFFERING] = _INTO_PAGE_CACHE
+        return changes
 
 
 def _read_durability(link: MysqlLink) -> _Durability:
     storage = link.storage
-    server, log_bin, flush_log, sync_binlog = link.row(storage.durability)
-    values = {storage.flush_log: flush_log, BINLOG: sync_binlog}
-    if not log_bin:
-        del values[BINLOG]
-    return _Durability(server, values, storage)
+    found: dict[str, str] = dict(link.rows("durability"))
+    names = [storage.flush_log]
+    if found["log_bin"] == "ON":
+        names.append(BINLOG)
+    if storage.name == INNODB and BUFFERING in found:
+        names.append(BUFFERING)
+    values = {name: int(_SWITCH.get(found[name], found[name])) for name in names}
+    write_through = _find_write_through(found) if storage.name == INNODB else ""
+    return _Durability(int(found["server_id"]), values, storage, write_through)
+
+
+def _find_write_through(found: Mapping[str, str]) -> str:
+    """Return what has InnoDB open its log with O_DSYNC, "" if nothing does.
+
+    innodb_flush_method decides only where the other, of MariaDB 11.0, does not exist.
+    """
+    name, on = "innodb_log_file_write_through", "ON"
+    if name not in found:
+        name, on = "innodb_flush_method", "O_DSYNC"
+    return f"{name} is {on}" if found.get(name) == on else ""
 
 
 def _set_global(link: MysqlLink, name: str, value: int) -> None:
-    storage = link.storage
-    statement = (
-        storage.set_flush_log if name == storage.flush_log else "set_sync_binlog"
-    )
-    link.rows(statement, {"value": value})
+    statements = {
+        link.storage.flush_log: link.storage.set_flush_log,
+        BINLOG: "set_sync_binlog",
+        BUFFERING: "set_log_file_buffering",
+    }
+    link.rows(statements[name], {"value": value})
 
 
 def check_weakening(link: MysqlLink, database: str) -> None:
@@ -91,7 +143,7 @@ def check_weakening(link: MysqlLink, database: str) -> None:
 
 def list_weakening_privileges(link: MysqlLink) -> list[tuple[Privileges, ...]]:
     """Return the privileges that weaken() needs; any one of each tuple is enough."""
-    names = _read_durability(link).durable
+    names = _read_durability(link).list_changes(process=False)
     return list(dict.fromkeys(_list_accepted(link, name) for name in names))
 
 
@@ -101,26 +153,58 @@ def weaken(link: MysqlLink, database: str, *, process: bool) -> str:
     link:    in *database*.
     process: the cut ends the server's process alone, so that the page cache is kept.
 
-    A setting that is weak already stays as it is.
+    A setting that is weak already stays as it is.  Raise EngineError if the commits
+    cannot be left in the page cache.
     """
     found = _read_durability(link)
-    if not found.durable:
-        text = ", ".join(f"{name} is {value}" for name, value in found.values.items())
+    changes = found.list_changes(process=process)
+    in_server = process or found.values[link.storage.flush_log] == _LOG_IN_SERVER
+    if found.write_through and not in_server:
+        raise EngineError(
+            f"{found.write_through}: each write to the redo log is flushed, so a"
+            " control could lose nothing",
+            id=ErrorId.CONTROL_NOT_SUPPORTED,
+            hint="Run without --control.",
+        )
+    if not changes:
+        text = ", ".join(f"{name} is {value}" for name, value in found.deciding.items())
         return f"{text} on the server already; nothing was changed"
     if _has_own_change_table(link, database):
         link.rows("drop_relaxed")  # of a control before a restart
     link.rows("create_relaxed")
-    changes = []
-    for name in found.durable:
-        former, changed = found.values[name], _BINLOG_NEVER_FLUSHED
-        if name == link.storage.flush_log:
-            changed = _LOG_IN_SERVER if process else _LOG_IN_PAGE_CACHE
-        note = {"setting": name, "former": former, "changed": changed}
-        link.rows("remember_relaxed", {"server": found.server, **note})
+    texts = []
+    for name, changed in changes.items():
+        former = found.values[name]
+        _remember(link, found.server, name, former, changed)
         _set_global(link, name, changed)
-        changes.append(f"{name} = {changed} (was {former})")
+        texts.append(f"{name} = {changed} (was {former})")
     require_weak(link)
-    return f"{', '.join(changes)} on the whole server until the cut"
+    _require_buffering(link, changes)
+    return f"{', '.join(texts)} on the whole server until the cut"
+
+
+def _remember(
+    link: MysqlLink, server: int, name: str, former: int, changed: int
+) -> None:
+    note = {"setting": name, "former": former, "changed": changed}
+    link.rows("remember_relaxed", {"server": server, **note})
+
+
+def _require_buffering(link: MysqlLink, changes: Mapping[str, int]) -> None:
+    """Raise EngineError if MariaDB ignored the change of BUFFERING.
+
+    It does so without an error (MariaDB documentation, InnoDB System Variables).
+    """
+    if BUFFERING not in changes:
+        return
+    if _read_durability(link).values[BUFFERING] != changes[BUFFERING]:
+        raise EngineError(
+            f"MariaDB did not set {BUFFERING} to ON: its redo log goes past the page"
+            " cache, so a control could lose nothing",
+            id=ErrorId.CONTROL_NOT_SUPPORTED,
+            hint="Run again if innodb_log_file_size was just changed; run without"
+            " --control if the log is in persistent memory.",
+        )
 
 
 def require_weak(link: MysqlLink) -> None:
@@ -144,17 +228,36 @@ def restore(link: MysqlLink) -> str | None:
     """Undo what weaken() changed; return a description of it, None if nothing.
 
     link: in a database of which has_change_table() is true.
+    Raise EngineError if BUFFERING stays as it is until the server restarts: MariaDB
+    10.11.19 does not open its redo log with O_DIRECT again (os_file_log_buffered() in
+    storage/innobase/os/os0file.cc).  A run would test it as it is not in operation, and
+    find it changed after the cut.
     """
-    restored = []
-    now = _read_durability(link).values
+    restored, left = [], []
+    found = _read_durability(link)
     for name, former, changed in link.rows("relaxed"):
-        if now.get(name) == changed:
-            _require_privilege(link, name)
-            _set_global(link, name, former)
+        if found.values.get(name) != changed:
+            continue
+        _require_privilege(link, name)
+        _set_global(link, name, former)
+        if _read_durability(link).values[name] == former:
             restored.append(
                 f"{name} is {former} again; a control had set it to {changed}"
             )
+        else:
+            left.append((name, former, changed))
     link.rows("drop_relaxed")
+    if left:
+        link.rows("create_relaxed")
+        for note in left:
+            _remember(link, found.server, *note)
+        stay = [f"{name} stays {changed}" for name, _, changed in left]
+        raise EngineError(
+            ", ".join([*restored, *stay])
+            + ": MariaDB sets it back only when it starts; commits are durable with it",
+            id=ErrorId.CONTROL_NEEDS_RESTART,
+            hint="Restart the server, then do this again.",
+        )
     return ", ".join(restored) or None
 
 

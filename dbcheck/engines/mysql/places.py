@@ -56,7 +56,7 @@ class StorageEngine:
     shown:      as people write it.
     flush_log:  the variable by which a commit in such a table waits for its log.
     durable:    values of it under which a commit is flushed before it is acknowledged.
-    durability, set_flush_log: statements that read it and set it.
+    set_flush_log: statement that sets it.
     identities: statement that reads a table's identity, by product.
     positions:  status variables of its log: the newest byte, and where recovery would
                 begin to replay; one pair for each product that shows them.
@@ -68,7 +68,6 @@ class StorageEngine:
     shown: str
     flush_log: str
     durable: frozenset[int]
-    durability: str
     set_flush_log: str
     identities: Mapping[Product, str]
     positions: tuple[tuple[str, str], ...]
@@ -89,7 +88,6 @@ ENGINES: Mapping[str, StorageEngine] = {
         shown="InnoDB",
         flush_log="innodb_flush_log_at_trx_commit",
         durable=frozenset({1, 3}),  # 3 is MariaDB's: as 1, and more
-        durability="durability",
         set_flush_log="set_flush_log",
         identities={
             Product.MYSQL: "table_identity",
@@ -106,7 +104,6 @@ ENGINES: Mapping[str, StorageEngine] = {
         shown="MyRocks",
         flush_log="rocksdb_flush_log_at_trx_commit",
         durable=frozenset({1}),
-        durability="durability_rocksdb",
         set_flush_log="set_flush_log_rocksdb",
         identities=dict.fromkeys(
             (Product.MYSQL, Product.MARIADB), "table_identity_rocksdb"
