@@ -53,7 +53,7 @@ def test_a_flushed_binary_log_keeps_all_and_another_is_never_cleared(
 
 @pytest.mark.wide
 def test_a_control_weakens_the_binary_log_too(tmp_path: Path) -> None:
-    """MariaDB writes its redo log past the page cache: any flush makes it durable."""
+    """MariaDB recovers by the binary log: a flush of it makes the commit durable."""
     with bench(LabSpec("mariadb", settings=FLUSHED), tmp_path) as here:
         # Its log is written once a second; a cut just after that loses nothing.
         *_, control = run_controls(here.rig, quick(), SEED)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import PowerError
+from dbcheck.base.errors import EngineError, PowerError
 from dbcheck.cycle.cycle import (
     TRIES_MAX,
     extract_control_facts,
@@ -21,11 +21,13 @@ from dbcheck.cycle.cycle import (
 )
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.lab import Lab, list_missing
-from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.verdict import Verdict
+from dbcheck.rows.table import LEDGER
 from tests.kit.nodes import with_node
 from tests.kit.refusals import refused
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
@@ -33,7 +35,7 @@ from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 MYSQL_IN_SOAK = pytest.mark.parametrize(
     "engine", [*FAMILIES, pytest.param("mysql", marks=pytest.mark.soak)]
 )
-FLUSH = "innodb_flush_log_at_trx_commit"
+FLUSH, BUFFERING = "innodb_flush_log_at_trx_commit", "innodb_log_file_buffering"
 
 NOTHING = "the control lost nothing"
 
@@ -70,6 +72,11 @@ def tables(here: Bench) -> set[str]:
 
 def flush_log(here: Bench) -> int:
     ((value,),) = here.execute(f"select @@global.{FLUSH}")
+    return int(value)
+
+
+def buffering(here: Bench) -> int:
+    ((value,),) = here.execute(f"select @@global.{BUFFERING}")
     return int(value)
 
 
@@ -123,6 +130,35 @@ def test_a_power_cut_loses_and_the_cycle_after_it_passes(
 @pytest.mark.wide
 def test_a_killed_server_loses_and_the_cycle_after_it_passes(here: Bench) -> None:
     assert_seen(here)
+
+
+def fill_redo_log(here: Bench) -> None:
+    """Write more than 4 MiB to the log, so that none of it is new to the filesystem.
+
+    A filesystem keeps a first write with O_DIRECT to a part of the file only once it is
+    flushed.
+    """
+    here.execute("create database filler")
+    here.execute("create table filler.filler (bytes longblob)")
+    for _ in range(8):
+        here.execute("insert into filler.filler values (repeat('x', 1000000))")
+    here.execute("drop database filler")
+
+
+@pytest.mark.root
+def test_it_loses_on_a_drive_whose_cache_survives_the_cut(tmp_path: Path) -> None:
+    """MariaDB writes its log past the page cache, where a control must keep it."""
+    drive = DriveSpec(kept_writes="all", seed=3)
+    spec = LabSpec("mariadb", drive=drive, settings={"innodb_log_file_size": "4M"})
+    with bench(spec, tmp_path) as here:
+        fill_redo_log(here)
+        assert buffering(here) == 0
+        # Its log is flushed once a second; a cut just after that loses nothing.
+        *_, control = run_controls(here.rig, quick(), SEED)
+        assert control.verdict is Verdict.PASS, control.judgement
+        assert f"{BUFFERING} = 1 (was 0)" in here.said.text
+        assert (flush_log(here), buffering(here)) == (1, 0)
+        assert "relaxed" not in tables(here)
 
 
 # ------------------------------------------------------------------- it does not
@@ -238,3 +274,51 @@ def test_a_server_that_is_relaxed_already_is_left_so(tmp_path: Path) -> None:
         assert said in here.said.text
         assert "again" not in here.said.text
         assert flush_log(here) == 0
+
+
+@pytest.mark.root
+def test_what_mariadb_sets_back_only_at_its_start_is_said_before_the_next_cut(
+    tmp_path: Path,
+) -> None:
+    with bench(LabSpec("mariadb"), tmp_path) as here:
+        rig = with_node(here.rig, power=Broken(here.lab))
+        with refused(ErrorId.POWER_COMMAND_FAILED, PowerError):
+            run_control(rig, quick(), SEED)
+        assert f"{FLUSH} is 1 again; a control had set it to 2" in here.said.text
+        assert f"{BUFFERING} stays 1" in here.said.text
+        assert flush_log(here) == 1
+        here.execute(f"set global {FLUSH} = 2")  # an administrator's own change
+        with refused(
+            ErrorId.CONTROL_NEEDS_RESTART, EngineError, naming=f"{BUFFERING} stays 1"
+        ):
+            run_preflight(here.rig, quick(), SEED)
+        assert flush_log(here) == 2
+        switch = here.lab.switch()
+        switch.cut()
+        switch.restore()
+        assert here.rig.site.writer.engine.restore_durability() is None
+        assert (flush_log(here), buffering(here)) == (1, 0)
+        assert "relaxed" not in tables(here)
+
+
+@pytest.mark.wide_with("mariadb")
+@pytest.mark.parametrize("engine", ["mariadb", "mysql"])
+def test_a_log_that_is_flushed_at_each_write_leaves_no_control(
+    engine: str, tmp_path: Path
+) -> None:
+    spec = LabSpec(engine, cut="process", settings={"innodb_flush_method": "O_DSYNC"})
+    if lacking := list_missing(spec):
+        pytest.skip("; ".join(lacking))
+    with bench(spec, tmp_path) as here:
+        server = here.rig.site.writer.engine
+        server.prepare((LEDGER,))
+        with refused(
+            ErrorId.CONTROL_NOT_SUPPORTED,
+            EngineError,
+            naming="innodb_flush_method is O_DSYNC",
+        ):
+            server.weaken_durability(process=False)
+        assert flush_log(here) == 1
+        assert "relaxed" not in tables(here)
+        assert f"{FLUSH} = 0 (was 1)" in server.weaken_durability(process=True)
+        assert f"{FLUSH} is 1 again" in str(server.restore_durability())

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from dbcheck.audit import rules
+from dbcheck.audit.mysql import ROCKSDB, TABLES
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.result import to_values
@@ -396,6 +397,29 @@ def test_a_measured_depth_is_never_called_unmeasured(tmp_path: Path) -> None:
         (
             {"innodb_flush_log_at_trx_commit": "1", "log_bin": "OFF"},
             "innodb_flush_log_at_trx_commit = 1 just before the cut",
+        ),
+        (
+            {
+                "innodb_flush_log_at_trx_commit": "2",
+                "innodb_log_file_buffering": "OFF",
+            },
+            "innodb_log_file_buffering = OFF just before the cut",
+        ),
+        (
+            {"innodb_flush_log_at_trx_commit": "2", "innodb_log_file_buffering": "ON"},
+            "",
+        ),
+        (
+            {"innodb_flush_log_at_trx_commit": "0", "innodb_log_file_buffering": "OFF"},
+            "",
+        ),
+        (
+            {
+                "rocksdb_flush_log_at_trx_commit": "2",
+                "innodb_log_file_buffering": "OFF",
+                TABLES: ROCKSDB,
+            },
+            "",
         ),
     ],
 )
