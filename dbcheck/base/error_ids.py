@@ -153,6 +153,7 @@ class ErrorId(StrEnum):
     ENGINE_UNKNOWN = "engine-unknown"
     LIBPQ_TOO_OLD = "libpq-too-old"
     LOGIN_NOT_SUPPORTED = "login-not-supported"
+    LOGIN_REFUSED = "login-refused"
     OPEN_FILES_LIMIT = "open-files-limit"
     PASSWORD_REFUSED = "password-refused"
     SERVER_CERTIFICATE_REFUSED = "server-certificate-refused"

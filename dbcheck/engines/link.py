@@ -31,10 +31,15 @@ UNREACHABLE_HINT = (
     "Nothing answers there as a server does. Check host and port in the URL, that the"
     " server runs and listens on that address, and the firewall."
 )
+ACCOUNT_HINT = (
+    "If there is no such account yet, dbcheck grants prints the statements that create"
+    " it."
+)
 WRONG_PASSWORD_HINT = (
     "The server was reached and refuses account or password: check the user in the URL,"
-    " and where the password comes from."
+    f" and where the password comes from. {ACCOUNT_HINT}"
 )
+_REFUSALS = (ErrorId.PASSWORD_REFUSED, ErrorId.LOGIN_REFUSED)
 T = TypeVar("T")
 
 
@@ -43,7 +48,7 @@ def explain_not_ready(error: EngineError | OSError) -> str:
 
     A refused login stays refused until that person acts, so what to do is named.
     """
-    if isinstance(error, EngineError) and error.id is ErrorId.PASSWORD_REFUSED:
+    if isinstance(error, EngineError) and error.id in _REFUSALS:
         return error.with_hint
     return str(error)
 

@@ -65,11 +65,11 @@ def _advise_on_refusal(number: int | None, text: str) -> tuple[ErrorId, str]:
         return ErrorId.PASSWORD_REFUSED, WRONG_PASSWORD_HINT
     if number == _NO_RIGHT_ON_DATABASE:
         return ErrorId.PRIVILEGE_MISSING, (
-            "Grant the account its rights on that database (docs/privileges.md). The"
-            " server answers so as well if there is no such database."
+            "The account has no rights on that database, or its name in the URL is"
+            " mistyped. dbcheck grants prints the statements that give them."
         )
     if number == _CLIENT_NOT_ALLOWED:
-        return ErrorId.CONNECTION_FAILED, (
+        return ErrorId.LOGIN_REFUSED, (
             "Create the account for the address of this client: CREATE USER"
             " name@address."
         )

@@ -19,6 +19,7 @@ from dbcheck.base.errors import ConnectionLost, EngineError, TableLost, TableRef
 from dbcheck.config.files import read_sql
 from dbcheck.engines.indexes import RowsRead
 from dbcheck.engines.link import (
+    ACCOUNT_HINT,
     ANSWER_BYTES,
     ANSWER_S,
     BATCH_BYTES_MAX,
@@ -72,6 +73,15 @@ _IN_A_TABLESPACE = re.compile(r"\bpg_tblspc/[0-9]")
 # How a server ends a login, and what it says of a database that it does not have
 # (PostgreSQL 17, postinit.c).
 _ANSWERED, _NO_DATABASE = "FATAL:", re.compile(r'FATAL: +database ".*" does not exist')
+# A login that is refused by what the server itself knows (auth.c, miscinit.c).  Others
+# ask a service, such as LDAP, which may not be up yet.
+_REFUSED_BY_ROLE = re.compile(
+    r'FATAL: +role ".*" (?:does not exist|is not permitted to log in)'
+)
+_REFUSED_BY_RULE = re.compile(
+    r"FATAL: +(?:no pg_hba\.conf entry for|pg_hba\.conf rejects connection"
+    r"|(?:Peer|certificate) authentication failed)"
+)
 
 _PIECE_BYTES = 1 << 20  # of a COPY to the server, at most at once
 
@@ -95,13 +105,20 @@ def connect_advice(error: BaseException) -> tuple[ErrorId, str]:
         return ErrorId.PASSWORD_REFUSED, WRONG_PASSWORD_HINT
     if _NO_DATABASE.search(text):
         return ErrorId.DATABASE_UNKNOWN, (
-            "Correct the name at the end of the URL, or create the database: CREATE"
-            " DATABASE."
+            "The name at the end of the URL may be mistyped. If there is no such"
+            " database yet, dbcheck grants prints the statements that create it."
+        )
+    if _REFUSED_BY_ROLE.search(text):
+        return ErrorId.LOGIN_REFUSED, f"Correct the user in the URL. {ACCOUNT_HINT}"
+    if _REFUSED_BY_RULE.search(text):
+        return ErrorId.LOGIN_REFUSED, (
+            "The server answers, and its pg_hba.conf lets this account not log in from"
+            " here, or not in this way. Correct the user in the URL, or that file."
         )
     if _ANSWERED in text or getattr(error, "sqlstate", None):
         return ErrorId.CONNECTION_FAILED, (
             "The server answers, and its message says why it refuses this login. Check"
-            " the account in the URL, pg_hba.conf and max_connections."
+            " the account in the URL, and max_connections."
         )
     return ErrorId.CONNECTION_FAILED, UNREACHABLE_HINT
 

@@ -23,6 +23,7 @@ def test_a_wrong_password_is_not_advised_on_as_a_server_that_is_down(
 ) -> None:
     found = advice(server.url, "wrong", ErrorId.PASSWORD_REFUSED)
     assert found == WRONG_PASSWORD_HINT
+    assert "If there is no such account yet, dbcheck grants prints" in found
 
 
 def test_a_port_at_which_nothing_answers_is_not_advised_on_as_a_password(
@@ -38,4 +39,5 @@ def test_a_database_that_is_not_there_is_advised_on_as_such(
 ) -> None:
     url = str(make_url(postgresql_server.url).set(database="none_of_that_name"))
     found = advice(url, postgresql_server.password, ErrorId.DATABASE_UNKNOWN)
-    assert "CREATE DATABASE" in found
+    assert "may be mistyped" in found
+    assert "dbcheck grants" in found

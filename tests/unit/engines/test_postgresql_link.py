@@ -191,3 +191,25 @@ def test_a_message_leaves_out_the_statement_that_libpq_quotes() -> None:
     told = 'relation "dbcheck.ledger" does not exist; HINT:  Make it.'
     assert format_message(error, "") == told
     assert format_message(psycopg2.Error("one\ntwo\n"), "two") == "one; ***"
+
+
+@pytest.mark.parametrize(
+    ("said", "id"),
+    [
+        ('role "db" does not exist', ErrorId.LOGIN_REFUSED),
+        ('role "db" is not permitted to log in', ErrorId.LOGIN_REFUSED),
+        ('no pg_hba.conf entry for host "10.0.0.9", user "db"', ErrorId.LOGIN_REFUSED),
+        ('pg_hba.conf rejects connection for host "10.0.0.9"', ErrorId.LOGIN_REFUSED),
+        ('Peer authentication failed for user "db"', ErrorId.LOGIN_REFUSED),
+        ('password authentication failed for user "db"', ErrorId.PASSWORD_REFUSED),
+        ('database "db" does not exist', ErrorId.DATABASE_UNKNOWN),
+        ('LDAP authentication failed for user "db"', ErrorId.CONNECTION_FAILED),
+        ("sorry, too many clients already", ErrorId.CONNECTION_FAILED),
+        ("the database system is starting up", ErrorId.CONNECTION_FAILED),
+    ],
+)
+def test_a_login_is_refused_for_good_only_by_what_the_server_itself_knows(
+    said: str, id: ErrorId
+) -> None:
+    error = psycopg2.OperationalError(f"connection to server failed: FATAL:  {said}")
+    assert postgresql_link.connect_advice(error)[0] is id
