@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
@@ -29,6 +30,7 @@ from dbcheck.cycle.preflight.pending_runs import note_judged, require_none_on_wi
 from dbcheck.cycle.recovery.after_cut import STANDS, read_survivors
 from dbcheck.cycle.recovery.other_nodes import describe_nodes_left_off
 from dbcheck.cycle.recovery.second_reading import require_restarter
+from dbcheck.cycle.recovery.waiting import REFUSED_S
 from dbcheck.cycle.rig import Rig
 from dbcheck.judge.item import Status
 from dbcheck.model.cut import Gone, LabCut
@@ -195,7 +197,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
         if left_off := _describe_power_left_off(rig, run, manifest):
             rig.listener.phase(Phase.POWER, left_off)
         try:
-            outcome = _reconcile(rig, run, manifest, fetched)
+            outcome = _reconcile(rig, run, manifest, fetched, REFUSED_S)
         except EngineError as error:
             error.hint = f"{left_off}\n  {error.hint}" if left_off else error.hint
             raise
@@ -295,11 +297,16 @@ def undo_weakening(rig: Rig) -> None:
 
 
 def _reconcile(
-    rig: Rig, run: RunFolder, manifest: Manifest, fetched: Sequence[int]
+    rig: Rig,
+    run: RunFolder,
+    manifest: Manifest,
+    fetched: Sequence[int],
+    refused_s: float = math.inf,
 ) -> Outcome:
     """Read the survivors, judge.
 
     fetched: the lengths of the witness's logs when they were fetched.
+    refused_s: see read_survivors(); a login that worked before the cut is waited for.
     All that is judged, now or --offline, is stored once the survivors are.  The logs
     were fetched before, so no ack came after the survivors.  The client's record of the
     load, written when all its sessions had ended, stays true if a log grows.
@@ -307,7 +314,7 @@ def _reconcile(
     if run.load() is None:
         _recall_load(rig, run)
     earlier_failure = run.read_certain_failure()
-    read_survivors(rig, run, manifest, earlier_failure)
+    read_survivors(rig, run, manifest, earlier_failure, refused_s)
     try:
         require_no_load(rig, manifest, fetched)
     except UsageError:

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, RowsWithheld
 from dbcheck.model.server import ServerFacts
-from dbcheck.ports.connection import KeyRead
+from dbcheck.ports.connection import KeyRead, LoginRefused
 from dbcheck.rows.table import TableSpec
 
 _COUNT_EVERY_S = 0.05  # between two counts of the received bytes
@@ -44,12 +44,9 @@ T = TypeVar("T")
 
 
 def explain_not_ready(error: EngineError | OSError) -> str:
-    """Return why a server takes no queries, for a person who waits for it.
-
-    A refused login stays refused until that person acts, so what to do is named.
-    """
+    """Return why a server takes no queries, for a person who waits for it."""
     if isinstance(error, EngineError) and error.id in _REFUSALS:
-        return error.with_hint
+        return LoginRefused(error)
     return str(error)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
+from dbcheck.base.errors import EngineError
 from dbcheck.model.replication import Follower
 from dbcheck.rows.operation import Operation
 
@@ -51,6 +52,21 @@ class Session(Protocol):
 
     def close(self) -> None:
         """End the connection, also in the middle of an operation; never raises."""
+
+
+class LoginRefused(str):
+    """Why a server takes no queries: it refuses the account, as *error* says.
+
+    It may do so until a person acts, so what to do is named.
+    """
+
+    error: EngineError
+
+    def __new__(cls, error: EngineError) -> Self:
+        """Return the message and the hint of *error*."""
+        made = super().__new__(cls, error.with_hint)
+        made.error = error
+        return made
 
 
 class KeyRead(NamedTuple):

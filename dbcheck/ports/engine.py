@@ -181,7 +181,7 @@ class Engine(ABC):
     @abstractmethod
     def ready(self) -> str | None:
         """Try to connect, at most 5 s: None if the server takes queries and is out
-        of recovery, else the reason.
+        of recovery, else the reason; a LoginRefused if it refuses the account.
 
         Raise OtherProduct if dbcheck does not judge such servers, for which no wait
         helps; nothing else."""

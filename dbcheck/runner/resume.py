@@ -101,10 +101,15 @@ def _find_advice(load: LoadRecord | None) -> str:
 
 
 _MANIFEST_HAS_OTHER_TARGET = "the run's manifest has a different target URL: {}"
-_ERRORS_OF_LOGIN = (ErrorId.HOST_KEY_UNKNOWN, ErrorId.SSH_LOGIN_REJECTED)
+_ERRORS_OF_LOGIN = (
+    ErrorId.HOST_KEY_UNKNOWN,
+    ErrorId.LOGIN_REFUSED,
+    ErrorId.PASSWORD_REFUSED,
+    ErrorId.SSH_LOGIN_REJECTED,
+)
 _ADVICE_TO_NAME_HOST = (
-    " If the run was made with a host of an inventory, which may name a key and known"
-    " hosts of its own, give that host: --name, and --inventory."
+    " If the run was made with a host of an inventory, which may name a password, a key"
+    " and known hosts of its own, give that host: --name, and --inventory."
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from dbcheck.base.error_ids import ErrorId
@@ -45,11 +46,14 @@ def read_survivors(
     run: RunFolder,
     manifest: Manifest,
     earlier_failure: AfterRecord | None = None,
+    refused_s: float = math.inf,
 ) -> AfterRecord:
     """Wait until the server is back, read its table, store and return what was found.
 
     earlier_failure: the record of an earlier reconciliation, in which the server had
     failed.  It stands unless the rows of that very server can be read now.
+    refused_s: raise EngineError, with nothing stored, if the server refuses the login
+    for longer.
     Raise UsageError, with nothing stored, if the target is at another address than the
     server that took the load, and has other data.
 
@@ -60,7 +64,7 @@ def read_survivors(
     """
     missing = False
     try:
-        facts, failure = await_facts(rig)
+        facts, failure = await_facts(rig, refused_s)
     except TableLost as error:
         failure, facts, missing = str(error), None, error.missing
     except NotBack as error:

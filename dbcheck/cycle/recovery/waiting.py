@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from dbcheck.base import interrupt
@@ -9,23 +10,30 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError, NotBack
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.server import ServerFacts
+from dbcheck.ports.connection import LoginRefused
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener, Phase, Progress, Unit
 
 POLL_S = 0.2
 PATIENCE_S = 5.0  # why the server takes no queries is shown only after this time
+# A server that recovers says so before it looks at an account (PostgreSQL: 57P03), or
+# does not answer yet (MySQL, MariaDB), so one that refuses an account is up.  After a
+# boot that may pass: name service, LDAP or PAM, which the server asks, start as well.
+REFUSED_S = 10.0
 YOUNG_MAX_S = 10.0  # far more than a server's clock needs to distinguish two starts
 _SHOWN_WAIT_S = 1.0  # a longer wait is shown
 RECONCILE = "Once it is back, before anything writes to it: dbcheck reconcile"
 
 
-def wait_for_server(rig: Rig) -> str:
+def wait_for_server(rig: Rig, refused_s: float = math.inf) -> str:
     """Return "" once the server takes queries, or the reason why it never will.
 
-    Raise NotBack if it takes none within limits.return_s, PowerError if the rig failed
-    and not the server.
+    refused_s: how long the server may refuse the account's login.
+    Raise NotBack if it takes no queries within limits.return_s, EngineError if it
+    refuses the login for longer, PowerError if the rig failed and not the server.
     """
     began, shown = time.monotonic(), set[str]()
+    not_refused_s = began  # when a login last failed for another reason
     interrupt.raise_if_interrupted()
     reason = rig.site.ready()
     waits = f"waiting up to {rig.limits.return_s:.0f} s"
@@ -41,6 +49,10 @@ def wait_for_server(rig: Rig) -> str:
                 id=ErrorId.SERVER_NOT_BACK,
                 hint=RECONCILE,
             )
+        if not isinstance(reason, LoginRefused):
+            not_refused_s = time.monotonic()
+        elif time.monotonic() - not_refused_s > refused_s:
+            raise reason.error
         if reason not in shown and waited_s > PATIENCE_S:
             rig.listener.phase(Phase.RESTORE, reason)
             shown.add(reason)
@@ -52,7 +64,9 @@ def wait_for_server(rig: Rig) -> str:
     return ""
 
 
-def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
+def await_facts(
+    rig: Rig, refused_s: float = math.inf
+) -> tuple[ServerFacts | None, str]:
     """Return the server's facts once it takes queries; else None and the reason.
 
     A server that crashes still takes queries for a moment, so the server is asked again
@@ -60,7 +74,7 @@ def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
     """
     ends_s = time.monotonic() + rig.limits.return_s
     while True:
-        if failure := wait_for_server(rig):
+        if failure := wait_for_server(rig, refused_s):
             return None, failure
         try:
             return rig.site.reader.engine.facts(), ""

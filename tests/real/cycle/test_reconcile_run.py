@@ -20,15 +20,17 @@ from dbcheck.base.errors import (
     UsageError,
     WitnessError,
 )
+from dbcheck.cycle import cycle
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.host import read_client_clocks
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.loading import seal_load
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.records import Manifest, PreparedRecord, StoredRows
 from dbcheck.model.verdict import Verdict
+from dbcheck.ports.connection import LoginRefused
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.witness import Witness, WitnessLog
@@ -47,6 +49,7 @@ from tests.kit.nodes import after_of, site_of
 from tests.kit.refusals import refused
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 
+PATIENT = Limits()
 NO_ROWS = {LEDGER.name: StoredRows(0, hashlib.sha256().hexdigest())}
 
 
@@ -80,6 +83,7 @@ class Site:
         reads: int,
         reading: Callable[[], None] = lambda: None,
         settings: Mapping[str, str] = FACTS.settings,
+        limits: Limits = PATIENT,
     ) -> Outcome:
         """Read the rows and judge, as far as the witness allows."""
         rig = Rig(
@@ -91,6 +95,7 @@ class Site:
             FrameLogReader(),
             PlainProgress(Console(quiet=True)),
             self.run.path.parent,
+            limits,
         )
         return reconcile_run(rig, self.run, self.manifest)
 
@@ -236,6 +241,24 @@ def test_a_table_that_is_not_opened_fails_only_if_the_log_names_its_damage(
         later = site.reconcile(10)
         assert later.found is not None
         assert later.found.kept == ACKED
+
+
+def test_a_login_that_is_refused_is_not_waited_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is stored of it, so the run is judged once the password is given."""
+    no = EngineError(
+        "no password supplied", id=ErrorId.PASSWORD_REFUSED, hint="Give it."
+    )
+    monkeypatch.setattr(cycle, "REFUSED_S", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeEngine, "ready", lambda _: LoginRefused(no))
+        with refused(ErrorId.PASSWORD_REFUSED, EngineError, naming="no password"):
+            site.reconcile(10, limits=Limits(return_s=1.0))
+    assert not site.run.was_read()
+    later = site.reconcile(10)
+    assert later.found is not None
+    assert later.found.kept == ACKED
 
 
 DEAD = after_of(None, failure="PANIC: no checkpoint", survivors=NO_ROWS)
