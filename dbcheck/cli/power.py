@@ -182,7 +182,9 @@ def _guard(entry: Entry, consent: ConsentOptions) -> str:
     if not entry.power.guarded:  # the server need not even be reached
         return ""
     engine = assemble.make_engine(entry.target, entry.password)
-    return check_interlocks(entry, engine, yes=consent.yes, i_know=consent.i_know)
+    return check_interlocks(
+        entry, engine, yes=consent.yes, i_know=consent.i_know, loads_server=False
+    )
 
 
 def _show(result: dict[str, Any], *lines: str, as_json: bool) -> None:

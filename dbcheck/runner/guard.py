@@ -23,10 +23,18 @@ from dbcheck.runner import assemble
 _TRIES, _RETRY_S = 10, 0.2
 
 
-def check_interlocks(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
+def check_interlocks(
+    entry: Entry,
+    engine: Engine,
+    *,
+    yes: bool,
+    i_know: bool,
+    loads_server: bool = True,
+) -> str:
     """Check the interlocks; return the host's identity; raise UsageError to refuse.
 
     A human at the plug and a lab need no guard.
+    loads_server: the cut comes during a load, which a server that is down cannot take.
     """
     if not entry.power.guarded:
         return ""
@@ -35,7 +43,9 @@ def check_interlocks(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -
     seen = host.identity() if host else None
     name = entry.switched_host.title
     interlock.require_other_machine(name, seen)
-    server, found = _read_server_and_users(engine, i_know=i_know)
+    server, found = _read_server_and_users(
+        engine, i_know=i_know, loads_server=loads_server
+    )
     if entry.standbys:
         found = replace(
             found, connections=_count_other_connections(entry, engine, found)
@@ -107,9 +117,10 @@ def require_unshared_switch(entry: Entry) -> None:
 
 
 def _read_server_and_users(
-    engine: Engine, *, i_know: bool
+    engine: Engine, *, i_know: bool, loads_server: bool
 ) -> tuple[ServerFacts | None, OtherUsers]:
     """Return the server, None if it does not answer and need not, and other users."""
+    server = None
     try:
         server = engine.facts()
         found = engine.other_users()
@@ -121,12 +132,14 @@ def _read_server_and_users(
     except OtherProduct:
         raise
     except EngineError as error:
-        if not i_know:
-            raise EngineError(
-                f"cannot check who else uses the server: {error}",
-                id=ErrorId.OTHER_USERS_UNKNOWN,
-                hint=f"Start the server, or add {interlock.I_KNOW} to cut without this"
-                " check.",
-            ) from None
-        return None, OtherUsers((), 0)
+        if i_know:
+            return None, OtherUsers((), 0)
+        if server is None and loads_server:  # which no flag changes
+            raise
+        remedy = f"{error.hint} Or add" if error.hint else "Add"
+        raise EngineError(
+            f"cannot check who else uses the server: {error}",
+            id=ErrorId.OTHER_USERS_UNKNOWN,
+            hint=f"{remedy} {interlock.I_KNOW} to cut without this check.",
+        ) from None
     return server, found

@@ -10,11 +10,15 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.cli import output
 from dbcheck.cli.root import root
+from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import Gone
 from dbcheck.runner import resume
 from tests.kit.nodes import having
+from tests.kit.refusals import refused
 from tests.kit.samples import LOAD
 
 
@@ -47,3 +51,15 @@ def test_a_run_that_is_not_final_is_told_to_go_on_with_the_same_flags(
     words = shlex.split(command)
     assert words[:3] == ["dbcheck", "reconcile", str(run)]
     assert sorted(words[3:]) == sorted(flags)
+
+
+@pytest.mark.parametrize("name", ["", "db1"])
+@pytest.mark.parametrize("id", [ErrorId.PASSWORD_REFUSED, ErrorId.HOST_KEY_UNKNOWN])
+def test_a_login_that_fails_is_advised_to_name_the_host(name: str, id: ErrorId) -> None:
+    """The inventory may have the password, which flags do not name."""
+    with (
+        refused(id, EngineError, naming="no") as caught,
+        resume._advise_naming_host(Entry(name, "postgresql://u@db1/d")),
+    ):
+        raise EngineError("no", id=id, hint="Give it.")
+    assert ("--name, and --inventory" in caught.value.hint) == (not name)

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import UsageError
+from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.host import Expected, Identity
 from dbcheck.model.server import ServerFacts
@@ -147,6 +147,52 @@ def test_what_is_here_may_be_a_tunnel_and_what_is_not_must_be_the_host(
     for first in (tunnel, "10.0.0.1"):
         with refused(ErrorId.TARGET_ADDRESS_NOT_OF_HOST, UsageError, naming="10.0.0.9"):
             guarded(first, "10.0.0.9")
+
+
+class Failing(Server):
+    """A server that is down, or one that only does not tell who uses it."""
+
+    def __init__(self, failing: str) -> None:
+        super().__init__("10.0.0.1")
+        self._failing = failing
+
+    def facts(self) -> ServerFacts:
+        self._fail("facts")
+        return FACTS
+
+    def other_users(self) -> OtherUsers:
+        self._fail("other_users")
+        return OtherUsers((), 0)
+
+    def _fail(self, asked: str) -> None:
+        if asked == self._failing:
+            raise EngineError(
+                "nobody there", id=ErrorId.CONNECTION_FAILED, hint="Start it."
+            )
+
+
+@pytest.mark.parametrize(
+    ("failing", "loads", "hint"),
+    [
+        ("facts", True, "Start it."),
+        ("facts", False, "Start it. Or add --i-know to cut without this check."),
+        ("other_users", True, "Start it. Or add --i-know to cut without this check."),
+    ],
+)
+def test_no_flag_is_advised_on_a_server_that_has_to_take_the_load(
+    failing: str,
+    loads: bool,
+    hint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(assemble, "make_power_host", lambda _: None)
+    entry = loaded(tmp_path, DB1).entry("db1")
+    engine = cast(Engine, Failing(failing))
+    id = ErrorId.CONNECTION_FAILED if hint == "Start it." else NOT_KNOWN
+    with refused(id, EngineError, naming="nobody there") as caught:
+        check_interlocks(entry, engine, yes=True, i_know=False, loads_server=loads)
+    assert caught.value.hint == hint
 
 
 USERS, NOT_KNOWN = ErrorId.SERVER_HAS_OTHER_USERS, ErrorId.OTHER_USERS_UNKNOWN
