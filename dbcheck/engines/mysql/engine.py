@@ -510,9 +510,7 @@ class MysqlEngine(Replicating):
         """Drop what dbcheck created here; return the names.  The database stays."""
         self.restore_durability()
         with self._open(None) as link:
-            with contextlib.suppress(EngineError):  # the account may never list them
-                for name in session.list_prepared(link, self._database):
-                    session.decide(link, name, self._database, commit=False)
+            session.roll_back_all(link, self._database)
             names = [n for (n,) in link.rows("present", {"database": self._database})]
         if names:
             with self._open(self._database) as link:

@@ -8,7 +8,12 @@ from typing import Any
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.check import read_product
-from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
+from dbcheck.engines.mysql.link import (
+    ACCESS_DENIED_TO_SERVER,
+    MysqlLink,
+    MysqlWatch,
+    error_code,
+)
 from dbcheck.model.replication import (
     Descent,
     Follower,
@@ -135,7 +140,10 @@ def _pick_position(source: str, positions: Mapping[str, int]) -> int:
 
 
 def promote(link: MysqlLink) -> None:
-    """Have this replica follow no other server, and take writes."""
+    """Have this replica follow no other server, and take writes.
+
+    Raise EngineError; its hint says what to grant if the account may not do that.
+    """
     product = read_product(link).lower()
     try:
         for statement in (
@@ -145,6 +153,8 @@ def promote(link: MysqlLink) -> None:
         ):
             link.rows(statement)
     except EngineError as error:
+        if error_code(error) != ACCESS_DENIED_TO_SERVER:
+            raise
         raise EngineError(
             str(error),
             id=ErrorId.PROMOTION_REFUSED,

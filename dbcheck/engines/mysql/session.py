@@ -102,6 +102,22 @@ def decide(link: MysqlLink, name: str, database: str, *, commit: bool) -> None:
         raise
 
 
+def roll_back_all(link: MysqlLink, database: str) -> None:
+    """Roll back dbcheck's prepared transactions, if the account may list them.
+
+    An account that may not was never used to prepare one.  Raise EngineError.
+    """
+    try:
+        names = list_prepared(link, database)
+    except EngineError as error:
+        if error.id is not ErrorId.PRIVILEGE_MISSING:
+            raise
+        return
+    for name in names:
+        with contextlib.suppress(NotPrepared):  # it was decided meanwhile
+            decide(link, name, database, commit=False)
+
+
 def read_decisions(link: MysqlLink) -> Decisions:
     """Read the server's counters of XA commits and rollbacks."""
     counted = {name: int(value) for name, value in link.rows("decisions")}

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.link import Watch
-from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.link import NOT_PERMITTED, PostgresqlLink, error_code
 from dbcheck.engines.postgresql.rights import (
     grant_history,
     grant_monitor,
@@ -85,10 +85,15 @@ def received(link: PostgresqlLink) -> Received:
 
 
 def promote(link: PostgresqlLink) -> None:
-    """Ask this standby to take over, without waiting for it; raise EngineError."""
+    """Ask this standby to take over, without waiting for it.
+
+    Raise EngineError; its hint is the GRANT if the account may not ask for it.
+    """
     try:
         ((is_accepted,),) = link.rows("promote")
     except EngineError as error:
+        if error_code(error) != NOT_PERMITTED:
+            raise
         raise EngineError(
             str(error), id=ErrorId.PROMOTION_REFUSED, hint=_PROMOTE_HINT
         ) from error

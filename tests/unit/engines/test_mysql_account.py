@@ -11,8 +11,10 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError
 from dbcheck.engines.mysql.account import require_rights
 from dbcheck.engines.mysql.link import MysqlLink, _table_or_engine_error
-from dbcheck.engines.mysql.session import list_prepared
+from dbcheck.engines.mysql.replication import promote
+from dbcheck.engines.mysql.session import branch_of, list_prepared, roll_back_all
 from dbcheck.rows.operation import Usage, Verb
+from dbcheck.rows.prepared import PREFIX
 from dbcheck.rows.table import LEDGER
 from tests.kit.refusals import refused
 
@@ -87,3 +89,45 @@ def test_no_right_is_missing_where_the_list_fails_for_another_reason() -> None:
 
     with refused(ErrorId.CONNECTION_LOST, ConnectionLost, naming=PREPARED):
         list_prepared(cast(MysqlLink, LostLink()), "dbcheck")
+
+
+class PreparedLink(RefusingLink):
+    """The same, with a transaction that is prepared."""
+
+    def rows(self, statement: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+        super().rows(statement)
+        name = f"{PREFIX}1-1-1"
+        data = f"{name}{branch_of('dbcheck')}"
+        return [(1, len(name), 8, data)] if statement == PREPARED else []
+
+
+@pytest.mark.parametrize(
+    ("statement", "number"),
+    [(PREPARED, 1227), (PREPARED, 1401), ("rollback_prepared", 1397)],
+)
+def test_what_it_may_not_list_or_is_decided_is_not_rolled_back(
+    statement: str, number: int
+) -> None:
+    roll_back_all(cast(MysqlLink, PreparedLink(statement, number)), "dbcheck")
+
+
+@pytest.mark.parametrize("statement", [PREPARED, "rollback_prepared"])
+@pytest.mark.parametrize("number", [1105, 2013])
+def test_a_transaction_that_stays_prepared_for_another_reason_is_reported(
+    statement: str, number: int
+) -> None:
+    """It would hold its locks on the tables that are dropped next."""
+    with refused(ErrorId.STATEMENT_FAILED, EngineError, naming=str(number)):
+        roll_back_all(cast(MysqlLink, PreparedLink(statement, number)), "dbcheck")
+
+
+@pytest.mark.parametrize(
+    "statement", ["stop_replica_mysql", "forget_source", "allow_writes_mysql"]
+)
+def test_only_a_promotion_that_is_denied_is_advised_of_a_right(statement: str) -> None:
+    with refused(ErrorId.PROMOTION_REFUSED, EngineError, naming="1227") as caught:
+        promote(cast(MysqlLink, RefusingLink(statement, 1227)))
+    assert "Grant the account" in caught.value.hint
+    with refused(ErrorId.STATEMENT_FAILED, EngineError, naming="2013") as caught:
+        promote(cast(MysqlLink, RefusingLink(statement, 2013)))
+    assert not caught.value.hint

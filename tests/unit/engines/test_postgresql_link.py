@@ -6,7 +6,8 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import psycopg
 import psycopg2
@@ -16,6 +17,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.link import format_message
 from dbcheck.engines.postgresql import link as postgresql_link
+from dbcheck.engines.postgresql import replication
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.rows.plans.plan import INSERT
@@ -213,3 +215,33 @@ def test_a_login_is_refused_for_good_only_by_what_the_server_itself_knows(
 ) -> None:
     error = psycopg2.OperationalError(f"connection to server failed: FATAL:  {said}")
     assert postgresql_link.connect_advice(error)[0] is id
+
+
+class Failed(Exception):
+    """What the server says with a SQLSTATE; psycopg2's own error takes none."""
+
+    def __init__(self, state: str | None) -> None:
+        super().__init__("no")
+        self.pgcode = state
+
+
+@pytest.mark.parametrize(
+    ("state", "id"),
+    [
+        ("42501", ErrorId.PROMOTION_REFUSED),
+        ("55000", ErrorId.STATEMENT_FAILED),
+        (None, ErrorId.CONNECTION_LOST),
+    ],
+)
+def test_only_a_promotion_that_is_denied_is_advised_of_a_right(
+    state: str | None, id: ErrorId
+) -> None:
+    def rows(_: str) -> None:
+        raise EngineError(
+            "no", id=ErrorId.STATEMENT_FAILED if state else ErrorId.CONNECTION_LOST
+        ) from Failed(state)
+
+    link = cast(PostgresqlLink, SimpleNamespace(rows=rows))
+    with refused(id, EngineError, naming="no") as caught:
+        replication.promote(link)
+    assert ("grant execute" in caught.value.hint) == (state == "42501")
