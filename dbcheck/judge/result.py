@@ -15,6 +15,7 @@ import msgspec
 from dbcheck.judge.diagnosis import Explanation
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.audited import Flag
+from dbcheck.model.clocks import describe_clocks
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import CutClass, PowerScope
 from dbcheck.model.depth import Depth
@@ -94,12 +95,14 @@ class Checked:
     host:   the name that the host of the server reported.
     drives: what the server's directories lie on; empty if the host was not asked.
     user:   the account on the client that ran dbcheck.
+    clocks: which clocks differ from the client's, by which *begun* is given.
     """
 
     begun: str = ""
     host: str = ""
     drives: tuple[CheckedDrive, ...] = ()
     user: str = ""
+    clocks: str = ""
 
 
 def describe_checked(manifest: Manifest) -> Checked:
@@ -115,6 +118,7 @@ def describe_checked(manifest: Manifest) -> Checked:
         host=before.facts.hostname if before else "",
         drives=tuple(found.values()),
         user=manifest.user,
+        clocks=describe_clocks(manifest),
     )
 
 

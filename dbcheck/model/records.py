@@ -66,6 +66,8 @@ class NodeBefore:
     connection:    what the writer shows of its connection to this node beside the name,
                    see model.replication.Follower; None if that was not compared.
     member_doubt:  what is assumed about member and connection, "" if nothing is.
+    ahead_us:      by how much the server's clock is ahead of the client's, see
+                   model.clocks; 0 if it is not known to differ.
     """
 
     target: str
@@ -83,6 +85,7 @@ class NodeBefore:
     member: str = ""
     connection: str | None = None
     member_doubt: str = ""
+    ahead_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,8 @@ class Manifest:
     promise:       what the cluster promises to survive; None for a single server.
     stagger_s:     in how many seconds its nodes are cut, the writer first; 0: at once.
     user:          the account on the client that ran dbcheck, "" if it is not known.
+    witness_ahead_us: by how much the witness's clock is ahead of the client's, see
+                   model.clocks; 0 if it is not known to differ.
     """
 
     run_id: str
@@ -139,6 +144,7 @@ class Manifest:
     promise: Promise | None = None
     stagger_s: float = 0.0
     user: str = ""
+    witness_ahead_us: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""

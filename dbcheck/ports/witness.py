@@ -98,6 +98,8 @@ class WitnessHostFacts:
     An item that cannot be read there is "" (or empty).  booted_us: when its kernel
     started by its own clock, microseconds since the epoch; None if that is not known.
     file_server: the host that the folder's files are on, if that is another one.
+    ahead_us: by how much its clock is ahead of this machine's, see model.clocks; 0 if
+              it is not known to differ.
     """
 
     hostname: str
@@ -110,6 +112,7 @@ class WitnessHostFacts:
     clock_us: int
     booted_us: int | None = None
     file_server: str = ""
+    ahead_us: int = 0
 
 
 class WitnessLock(Protocol):

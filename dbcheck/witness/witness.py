@@ -6,6 +6,7 @@ import base64
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +17,7 @@ from dbcheck.agent import witness as agent
 from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, WitnessError
+from dbcheck.model.clocks import measure_ahead
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.remote.address import AS_SSH, Address, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, build_program
@@ -178,7 +180,9 @@ class AgentWitness(ABC):
         """Start an agent that waits for its program; raise HostError."""
 
     def facts(self) -> WitnessHostFacts:
+        asked_us = wire.clock_us()
         facts = self._request(WitnessHostFacts, agent.FACTS)
+        ahead_us = measure_ahead(facts.clock_us, asked_us, wire.clock_us())
         texts = (facts.hostname, facts.machine_id, facts.boot_id, *facts.addresses)
         longest = max(map(len, (*texts, facts.folder, facts.filesystem)))
         if longest > TEXT_MAX or len(facts.addresses) > ADDRESSES_MAX:
@@ -187,7 +191,7 @@ class AgentWitness(ABC):
                 id=ErrorId.WITNESS_NOT_PLAUSIBLE,
                 hint="Check which host answers there, or use another witness.",
             )
-        return facts
+        return replace(facts, ahead_us=ahead_us)
 
     def probe(self, count: int) -> Sequence[float]:
         durations = self._request(

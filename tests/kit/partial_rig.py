@@ -11,6 +11,7 @@ from dbcheck.cycle.rig import Rig
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node
+from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.rows.operation import StatementSpec, Usage
 from dbcheck.rows.table import TableSpec
 from tests.kit.bare_engine import BareEngine
@@ -59,9 +60,9 @@ class Closed:
 
 
 class Parts(BareEngine):
-    """An engine and a witness, as far as the end of a preflight needs them."""
+    """An engine, and a witness's log, as far as the end of a preflight needs them."""
 
-    family, target, url, kind = "mysql", "mysql://h/d", "file:/w", "file"
+    family, target = "mysql", "mysql://h/d"
 
     def __init__(self, failure: BaseException) -> None:
         self.held, self.log, self.failure = Closed(), Closed(), failure
@@ -98,5 +99,11 @@ class Parts(BareEngine):
 def rig_with(parts: Any, runs: Path) -> Rig:
     nothing: Any = None
     listener, lab = RecordingListener(), {"cut": "process"}
+    witness: Any = SimpleNamespace(
+        url="file:/w",
+        kind="file",
+        facts=lambda: WitnessHostFacts("w", "", "", frozenset(), "/w", "xfs", 1, 1),
+        create=getattr(parts, "create", None),
+    )
     power = SimpleNamespace(kind=SwitchKind.MANUAL, cut_class=CutClass.UNKNOWN)
-    return Rig(site_of(parts, power), parts, nothing, listener, runs, lab=lab)
+    return Rig(site_of(parts, power), witness, nothing, listener, runs, lab=lab)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import dbcheck
+from dbcheck.agent.wire import clock_us
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import (
@@ -40,6 +40,7 @@ from dbcheck.cycle.tables import (
     require_sound_tables,
 )
 from dbcheck.load.sessions import commit
+from dbcheck.model.clocks import describe_clocks, measure_ahead
 from dbcheck.model.cut import CutClass, LabCut, PowerScope
 from dbcheck.model.depth import HeldCanary
 from dbcheck.model.managed import SERVICE
@@ -163,6 +164,7 @@ def run_preflight(
             known = fill_tables(rig, workload, schedule, writer.facts, known)
         epoch = _choose_epoch(rig, seed, control=control)
         manifest = _make_manifest(rig, workload, seed, epoch, nodes, control=control)
+        manifest = _compare_clocks(rig, manifest, witness)
         require_sound_tables(engine, tables_of(workload))
         known.require_same(engine.target, manifest.writer.facts)
         manifest = replace(
@@ -175,8 +177,7 @@ def run_preflight(
         manifest = replace(manifest, no_canary=no_canary)
         run = _new_run(rig, manifest)
         log = rig.witness.create(manifest.run_id, stored.to_bytes(manifest))
-        plan = manifest.plan()
-        started = Started(run, manifest, plan, log, canaries, held)
+        started = Started(run, manifest, manifest.plan(), log, canaries, held)
         try:
             _commit_first_rows(rig, started)
             skipped = _write_checkpoint(rig)
@@ -337,7 +338,7 @@ def _describe_nodes(
     nodes: dict[str, NodeBefore] = {}
     members: dict[str, Membership] = {}
     for name, node in rig.site.nodes.items():
-        facts = _read_server_facts(node.engine, rig.listener)
+        facts, ahead_us = _read_server_facts(node.engine, rig.listener)
         require_failover(node, facts)
         places = node.engine.places(tables_of(workload))
         if member := find_membership(rig.site, name, facts, nodes):
@@ -362,16 +363,32 @@ def _describe_nodes(
             audit=audit_node_before_load(node, facts, host, rig.listener, rig.audited),
             scope=_find_power_scope(node),
             member=member.name if member else "",
+            ahead_us=ahead_us,
         )
     return add_connections(rig, nodes, members)
 
 
-def _read_server_facts(engine: Engine, listener: Listener) -> ServerFacts:
-    """Return the facts of the server; show which of them cannot be read, and why."""
+def _read_server_facts(engine: Engine, listener: Listener) -> tuple[ServerFacts, int]:
+    """Return the facts of the server, and by how much its clock is ahead.
+
+    Show which of them cannot be read, and why.
+    """
+    asked_us = clock_us()
     facts = read_settled_facts(engine, listener)
+    ahead_us = measure_ahead(facts.clock_us, asked_us, clock_us())
     for name, why in facts.unreadable.items():
         listener.phase(Phase.PREFLIGHT, f"{name} cannot be read: {why}")
-    return facts
+    return facts, ahead_us
+
+
+def _compare_clocks(
+    rig: Rig, manifest: Manifest, witness: WitnessHostFacts
+) -> Manifest:
+    """Return *manifest* with the witness's clock; show which clocks differ."""
+    manifest = replace(manifest, witness_ahead_us=witness.ahead_us)
+    if text := describe_clocks(manifest):
+        rig.listener.phase(Phase.PREFLIGHT, text)
+    return manifest
 
 
 def _choose_epoch(rig: Rig, seed: int, *, control: bool) -> int:
@@ -426,7 +443,7 @@ def _make_manifest(
         window_acks=rig.limits.window_acks * max(1, ack_logs - 1),
         logs=ack_logs + has_readers,
         clock_us=now_us(),
-        wall_us=time.time_ns() // 1000,
+        wall_us=clock_us(),
         tables=tables,
         lab=rig.lab,
         control=control,

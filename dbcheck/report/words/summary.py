@@ -201,6 +201,8 @@ def describe_about(
         ended = ended.removeprefix(f"{day} ")
     if moments := list(dict.fromkeys(filter(None, (began, ended)))):
         yield "when", " to ".join(moments)
+    if checked.clocks:
+        yield "clocks", words.sentence(checked.clocks)
     host = checked.host or _find_address(target)
     if host or server:
         yield "host", f"{host} ({server})" if host and server else host or server
