@@ -350,7 +350,10 @@ def _explain_unshown_drive_loss(direct: Tally, ground: Ground) -> str:
         return "the O_DIRECT canary did not write, so the drive's part is unknown"
     if ground.flushes_direct:
         return "the O_DIRECT canary was flushed too, so the drive's part is unknown"
-    return "nothing shows that the drive's own cache was lost: no unflushed write was"
+    return (
+        "nothing shows that the drive's own cache was lost: every completed write"
+        " survived"
+    )
 
 
 def _count_lost_records(counted: Counted, remains: Remains) -> Tally:
