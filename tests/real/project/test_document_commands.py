@@ -30,7 +30,8 @@ LEFT_OUT = {
     "dbcheck demo": "real/cli/test_ci_job.py runs it",
     "dbcheck matrix --preset receipts": "real/audit/test_audit.py shows receipts",
     "dbcheck matrix --preset replication": "real/site/test_cluster.py has such rows",
-    "dbcheck reconcile runs/ID$": "real/cycle/test_reconcile_run.py has such a run",
+    "dbcheck reconcile runs/ID( --name db1)?$": "real/cycle/test_reconcile_run.py has"
+    " such a run",
     "dbcheck lab fetch": "CI has fetched it",
     "dbcheck run (pair|GROUP)": "real/site/test_cluster_command.py has such a group",
     ".* --topology": "real/site/test_cluster_groups.py runs such a command",
