@@ -1,8 +1,8 @@
 """Finds runs of the same server that lie beside the named ones and were left out.
 
 A run that failed, has no verdict or cannot be read keeps the named runs from a PASS,
-under whatever load or kind of cut.  A server that was configured otherwise may be one
-that was mended since: what it lost is told, and no more.
+under whatever load or kind of cut.  A run under another configuration does not: its
+loss may have been the reason for the change.  The report names it.
 Stored verdicts are read as they are; nothing is judged anew.
 """
 
@@ -149,7 +149,8 @@ def _find_place(target: str) -> str:
 def _list_differing_keys(one: Manifest, other: Manifest) -> Iterator[Key]:
     """Yield the values that differ; the name of the database is not compared.
 
-    A value that is known of one run only is no difference: it excuses no loss.
+    A value that only one of the two runs has does not count as a difference, so a loss
+    is never set aside because of a value that could not be read.
     """
     if one.writer.scope is not other.writer.scope:
         yield Key("what loses its power", Role.OF_THE_CUT)

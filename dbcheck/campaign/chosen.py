@@ -127,7 +127,7 @@ def _open_single_run(path: Path) -> RunFolder:
 
 
 def find_campaign_of(run: Path) -> Path | None:
-    """Return the folder of the campaign of which *run* is a cycle, None without one."""
+    """Return the folder of the campaign that *run* is a cycle of; None if of none."""
     campaign = run.resolve().parent.parent
     return campaign if (campaign / "campaign.json").is_file() else None
 

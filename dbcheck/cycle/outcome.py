@@ -293,7 +293,7 @@ def _build_cluster_result(outcome: Outcome) -> ClusterResult | None:
 
 
 def _find_whether_cut(outcome: Outcome, name: str) -> bool | None:
-    """Return whether the switch of a node cut it, None if that is not known."""
+    """Return True if the node's power was cut, None if that is not known."""
     manifest, load, promise = outcome.manifest, outcome.load, outcome.manifest.promise
     assert promise is not None
     node = load.nodes.get(name) if load else None

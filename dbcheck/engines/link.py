@@ -32,8 +32,8 @@ UNREACHABLE_HINT = (
     " server runs and listens on that address, and the firewall."
 )
 ACCOUNT_HINT = (
-    "If there is no such account yet, dbcheck grants prints the statements that create"
-    " it."
+    "If the account does not exist yet: dbcheck grants prints the statements that"
+    " create it."
 )
 WRONG_PASSWORD_HINT = (
     "The server was reached and refuses account or password: check the user in the URL,"
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 def explain_not_ready(error: EngineError | OSError) -> str:
-    """Return why a server takes no queries, for a person who waits for it."""
+    """Return the error as it is shown while dbcheck waits for the server."""
     if isinstance(error, EngineError) and error.id in _REFUSALS:
         return LoginRefused(error)
     return str(error)

@@ -168,8 +168,8 @@ MARK = re.compile(rb"dbcheck-mark-[0-9a-f]{32}")
 def read_data_names(path: str) -> dict[str, Any]:
     """Return the identifiers of the data in the directory *path*.
 
-    They are the fields of model.places.DataNames: the ids of PostgreSQL and MySQL, the
-    marks of dbcheck, and so on.  Raise OSError if there is no such directory.
+    The keys are the fields of model.places.DataNames, which says what each holds.
+    Raise OSError if there is no such directory.
     """
     unreadable: dict[str, str] = {}
     return {

@@ -100,7 +100,7 @@ def audit_facts(
 
 
 def summarize_flags(flags: Sequence[Flag]) -> str:
-    """Return how many findings of each kind an audit has."""
+    """Return the numbers of errors, warnings, notes and unread facts as a text."""
     unknown = sum(flag.status is RuleStatus.UNKNOWN for flag in flags)
     notes = len(flags) - len(list_alarms(flags)) - unknown
     counts = [format_alarm_counts(flags) or "no unsafe setting found"]

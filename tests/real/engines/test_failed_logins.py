@@ -26,7 +26,7 @@ def test_a_wrong_password_is_not_advised_on_as_a_server_that_is_down(
 ) -> None:
     found = advice(server.url, "wrong", ErrorId.PASSWORD_REFUSED)
     assert found == WRONG_PASSWORD_HINT
-    assert "If there is no such account yet, dbcheck grants prints" in found
+    assert "If the account does not exist yet: dbcheck grants prints" in found
 
 
 def test_one_who_waits_for_the_server_is_told_that_it_refuses_the_login(

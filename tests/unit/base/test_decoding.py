@@ -32,7 +32,7 @@ def test_each_module_decodes_by_way_of_the_lock() -> None:
     direct = [
         f"{source.relative_to(DBCHECK)}:{getattr(node, 'lineno', 0)}"
         for source in DBCHECK.rglob("*.py")
-        if source.name != "decoding.py"
+        if source.name != "decoding.py" and "msgspec" in source.read_text()
         for node in ast.walk(ast.parse(source.read_text()))
         if decodes_directly(node)
     ]
