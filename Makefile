@@ -107,7 +107,7 @@ style:
 # They write and sync files by the thousand: 46 s on a drive, 36 s in memory.
 unit: export TMPDIR := $(or $(wildcard /dev/shm),/tmp)
 unit:
-	$(PYTEST) -q -n 2 --dist loadfile -o tmp_path_retention_policy=none tests/unit
+	$(PYTEST) -q -n 2 --dist loadfile -p no:logging -o tmp_path_retention_policy=none tests/unit
 
 fix: setup
 	$(BIN)/ruff format .

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from functools import partial
 from typing import Any, cast
 
@@ -75,16 +74,21 @@ class Model:
             self.commit(self.plan.operation(session, seq))
 
     def commit(self, operation: Operation) -> None:
-        began = saved = deepcopy(self.tables) if self._may_undo(operation) else {}
+        began = saved = self._copy_tables() if self._may_undo(operation) else {}
         for statement in operation.statements:
             if statement == ROLLBACK:
-                self.tables = deepcopy(began)
+                self.tables = began
             elif statement == SAVEPOINT:
-                saved = deepcopy(self.tables)
+                saved = self._copy_tables()
             elif statement == ROLLBACK_TO:
-                self.tables = deepcopy(saved)
+                self.tables = saved
+                saved = self._copy_tables()
             else:
                 self.execute(statement)
+
+    def _copy_tables(self) -> Tables:
+        """Return tables of their own with the same rows, which do not change."""
+        return {name: dict(rows) for name, rows in self.tables.items()}
 
     @staticmethod
     def _may_undo(operation: Operation) -> bool:

@@ -82,7 +82,9 @@ def test_each_is_used() -> None:
         for path in PACKAGE.rglob("*.py")
         if "ErrorId" in (text := path.read_text())
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ErrorId"
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "ErrorId"
     }
     assert not set(ErrorId.__members__) - used
 

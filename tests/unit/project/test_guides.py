@@ -45,14 +45,11 @@ def rendered(node: ast.AST) -> str | None:
 
 def texts(source: str) -> Iterator[str]:
     """Yield each string of a module; docstrings are not printed, and left out."""
-    tree = ast.parse(source)
-    left_out = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    for node in ast.walk(tree):
-        if id(node) not in left_out and (text := rendered(node)):
+    docstrings = set()
+    for node in ast.walk(ast.parse(source)):  # which comes to a node before its parts
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            docstrings.add(node.value)
+        if node not in docstrings and (text := rendered(node)):
             yield text
 
 
