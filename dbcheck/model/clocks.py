@@ -40,23 +40,23 @@ def describe_clocks(manifest: Manifest) -> str:
     With what to do; "" if none is known to differ.
     """
     found = ", ".join(
-        f"{whose} is {_format_span(ahead_us)}"
+        f"the clock of {whose} is {_format_span(ahead_us)} the client's"
         for whose, ahead_us in _list_clocks(manifest)
         if abs(ahead_us) > _ALLOWED_US
     )
-    return f"beside the client's clock, {found}. {_SET_IT}" if found else ""
+    return f"{found}. {_SET_IT}" if found else ""
 
 
 def _list_clocks(manifest: Manifest) -> Iterator[tuple[str, int]]:
-    yield "the witness's", manifest.witness_ahead_us
+    yield "the witness", manifest.witness_ahead_us
     for name, node in manifest.nodes.items():
-        yield "the server's" if name == ONLY_NODE else f"{name}'s", node.ahead_us
+        yield "the server" if name == ONLY_NODE else name, node.ahead_us
 
 
 def _format_span(ahead_us: int) -> str:
-    """Return the difference to the minute, as "2 h 5 min ahead"."""
+    """Return the difference to the minute, as "2 h 5 min ahead of"."""
     hours, minutes = divmod(round(abs(ahead_us) / 60e6), 60)
     days, hours = divmod(hours, 24)
     parts = ((days, "d"), (hours, "h"), (minutes, "min"))
     span = " ".join(f"{number:,} {unit}" for number, unit in parts if number)
-    return f"{span} {'ahead' if ahead_us > 0 else 'behind'}"
+    return f"{span} {'ahead of' if ahead_us > 0 else 'behind'}"

@@ -28,9 +28,8 @@ def test_a_clock_that_is_wrong_is_reported_and_changes_no_verdict(
         outcome = run_cycle(here.rig, quick(), SEED)
     assert outcome.verdict is Verdict.PASS
     shown = dict(summarize_run(outcome.result).about).get("clocks", "")
-    said = f"{abs(wrong_h)} h {'ahead' if wrong_h < 0 else 'behind'}"
+    said = f"{abs(wrong_h)} h {'ahead of' if wrong_h < 0 else 'behind'} the client's"
     for place in (shown, here.said.text):
-        assert (f"the witness's is {said}, the server's is {said}. " in place) == (
-            wrong_h != 0
-        )
+        assert (f"lock of the witness is {said}" in place) == (wrong_h != 0)
+        assert (f"the clock of the server is {said}. " in place) == (wrong_h != 0)
     assert ("clock" in shown) == (wrong_h != 0)
