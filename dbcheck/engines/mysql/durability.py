@@ -33,7 +33,7 @@ from dbcheck.engines.mysql.grants import (
     quote_account,
 )
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.engines.mysql.places import StorageEngine
+from dbcheck.engines.mysql.places import ENGINES, StorageEngine
 from dbcheck.engines.mysql.rights import (
     BINLOG_ADMIN_SINCE,
     SUPER,
@@ -54,18 +54,25 @@ _LOG_IN_SERVER, _LOG_IN_PAGE_CACHE = 0, 2
 _BINLOG_NEVER_FLUSHED = 0  # the system writes the binary log to the drive at its time
 _PAST_PAGE_CACHE, _INTO_PAGE_CACHE = 0, 1  # values of BUFFERING
 _SWITCH = {"OFF": "0", "ON": "1"}
+# Each setting that a control may change -> the statement that sets it.
+_SETTERS = {engine.flush_log: engine.set_flush_log for engine in ENGINES.values()} | {
+    BINLOG: "set_sync_binlog",
+    BUFFERING: "set_log_file_buffering",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class _Durability:
     """The settings that decide if a commit is durable.
 
-    server: the server's server_id.  values: name of a setting -> its value; BUFFERING
-    only if the tables' log is InnoDB's and the server has it.
-    write_through: the setting that has each write to the log flushed, "" if none does.
+    server: the server's server_id.  values: name of a setting -> its value, of each
+    that a control may change and this server has.  storage: of dbcheck's tables.
+    write_through: the setting that has each write to their log flushed, "" if none
+    does.
     """
 
     server: int
+    has_binlog: bool
     values: Mapping[str, int]
     storage: StorageEngine
     write_through: str
@@ -73,8 +80,8 @@ class _Durability:
     @property
     def deciding(self) -> dict[str, int]:
         """Values of the settings that decide whether an ack waits for the drive."""
-        names = (self.storage.flush_log, BINLOG)
-        return {name: self.values[name] for name in names if name in self.values}
+        names = [self.storage.flush_log, *([BINLOG] if self.has_binlog else [])]
+        return {name: self.values[name] for name in names}
 
     @property
     def durable(self) -> list[str]:
@@ -95,7 +102,8 @@ class _Durability:
         changes = {name: weak[name] for name in self.durable}
         log_is = {**self.values, **changes}[flush_log]
         past = self.values.get(BUFFERING) == _PAST_PAGE_CACHE
-        if past and log_is == _LOG_IN_PAGE_CACHE and not process:
+        in_innodb = self.storage.name == INNODB
+        if in_innodb and past and log_is == _LOG_IN_PAGE_CACHE and not process:
             changes[BUFFERING] = _INTO_PAGE_CACHE
         return changes
 
@@ -103,14 +111,17 @@ class _Durability:
 def _read_durability(link: MysqlLink) -> _Durability:
     storage = link.storage
     found: dict[str, str] = dict(link.rows("durability"))
-    names = [storage.flush_log]
-    if found["log_bin"] == "ON":
-        names.append(BINLOG)
-    if storage.name == INNODB and BUFFERING in found:
-        names.append(BUFFERING)
-    values = {name: int(_SWITCH.get(found[name], found[name])) for name in names}
-    write_through = _find_write_through(found) if storage.name == INNODB else ""
-    return _Durability(int(found["server_id"]), values, storage, write_through)
+    return _Durability(
+        server=int(found["server_id"]),
+        has_binlog=found["log_bin"] == "ON",
+        values={
+            name: int(_SWITCH.get(found[name], found[name]))
+            for name in _SETTERS
+            if name in found
+        },
+        storage=storage,
+        write_through=_find_write_through(found) if storage.name == INNODB else "",
+    )
 
 
 def _find_write_through(found: Mapping[str, str]) -> str:
@@ -125,12 +136,7 @@ def _find_write_through(found: Mapping[str, str]) -> str:
 
 
 def _set_global(link: MysqlLink, name: str, value: int) -> None:
-    statements = {
-        link.storage.flush_log: link.storage.set_flush_log,
-        BINLOG: "set_sync_binlog",
-        BUFFERING: "set_log_file_buffering",
-    }
-    link.rows(statements[name], {"value": value})
+    link.rows(_SETTERS[name], {"value": value})
 
 
 def check_weakening(link: MysqlLink, database: str) -> None:

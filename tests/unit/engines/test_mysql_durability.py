@@ -152,3 +152,16 @@ def test_what_stays_until_a_restart_is_noted_and_nothing_else() -> None:
     server.ignored = ""
     assert restore(cast(MysqlLink, server)) is not None
     assert server.settings[BUFFERING] == "OFF"
+
+
+@pytest.mark.parametrize("process", [True, False])
+def test_the_next_run_undoes_it_whatever_its_own_tables_are_in(process: bool) -> None:
+    """The client that changed it died; the next one's URL chooses other tables."""
+    before = {FLUSH: "1", ROCKSDB_FLUSH: "1", BUFFERING: "OFF"}
+    for first, next_one in (("innodb", "rocksdb"), ("rocksdb", "innodb")):
+        server = Server(storage=first, **before)
+        relax(server, process=process)
+        assert server.settings != {**PLAIN, **before}
+        server.storage = ENGINES[next_one]
+        assert restore(cast(MysqlLink, server)) is not None
+        assert server.settings == {**PLAIN, **before}
