@@ -25,12 +25,14 @@ def measure_ahead(clock_us: int, asked_us: int, answered_us: int) -> int:
 
     The least difference, in microseconds, that explains what was read: 0 if the clocks
     may agree.
-    clock_us: the other clock.  asked_us, answered_us: the client's, before and after.
+    clock_us: the other clock.  asked_us, answered_us: the client's, before and after;
+    it may have been set back meanwhile.
     """
-    if clock_us > answered_us:
-        return min(clock_us - answered_us, _MOST_US)
-    if clock_us < asked_us:
-        return max(clock_us - asked_us, -_MOST_US)
+    least_us, most_us = sorted((asked_us, answered_us))
+    if clock_us > most_us:
+        return min(clock_us - most_us, _MOST_US)
+    if clock_us < least_us:
+        return max(clock_us - least_us, -_MOST_US)
     return 0
 
 

@@ -23,6 +23,8 @@ def test_only_what_the_time_of_the_answer_does_not_explain_is_a_difference(
     clock_us: int, ahead_us: int
 ) -> None:
     assert measure_ahead(clock_us, 100, 120) == ahead_us
+    # The client's clock was set back meanwhile.
+    assert measure_ahead(clock_us, 120, 100) == ahead_us
 
 
 @pytest.mark.parametrize("ahead_us", [0, MINUTE_US, -MINUTE_US])
