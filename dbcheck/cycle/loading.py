@@ -181,24 +181,14 @@ def make_readers(rig: Rig, started: Started) -> Readers:
     )
 
 
-def _check_server_gone(
-    rig: Rig, started: Started, load: Load, cutter: Cutter, *, interrupted: bool
-) -> Gone:
-    """Return load.gone, corrected by one more check of the server.
-
-    interrupted: an interrupt ended the load, so the silence after a cut that was
-    reported may have been too short for the load to notice.
-    """
-    if load.gone is Gone.SILENT:
-        engine = rig.site.writer.engine
-        with contextlib.suppress(EngineError):
-            if engine.ready() is None:
-                same = is_same_server(engine, started.manifest.writer.facts)
-                return Gone.STALLED if same else Gone.SILENT
-    failed = interrupted or load.result.witness_error or cutter.failed
-    if failed and cutter.asked and load.gone is Gone.NEVER:
-        return Gone.UNSEEN
-    return load.gone
+def _find_stall(rig: Rig, started: Started) -> Gone:
+    """Return STALLED if the server that was silent answers by now, else SILENT."""
+    engine = rig.site.writer.engine
+    with contextlib.suppress(EngineError):
+        facts = started.manifest.writer.facts
+        if engine.ready() is None and is_same_server(engine, facts):
+            return Gone.STALLED
+    return Gone.SILENT
 
 
 def _watch(rig: Rig, load: Load, cutter: Cutter, drives: DriveCounts | None) -> None:
@@ -222,7 +212,7 @@ def _watch(rig: Rig, load: Load, cutter: Cutter, drives: DriveCounts | None) -> 
         Gone.BROKEN: "every connection broke",
         Gone.SILENT: f"no reply for {rig.limits.silence_s:g} s",
     }
-    lasting = "; ".join(load.result.refusals) or "it still answers"
+    lasting = "; ".join(["it still answers", *load.result.refusals])
     rig.listener.phase(Phase.GONE, text_of_end.get(load.gone, lasting))
 
 
@@ -236,7 +226,8 @@ def _end_load(
 ) -> tuple[LoadRecord, WitnessError | None]:
     """End the load and the log; store and return the record, and the witness's error.
 
-    notice: the text to show first, "" for none.  An interrupt ends the waiting.
+    notice: the text to show first, "" unless an interrupt ended the load.  An interrupt
+    ends the waiting.
     """
     try:
         if notice:
@@ -249,9 +240,8 @@ def _end_load(
         if load.gone is Gone.SILENT:
             cutter.check_canary_session()
         end_canaries(rig.site, started.canaries)
-        load.gone = _check_server_gone(
-            rig, started, load, cutter, interrupted=bool(notice)
-        )
+        if load.gone is Gone.SILENT:
+            load.gone = _find_stall(rig, started)
     except KeyboardInterrupt:
         started.log.abandon()
         load.end(wait_s=0)
@@ -259,6 +249,10 @@ def _end_load(
         monitors.readers.abandon()
         raise
     finally:
+        # What ended the load left it no time to see the server go.
+        failed = notice or load.result.witness_error or cutter.failed
+        if failed and cutter.asked and load.gone is Gone.NEVER:
+            load.gone = Gone.UNSEEN
         record_and_failure = _store_load(started, load, monitors, cutter)
     return record_and_failure
 

@@ -27,7 +27,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut, Gone, PowerState
 from dbcheck.model.verdict import Verdict
-from dbcheck.ports.listener import LoadStatus
+from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.labs import lab_of, process_lab
@@ -135,16 +135,21 @@ def test_a_client_that_ends_while_its_switch_cuts_leaves_a_run_that_may_be_cut(
     assert outcome.case.cut_asked == run.cut_asked()
 
 
+@pytest.mark.parametrize("times", [1, 2])
 def test_a_load_that_an_interrupt_ended_after_its_cut_saw_no_answer_to_it(
-    tmp_path: Path,
+    times: int, tmp_path: Path
 ) -> None:
     """A host without power sends nothing that would end a connection at once."""
 
     class Silent(Said):
-        """Interrupts the load as soon as the switch has reported its cut."""
+        """Interrupts the load once the switch has reported its cut, then its end."""
 
         def load(self, status: LoadStatus) -> None:
             if cutter.cut is not None:
+                raise KeyboardInterrupt
+
+        def phase(self, phase: Phase, text: str) -> None:
+            if phase is Phase.INTERRUPT and times == 2:
                 raise KeyboardInterrupt
 
     class Reports:
