@@ -95,12 +95,6 @@ def connect_advice(error: BaseException) -> tuple[ErrorId, str]:
     text = str(error)
     if REFUSED in text or "requirepeer specifies" in text:
         return ErrorId.SERVER_NOT_VERIFIED, UNVERIFIED_HINT
-    about_tls = "certificate" in text or "SSL" in text
-    if about_tls and "pg_hba.conf" not in text:
-        return ErrorId.SERVER_CERTIFICATE_REFUSED, (
-            "Check sslmode and sslrootcert in the URL, and the server's certificate:"
-            " verify-full needs one for the host name in the URL."
-        )
     if "password authentication failed" in text:
         return ErrorId.PASSWORD_REFUSED, WRONG_PASSWORD_HINT
     if _NO_DATABASE.search(text):
@@ -112,8 +106,14 @@ def connect_advice(error: BaseException) -> tuple[ErrorId, str]:
         return ErrorId.LOGIN_REFUSED, f"Correct the user in the URL. {ACCOUNT_HINT}"
     if _REFUSED_BY_RULE.search(text):
         return ErrorId.LOGIN_REFUSED, (
-            "The server answers, and its pg_hba.conf lets this account not log in from"
-            " here, or not in this way. Correct the user in the URL, or that file."
+            "The server answers, and its pg_hba.conf does not let this account log in"
+            " from here, or not in this way. Correct the user in the URL, or that file."
+        )
+    about_tls = "certificate" in text or "SSL" in text
+    if about_tls and "pg_hba.conf" not in text:
+        return ErrorId.SERVER_CERTIFICATE_REFUSED, (
+            "Check sslmode and sslrootcert in the URL, and the server's certificate:"
+            " verify-full needs one for the host name in the URL."
         )
     if _ANSWERED in text or getattr(error, "sqlstate", None):
         return ErrorId.CONNECTION_FAILED, (
