@@ -41,25 +41,7 @@ def test_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waiting.await_facts(rig([None, None, FACTS], 60.0)) == (FACTS, "")
 
 
-def test_errors_that_alternate_are_shown_once_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(waiting, "POLL_S", 0.0)
-    monkeypatch.setattr(waiting, "PATIENCE_S", -1.0)
-    answers = [*("timed out", "no route to host") * 3, "starting up", None]
-    shown: list[str] = []
-    made: Any = SimpleNamespace(
-        limits=Limits(return_s=60.0),
-        site=SimpleNamespace(ready=lambda: answers.pop(0), failure=lambda: None),
-        listener=SimpleNamespace(
-            phase=lambda _, text: shown.append(text), progress=lambda _: None
-        ),
-    )
-    assert waiting.wait_for_server(cast(Rig, made)) == ""
-    assert shown[1:] == ["timed out", "no route to host", "starting up"]
-
-
-def refusing_rig(
+def answering_rig(
     monkeypatch: pytest.MonkeyPatch, *answers: str | None
 ) -> tuple[Rig, list[str]]:
     """Return a rig whose server answers so, each a second later, and what is shown."""
@@ -76,6 +58,16 @@ def refusing_rig(
     return cast(Rig, made), shown
 
 
+def test_errors_that_alternate_are_shown_once_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE_S", -1.0)
+    answers = [*("timed out", "no route to host") * 3, "starting up", None]
+    made, shown = answering_rig(monkeypatch, *answers)
+    assert waiting.wait_for_server(made) == ""
+    assert shown[1:] == ["timed out", "no route to host", "starting up"]
+
+
 NO = EngineError("wrong password", id=ErrorId.PASSWORD_REFUSED, hint="Give another.")
 REFUSED = LoginRefused(NO)
 
@@ -85,10 +77,10 @@ def test_a_login_that_stays_refused_is_waited_for_no_longer(
 ) -> None:
     """Not while the server starts; and one refusal may pass, as of a name service."""
     starting = ["starting up"] * 50
-    made, _ = refusing_rig(monkeypatch, *starting, REFUSED, *starting, *[REFUSED] * 50)
+    made, _ = answering_rig(monkeypatch, *starting, REFUSED, *starting, *[REFUSED] * 50)
     with refused(ErrorId.PASSWORD_REFUSED, EngineError, naming="wrong password"):
         waiting.wait_for_server(made, 20.0)
-    made, _ = refusing_rig(monkeypatch, *starting, REFUSED, REFUSED, None)
+    made, _ = answering_rig(monkeypatch, *starting, REFUSED, REFUSED, None)
     assert waiting.wait_for_server(made, 20.0) == ""
 
 
@@ -96,7 +88,7 @@ def test_after_a_cut_it_is_waited_for_and_the_reason_is_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It worked before the cut, so something else is wrong, and may pass."""
-    made, shown = refusing_rig(monkeypatch, *[REFUSED] * 100, None)
+    made, shown = answering_rig(monkeypatch, *[REFUSED] * 100, None)
     assert waiting.wait_for_server(made) == ""
     assert shown[1:] == ["wrong password. Give another."]
 
