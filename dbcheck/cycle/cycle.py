@@ -370,13 +370,12 @@ def run_control(
     reconciliation on it.
     """
     require_none_on_witness(rig)
-    try:
+    with contextlib.ExitStack() as undo:
         with wait_for_turn(rig):
             started = run_preflight(rig, workload, seed, control=True, known=known)
+            undo.callback(undo_weakening, rig)
             _weaken(rig, started)
         return require_server_back(rig, finish_cycle(rig, started))
-    finally:
-        undo_weakening(rig)
 
 
 def extract_control_facts(outcome: Outcome) -> ControlFacts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,3 +51,28 @@ def test_a_control_that_cannot_weaken_the_server_closes_all_it_began(
     with refused(ErrorId.STATEMENT_FAILED, EngineError, naming="no privilege"):
         cycle._weaken(rig_with(parts, tmp_path), started)
     assert (parts.held.times, parts.log.times, ended) == (1, 1, ["canaries"])
+
+
+@pytest.mark.parametrize("step", ["run_preflight", "_weaken"])
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError])
+def test_only_a_control_that_may_have_changed_the_server_undoes_that(
+    step: str,
+    failure: type[BaseException],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that the preflight did not reach is not told as a weak one."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise failure
+
+    undone: list[object] = []
+    for name in ("require_none_on_witness", "run_preflight", "_weaken"):
+        monkeypatch.setattr(cycle, name, lambda *_, **__: None)
+    monkeypatch.setattr(cycle, "wait_for_turn", contextlib.nullcontext)
+    monkeypatch.setattr(cycle, "undo_weakening", undone.append)
+    monkeypatch.setattr(cycle, step, fail)
+    rig = rig_with(Parts(KeyboardInterrupt()), tmp_path)
+    with pytest.raises(failure):
+        cycle.run_control(rig, manifest().workload, 1)
+    assert undone == [rig] * (step == "_weaken")
