@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -16,11 +17,15 @@ from dbcheck.base import interrupt
 from dbcheck.base.decoding import convert
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.loading import FIRST_LOOK_S
+from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.loading import FIRST_LOOK_S, _watch
 from dbcheck.cycle.preflight.before_load import Started
+from dbcheck.cycle.rig import Limits
 from dbcheck.cycle.watching import Watching, watch_hosts
 from dbcheck.hosts.host import TargetHost
+from dbcheck.load.load import Load
 from dbcheck.model.cluster import ONLY_NODE
+from dbcheck.model.cut import Gone
 from dbcheck.model.places import DATA, Place
 from dbcheck.model.watched import FactKind, Looked, make_facts_of_settings
 from tests.kit.host_samples import BEFORE
@@ -151,3 +156,28 @@ def test_what_a_look_learned_is_known_after_its_channel_broke(
     wait_until(lambda: watching.seen().looks == len(channels), "all are counted")
     watching.end()
     assert [each.value for each in watching.seen().of(FactKind.PLACE)] == moved
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        (Gone.BROKEN, "every connection broke"),
+        (Gone.NEVER, "it still answers; deadlock"),
+    ],
+)
+def test_one_refused_session_does_not_hide_that_the_server_answers(
+    gone: Gone, said: str
+) -> None:
+    shown: list[str] = []
+    load = SimpleNamespace(
+        poll=lambda: True,
+        status=lambda: None,
+        gone=gone,
+        result=SimpleNamespace(refusals=["deadlock"]),
+    )
+    listener = SimpleNamespace(
+        load=lambda _: None, phase=lambda _, text: shown.append(text)
+    )
+    rig: Any = SimpleNamespace(limits=Limits(), listener=listener)
+    _watch(rig, cast(Load, load), cast(Cutter, SimpleNamespace(after_s=1.0)), None)
+    assert shown[1:] == [said]
