@@ -54,10 +54,10 @@ def test_a_control_that_cannot_weaken_the_server_closes_all_it_began(
 
 
 @pytest.mark.parametrize("step", ["run_preflight", "_weaken"])
-@pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("failure", [KeyboardInterrupt("Ctrl-C"), ValueError("no")])
 def test_only_a_control_that_may_have_changed_the_server_undoes_that(
     step: str,
-    failure: type[BaseException],
+    failure: BaseException,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -73,6 +73,6 @@ def test_only_a_control_that_may_have_changed_the_server_undoes_that(
     monkeypatch.setattr(cycle, "undo_weakening", undone.append)
     monkeypatch.setattr(cycle, step, fail)
     rig = rig_with(Parts(KeyboardInterrupt()), tmp_path)
-    with pytest.raises(failure):
+    with pytest.raises(type(failure), match=str(failure)):
         cycle.run_control(rig, manifest().workload, 1)
     assert undone == [rig] * (step == "_weaken")
