@@ -31,7 +31,7 @@ from dbcheck.runner.golive_folder import PAGE, GoLiveFolder, StepRecord
 from dbcheck.runner.golive_records import (
     find_failed_campaign,
     has_papers_of,
-    list_campaigns_without_rows,
+    list_left_campaigns,
     open_campaign,
     read_records,
     reopen,
@@ -101,7 +101,6 @@ class GoLive:
     changes: dict[StepId, list[str]] = field(default_factory=dict)
     was_asked: bool = False
     has_agreed: bool = False
-    has_redone: bool = False
     has_cut: bool = False
 
     def run(self) -> GoLiveResult:
@@ -223,28 +222,33 @@ class GoLive:
             return step
         for step in StepId:
             record = self.check.folder.record(step)
-            if record is not None and not record.status.is_over:
-                campaign = open_campaign(self.check.folder, record)
-                if campaign and any(campaign.list_runs_without_cycle()):
-                    return step
+            campaign = open_campaign(self.check.folder, record)
+            if campaign and any(campaign.list_runs_without_cycle()):
+                return step
         return None
 
     def _do_step(self, step: StepId) -> bool:
         """Do a step unless it is over; return False if the check stops there."""
         record = read_records(self.check.folder, self.check.plan)[step]
-        is_stale = step is StepId.PAPERS and self.has_redone
         if step is self.unsettled:
             record = self.check.folder.record(step)
-        elif record and record.status.is_over and not is_stale:
+        elif record and record.status.is_over:
             self.guide.keep(record.result)
             return True
         if changes := self.changes.pop(step, None):
             self.guide.repeat(step, changes)
-        self.has_redone = True
+        self._reopen_papers(step)
         self.guide.begin(step, self._count_cuts_to_come(step, record))
         if step.cuts_power and find_failed_campaign(self.check.folder) is not step:
             self._require_agreement(step)
         return self._store_step(step, record)
+
+    def _reopen_papers(self, step: StepId) -> None:
+        """Store that papers have to be written anew, as *step* is done anew."""
+        papers = self.check.folder.record(StepId.PAPERS)
+        if papers and papers.status.is_over:
+            why = f"the step {step.value} was done anew"
+            self.check.folder.write(reopen(papers, why))
 
     def _require_agreement(self, step: StepId) -> None:
         if self.was_asked or (step is StepId.POWER and self.check.entry.power.attended):
@@ -274,9 +278,10 @@ class GoLive:
             if is_resumed and record:
                 began, setup = record.result.began, record.setup
                 result = replace(begun.result, began=began or begun.result.began)
-                begun = replace(begun, result=result, setup=setup)
-            gone = list_campaigns_without_rows(record)
-            begun = replace(begun, folder=folder, rows_gone=gone)
+                begun = replace(begun, result=result, setup=setup, left=record.left)
+            elif record:
+                begun = replace(begun, left=list_left_campaigns(record))
+            begun = replace(begun, folder=folder)
         check.folder.write(begun)
         try:
             found = self._call(step, folder, is_resumed=is_resumed)
@@ -302,8 +307,8 @@ class GoLive:
     ) -> tuple[str, bool]:
         """Return the name of a step's campaign folder, and whether it is continued.
 
-        A campaign that is over without a PASS or a FAIL is begun anew, and so is one
-        whose rows are gone, once its user was told and all its runs are judged.
+        One without a PASS or a FAIL is begun anew once all its runs are judged, and its
+        user was told that it came to no verdict, or that its rows are gone.
         """
         if record is not None and record.folder:
             path = self.check.folder.path / record.folder
@@ -312,12 +317,10 @@ class GoLive:
             campaign = open_campaign(self.check.folder, record)
             if campaign is None:  # what else is there is not ours
                 return self.check.folder.find_new_name(step), False
-            result = make_result(campaign)
-            lacks_rows = record.folder in list_campaigns_without_rows(record)
-            if any(campaign.list_runs_without_cycle()):
-                lacks_rows = False  # one of these runs may have lost them
-            proves_nothing = result.verdict is Verdict.INCONCLUSIVE
-            if not proves_nothing or not (lacks_rows or result.finished):
+            if any(campaign.list_runs_without_cycle()):  # one may have lost rows
+                return record.folder, True
+            is_left = list_left_campaigns(record) != record.left
+            if make_result(campaign).verdict is not Verdict.INCONCLUSIVE or not is_left:
                 return record.folder, True
         return self.check.folder.find_new_name(step), False
 
@@ -453,11 +456,6 @@ def _make_stopped(result: StepResult, error: BaseException) -> StepResult:
 
 
 def _make_ended(begun: StepRecord, found: Found) -> StepResult:
-    gone = tuple(
-        f"{name}: rows of earlier cycles were gone before its next cut, and it was"
-        " begun anew: say who removed them"
-        for name in begun.rows_gone
-    )
     status = StepStatus.LEFT_OUT if found.left_out else StepStatus.DONE
     if found.verdict is not Verdict.PASS:
         status = StepStatus.STOPPED
@@ -468,7 +466,7 @@ def _make_ended(begun: StepRecord, found: Found) -> StepResult:
         ended=_format_now(),
         summary=found.summary,
         details=found.details,
-        to_accept=(*gone, *found.to_accept),
+        to_accept=(*begun.left, *found.to_accept),
         fix=found.fix,
     )
 

@@ -58,8 +58,8 @@ class StepRecord:
     folder: the name of its campaign's folder, "" if it has none.
     papers: the files that it made.
     told_to_cut: a power test has told its switch to cut, or was about to.
-    rows_gone: the folders of its earlier campaigns that ended because rows of their
-            cycles were gone from the tables.
+    left:   why it has a new campaign and did not continue an earlier one, to be
+            accepted; a text for each.
     """
 
     result: StepResult
@@ -67,7 +67,7 @@ class StepRecord:
     folder: str = ""
     papers: tuple[PaperResult, ...] = ()
     told_to_cut: bool = False
-    rows_gone: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse names that are not those of files in the folder of the check."""

@@ -31,8 +31,8 @@ def read_records(folder: GoLiveFolder, plan: GoLivePlan) -> Records:
 def reopen(record: StepRecord, why: str) -> StepRecord:
     """Return the record of a step that has to be done again; why: a clause.
 
-    It keeps the identity of the data, so another server is still noticed, and which
-    campaigns missed rows.
+    It keeps the identity of the data, so another server is still noticed, and why
+    campaigns were left.
     """
     result = record.result
     summary = f"to be repeated: {why}"
@@ -40,20 +40,29 @@ def reopen(record: StepRecord, why: str) -> StepRecord:
     return StepRecord(
         StepResult(result.step, StepStatus.OPEN, result.command, summary=summary),
         setup,
-        rows_gone=list_campaigns_without_rows(record),
+        left=list_left_campaigns(record),
     )
 
 
-def list_campaigns_without_rows(record: StepRecord | None) -> tuple[str, ...]:
-    """Return the folders of a step's campaigns whose rows were gone between two cuts.
+def list_left_campaigns(record: StepRecord) -> tuple[str, ...]:
+    """Return why the campaigns of a step are not continued, a text for each.
 
-    Such a campaign is not continued: what is read after a cut is held against what the
-    reading before it left.
+    They are those of earlier folders; and that of *record*, if its user was told that
+    it came to no verdict, or that its rows were gone between two cuts: what is read
+    after a cut is held against what the reading before it left.
     """
-    if record is None:
-        return ()
-    is_stopped = record.result.error_id == ErrorId.EARLIER_ROWS_LOST
-    return (*record.rows_gone, *([record.folder] if is_stopped else ()))
+    result, why = record.result, ""
+    if result.error_id == ErrorId.EARLIER_ROWS_LOST:
+        why = (
+            "rows of earlier cycles were gone before its next cut, and it was begun"
+            " anew: say who removed them"
+        )
+    elif record.folder and result.verdict is Verdict.INCONCLUSIVE:
+        why = (
+            f"it came to no verdict ({result.summary}), and was begun anew: say what"
+            " was wrong"
+        )
+    return (*record.left, f"{record.folder}: {why}") if why else record.left
 
 
 def find_failed_campaign(folder: GoLiveFolder) -> StepId | None:

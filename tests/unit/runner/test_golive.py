@@ -295,8 +295,31 @@ def test_cuts_that_do_not_count_are_made_anew(desk: Desk) -> None:
         done = replace(FIRST_CYCLE, number=number, verdict=CycleVerdict.INCONCLUSIVE)
         folder.add(done)
     desk.found.clear()
-    assert desk.run().verdict is Verdict.PASS
-    assert desk.done == ["setup", "first-cut-2", "campaign", "papers"]
+    for again in (["first-cut-2", "campaign", "papers"], []):
+        result = desk.run()
+        assert (result.verdict, desk.done) == (Verdict.PASS, ["setup", *again])
+        (text,) = result.to_accept
+        assert text.startswith("first-cut: it came to no verdict (no cut counts)")
+
+
+def test_cuts_that_do_not_count_are_told_before_they_are_made_anew(desk: Desk) -> None:
+    """A client that is killed has told nobody why they do not count."""
+
+    def end() -> None:
+        folder = CampaignFolder.open(desk.folder.path / "first-cut")
+        for number in range(1, folder.plan().cycles_max + 1):
+            done = replace(FIRST_CYCLE, number=number)
+            folder.add(replace(done, verdict=CycleVerdict.INCONCLUSIVE))
+        raise SystemExit("killed")
+
+    desk.during[StepId.FIRST_CUT] = end
+    with pytest.raises(SystemExit, match="killed"):
+        desk.run()
+    desk.during.clear()
+    desk.found[StepId.FIRST_CUT] = Found("no cut counts", verdict=Verdict.INCONCLUSIVE)
+    desk.run()
+    assert desk.done == ["setup", "first-cut again"]
+    assert desk.ended[-1].summary == "no cut counts"
 
 
 def test_a_campaign_that_is_continued_tells_the_cuts_to_come(desk: Desk) -> None:
@@ -365,6 +388,18 @@ def test_a_step_whose_rows_are_gone_is_begun_anew_and_says_so(
 def test_a_run_that_is_not_judged_is_not_left_behind(desk: Desk) -> None:
     """It may have lost the rows that are gone."""
     lack_rows(desk)
+    with pytest.raises(KeyboardInterrupt):
+        leave(desk, "first-cut")()
+    assert desk.run().to_accept == ()  # nothing was begun anew
+    assert desk.done[0] == "first-cut again"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.INCONCLUSIVE])
+def test_a_run_that_is_not_judged_is_continued_in_a_campaign_that_is_over(
+    desk: Desk, verdict: Verdict
+) -> None:
+    desk.found[StepId.FIRST_CUT] = Found("one cut", verdict=verdict)
+    desk.run()
     with pytest.raises(KeyboardInterrupt):
         leave(desk, "first-cut")()
     desk.run()

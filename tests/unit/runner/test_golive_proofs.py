@@ -183,6 +183,26 @@ def test_papers_of_an_earlier_campaign_are_no_papers_of_this_one(
     assert [paper.file for paper in result.papers] == ["campaign-2.html"]
 
 
+def test_papers_of_a_campaign_that_was_made_anew_are_written_anew(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder has the same name, and its client ends before the papers."""
+    assert desk.run().verdict is Verdict.PASS
+    shutil.rmtree(desk.folder.path / "campaign")
+
+    def end(entry: object) -> None:
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(golive, "_await_server", end)
+        with pytest.raises(SystemExit, match="killed"):
+            desk.run()
+    assert desk.done == ["setup", "campaign"]
+    assert golive.make_golive_result(desk.check).verdict is Verdict.INCONCLUSIVE
+    assert desk.run().verdict is Verdict.PASS
+    assert desk.done == ["setup", "papers"]
+
+
 def test_a_step_file_of_another_step_is_refused(desk: Desk) -> None:
     desk.run()
     steps = desk.folder.path / "steps"
