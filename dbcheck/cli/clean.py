@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
@@ -19,11 +20,18 @@ from dbcheck.cli.flags.target import (
 )
 from dbcheck.cli.say import say
 from dbcheck.cycle.host import clear_canaries
+from dbcheck.cycle.preflight.pending_runs import (
+    require_none_on_witness,
+    require_none_pending,
+)
 from dbcheck.hosts.host import Cleared
 from dbcheck.inventory.entry import Entry
+from dbcheck.power.kinds.manual import ManualConfig
+from dbcheck.report.console import make_progress_console
+from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
 from dbcheck.runs import client_key
-from dbcheck.runs.folder import require_run_id
+from dbcheck.runs.folder import RUNS, require_run_id
 from dbcheck.witness.window import WindowLimits
 
 
@@ -47,7 +55,8 @@ def command(
 
     They are those of the host NAME in an inventory, or of --target, --target-host and
     --witness with --run. A client that was killed leaves canaries on the target's host.
-    Only what dbcheck made is touched; run folders on this machine stay.
+    Only what dbcheck made is touched; run folders on this machine stay. Refused while
+    a run that was cut is not judged: without its rows it would be a FAIL.
     """
     entry = find_entry(named, target, host, witness)
     if entry.host and not entry.target:
@@ -69,10 +78,26 @@ def command(
             hint="Give the witness's URL.",
         )
     wanted = [require_run_id(run_id) for run_id in run_ids]
-    if entry.target:
-        _drop(entry)
     if wanted:
         _remove(entry, wanted, witness.accept_new_host_key)
+    if entry.target:
+        _require_judged(entry, witness.accept_new_host_key)
+        _drop(entry)
+
+
+def _require_judged(entry: Entry, accept_new_key: bool) -> None:
+    """Raise UsageError if the rows of a run are to be read yet, as far as is known."""
+    require_none_pending(RUNS, assemble.make_engine(entry.target, entry.password))
+    if not entry.witness:
+        return
+    entry, limits = replace(entry, power=ManualConfig()), WindowLimits()
+    view = PlainProgress(make_progress_console())
+    with assemble.open_entry_witness(entry, limits, accept_new_key) as opened:
+        rig = assemble.make_rig(entry, opened, view, RUNS, limits, cuts=False)
+        flags = ["--name", entry.name, "--inventory", entry.inventory]
+        require_none_on_witness(
+            replace(rig, reconcile_flags=flags if entry.name else ())
+        )
 
 
 def _drop(entry: Entry) -> None:

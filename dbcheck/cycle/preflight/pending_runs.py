@@ -1,10 +1,11 @@
-"""Finds an unfinished run of the same server before a new run begins.
+"""Finds an unfinished run of the same server before a new run, or before a clean.
 
 The server was cut in such a run, but the run's rows were not read yet.  The new run's
-rows in the tables, or another cut, would leave it without a verdict.  Its folder and
-its client may be on another machine, so the witness, too, is asked for unfinished runs.
-A server may have several host names, so the identity of its data, or the run's rows in
-its table, decide whether the run belongs to it.
+rows in the tables, or another cut, would leave it without a verdict, and without its
+tables it would be a FAIL.  Its folder and its client may be on another machine, so the
+witness, too, is asked for unfinished runs.  A server may have several host names, so
+the identity of its data, or the run's rows in its table, decide whether the run belongs
+to it.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def _advise_on_run(rig: Rig, run_id: str) -> str:
     judge = shlex.join(words)
     return (
         _advise_to_judge_first(judge)
-        + f" Or with its folder if you have it. To give it up: {clean}"
+        + " Or with its folder if you have it; or continue the campaign or the go-live"
+        f" check that made it (--resume). To give it up: {clean}"
     )
 
 
@@ -204,8 +206,8 @@ def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
 def _unjudged_run_error(manifest: Manifest, hint: str) -> UsageError:
     return UsageError(
         f"run {manifest.run_id} on {manifest.writer.target}, which is this server or a"
-        " copy of it, may have been cut and is not judged yet; another run would leave"
-        " it without a verdict",
+        " copy of it, may have been cut and is not judged yet; until it is, dbcheck's"
+        " tables there must stay as they are",
         id=ErrorId.RUN_NOT_JUDGED,
         hint=hint,
     )

@@ -225,3 +225,21 @@ def test_a_check_whose_tables_were_cleaned_goes_on_and_says_so(
     result = operator.run(*operator.resumed)
     assert result["verdict"] == "PASS"
     assert any("were gone" in text for text in list_to_accept(result))
+
+
+@pytest.mark.wide
+def test_the_rows_of_a_cut_that_is_not_judged_are_not_cleaned(
+    operator: Operator,
+) -> None:
+    """Without them the cut would be a FAIL, which no resume takes back."""
+    words = (*operator.new, "--cuts", "1", "--no-control")
+    operator.end_in("5 of 7", "server gone", signal.SIGKILL, *words)
+    operator.here.lab.switch().restore()
+    of_lab = [operator.here.lab.name, "--inventory", str(operator.inventory)]
+    clean = [sys.executable, "-m", "dbcheck", "clean", *of_lab]
+    done = subprocess.run(clean, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert ErrorId.RUN_NOT_JUDGED in done.stderr
+    assert "(--resume)" in " ".join(done.stderr.split())
+    assert operator.run(*operator.resumed)["verdict"] == "PASS"
+    subprocess.run(clean, check=True, capture_output=True, timeout=60)
