@@ -224,6 +224,11 @@ def _judge_unflushed_drives(
 ) -> Judged:
     """Judge drives that the kernel never flushes."""
     named, busy = ", ".join(drives), len(windows.busy)
+    if unknown := [n for n in drives if any(n not in each for each in windows.busy)]:
+        return Judged(
+            Outcome.UNCLEAR,
+            f"The kernel does not count the writes of {', '.join(unknown)}.",
+        )
     without_write = [window for window in windows.busy if not has_write(window, drives)]
     if without_write:
         return Judged(

@@ -50,16 +50,18 @@ class Devices:
     """The counters of some block devices, held open: each read takes microseconds."""
 
     def __init__(self, names: list[str]) -> None:
-        """Open the devices of *names* that are present."""
+        """Open the devices of *names* that are present and whose kernel counts."""
         self._open: dict[str, tuple[int, bool]] = {}
         for name in names[:DEVICES_MAX]:
             if not DEVICE_NAME.fullmatch(name):
                 continue
             folder = os.path.join(BLOCK, name)
             with contextlib.suppress(OSError):
-                is_counted = is_queue_counted(folder)
+                if not is_counted(folder):
+                    continue
+                has_queue = os.path.isdir(os.path.join(folder, "mq"))
                 stat = os.open(os.path.join(folder, "stat"), os.O_RDONLY | os.O_CLOEXEC)
-                self._open[name] = (stat, is_counted)
+                self._open[name] = (stat, has_queue)
 
     def read(self) -> dict[str, Any]:
         """Return the host's monotonic clock in microseconds, and each device's fields.
@@ -67,11 +69,11 @@ class Devices:
         A device that is gone by now is left out.
         """
         devices = []
-        for name, (stat, is_counted) in self._open.items():
+        for name, (stat, has_queue) in self._open.items():
             with contextlib.suppress(OSError, ValueError):
                 text = os.pread(stat, STAT_BYTES_MAX, 0)
                 fields = [int(field) for field in text.split()]
-                devices.append({"name": name, "stat": fields, "queues": is_counted})
+                devices.append({"name": name, "stat": fields, "queues": has_queue})
         return {"at_us": time.monotonic_ns() // 1000, "devices": devices}
 
     def close(self) -> None:
@@ -81,13 +83,13 @@ class Devices:
         self._open.clear()
 
 
-def is_queue_counted(folder: str) -> bool:
-    """Return True if the kernel queues and counts the device's requests.
+def is_counted(folder: str) -> bool:
+    """Return True if the kernel counts the device's requests.
 
-    It counts none where queue/iostats is 0 (Documentation/ABI/stable/sysfs-block).
+    It does not where queue/iostats is 0 (Documentation/ABI/stable/sysfs-block).
     """
     with open(os.path.join(folder, "queue", "iostats")) as file:
-        return os.path.isdir(os.path.join(folder, "mq")) and file.read(1) != "0"
+        return file.read(1) != "0"
 
 
 NUMBERED = "/sys/dev/block"

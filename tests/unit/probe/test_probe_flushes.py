@@ -196,6 +196,13 @@ def test_what_was_not_even_written_is_lost() -> None:
     assert "2 of 100 commits were answered although nothing had" in found.sentence
 
 
+def test_writes_that_the_kernel_does_not_count_accuse_nobody() -> None:
+    through = path(layer("sda", cache="write through"), has_cache=False)
+    found = judge_windows(through, windows([*sda(WRITTEN, 99), {}]))
+    assert found.outcome is Outcome.UNCLEAR
+    assert "does not count the writes of sda" in found.sentence
+
+
 def test_the_worst_of_two_kinds_of_drives_counts() -> None:
     layers = layer("sda"), layer("sdb", cache="write through")
     both = path(*layers, drives=("sda", "sdb"), has_cache=True)
