@@ -143,8 +143,7 @@ class GoLive:
         for step in StepId:
             if not self._do_step(step):
                 return False
-            # In a cluster another server may answer after a cut.
-            if self.has_cut and not self.check.entry.standbys:
+            if self.has_cut:
                 self.has_cut = False
                 _await_server(self.check.entry)
                 if self._read_setup():
