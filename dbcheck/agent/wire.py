@@ -67,10 +67,10 @@ class ReplyStream:
         """Tell the client that the agent runs."""
         write_all(self._fd, HELLO)
 
-    def send(self, kind: int, payload: bytes) -> None:
+    def send(self, kind: int, payload: bytes, token: int = 0) -> None:
         """Send one message; wait as long as it takes."""
         with self._lock:
-            write_all(self._fd, MESSAGE.pack(kind, 0, 0, len(payload)) + payload)
+            write_all(self._fd, MESSAGE.pack(kind, token, 0, len(payload)) + payload)
 
     def offer(self, kind: int, payload: bytes) -> bool:
         """Send a short message if that takes no waiting; return whether it was sent."""

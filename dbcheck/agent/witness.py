@@ -82,9 +82,9 @@ HEADER, ACKS, EVENT = 1, 2, 3
 BODY_BYTES_MAX = 1 << 18
 WRITE_BYTES_MAX = 1 << 20  # a write has at most this and one frame
 
-# Verbs; the batches, APPEND and NOTE, carry the token of their log.
+# Verbs; the batches, APPEND and NOTE, carry the token of their log, as LEAVE does.
 FACTS, PROBE, CREATE, JOIN, APPEND, NOTE, RUNS, MANIFEST, READ, REMOVE = range(1, 11)
-LOCK, JUDGED = 11, 12
+LOCK, JUDGED, LEAVE = 11, 12, 13
 # A mark: frames, acks, events, digest; clock_us, as in a frame, when it was sent.
 MARKED = struct.Struct("<QQQ32sQ")
 
@@ -94,6 +94,7 @@ JUDGED_NAME = "judged"  # an empty file: the run's rows were read
 VOLATILE = ("tmpfs", "ramfs", "devtmpfs", "rootfs", "mfs")
 PROBE_COUNT_MAX = 10000
 PROBE_BYTES = 512
+LOGS_AT_ONCE = 8  # synced by threads of their own
 
 
 def make_frame(
@@ -157,10 +158,8 @@ class Log:
             os.unlink(path)  # made above, so it holds no ack
             raise
 
-    def add(self, verb: int, token: int, count: int, body: bytes) -> None:
+    def add(self, verb: int, count: int, body: bytes) -> None:
         """Frame one batch; commit() writes and confirms it."""
-        if token != self.token:
-            self.why_failed = "a batch for another run came in"
         if not 0 < len(body) <= BODY_BYTES_MAX:
             self.why_failed = f"a batch of {len(body)} bytes came in"
         if self.why_failed:
@@ -212,12 +211,18 @@ class Log:
 
 
 class Agent:
-    """Answers the messages of one channel; holds one open log at most."""
+    """Answers the messages of one channel; holds open logs of one run, by their token.
 
-    def __init__(self, send: Callable[[int, bytes], None]) -> None:
-        """Answer through *send*, which takes a kind of reply and its payload."""
+    The processes of a load share a channel, see dbcheck.witness.relay.
+    """
+
+    def __init__(self, send: Callable[[int, bytes, int], None]) -> None:
+        """Answer through *send*: a kind of reply, its payload, the token asked with."""
         self._send = send
-        self._log: Log | None = None
+        self._token = 0  # of the message that is answered
+        self._logs: dict[int, Log] = {}
+        self._added: dict[int, Log] = {}  # whose new batches are not durable yet
+        self._pool: Any = None
         self._locked_folder: int | None = None
         self._verbs: dict[int, Callable[[Any], None]] = {
             FACTS: self._facts,
@@ -230,43 +235,75 @@ class Agent:
             REMOVE: self._remove,
             LOCK: self._lock,
             JUDGED: self._judged,
+            LEAVE: self._leave,
         }
 
     def handle(self, messages: list[tuple[int, int, int, bytes]]) -> None:
-        """Answer all *messages* that have arrived; batches share one sync."""
+        """Answer all *messages* that have arrived; batches of a log share a sync."""
+        self._added.clear()
         try:
-            has_batches = False
             for verb, token, count, payload in messages:
+                self._token = token
                 if verb in (APPEND, NOTE):
-                    if self._log is None:
-                        raise Refusal("log", "no log is open on this channel")
-                    self._log.add(verb, token, count, payload)
-                    has_batches = True
+                    log = self._added[token] = self._find_log(token)
+                    log.add(verb, count, payload)
                 elif verb in self._verbs:
                     call(self._verbs[verb], payload)
                 else:
                     raise Refusal("protocol", f"no such verb: {verb}")
-            if has_batches and self._log is not None:
-                self._send(MARK, self._log.commit())
+            for log, mark in self._commit(list(self._added.values())):
+                self._send(MARK, mark, log.token)
         except Refusal as refusal:
             self._error(refusal.code, str(refusal))
         except BrokenPipeError:
             raise
         except OSError as error:
-            place = self._log.path if self._log else ""
-            self._error(errno_name(error), describe_error(error, place))
+            failed = [log.path for log in self._logs.values() if log.why_failed]
+            self._error(errno_name(error), describe_error(error, "".join(failed[:1])))
 
     def close(self) -> None:
-        """Close the log, if one is open, and unlock the folder, if it is locked."""
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        """Close the logs that are open, and unlock the folder, if it is locked."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
         if self._locked_folder is not None:
             os.close(self._locked_folder)
             self._locked_folder = None
 
+    def _find_log(self, token: int) -> Log:
+        """Return the open log; after a batch for no open log none is confirmed."""
+        if token not in self._logs:
+            if not self._logs:
+                raise Refusal("log", "no log is open on this channel")
+            for log in self._logs.values():
+                log.why_failed = log.why_failed or "a batch for another run came in"
+            raise Refusal("log", f"{log.path}: {log.why_failed}")
+        return self._logs[token]
+
+    def _commit(self, logs: list[Log]) -> list[tuple[Log, bytes]]:
+        """Make the batches of *logs* durable, and return the mark of each.
+
+        Several are synced at the same time: filesystems commit them together.
+        """
+        if len(logs) < 2:
+            return [(log, log.commit()) for log in logs]
+        # Imported here: an agent that serves one log starts without it.
+        from concurrent.futures import ThreadPoolExecutor, wait
+
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(LOGS_AT_ONCE)
+        commits = [(log, self._pool.submit(log.commit)) for log in logs]
+        # Also after a failure: no log is used by two threads.
+        wait([done for _, done in commits])
+        return [(log, done.result()) for log, done in commits]
+
     def _error(self, code: str, message: str) -> None:
-        self._send(ERROR, to_json({"code": code, "message": message}))
+        self._reply(ERROR, to_json({"code": code, "message": message}))
+
+    def _reply(self, kind: int, payload: bytes) -> None:
+        self._send(kind, payload, self._token)
 
     def _facts(self, request: Any) -> None:
         folder = resolve_own_folder(request)
@@ -287,7 +324,7 @@ class Agent:
             "clock_us": clock_us(),
             "booted_us": read_boot_time_us(),
         }
-        self._send(RESULT, to_json(result))
+        self._reply(RESULT, to_json(result))
 
     def _probe(self, request: Any) -> None:
         if not 1 <= request["count"] <= PROBE_COUNT_MAX:
@@ -303,10 +340,10 @@ class Agent:
                 write_all(fd, bytes(PROBE_BYTES))
                 sync_data(fd)
                 durations_s.append(time.perf_counter() - start)
-        self._send(RESULT, to_json(durations_s))
+        self._reply(RESULT, to_json(durations_s))
 
     def _create(self, request: Any) -> None:
-        if self._log is not None:
+        if self._logs:
             raise Refusal("log", "a log is open on this channel already")
         folder = resolve_own_folder(request)
         path = run_folder(folder, request["run"])
@@ -321,18 +358,22 @@ class Agent:
             write_durably(
                 os.path.join(path, MANIFEST_NAME), base64.b64decode(request["manifest"])
             )
-            self._log = Log(path, request["run"], 0)
+            log = Log(path, request["run"], 0)
             sync_folder(path)
             sync_folder(folder)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)  # made above, so it holds no ack
             raise
-        self._send(MARK, self._log.commit())
+        self._open(log)
+
+    def _open(self, log: Log) -> None:
+        self._logs[log.token] = log
+        self._send(MARK, log.commit(), log.token)
 
     def _join(self, request: Any) -> None:
-        if self._log is not None:
-            raise Refusal("log", "a log is open on this channel already")
         folder, number = resolve_own_folder(request), request["log"]
+        if make_token(request["run"], number) in self._logs:
+            raise Refusal("log", f"log {number} is open on this channel already")
         path = run_folder(folder, request["run"])
         logs = count_announced_logs(path)
         require_own(folder)
@@ -342,14 +383,25 @@ class Agent:
                 "no-log", f"run {request['run']} has {logs} logs, no log {number}"
             )
         try:
-            self._log = Log(path, request["run"], number)
+            log = Log(path, request["run"], number)
         except FileExistsError:
             refuse_if_open(path, log_name(number))
             raise Refusal(
                 "exists", f"log {number} of run {request['run']} already exists"
             ) from None
         sync_folder(path)
-        self._send(MARK, self._log.commit())
+        self._open(log)
+
+    def _leave(self, _: Any) -> None:
+        """Close the log that the message names by its token, if it is open."""
+        log = self._logs.pop(self._token, None)
+        if log is not None:
+            try:
+                if self._added.pop(self._token, None) is not None:
+                    self._send(MARK, log.commit(), log.token)
+            finally:
+                log.close()
+        self._reply(RESULT, to_json(None))
 
     def _runs(self, request: Any) -> None:
         runs = []
@@ -366,7 +418,7 @@ class Agent:
                 continue  # not a run, or a run that is being removed
             if RUN_ID.fullmatch(run_id):
                 runs.append((made_ns, run_id))
-        self._send(RESULT, to_json([run_id for _, run_id in sorted(runs)]))
+        self._reply(RESULT, to_json([run_id for _, run_id in sorted(runs)]))
 
     def _judged(self, request: Any) -> None:
         """Note durably that the rows of a run were read."""
@@ -376,7 +428,7 @@ class Agent:
         with contextlib.suppress(FileExistsError):
             write_durably(os.path.join(path, JUDGED_NAME), b"")
         sync_folder(path)
-        self._send(RESULT, to_json(None))
+        self._reply(RESULT, to_json(None))
 
     def _lock(self, request: Any) -> None:
         """Lock the folder until this channel ends; answer whether it is locked.
@@ -396,7 +448,7 @@ class Agent:
             except BaseException:
                 os.close(descriptor)
                 raise
-        self._send(RESULT, to_json(self._locked_folder is not None))
+        self._reply(RESULT, to_json(self._locked_folder is not None))
 
     def _manifest(self, request: Any) -> None:
         self._stream(request, MANIFEST_NAME)
@@ -418,10 +470,10 @@ class Agent:
                 if not chunk:
                     break
                 left_bytes -= len(chunk)
-                self._send(DATA, chunk)
+                self._reply(DATA, chunk)
         finally:
             os.close(fd)
-        self._send(END, b"")
+        self._reply(END, b"")
 
     def _remove(self, request: Any) -> None:
         folder = resolve_own_folder(request)
@@ -445,7 +497,7 @@ class Agent:
             os.unlink(os.path.join(path, name))
         os.rmdir(path)
         sync_folder(folder)
-        self._send(RESULT, to_json(None))
+        self._reply(RESULT, to_json(None))
 
 
 class Scratch:

@@ -159,11 +159,16 @@ def make_session_groups(rig: Rig, started: Started) -> list[SessionGroup]:
     )
     if manifest.ack_logs == 1:
         return [Loop(sessions, started.log)]
-    parts = enumerate(sessions.split(manifest.ack_logs - 1), 1)
-    jobs = [Job(part, rig.witness, manifest.run_id, number) for number, part in parts]
+    run_id, numbers = manifest.run_id, range(1, manifest.ack_logs)
+    parts = zip(numbers, sessions.split(len(numbers)), strict=True)
     if rig.far is not None:
-        return rig.far.groups(jobs)
-    return [ProcessGroup(job) for job in jobs]
+        far_jobs = [Job(part, rig.witness, run_id, number) for number, part in parts]
+        return rig.far.groups(far_jobs)
+    shared = rig.witness.share(run_id, numbers)
+    return [
+        ProcessGroup(Job(part, log, run_id, number), log)
+        for (number, part), log in zip(parts, shared, strict=True)
+    ]
 
 
 def make_readers(rig: Rig, started: Started) -> Readers:

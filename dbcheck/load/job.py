@@ -15,7 +15,7 @@ from typing import Any
 from dbcheck.base.processes import Channel, NotAMessage
 from dbcheck.load.group import GroupResult
 from dbcheck.load.sessions import Sessions
-from dbcheck.ports.witness import Witness, WitnessLog
+from dbcheck.ports.witness import LoadLog, LogOpener
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Job:
     """
 
     sessions: Sessions
-    witness: Witness
+    logs: LogOpener
     run_id: str
     log: int
     leased: bool = False
 
-    def open_log(self) -> WitnessLog:
+    def open_log(self) -> LoadLog:
         """Open the log; raise WitnessError."""
-        return self.witness.join(self.run_id, self.log)
+        return self.logs.join(self.run_id, self.log)
 
 
 @dataclass(frozen=True)

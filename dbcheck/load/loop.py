@@ -34,7 +34,7 @@ from dbcheck.model.cut import Replaced
 from dbcheck.model.unobserved import Gap, Observed, Rounds
 from dbcheck.model.watched import WatchTally, make_facts_of_settings
 from dbcheck.ports.connection import Session
-from dbcheck.ports.witness import WitnessLog
+from dbcheck.ports.witness import LoadLog
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 
 _CATCH_UP_US = 1_000_000  # a load that was held up makes up for no more than this
@@ -145,7 +145,7 @@ class Loop:
     """
 
     def __init__(
-        self, sessions: Sessions, witness_log: WitnessLog, lease: Lease | None = None
+        self, sessions: Sessions, witness_log: LoadLog, lease: Lease | None = None
     ) -> None:
         """lease: of sessions whose client is on another machine, else None."""
         self._sessions, self._log = sessions, witness_log
@@ -157,6 +157,8 @@ class Loop:
         self._ready: deque[_Slot] = deque()  # may send, as soon as pace and log allow
         # True if sessions of _ready wait for the rate, and not for the log.
         self._is_paced = False
+        self._log_due_us = 0  # when the log is to send, at the latest
+        self._round_us = 0  # when the round began, after its replies were read
         self._waiting = 0
         self._held = False
         self._acks = 0
@@ -304,6 +306,7 @@ class Loop:
             raise LoadError(_NO_NEWS_OF_CLIENT, id=ErrorId.LOAD_PROCESS_LOST)
         self._begin_due_sessions(moment_us)
         self._send_ready(moment_us)
+        self._round_us, self._log_due_us = moment_us, self._log.send_due(moment_us)
         if moment_us - self._snapshot.clock_us >= SNAPSHOT_S * 1e6:
             self._publish(moment_us)
 
@@ -396,16 +399,14 @@ class Loop:
         While sessions wait for the log the loop must not run, as it would take the
         interpreter from the threads that bring the news of the log.
         """
-        return (
-            min(SNAPSHOT_S, self._pace.wait_s(now_us()))
-            if self._is_paced
-            else SNAPSHOT_S
-        )
+        log_s = max(0, self._log_due_us - self._round_us) / 1e6
+        idle_s = min(SNAPSHOT_S, log_s)
+        return min(idle_s, self._pace.wait_s(now_us())) if self._is_paced else idle_s
 
     def _handle_wakeup(self, fd: int) -> None:
         """Handle what is no reply: news of the log, a new session, the end."""
         if fd != self._alarm.fileno():
-            self._log.room()
+            self._log.take_news()
             return
         self._alarm.clear()
         while not self._replacements.empty():

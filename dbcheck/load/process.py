@@ -14,6 +14,7 @@ from dbcheck.base.errors import DbcheckError, LoadError
 from dbcheck.base.processes import Channel
 from dbcheck.load.group import END_S, GroupResult, Snapshot
 from dbcheck.load.job import End, Ended, Heard, Hold, Job, Start, receive, send
+from dbcheck.ports.witness import SharedLog
 
 _ERROR_BYTES = 2000
 _JUDGE = "Judge what the witness holds with dbcheck reconcile."
@@ -24,8 +25,9 @@ Child = subprocess.Popen[bytes]
 class ProcessGroup:
     """See SessionGroup; connect() to end() hold a process, a thread and a socket."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, job: Job, shared: SharedLog | None = None) -> None:
+        """shared: the job's way to its log, if that is over the client's connection."""
+        self._job, self._shared = job, shared
         self._snapshot = Snapshot()
         self._result: GroupResult | None = GroupResult()  # None: it has not come yet
         self._refusal: DbcheckError | None = None
@@ -52,9 +54,10 @@ class ProcessGroup:
                 stdin=subprocess.DEVNULL,
                 stdout=self._errors,
                 stderr=self._errors,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[end.fileno() for end in (theirs, self._shared) if end],
                 start_new_session=True,
             )
+        self._close_shared()
         threading.Thread(
             target=self._read_messages,
             args=(self._child, self._channel),
@@ -108,8 +111,13 @@ class ProcessGroup:
             self._child = None
         if self._channel is not None:
             self._channel.close()
+        self._close_shared()
         self._errors.close()  # no sooner: the reader may have to quote from it
         return self._result or GroupResult(failure=self._describe_silence())
+
+    def _close_shared(self) -> None:
+        if self._shared is not None:
+            self._shared.close()
 
     def _end(self, child: Child, wait_s: float) -> None:
         try:

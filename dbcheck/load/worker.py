@@ -18,7 +18,7 @@ from dbcheck.base.processes import Channel
 from dbcheck.load.group import GroupResult
 from dbcheck.load.job import End, Ended, Heard, Hold, Job, Start, receive, send
 from dbcheck.load.loop import SNAPSHOT_S, Lease, Loop
-from dbcheck.ports.witness import WitnessLog
+from dbcheck.ports.witness import LoadLog
 
 Orders = SimpleQueue[Start | Hold | End]
 
@@ -90,7 +90,7 @@ def _take_first_order(orders: Orders, lease: Lease) -> Start | Hold | End | None
     return None
 
 
-def _close_log(log: WitnessLog, result: GroupResult) -> None:
+def _close_log(log: LoadLog, result: GroupResult) -> None:
     try:
         log.close()
     except WitnessError as error:

@@ -15,15 +15,8 @@ if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a sec
     from dbcheck.rows.acks import AckArray
 
 
-class WitnessLog(Protocol):
-    """An open log of one run; thread-safe."""
-
-    def append(self, ack: Ack) -> None:
-        """Hand over *ack*; block while the window of unconfirmed acks is full.
-
-        In lockstep, block until it is confirmed.  Raise WitnessError if the log can
-        take no more.
-        """
+class LoadLog(Protocol):
+    """An open log of one run, as an event loop of the load uses it."""
 
     @property
     def lockstep(self) -> bool:
@@ -37,13 +30,20 @@ class WitnessLog(Protocol):
         operations than there is room() for their acks.
         """
 
+    def send_due(self, now_us: int) -> int:
+        """Send what is queued if it is time, as *now_us* shows; never block.
+
+        Return when it is to be called again, at the latest.  A log that has threads
+        does nothing here.
+        """
+
     def room(self, wanted: int = 1) -> int:
         """Return the number of acks with room now, 0 also if the oldest is too old.
 
         wanted: if there is room for fewer, fileno() becomes readable once there may be
         room for more.
         Raise WitnessError if the log can take no more.  Only one thread may call
-        room() and confirmed(), that which watches fileno().
+        room(), confirmed() and take_news(), that which watches fileno().
         """
 
     def confirmed(self) -> int:
@@ -52,13 +52,14 @@ class WitnessLog(Protocol):
     def fileno(self) -> int:
         """Return a descriptor for an event loop, -1 once the log is closed.
 
-        It becomes readable at the first confirmation, or failure, after a room()
-        that was too little or a confirmed() that was not all.  room() alone makes it
-        unreadable, so that what a confirmed() after it has seen hides no news from it.
+        It becomes readable at a confirmation, or failure, at least at the first one
+        after a room() that was too little or a confirmed() that was not all.
+        take_news() makes it unreadable; what a confirmed() after that has seen hides
+        no news from it.
         """
 
-    def note(self, event: Json) -> None:
-        """Log *event* beside the acks and return once it is durable."""
+    def take_news(self) -> None:
+        """Take what fileno() showed; raise WitnessError if the log can take no more."""
 
     def watermark(self) -> Watermark:
         """Return the part of the log that the witness has confirmed so far."""
@@ -78,16 +79,57 @@ class WitnessLog(Protocol):
         Its confirmations show them.  Each is returned once, oldest first.
         """
 
+    def close(self) -> Watermark:
+        """Wait until everything appended is confirmed, and close the log.
+
+        Raise WitnessError, with all threads and channels ended, if that fails.
+        """
+
+
+class WitnessLog(LoadLog, Protocol):
+    """An open log of one run; thread-safe."""
+
+    def append(self, ack: Ack) -> None:
+        """Hand over *ack*; block while the window of unconfirmed acks is full.
+
+        In lockstep, block until it is confirmed.  Raise WitnessError if the log can
+        take no more.
+        """
+
+    def note(self, event: Json) -> None:
+        """Log *event* beside the acks and return once it is durable."""
+
     def abandon(self) -> None:
         """Take no more and wait for no confirmation any more; never raises.
 
         To be closed all the same; close() raises at once if anything is unconfirmed.
         """
 
-    def close(self) -> Watermark:
-        """Wait until everything appended is confirmed, and close the log.
 
-        Raise WitnessError, with all threads and channels ended, if that fails.
+class LogOpener(Protocol):
+    """Opens logs of a run; can be pickled for another process."""
+
+    def join(self, run_id: str, number: int) -> LoadLog:
+        """Open log *number*, 1 or more, of a run that exists, from any process.
+
+        Raise WitnessError if the run's manifest announces no such log, or if it was
+        opened before.
+        """
+
+
+class SharedLog(LogOpener, Protocol):
+    """Opens the log of one process of this client, over the client's connection.
+
+    Pickled for that process, which must inherit the descriptor fileno().
+    """
+
+    def fileno(self) -> int:
+        """Return the descriptor of the process's end."""
+
+    def close(self) -> None:
+        """Close this process's copy of it; idempotent.
+
+        The log ends once no process has a copy.
         """
 
 
@@ -125,7 +167,7 @@ class WitnessLock(Protocol):
         """Let other clients use the witness; never raises."""
 
 
-class Witness(Protocol):
+class Witness(LogOpener, Protocol):
     """A folder, on a host that does not share the target's fate, that holds logs.
 
     A run has log 0 and, if its load runs in several processes, one more for each.
@@ -148,10 +190,13 @@ class Witness(Protocol):
         """
 
     def join(self, run_id: str, number: int) -> WitnessLog:
-        """Open log *number*, 1 or more, of a run that exists, from any process.
+        """Open a log as LogOpener does; it is thread-safe."""
 
-        Raise WitnessError if the run's manifest announces no such log, or if it was
-        opened before.
+    def share(self, run_id: str, numbers: Sequence[int]) -> Sequence[SharedLog]:
+        """Return what opens each of these logs, from a process of this client.
+
+        All of them share one connection, which ends when the last of them is closed.
+        Raise WitnessError.
         """
 
     def runs(self) -> Sequence[str]:

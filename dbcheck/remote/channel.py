@@ -169,10 +169,10 @@ class Channel:
         head = wire.MESSAGE.pack(verb, token, count, len(payload))
         self._pipe.send(head + payload)
 
-    def ask(self, verb: int, **question: object) -> None:
+    def ask(self, verb: int, token: int = 0, /, **question: object) -> None:
         """Send a request in JSON; raise the failure if the agent is gone."""
         try:
-            self.send(verb, json.dumps(question).encode())
+            self.send(verb, json.dumps(question).encode(), token=token)
         except OSError as error:
             raise self._agent_ended_error() from error
 
@@ -235,19 +235,38 @@ class Channel:
         """
         return self._receive(None if timeout_s is None else Patience(timeout_s))
 
+    def pass_on(self, message: bytes) -> None:
+        """Send whole messages as they are; raise OSError if the agent is gone."""
+        self._pipe.send(message)
+
+    def receive_raw(self) -> tuple[int, int, bytes]:
+        """Return kind, token and bytes of the next message, also if it is an error.
+
+        Wait for ever; raise the failure if the agent is gone.
+        """
+        kind, token, end = self._receive_head(None)
+        message = bytes(self._buffer[:end])
+        del self._buffer[:end]
+        return kind, token, message
+
     def _receive(self, patience: Patience | None) -> tuple[int, bytes]:
         """Return the next reply as receive() does; *patience* None waits for ever."""
-        self._fill_buffer(wire.MESSAGE.size, patience)
-        kind, _, _, length = wire.MESSAGE.unpack_from(self._buffer)
-        if length > wire.MESSAGE_BYTES_MAX:
-            raise self.invalid_reply()
-        end = wire.MESSAGE.size + length
-        self._fill_buffer(end, patience)
+        kind, _, end = self._receive_head(patience)
         payload = bytes(self._buffer[wire.MESSAGE.size : end])
         del self._buffer[:end]
         if kind == wire.ERROR:
             raise self._refusal_error(payload)
         return kind, payload
+
+    def _receive_head(self, patience: Patience | None) -> tuple[int, int, int]:
+        """Buffer a whole message; return its kind, its token and where it ends."""
+        self._fill_buffer(wire.MESSAGE.size, patience)
+        kind, token, _, length = wire.MESSAGE.unpack_from(self._buffer)
+        if length > wire.MESSAGE_BYTES_MAX:
+            raise self.invalid_reply()
+        end = wire.MESSAGE.size + length
+        self._fill_buffer(end, patience)
+        return kind, token, end
 
     def end_input(self) -> None:
         """Send nothing more: the agent ends, and receive() raises."""

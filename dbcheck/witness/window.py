@@ -232,11 +232,20 @@ class Window:
         with self._lock:
             self._set_failure(failure)
 
-    def finish(self) -> None:
-        """Accept no more, and wait until everything is confirmed."""
+    def is_drained(self) -> bool:
+        """Return True if nothing is queued that take() would return."""
+        return not (self._acks or self._batches)
+
+    def accept_no_more(self) -> None:
+        """Let take() return what is queued, and nothing after it."""
         with self._lock:
             self._closed = True
             self._entry_queued.notify()
+
+    def finish(self) -> None:
+        """Accept no more, and wait until everything is confirmed."""
+        self.accept_no_more()
+        with self._lock:
             self._wait_until(lambda: self._entries_unconfirmed() == 0)
 
     def is_finished(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,9 @@ from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.remote.address import AS_SSH, Address, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, build_program
 from dbcheck.remote.way import run_here
+from dbcheck.witness.looplog import SharedLog
 from dbcheck.witness.openlog import OpenLog
+from dbcheck.witness.relay import Relay
 from dbcheck.witness.window import WindowLimits
 
 # Modules that the program of the agent brings along.
@@ -101,6 +104,7 @@ _PROTOCOL = AgentProtocol(
     refusals=REFUSALS,
     ended_hint="Check that host; acks that it had confirmed are safe there.",
 )
+_RELAYED = replace(_PROTOCOL, program=b"")  # the client's relay has sent it
 
 
 def open_channel(pipe: Pipe, place: str) -> Channel:
@@ -236,6 +240,19 @@ class AgentWitness(ABC):
         except BaseException:
             channel.close()
             raise
+
+    def share(self, run_id: str, numbers: Sequence[int]) -> Sequence[SharedLog]:
+        channel = self._borrow()
+        pairs = {
+            agent.make_token(run_id, number): socket.socketpair() for number in numbers
+        }
+        for relayed, _ in pairs.values():
+            relayed.sendall(wire.HELLO)
+        Relay(channel, {token: pair[0] for token, pair in pairs.items()}, self._limits)
+        return [
+            SharedLog(pair[1], self.url, self._folder, self._limits, _RELAYED)
+            for pair in pairs.values()
+        ]
 
     def runs(self) -> Sequence[str]:
         """Return the ids of the runs whose logs are there, oldest first."""

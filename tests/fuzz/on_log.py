@@ -24,12 +24,11 @@ OTHER_RUN = "20260101-120000-cd34"
 def written(folder: Path) -> bytes:
     """Return a log that the witness's own agent wrote."""
     log = agent.Log(str(folder), RUN, 0)
-    token = agent.make_token(RUN, 0)
     for first in (1, 4):
         acks = [Ack(1, seq, 10 * seq, 100 * seq) for seq in range(first, first + 3)]
         (body,) = pack(acks)
-        log.add(agent.APPEND, token, 3, body)
-        log.add(agent.NOTE, token, 0, json.dumps({"n": first}).encode())
+        log.add(agent.APPEND, 3, body)
+        log.add(agent.NOTE, 0, json.dumps({"n": first}).encode())
         log.commit()
     log.close()
     return (folder / agent.log_name(0)).read_bytes()

@@ -76,7 +76,7 @@ def conversed(data: bytes) -> None:
     script = Script(data)
     sent: list[tuple[int, bytes]] = []
     with scratch() as folder, confined(folder):
-        one = agent.Agent(lambda kind, payload: sent.append((kind, payload)))
+        one = agent.Agent(lambda kind, payload, token: sent.append((kind, payload)))
         try:
             while not script.is_over:
                 before = len(sent)

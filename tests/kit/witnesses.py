@@ -14,11 +14,11 @@ import pytest
 from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.model.witness import Watermark
-from dbcheck.ports.witness import WitnessLog
+from dbcheck.ports.witness import LoadLog, WitnessLog
 from dbcheck.remote.address import SshOptions
 from dbcheck.rows.acks import Ack
 from dbcheck.witness.log import AckBatch, Event, LogScan
-from dbcheck.witness.openlog import OpenLog
+from dbcheck.witness.openlog import ConfirmedLog
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
 from dbcheck.witness.witness import AgentWitness
@@ -129,9 +129,9 @@ def read_back(
     return acks, events
 
 
-def give_up_after(log: WitnessLog, silence_s: float) -> None:
+def give_up_after(log: LoadLog, silence_s: float) -> None:
     """Have a witness that worked so far be given up after a shorter silence."""
-    assert isinstance(log, OpenLog)
+    assert isinstance(log, ConfirmedLog)
     window = log._window
     window._limits = replace(window._limits, silence_s=silence_s)
 

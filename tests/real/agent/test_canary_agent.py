@@ -35,7 +35,7 @@ class Replies(wire.ReplyStream):
         self.got: list[tuple[int, bytes]] = []
         self.reported = threading.Event()
 
-    def send(self, kind: int, payload: bytes) -> None:
+    def send(self, kind: int, payload: bytes, token: int = 0) -> None:
         self.got.append((kind, payload))
 
     def offer(self, kind: int, payload: bytes) -> bool:

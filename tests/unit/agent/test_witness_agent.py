@@ -32,7 +32,12 @@ class Replies:
         self.folder = str(folder)
         self.manifest = b"{}"
         self.got: list[tuple[int, bytes]] = []
-        self.agent = agent.Agent(lambda kind, payload: self.got.append((kind, payload)))
+        self.tokens: list[int] = []  # of what was answered
+        self.agent = agent.Agent(self._take)
+
+    def _take(self, kind: int, payload: bytes, token: int) -> None:
+        self.got.append((kind, payload))
+        self.tokens.append(token)
 
     def ask(self, verb: int, **question: object) -> list[tuple[int, bytes]]:
         payload = json.dumps({"folder": self.folder, **question}).encode()
@@ -40,6 +45,7 @@ class Replies:
 
     def send(self, *messages: tuple[int, int, int, bytes]) -> list[tuple[int, bytes]]:
         self.got.clear()
+        self.tokens.clear()
         self.agent.handle(list(messages))
         return list(self.got)
 
@@ -83,9 +89,9 @@ def test_batches_that_arrive_together_share_one_write_and_one_sync(
     replies.create()
     answer = replies.agent._send
 
-    def send(kind: int, payload: bytes) -> None:
+    def send(kind: int, payload: bytes, token: int) -> None:
         calls.append("confirm")
-        answer(kind, payload)
+        answer(kind, payload, token)
 
     replies.agent._send = send
     counted("write", os.write)
@@ -306,6 +312,77 @@ def test_a_batch_for_another_log_of_the_run_is_refused(
 ) -> None:
     replies.create()
     assert code_of(replies.append(1, token=agent.make_token(RUN, 1))) == "log"
+
+
+ONE, TWO = (agent.make_token(RUN, number) for number in (1, 2))
+TWO_LOGS = [(agent.APPEND, ONE, 1, body_of(1)), (agent.APPEND, TWO, 1, body_of(2))]
+
+
+@pytest.fixture
+def joined(replies: Replies, tmp_path: Path) -> Replies:
+    """An agent that has logs 1 and 2 open on one channel."""
+    replies.manifest = b'{"logs": 3}'
+    replies.create()
+    replies.agent.close()
+    for number, token in (1, ONE), (2, TWO):
+        question = {"folder": replies.folder, "run": RUN, "log": number}
+        replies.send((agent.JOIN, token, 0, json.dumps(question).encode()))
+        assert replies.tokens == [token]
+    return replies
+
+
+def acks_of(replies: Replies, number: int) -> list[Ack | str]:
+    path = Path(replies.folder, RUN, agent.log_name(number))
+    return entries(path.read_bytes(), number=number)[0]
+
+
+def test_each_log_of_a_channel_is_confirmed_under_its_token(joined: Replies) -> None:
+    got = joined.send(*TWO_LOGS, (agent.APPEND, ONE, 1, body_of(3)))
+    assert dict(zip(joined.tokens, got, strict=True)).keys() == {ONE, TWO}
+    marks = {
+        token: agent.MARKED.unpack(payload)[1]
+        for token, (_, payload) in zip(joined.tokens, got, strict=True)
+    }
+    assert marks == {ONE: 2, TWO: 1}
+    assert acks_of(joined, 1) == [Ack(1, 1, 1, 100), Ack(1, 3, 3, 100)]
+    assert acks_of(joined, 2) == [Ack(1, 2, 2, 100)]
+    question = {"folder": joined.folder, "run": RUN, "log": 1}
+    again = joined.send((agent.JOIN, ONE, 0, json.dumps(question).encode()))
+    assert code_of(again) == "log"
+
+
+def test_a_log_that_is_left_is_durable_first_and_then_free(joined: Replies) -> None:
+    got = joined.send(TWO_LOGS[0], (agent.LEAVE, ONE, 0, b"null"), TWO_LOGS[1])
+    assert [kind for kind, _ in got] == [wire.MARK, wire.RESULT, wire.MARK]
+    assert joined.tokens == [ONE, ONE, TWO]
+    assert acks_of(joined, 1) == [Ack(1, 1, 1, 100)]
+    agent.refuse_if_open(str(Path(joined.folder, RUN)), agent.log_name(1))
+    assert code_of(joined.ask(agent.REMOVE, run=RUN)) == "in-use"  # log 2
+    assert joined.send((agent.LEAVE, ONE, 0, b"null")) == [(wire.RESULT, b"null")]
+
+
+def test_if_one_log_cannot_be_synced_none_is_confirmed(
+    joined: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fdatasync
+
+    def fail_for_two(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith("acks-2.log"):
+            fail(fd)
+        real(fd)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail_for_two)
+        got = joined.send(*TWO_LOGS)
+        assert code_of(got) == "EIO"
+        assert "acks-2.log" in json.loads(got[0][1])["message"]
+    assert code_of(joined.send(TWO_LOGS[1])) == "log"
+
+
+def test_after_a_batch_for_no_open_log_none_is_confirmed(joined: Replies) -> None:
+    assert code_of(joined.append(1)) == "log"  # log 0 is not open here
+    for message in TWO_LOGS:
+        assert code_of(joined.send(message)) == "log"
 
 
 def test_runs_are_listed_oldest_first(replies: Replies) -> None:
@@ -600,7 +677,7 @@ def test_a_tilde_and_a_name_is_the_home_of_that_user(replies: Replies) -> None:
 @pytest.mark.parametrize("verb", range(agent.FACTS, agent.REMOVE + 1))
 def test_an_agent_survives_any_request(verb: int, payload: bytes) -> None:
     sent: list[tuple[int, bytes]] = []
-    one = agent.Agent(lambda kind, body: sent.append((kind, body)))
+    one = agent.Agent(lambda kind, body, token: sent.append((kind, body)))
     one.handle([(verb, 0, 0, payload)])
     ((kind, body),) = sent
     if verb == agent.RUNS and b"such" in payload:
