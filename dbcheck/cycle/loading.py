@@ -166,7 +166,7 @@ def make_session_groups(rig: Rig, started: Started) -> list[SessionGroup]:
         return rig.far.groups(far_jobs)
     shared = rig.witness.share(run_id, numbers)
     return [
-        ProcessGroup(Job(part, log, run_id, number), log)
+        ProcessGroup(Job(part, None, run_id, number), log)
         for (number, part), log in zip(parts, shared, strict=True)
     ]
 

@@ -22,17 +22,19 @@ from dbcheck.ports.witness import LoadLog, LogOpener
 class Job:
     """The work of one process, with a log of its own on the witness.
 
+    logs:   what opens the log; None in a client that has not opened it (process.py).
     leased: its client is on another machine, and it ends without news of it.
     """
 
     sessions: Sessions
-    logs: LogOpener
+    logs: LogOpener | None
     run_id: str
     log: int
     leased: bool = False
 
     def open_log(self) -> LoadLog:
         """Open the log; raise WitnessError."""
+        assert self.logs is not None
         return self.logs.join(self.run_id, self.log)
 
 

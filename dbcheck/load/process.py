@@ -26,7 +26,7 @@ class ProcessGroup:
     """See SessionGroup; connect() to end() hold a process, a thread and a socket."""
 
     def __init__(self, job: Job, shared: SharedLog | None = None) -> None:
-        """shared: the job's way to its log, if that is over the client's connection."""
+        """shared: the job's log, if it goes over a connection of the client."""
         self._job, self._shared = job, shared
         self._snapshot = Snapshot()
         self._result: GroupResult | None = GroupResult()  # None: it has not come yet
@@ -41,6 +41,11 @@ class ProcessGroup:
 
     def connect(self) -> None:
         """Start the process; return once every session there is connected."""
+        passed = []
+        if self._shared is not None:
+            log = self._shared.open()
+            passed.append(log.descriptor)
+            self._job = replace(self._job, logs=log)
         self._result = None
         self._channel, theirs = Channel.pair()
         with theirs:
@@ -54,7 +59,7 @@ class ProcessGroup:
                 stdin=subprocess.DEVNULL,
                 stdout=self._errors,
                 stderr=self._errors,
-                pass_fds=[end.fileno() for end in (theirs, self._shared) if end],
+                pass_fds=[theirs.fileno(), *passed],
                 start_new_session=True,
             )
         self._close_shared()

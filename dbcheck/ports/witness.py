@@ -117,17 +117,24 @@ class LogOpener(Protocol):
         """
 
 
-class SharedLog(LogOpener, Protocol):
-    """Opens the log of one process of this client, over the client's connection.
+class InheritedLog(LogOpener, Protocol):
+    """Opens one log, in a process that inherited *descriptor*."""
 
-    Pickled for that process, which must inherit the descriptor fileno().
-    """
+    @property
+    def descriptor(self) -> int: ...
 
-    def fileno(self) -> int:
-        """Return the descriptor of the process's end."""
+
+class SharedLog(Protocol):
+    """The log of a process of this client, over a connection that several share."""
+
+    def open(self) -> InheritedLog:
+        """Return what opens the log in that process; raise WitnessError.
+
+        The first of the logs makes the connection.
+        """
 
     def close(self) -> None:
-        """Close this process's copy of it; idempotent.
+        """Close this process's copy of the descriptor; idempotent.
 
         The log ends once no process has a copy.
         """
@@ -193,10 +200,9 @@ class Witness(LogOpener, Protocol):
         """Open a log as LogOpener does; it is thread-safe."""
 
     def share(self, run_id: str, numbers: Sequence[int]) -> Sequence[SharedLog]:
-        """Return what opens each of these logs, from a process of this client.
+        """Return each of these logs, for a process of this client.
 
         All of them share one connection, which ends when the last of them is closed.
-        Raise WitnessError.
         """
 
     def runs(self) -> Sequence[str]:

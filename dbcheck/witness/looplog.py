@@ -10,6 +10,7 @@ import contextlib
 import logging
 import select
 import socket
+from dataclasses import dataclass
 
 from dbcheck.agent import wire
 from dbcheck.agent import witness as agent
@@ -172,40 +173,26 @@ class LoopLog(ConfirmedLog):
             self._window.fail(error)
 
 
-class SharedLog:
-    """A process's way to its log; see ports.witness.SharedLog."""
+@dataclass(frozen=True)
+class InheritedLog:
+    """Opens a log in the process that inherited its socket; see ports.witness.
 
-    def __init__(
-        self,
-        theirs: socket.socket,
-        place: str,
-        folder: str,
-        limits: WindowLimits,
-        protocol: AgentProtocol,
-    ) -> None:
-        """Lead, over the process's end *theirs*, to the agent that serves *folder*."""
-        self._socket: socket.socket | None = theirs
-        self._descriptor = theirs.fileno()
-        self._place, self._folder = place, folder
-        self._limits, self._protocol = limits, protocol
+    descriptor: of the socket.  folder: the one that the agent serves at *place*.
+    """
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_socket": None}
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
+    descriptor: int
+    place: str
+    folder: str
+    limits: WindowLimits
+    protocol: AgentProtocol
 
     def join(self, run_id: str, number: int) -> LoopLog:
-        pipe = SocketPipe(self._descriptor)
-        channel = Channel(pipe, self._place, self._protocol)
+        pipe = SocketPipe(self.descriptor)
+        channel = Channel(pipe, self.place, self.protocol)
         try:
             token = agent.make_token(run_id, number)
-            channel.ask(agent.JOIN, token, folder=self._folder, run=run_id, log=number)
-            return LoopLog(pipe, channel, run_id, number, self._limits)
+            channel.ask(agent.JOIN, token, folder=self.folder, run=run_id, log=number)
+            return LoopLog(pipe, channel, run_id, number, self.limits)
         except BaseException:
             channel.close()
             raise

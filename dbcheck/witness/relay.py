@@ -15,20 +15,23 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from dbcheck.agent import wire
 from dbcheck.agent import witness as agent
 from dbcheck.base.errors import WitnessError
 from dbcheck.remote.channel import Channel
-from dbcheck.witness.openlog import find_rest_s
+from dbcheck.witness.looplog import InheritedLog
+from dbcheck.witness.openlog import END_TIMEOUT_S, find_rest_s
 from dbcheck.witness.window import WindowLimits
 
 log = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 18
-_RETRY_S = 0.5  # until a process that took no more replies is offered the last again
+# Until a process that took no more replies is offered the last again, and between two
+# looks whether any process is left.
+_LOOK_S = 0.5
 
 
 @dataclass(slots=True)
@@ -104,7 +107,7 @@ class Relay:
         try:
             while open_sockets:
                 messages = b""
-                for descriptor, _ in poll.poll(_RETRY_S * 1000):
+                for descriptor, _ in poll.poll(_LOOK_S * 1000):
                     process = open_sockets[descriptor]
                     if _read(process):
                         messages += process.cut_messages()
@@ -126,7 +129,7 @@ class Relay:
     def _distribute_replies(self) -> None:
         """Give each reply to its process, until the agent ends or refuses something."""
         try:
-            while True:
+            while self._await_reply():
                 kind, token, reply = self._channel.receive_raw()
                 if kind == wire.RESULT:  # the process has left
                     self._processes[token].socket.shutdown(socket.SHUT_RDWR)
@@ -146,6 +149,18 @@ class Relay:
                     process.socket.shutdown(socket.SHUT_RDWR)
             self._channel.close()
             self._end_thread()
+
+    def _await_reply(self) -> bool:
+        """Return True once a reply comes, False if none comes that anybody awaits."""
+        poll = select.poll()
+        for process in self._processes.values():
+            poll.register(process.socket, 0)  # POLLHUP alone: it closed its end
+        gone_s = 0.0  # an agent may hang on its disk
+        while not self._channel.wait(_LOOK_S):
+            gone_s += _LOOK_S if len(poll.poll(0)) == len(self._processes) else 0.0
+            if gone_s > END_TIMEOUT_S:
+                return False
+        return True
 
     def _deliver_late_replies(self) -> None:
         with self._delivering:
@@ -170,3 +185,53 @@ def _read(process: _Process) -> bool:
         received = b""
     process.buffer += received
     return bool(received)
+
+
+class SharedConnection:
+    """The connection of several logs, which is opened when the first is asked for."""
+
+    def __init__(
+        self,
+        open_channel: Callable[[], Channel],
+        tokens: Mapping[int, int],
+        opener: InheritedLog,
+    ) -> None:
+        """tokens: by the log's number.  opener: of any of them, without descriptor."""
+        self._open_channel, self._tokens, self._opener = open_channel, tokens, opener
+        self._opening = threading.Lock()
+        self._theirs: dict[int, socket.socket] = {}  # the ends of the processes
+
+    def take_opener(self, number: int) -> tuple[InheritedLog, socket.socket]:
+        """Return what opens log *number*, and its socket; raise WitnessError."""
+        with self._opening:
+            if not self._theirs:
+                self._open()
+            end = self._theirs[number]
+            return replace(self._opener, descriptor=end.fileno()), end
+
+    def _open(self) -> None:
+        channel = self._open_channel()
+        pairs = {number: socket.socketpair() for number in self._tokens}
+        ours = {self._tokens[number]: pair[0] for number, pair in pairs.items()}
+        for end in ours.values():
+            end.sendall(wire.HELLO)
+        self._theirs = {number: pair[1] for number, pair in pairs.items()}
+        Relay(channel, ours, self._opener.limits)
+
+
+class SharedLog:
+    """See ports.witness.SharedLog."""
+
+    def __init__(self, connection: SharedConnection, number: int) -> None:
+        self._connection, self._number = connection, number
+        self._opener: InheritedLog | None = None
+        self._socket: socket.socket | None = None
+
+    def open(self) -> InheritedLog:
+        if self._opener is None:
+            self._opener, self._socket = self._connection.take_opener(self._number)
+        return self._opener
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +22,9 @@ from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.remote.address import AS_SSH, Address, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, build_program
 from dbcheck.remote.way import run_here
-from dbcheck.witness.looplog import SharedLog
+from dbcheck.witness.looplog import InheritedLog
 from dbcheck.witness.openlog import OpenLog
-from dbcheck.witness.relay import Relay
+from dbcheck.witness.relay import SharedConnection, SharedLog
 from dbcheck.witness.window import WindowLimits
 
 # Modules that the program of the agent brings along.
@@ -242,17 +241,12 @@ class AgentWitness(ABC):
             raise
 
     def share(self, run_id: str, numbers: Sequence[int]) -> Sequence[SharedLog]:
-        channel = self._borrow()
-        pairs = {
-            agent.make_token(run_id, number): socket.socketpair() for number in numbers
-        }
-        for relayed, _ in pairs.values():
-            relayed.sendall(wire.HELLO)
-        Relay(channel, {token: pair[0] for token, pair in pairs.items()}, self._limits)
-        return [
-            SharedLog(pair[1], self.url, self._folder, self._limits, _RELAYED)
-            for pair in pairs.values()
-        ]
+        connection = SharedConnection(
+            self._borrow,
+            {number: agent.make_token(run_id, number) for number in numbers},
+            InheritedLog(-1, self.url, self._folder, self._limits, _RELAYED),
+        )
+        return [SharedLog(connection, number) for number in numbers]
 
     def runs(self) -> Sequence[str]:
         """Return the ids of the runs whose logs are there, oldest first."""

@@ -7,6 +7,7 @@ import select
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from dbcheck.base.errors import WitnessError
 from dbcheck.base.system import now_us
 from dbcheck.model.witness import Watermark
 from dbcheck.rows.acks import ACKS_PER_BODY_MAX, AckValues
-from dbcheck.witness.looplog import LoopLog, SharedLog
+from dbcheck.witness.looplog import LoopLog
+from dbcheck.witness.relay import SharedLog
 from dbcheck.witness.window import WindowLimits
 from dbcheck.witness.witness import AgentWitness
 from tests.kit.refusals import refused
@@ -56,13 +58,12 @@ def nothing_is_left(place: Place) -> Iterator[None]:
     wait_until(lambda: witness_threads() == [], "the threads are gone")
 
 
-def inherit(shared: SharedLog) -> SharedLog:
-    """Return the log as a process has it that inherited the descriptor."""
-    theirs = SharedLog.__new__(SharedLog)
-    state = {**shared.__getstate__(), "_descriptor": os.dup(shared.fileno())}
-    theirs.__dict__.update(state)
+def inherit(shared: SharedLog, number: int) -> LoopLog:
+    """Open the log as a process does that inherited its descriptor."""
+    opener = shared.open()
+    inherited = replace(opener, descriptor=os.dup(opener.descriptor))
     shared.close()
-    return theirs
+    return inherited.join(RUN, number)
 
 
 @contextmanager
@@ -72,8 +73,9 @@ def joined(
     """Give a run of a witness, and the logs that its processes opened."""
     witness = place.witness(folder=folder, limits=limits)
     witness.create(RUN, b'{"logs": %d}' % (LOGS + 1)).close()
-    ways = [inherit(shared) for shared in witness.share(RUN, NUMBERS)]
-    logs = [way.join(RUN, number) for way, number in zip(ways, NUMBERS, strict=True)]
+    logs = [
+        inherit(shared, at) for at, shared in enumerate(witness.share(RUN, NUMBERS), 1)
+    ]
     assert len(place.agents()) == 1
     try:
         yield witness, logs
@@ -84,7 +86,7 @@ def joined(
 
 
 def acks_for(number: int, count: int) -> list[AckValues]:
-    return [tuple(ack_of(number, seq)) for seq in range(1, count + 1)]
+    return [ack_of(number, seq) for seq in range(1, count + 1)]
 
 
 def run_loop(logs: Sequence[LoopLog], until: Sequence[int]) -> None:
@@ -110,7 +112,7 @@ def test_each_process_has_its_own_log_and_the_agent_serves_all(
         for number, log in zip(NUMBERS, logs, strict=True):
             log.append_many(acks_for(number, 1000 * number))
         run_loop(logs, [1000, 2000, 3000])
-        logs[0].append_many([tuple(ack_of(1, 1001))])
+        logs[0].append_many([ack_of(1, 1001)])
         marks = closed(logs)
         assert closed(logs) == marks
         assert [mark.acks for mark in marks] == [1001, 2000, 3000]
@@ -156,7 +158,7 @@ def test_in_lockstep_each_ack_is_sent_at_once(place: Place, tmp_path: Path) -> N
     with joined(place, tmp_path / "logs", WindowLimits(lockstep=True)) as (_, logs):
         for seq in range(1, 51):
             for number, log in zip(NUMBERS, logs, strict=True):
-                log.append_many([tuple(ack_of(number, seq))])
+                log.append_many([ack_of(number, seq)])
             run_loop(logs, [seq] * LOGS)
         assert [log.window().acks for log in logs] == [1] * LOGS
         closed(logs)
@@ -168,9 +170,9 @@ def test_a_process_that_reads_nothing_does_not_hold_up_the_others(
     with joined(place, tmp_path / "logs", WindowLimits(lockstep=True)) as (_, logs):
         stopped, other, _ = logs
         for seq in range(1, MARKS + 1):
-            stopped.append_many([tuple(ack_of(1, seq))])
+            stopped.append_many([ack_of(1, seq)])
             stopped.send_due(now_us())
-            other.append_many([tuple(ack_of(2, seq))])
+            other.append_many([ack_of(2, seq)])
             run_loop([other], [seq])
         run_loop([stopped], [MARKS])
         assert [mark.acks for mark in closed([stopped, other])] == [MARKS, MARKS]
