@@ -73,6 +73,11 @@ class _Process:
         except OSError:
             self.late = b""  # the process is gone
 
+    def hang_up(self) -> None:
+        """Let the process see the end; the socket stays open for the other thread."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
 
 class Relay:
     """Passes messages between processes and one agent until every process has left.
@@ -91,6 +96,9 @@ class Relay:
         self._channel = channel
         self._processes = {token: _Process(end, token) for token, end in ends.items()}
         self._rest_s = find_rest_s(limits)
+        self._hung_up = select.poll()
+        for process in self._processes.values():
+            self._hung_up.register(process.socket, 0)  # POLLHUP is always reported
         self._delivering = threading.Lock()
         self._running = 2
         for body in (self._pass_on_messages, self._distribute_replies):
@@ -132,7 +140,7 @@ class Relay:
             while self._await_reply():
                 kind, token, reply = self._channel.receive_raw()
                 if kind == wire.RESULT:  # the process has left
-                    self._processes[token].socket.shutdown(socket.SHUT_RDWR)
+                    self._processes[token].hang_up()
                     continue
                 with self._delivering:
                     if kind != wire.ERROR:
@@ -145,19 +153,16 @@ class Relay:
             log.debug("%s answers no more: %s", self._channel.place, error)
         finally:
             for process in self._processes.values():
-                with contextlib.suppress(OSError):
-                    process.socket.shutdown(socket.SHUT_RDWR)
+                process.hang_up()
             self._channel.close()
             self._end_thread()
 
     def _await_reply(self) -> bool:
-        """Return True once a reply comes, False if none comes that anybody awaits."""
-        poll = select.poll()
-        for process in self._processes.values():
-            poll.register(process.socket, 0)  # POLLHUP alone: it closed its end
-        gone_s = 0.0  # an agent may hang on its disk
+        """Return True once a reply comes, False if nobody awaits one any more."""
+        gone_s = 0.0  # since all processes are gone: an agent may hang on its disk
         while not self._channel.wait(_LOOK_S):
-            gone_s += _LOOK_S if len(poll.poll(0)) == len(self._processes) else 0.0
+            if len(self._hung_up.poll(0)) == len(self._processes):
+                gone_s += _LOOK_S
             if gone_s > END_TIMEOUT_S:
                 return False
         return True

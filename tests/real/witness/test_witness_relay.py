@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -14,10 +15,12 @@ import pytest
 
 from dbcheck.agent import witness as agent
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import WitnessError
+from dbcheck.base.errors import HostError, WitnessError
 from dbcheck.base.system import now_us
 from dbcheck.model.witness import Watermark
+from dbcheck.remote.channel import Pipe
 from dbcheck.rows.acks import ACKS_PER_BODY_MAX, AckValues
+from dbcheck.witness import relay
 from dbcheck.witness.looplog import LoopLog
 from dbcheck.witness.relay import SharedLog
 from dbcheck.witness.window import WindowLimits
@@ -251,3 +254,36 @@ def test_more_confirmed_than_was_sent_is_refused(place: Place, tmp_path: Path) -
         mark = (2, 5, 0, bytes.fromhex(logs[0].watermark().digest), 1)
         with refused(ErrorId.WITNESS_NOT_PLAUSIBLE, WitnessError):
             logs[1]._take_mark(agent.MARKED.pack(*mark))
+
+
+def test_an_agent_that_hangs_ends_with_the_processes(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "END_TIMEOUT_S", 0.0)
+    with joined(place, tmp_path / "logs") as (_, logs):
+        (pid,) = place.agents()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            for log in logs:
+                log._channel.close()
+            wait_until(lambda: witness_threads() == [], "the relay has given up")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def test_a_witness_that_cannot_be_reached_is_an_error_of_the_first_log(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    witness = place.witness(folder=tmp_path / "logs")
+
+    def fail() -> Pipe:
+        raise HostError("no route", id=ErrorId.HOST_NOT_ANSWERING, hint="Look.")
+
+    monkeypatch.setattr(witness, "_open_pipe", fail)
+    shared = witness.share(RUN, NUMBERS)
+    for log in shared:
+        with refused(ErrorId.HOST_NOT_ANSWERING, WitnessError, naming="no route"):
+            log.open()
+        log.close()
+    witness.close()
