@@ -106,6 +106,12 @@ class FakeLog:
         self.asked += 1
         return self._window.room(wanted)
 
+    def take_news(self) -> None:
+        self.room()
+
+    def send_due(self, now_us: int) -> int:
+        return 2**62
+
     def confirmed(self) -> int:
         return self._window.confirmed()
 

@@ -20,12 +20,15 @@ def _shifted():
 time.time_ns = _shifted
 """
 _BEFORE = "\ndef make_frame("
-_WRITES = "                self._send(MARK, self._log.commit())\n"
+_WRITES = """\
+            for log, mark in self._commit(list(self._added.values())):
+                self._send(MARK, mark, log.token)
+"""
 _SYNCS = "            sync_data(self._fd)\n"
 _CONFIRMS_ALONE = """\
-                log = self._log
-                digest = log._sha.digest()
-                self._send(MARK, MARKED.pack(*log._added, digest, clock_us()))
+            for log in self._added.values():
+                mark = MARKED.pack(*log._added, log._sha.digest(), clock_us())
+                self._send(MARK, mark, log.token)
 """
 
 

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from dbcheck.ports.connection import Session
 from dbcheck.ports.engine import Engine
-from dbcheck.ports.witness import Witness, WitnessLog
+from dbcheck.ports.witness import InheritedLog, LoadLog, SharedLog, Witness, WitnessLog
 from dbcheck.rows.operation import Operation, StatementSpec
 from tests.trials.agents import change_agent
 
@@ -39,7 +39,7 @@ class Received:
 class _Recorder:
     """Writes the record of one process, which has one log."""
 
-    def __init__(self, folder: Path, number: int, log: WitnessLog) -> None:
+    def __init__(self, folder: Path, number: int, log: LoadLog) -> None:
         path = folder / f"log-{number}.record"
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._log, self._lock = log, threading.Lock()
@@ -75,7 +75,7 @@ class _RecordedSession:
 
 @dataclass
 class _RecordedLog:
-    inner: WitnessLog
+    inner: LoadLog
 
     def close(self) -> Any:
         try:
@@ -122,19 +122,22 @@ class RecordedWitness:
 
     def create(self, run_id: str, manifest: bytes) -> WitnessLog:
         """Open log 0."""
-        return self._record(self.inner.create(run_id, manifest), 0)
+        log = self.inner.create(run_id, manifest)
+        return cast(WitnessLog, _record(log, self.folder, 0))
 
     def join(self, run_id: str, number: int) -> WitnessLog:
         """Open another log."""
-        return self._record(self.inner.join(run_id, number), number)
+        log = self.inner.join(run_id, number)
+        return cast(WitnessLog, _record(log, self.folder, number))
+
+    def share(self, run_id: str, numbers: Sequence[int]) -> Sequence[SharedLog]:
+        """Open the logs of processes, each of which records its own."""
+        shared = self.inner.share(run_id, numbers)
+        return [_RecordedShare(log, self.folder) for log in shared]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be pickled so that its agent is changed before anything imports it."""
         return _in_a_process, (pickle.dumps(self.inner), self.folder)
-
-    def _record(self, log: WitnessLog, number: int) -> WitnessLog:
-        _recorders.append(_Recorder(self.folder, number, log))
-        return cast(WitnessLog, _RecordedLog(log))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -146,6 +149,37 @@ def _in_a_process(inner: bytes, folder: Path) -> RecordedWitness:
     """Return the witness in a process of the load."""
     change_agent(os.environ["TRIAL_PLANT"])
     return RecordedWitness(pickle.loads(inner), folder)
+
+
+def _record(log: Any, folder: Path, number: int) -> Any:
+    _recorders.append(_Recorder(folder, number, log))
+    return _RecordedLog(log)
+
+
+@dataclass(frozen=True)
+class _RecordedShare:
+    inner: SharedLog
+    folder: Path
+
+    def open(self) -> InheritedLog:
+        return _RecordedInheritance(self.inner.open(), self.folder)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@dataclass(frozen=True)
+class _RecordedInheritance:
+    inner: InheritedLog
+    folder: Path
+
+    @property
+    def descriptor(self) -> int:
+        return self.inner.descriptor
+
+    def join(self, run_id: str, number: int) -> LoadLog:
+        log: LoadLog = _record(self.inner.join(run_id, number), self.folder, number)
+        return log
 
 
 @dataclass(frozen=True, slots=True)
