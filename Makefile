@@ -12,7 +12,7 @@ PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup pages mysql servers demo test wide check types style unit fix reference man dist oldest docs docs-links constraints soak fuzz bench clean
+.PHONY: setup extension pages mysql servers demo test wide check types style unit fix reference man dist oldest docs docs-links constraints soak fuzz bench clean
 
 setup: .venv/.ready
 
@@ -24,6 +24,10 @@ pages: .venv/.pages
 
 .venv/.pages: .venv/.ready
 	.ci/setup pages
+
+# The part in C, again; make setup builds it, too.
+extension: setup
+	$(BIN)/python setup.py --quiet build_ext --inplace --force
 
 demo: setup
 	$(BIN)/dbcheck demo
@@ -66,10 +70,13 @@ reference: setup
 man: setup
 	$(BIN)/python -m tools.docs.manpages
 
-# What is released: the source and the wheel, in dist, both with the manual pages.
+# What is released, in dist, with the manual pages: the source, the wheel for this system,
+# and that for all others, without the part in C.
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: man
 	$(BIN)/python -m build
+	DBCHECK_WITHOUT_C=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check \
+		--no-deps -w dist $$(ls -t dist/dbcheck-*.tar.gz | head -n 1)
 
 # The documentation as a site, in build/docs/html; a link that leads nowhere ends it.
 docs: .venv/.docs

@@ -1,4 +1,5 @@
-"""What setup.cfg cannot say: URLs made from one setting, and a reproducible sdist."""
+"""What setup.cfg cannot say: URLs made from one setting, an extension in C that may be
+missing, and reproducible files."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from setuptools import setup
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.sdist import sdist
 
 # Below the address of the repository, as forges lay it out.
@@ -58,4 +60,31 @@ class ReproducibleSdist(sdist):
         return str(path)
 
 
-setup(project_urls=make_urls(), cmdclass={"sdist": ReproducibleSdist})
+class ReproducibleExtension(build_ext):
+    """Makes a file that all may read, whatever the umask; it lies so in the wheel."""
+
+    def build_extension(self, ext: Extension) -> None:
+        super().build_extension(ext)
+        Path(self.get_ext_fullpath(ext.name)).chmod(0o755)
+
+
+# The loop's inner round (see dbcheck/load/compiled.py).  Where there is no compiler it
+# is left out, and the loop is Python alone.  No debugging symbols: they hold the folder
+# in which it was built.
+ROUNDS = Extension(
+    "dbcheck.load._rounds",
+    ["dbcheck/load/_rounds.c"],
+    py_limited_api=True,
+    extra_compile_args=["-g0"],
+    extra_link_args=["-s"],
+    optional=True,
+)
+# For a wheel for all systems: DBCHECK_WITHOUT_C=1 leaves it out.
+EXTENSIONS = [] if os.environ.get("DBCHECK_WITHOUT_C") else [ROUNDS]
+
+setup(
+    project_urls=make_urls(),
+    cmdclass={"sdist": ReproducibleSdist, "build_ext": ReproducibleExtension},
+    ext_modules=EXTENSIONS,
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if EXTENSIONS else {},
+)

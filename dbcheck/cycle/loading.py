@@ -25,10 +25,10 @@ from dbcheck.cycle.watching import (
     watch_hosts,
     watch_server,
 )
+from dbcheck.load.compiled import make_loop
 from dbcheck.load.group import GroupResult, SessionGroup
 from dbcheck.load.job import Job
 from dbcheck.load.load import Load
-from dbcheck.load.loop import Loop
 from dbcheck.load.process import ProcessGroup
 from dbcheck.load.readers import Readers
 from dbcheck.load.sessions import Sessions, is_same_server
@@ -158,7 +158,7 @@ def make_session_groups(rig: Rig, started: Started) -> list[SessionGroup]:
         has_housekeeping=bool(workload.housekeeping) and not manifest.control,
     )
     if manifest.ack_logs == 1:
-        return [Loop(sessions, started.log)]
+        return [make_loop(sessions, started.log)]
     run_id, numbers = manifest.run_id, range(1, manifest.ack_logs)
     parts = zip(numbers, sessions.split(len(numbers)), strict=True)
     if rig.far is not None:

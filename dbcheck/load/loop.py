@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -92,7 +93,7 @@ class Lease:
 
 
 @dataclass(slots=True)
-class _Slot:
+class Slot:
     """A session and its progress.
 
     seq, acked: operations sent, and acked.
@@ -152,9 +153,9 @@ class Loop:
         self._lease = lease or Lease()
         self._operation_of = sessions.plan.operation
         self._numbers = sessions.numbers()
-        self._slots: dict[int, _Slot] = {}
-        self._housekeeping: _Slot | None = None
-        self._ready: deque[_Slot] = deque()  # may send, as soon as pace and log allow
+        self._slots: dict[int, Slot] = {}
+        self._housekeeping: Slot | None = None
+        self._ready: deque[Slot] = deque()  # may send, as soon as pace and log allow
         # True if sessions of _ready wait for the rate, and not for the log.
         self._is_paced = False
         self._log_due_us = 0  # when the log is to send, at the latest
@@ -280,8 +281,27 @@ class Loop:
 
     def _run_round(self) -> None:
         """Take the replies that have come, and send the operations that may be sent."""
-        answered: list[tuple[_Slot, int]] = []
+        answered, replies = self._take_replies()
+        clocks = clocks_us()
+        moment_us, gap = clocks[0], self._gap_notes.passed(clocks)
+        self._hand_over_acks(answered, moment_us)
+        if gap is not None or self._gap_notes.is_open:
+            self._note_gap(gap, moment_us, replies)
+        if moment_us > self._lease.until_us:
+            raise LoadError(_NO_NEWS_OF_CLIENT, id=ErrorId.LOAD_PROCESS_LOST)
+        self._begin_due_sessions(moment_us)
+        self._send_ready(moment_us)
+        self._round_us, self._log_due_us = moment_us, self._log.send_due(moment_us)
+        if moment_us - self._snapshot.clock_us >= SNAPSHOT_S * 1e6:
+            self._publish(moment_us)
+
+    def _take_replies(self) -> tuple[list[tuple[Slot, int]], int]:
+        """Return who was answered with which id, and how many descriptors are ready."""
         ready = self._poller.poll(self._compute_idle_s(), _REPLIES_MAX)
+        return self._take(ready), len(ready)
+
+    def _take(self, ready: Sequence[tuple[int, int]]) -> list[tuple[Slot, int]]:
+        answered: list[tuple[Slot, int]] = []
         for fd, mask in ready:
             slot = self._slots.get(fd)
             if slot is None:
@@ -296,26 +316,15 @@ class Loop:
                 continue
             if row_id is not None:
                 answered.append((slot, row_id))
-        clocks = clocks_us()
-        moment_us, gap = clocks[0], self._gap_notes.passed(clocks)
-        if answered:
-            self._hand_over_acks(answered, moment_us)
-        if gap is not None or self._gap_notes.is_open:
-            self._note_gap(gap, moment_us, len(ready))
-        if moment_us > self._lease.until_us:
-            raise LoadError(_NO_NEWS_OF_CLIENT, id=ErrorId.LOAD_PROCESS_LOST)
-        self._begin_due_sessions(moment_us)
-        self._send_ready(moment_us)
-        self._round_us, self._log_due_us = moment_us, self._log.send_due(moment_us)
-        if moment_us - self._snapshot.clock_us >= SNAPSHOT_S * 1e6:
-            self._publish(moment_us)
+        return answered
 
-    def _hand_over_acks(self, answered: list[tuple[_Slot, int]], acked_us: int) -> None:
-        """Hand over the acks of one round."""
+    def _hand_over_acks(self, answered: list[tuple[Slot, int]], acked_us: int) -> None:
+        """Hand over the acks of one round, if there are any."""
+        if not answered:
+            return
         if self._gap_notes.is_open:
-            self._gap_notes.answered(
-                max(slot.sent_us for slot, _ in answered), acked_us
-            )
+            newest_us = max(slot.sent_us for slot, _ in answered)
+            self._gap_notes.answered(newest_us, acked_us)
         acks: list[AckValues] = []
         for slot, row_id in answered:
             slot.acked = slot.seq
@@ -371,7 +380,11 @@ class Loop:
         granted = self._pace.granted(moment_us, wanted)
         self._is_paced = granted < wanted
         self._waiting += granted
-        operation_of = self._operation_of
+        self._send(granted, moment_us)
+
+    def _send(self, granted: int, moment_us: int) -> None:
+        """Send the next operation of as many sessions as are *granted*."""
+        ready, operation_of = self._ready, self._operation_of
         for _ in range(granted):
             slot = ready.popleft()
             seq = slot.seq = slot.seq + 1
@@ -414,7 +427,7 @@ class Loop:
 
     # -------------------------------------------------------------- sessions that break
 
-    def _end_session(self, slot: _Slot, error: EngineError) -> None:
+    def _end_session(self, slot: Slot, error: EngineError) -> None:
         """Drop a session that broke or was refused, and have it replaced."""
         log.debug("session %d ended: %s", slot.number, error)
         in_flight = self._is_under_way(slot)
@@ -437,7 +450,7 @@ class Loop:
         else:
             self._add_replacement(wanted)
 
-    def _is_under_way(self, slot: _Slot) -> bool:
+    def _is_under_way(self, slot: Slot) -> bool:
         """Return True if a session waits for a reply, False if only for its turn.
 
         In lockstep its turn comes once the witness has its ack, under a rate in time,
@@ -485,8 +498,8 @@ class Loop:
 
     # --------------------------------------------------------------------- housekeeping
 
-    def _add(self, session: Session, number: int) -> _Slot:
-        slot = _Slot(session, number, session.fileno())
+    def _add(self, session: Session, number: int) -> Slot:
+        slot = Slot(session, number, session.fileno())
         try:
             self._poller.register(slot.fd, READ)
         except BaseException:
@@ -495,7 +508,7 @@ class Loop:
         self._slots[slot.fd] = slot
         return slot
 
-    def _drop(self, slot: _Slot) -> None:
+    def _drop(self, slot: Slot) -> None:
         """Close a session and keep its results."""
         self._poller.unregister(slot.fd)
         del self._slots[slot.fd]

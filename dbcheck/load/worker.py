@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from dbcheck.base import interrupt
 from dbcheck.base.errors import DbcheckError, WitnessError
 from dbcheck.base.processes import Channel
+from dbcheck.load.compiled import make_loop
 from dbcheck.load.group import GroupResult
 from dbcheck.load.job import End, Ended, Heard, Hold, Job, Start, receive, send
 from dbcheck.load.loop import SNAPSHOT_S, Lease, Loop
@@ -35,7 +36,7 @@ def main() -> None:
     except DbcheckError as error:
         send(client, error)
         return
-    loop = Loop(job.sessions, log, lease)
+    loop = make_loop(job.sessions, log, lease)
     try:
         loop.connect()
     except DbcheckError as error:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
 
 from dbcheck.base.errors import EngineError
 from dbcheck.model.replication import Follower
 from dbcheck.rows.operation import Operation
+
+if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
+    from dbcheck.rows.batches import Batch
 
 
 class Session(Protocol):
@@ -52,6 +55,55 @@ class Session(Protocol):
 
     def close(self) -> None:
         """End the connection, also in the middle of an operation; never raises."""
+
+
+class Wire(NamedTuple):
+    """A connection of libpq, for code in C that commits over it; see load._rounds.
+
+    connection: the address of the PGconn.
+    calls:      the addresses of libpq's functions, in the order that the code expects.
+    statement:  the name of the prepared statement that each operation executes.
+    tag:        the command tag of its success.
+    parameters: how many values it takes.
+    """
+
+    connection: int
+    calls: bytes
+    statement: bytes
+    tag: bytes
+    parameters: int
+
+
+# The status, the command tag, the first value, the message and the fields of a result
+# of libpq, as code in C took it.
+Taken = tuple[int, bytes, bytes | None, bytes, Mapping[int, bytes]]
+
+
+@runtime_checkable
+class WiredSession(Session, Protocol):
+    """A session whose operations may also be committed by code in C.
+
+    An operation that the code has sent, and does not take for acked, becomes the
+    session's by resume(): then it is judged as if the session had sent it.
+    """
+
+    def wire(self, on_notice: Callable[[], None]) -> Wire | None:
+        """Return the connection; None if only the session can commit its operations.
+
+        on_notice: called whenever the server says something beside its answers.
+        """
+
+    def pack(self, batch: Batch) -> tuple[bytes, bytes]:
+        """Return the values of a batch's rows; see Rounds.prepare() of load._rounds."""
+
+    def resume(self, taken: Sequence[Taken]) -> None:
+        """Take over the operation in flight, and the results taken of its answer."""
+
+    def refused(self) -> EngineError:
+        """Return the error of an operation that libpq did not send.
+
+        To be called after resume().
+        """
 
 
 class LoginRefused(str):

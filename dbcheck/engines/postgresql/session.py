@@ -12,7 +12,7 @@ import operator
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import psycopg
 from psycopg.errors import Diagnostic, error_from_result
@@ -34,10 +34,17 @@ from dbcheck.engines.link import (
 )
 from dbcheck.engines.peer import Answering, require_same
 from dbcheck.engines.postgresql.audited import SessionLook
+from dbcheck.engines.postgresql.direct import (
+    RowPacker,
+    TakenResult,
+    find_address,
+    find_calls,
+)
 from dbcheck.engines.postgresql.libpq import new_session
 from dbcheck.engines.postgresql.link import FAMILY, connect_advice, duplicate_socket
 from dbcheck.engines.postgresql.settings import SESSION
 from dbcheck.model.server import ServerFacts
+from dbcheck.ports.connection import Taken, Wire
 from dbcheck.rows.operation import (
     DECISIONS,
     ROLLBACK,
@@ -50,6 +57,9 @@ from dbcheck.rows.operation import (
     Verb,
 )
 from dbcheck.rows.table import Kind
+
+if TYPE_CHECKING:
+    from dbcheck.rows.batches import Batch
 
 _CONNECT_S = 10
 WEAK = "off"  # of synchronous_commit; never fsync, which can corrupt the files
@@ -181,7 +191,7 @@ class PostgresqlSession:
             statement.name for statement in statements if statement.verb is Verb.VACUUM
         )
         self._alone = _DECISIONS.union(vacuums)
-        self._is_single = len(statements) == 1
+        self._first, self._is_single = statements[0], len(statements) == 1
         self._pipelined = not self._is_single
         self._look = SessionLook(server)
         self._results: list[PGresult] = []
@@ -331,6 +341,32 @@ class PostgresqlSession:
     def settings(self) -> Mapping[str, str]:
         """Return the settings that the last answered operation found; see Session."""
         return self._look.found
+
+    def wire(self, on_notice: Callable[[], None]) -> Wire | None:
+        first = self._first
+        is_insert = self._is_single and first.verb is Verb.INSERT and not first.is_late
+        calls, address = find_calls(), find_address(self._pgconn)
+        if not is_insert or not RowPacker.can_pack(first.parameters):
+            return None
+        if calls is None or address is None:
+            return None
+        self._packer = RowPacker(first.parameters)
+        self.connection.add_notice_handler(lambda _: on_notice())
+        name, tag = self._prepared[first.name].name, _TAGS[first.verb] % first.rows
+        return Wire(address, calls, name, tag, len(first.parameters))
+
+    def pack(self, batch: Batch) -> tuple[bytes, bytes]:
+        return self._packer.pack(batch)
+
+    def resume(self, taken: Sequence[Taken]) -> None:
+        self._in_flight, self._before = True, None
+        self._look.begin_operation(wanted=False)
+        self._tags, self._id_at = self._prepared[self._first.name].alone
+        self._results = [cast(PGresult, TakenResult(one)) for one in taken]
+
+    def refused(self) -> EngineError:
+        text = self._pgconn.error_message.decode("utf-8", "replace")
+        return self._refusal(psycopg.OperationalError(f"sending failed: {text}"))
 
     def close(self) -> None:
         if self._in_flight:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from dbcheck.rows.batches import Batches
 from dbcheck.rows.operation import Operation, Statement, StatementSpec, Verb
 from dbcheck.rows.reconcile import Observed, Reconciliation, reconcile
 from dbcheck.rows.schedule import Schedule
@@ -78,6 +79,14 @@ class InsertPlan:
         """Return the operation (session, seq)."""
         statement = Statement(_NAME, self._values(session, seq))
         return Operation(session, seq, (statement,))
+
+    def batches(self) -> Batches | None:
+        """Return what makes the rows of many operations at once.
+
+        None if each operation is made by itself.
+        """
+        has_payloads = bool(self._schedule.payload_bytes)
+        return Batches(self._schedule) if has_payloads else None
 
     def inspector(self, table: TableSpec) -> Inspector:
         """Return the Inspector that compares each row with the schedule."""

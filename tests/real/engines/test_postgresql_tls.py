@@ -21,6 +21,7 @@ from dbcheck.base.system import now_us
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.load.compiled import make_loop
 from dbcheck.load.loop import Loop
 from dbcheck.load.sessions import Sessions, commit
 from dbcheck.ports.engine import Engine
@@ -433,13 +434,16 @@ def test_a_reply_may_come_byte_by_byte(
     assert fresh.engine("require").row(LEDGER, received[-1])
 
 
-def test_sixteen_sessions_are_acked_what_they_committed(fresh: Secured) -> None:
+@pytest.mark.parametrize("make", [Loop, make_loop])
+def test_sixteen_sessions_are_acked_what_they_committed(
+    fresh: Secured, make: Callable[[Sessions, WitnessLog], Loop]
+) -> None:
     """The load's own loop; payloads of all sizes, and none waits for another."""
     engine = fresh.engine("verify-full")
     log, schedule = FakeLog(), SCHEDULE
     plan = InsertPlan(schedule)
     sessions = Sessions(engine, engine.facts(), plan, False, SESSIONS)
-    loop = Loop(sessions, cast("WitnessLog", log))
+    loop = make(sessions, cast("WitnessLog", log))
     try:
         loop.connect()
         loop.start(now_us())

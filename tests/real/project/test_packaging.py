@@ -47,7 +47,7 @@ def run(*words: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str
 def copy_source(made: Path) -> Path:
     """Copy the checkout without anything that was built or installed in it."""
     made.mkdir()
-    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
     for name in KEPT:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, made / name, ignore=ignore)
@@ -105,6 +105,9 @@ def build(source: Path, to: Path) -> None:
     manpages.write(source / manpages.FOLDER.relative_to(ROOT))
     env = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
     run(sys.executable, "-m", "build", "-o", to, source, cwd=source, env=env)
+    (packed,) = to.glob("*.tar.gz")
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", to)
+    run(*pip, packed, cwd=source, env=env | {"DBCHECK_WITHOUT_C": "1"})
 
 
 @pytest.mark.wide
@@ -116,7 +119,20 @@ def test_two_builds_have_the_same_bytes(dist: Path, tmp_path: Path) -> None:
         path.chmod(path.stat().st_mode & 0o700)
     build(source, tmp_path / "dist")
     assert digests(tmp_path / "dist") == digests(dist)
-    assert len(digests(dist)) == 2
+    assert len(digests(dist)) == 3
+
+
+@pytest.mark.wide
+def test_without_a_compiler_all_but_the_part_in_c_is_installed(
+    source: Path, tmp_path: Path
+) -> None:
+    env = os.environ | {"CC": "/bin/false"}
+    install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation")
+    place = tmp_path / "place"
+    run(sys.executable, *install, "--target", place, source, cwd=tmp_path, env=env)
+    loads = place / "dbcheck" / "load"
+    assert (loads / "compiled.py").is_file()
+    assert not list(loads.glob("*.so"))
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -128,7 +144,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("suffix", [".whl", ".tar.gz"])
+@pytest.mark.parametrize("suffix", ["-abi3-*.whl", "-none-any.whl", ".tar.gz"])
 def test_what_is_released_holds_all_it_needs(
     dist: Path, python: str, suffix: str, tmp_path: Path
 ) -> None:
@@ -157,6 +173,14 @@ def test_what_is_released_holds_all_it_needs(
     assert "percona-2009" in found
     assert "example.yml" in found
     assert "/Switch.Set?id=0&on=false" in found
+    compiled = run(
+        place / "bin" / "python",
+        "-c",
+        "from dbcheck.load.compiled import load_rounds; print(load_rounds())",
+        cwd=elsewhere,
+    )
+    if suffix != ".tar.gz":  # it depends on the compiler here
+        assert (compiled == "None\n") == (suffix == "-none-any.whl")
     shutil.copytree(STORED_RUN, elsewhere / "run")
     page = run(
         place / "bin" / "dbcheck", "report", "run", "--format", "html", cwd=elsewhere
