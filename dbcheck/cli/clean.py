@@ -9,7 +9,7 @@ from dataclasses import replace
 import click
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import HostError, UsageError
+from dbcheck.base.errors import HostError, UsageError, WitnessError
 from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags.groups import Verb, grouped, option
 from dbcheck.cli.flags.target import (
@@ -33,6 +33,12 @@ from dbcheck.runner import assemble
 from dbcheck.runs import client_key
 from dbcheck.runs.folder import RUNS, require_run_id
 from dbcheck.witness.window import WindowLimits
+
+_WITHOUT_WITNESS = (
+    "The witness says whether a run that was cut still needs these tables. If it is"
+    " gone for good, dbcheck clean --target URL asks no witness; a run that is not"
+    " judged is lost then."
+)
 
 
 @click.command("clean", cls=Verb)
@@ -95,9 +101,12 @@ def _require_judged(entry: Entry, accept_new_key: bool) -> None:
     with assemble.open_entry_witness(entry, limits, accept_new_key) as opened:
         rig = assemble.make_rig(entry, opened, view, RUNS, limits, cuts=False)
         flags = ["--name", entry.name, "--inventory", entry.inventory]
-        require_none_on_witness(
-            replace(rig, reconcile_flags=flags if entry.name else ())
-        )
+        rig = replace(rig, reconcile_flags=flags if entry.name else ())
+        try:
+            require_none_on_witness(rig)
+        except (HostError, WitnessError) as error:
+            error.hint = f"{error.hint} {_WITHOUT_WITNESS}"
+            raise
 
 
 def _drop(entry: Entry) -> None:

@@ -296,6 +296,32 @@ def test_canaries_are_found_where_the_server_says_that_its_data_are(
     assert not Path(canaries.folder).exists()
 
 
+@pytest.mark.wide_with("postgresql", "mysql")
+def test_nothing_is_dropped_while_the_witness_cannot_be_asked(
+    server: DatabaseServer, engine: Engine, tmp_path: Path
+) -> None:
+    """It may know a run that needs these tables, and the way without it is named."""
+    engine.prepare((LEDGER,))
+    words = (*DBCHECK, "clean", "--target", server.url)
+    environment = os.environ | {"DBCHECK_PASSWORD": server.password}
+    for flags, code, dropped in (
+        (("--witness", "ssh://root@127.0.0.1:1/x"), 4, False),  # nobody answers there
+        ((), 0, True),
+    ):
+        done = subprocess.run(
+            (*words, *flags),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == code, done.stderr
+        assert ("dropped" in done.stdout) is dropped
+        told = "dbcheck clean --target URL asks no witness"
+        assert (told in " ".join(done.stderr.split())) is not dropped
+
+
 def reconcile_of(command: list[str]) -> list[str]:
     """Return the words of the command that a user was told, without what follows."""
     assert command[:2] == ["dbcheck", "reconcile"]
