@@ -112,23 +112,26 @@ def map_keys(kind: type[Any]) -> Mapping[str, str]:
 def list_flags(value: T, beside: T) -> list[str]:
     """Return the flags that set the fields in which *value* differs from *beside*.
 
-    Both are of one dataclass.
+    Both are of one dataclass.  No value has no flag.
     """
     kind: type[Any] = type(value)
     words: list[str] = []
     for name, declared in list_settings(kind).items():
         own = getattr(value, name)
-        if declared.setting.flag and own != getattr(beside, name):
+        if own is None or not declared.setting.flag:
+            continue
+        if own != getattr(beside, name):
             words += declared.arguments(own)
     return words
 
 
 def _find_declared(name: str, hint: Any, default: object) -> Declared | None:
-    marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    marks = get_args(hint)[1:] if _is_annotated(hint) else ()
     setting = next((mark for mark in marks if isinstance(mark, Setting)), None)
     if setting is None:
         return None
-    metas = [mark for mark in marks if isinstance(mark, Meta)]
+    kind, inner_marks = _unwrap_type(get_args(hint)[0])
+    metas = [mark for mark in (*marks, *inner_marks) if isinstance(mark, Meta)]
     text = next((mark.description for mark in metas if mark.description), "")
     first_sentence = text.partition(". ")[0].removesuffix(".") + "."
     lows = [bound for meta in metas for bound in (meta.ge, meta.gt)]
@@ -137,7 +140,7 @@ def _find_declared(name: str, hint: Any, default: object) -> Declared | None:
     return Declared(
         name,
         setting,
-        _unwrap_type(get_args(hint)[0]),
+        kind,
         low=_unscale(low, setting) if setting.low is None else setting.low,
         high=_unscale(high, setting) if setting.high is None else setting.high,
         choices=next((m.extra["choices"] for m in metas if m.extra), ()),
@@ -146,10 +149,18 @@ def _find_declared(name: str, hint: Any, default: object) -> Declared | None:
     )
 
 
-def _unwrap_type(hint: Any) -> Any:
-    types = [argument for argument in get_args(hint) if argument is not NoneType]
-    is_optional = NoneType in get_args(hint)
-    return types[0] if is_optional else get_origin(hint) or hint
+def _unwrap_type(hint: Any) -> tuple[Any, Sequence[Any]]:
+    """Return the type without None, and the annotations that it has beside None."""
+    if NoneType not in get_args(hint):
+        return get_origin(hint) or hint, ()
+    (kind,) = (argument for argument in get_args(hint) if argument is not NoneType)
+    if not _is_annotated(kind):
+        return kind, ()
+    return get_args(kind)[0], get_args(kind)[1:]
+
+
+def _is_annotated(hint: Any) -> bool:
+    return get_origin(hint) is Annotated
 
 
 def _unscale(value: Any, setting: Setting) -> Any:

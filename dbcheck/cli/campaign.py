@@ -139,6 +139,7 @@ def command(
                     keep_going=keep_going,
                     control=control,
                     twice=second.twice or entry.twice,
+                    targets=len(entries) if at in ("", LOCAL) else None,
                 ),
             )
             for entry in entries

@@ -38,7 +38,12 @@ from dbcheck.report.rows import make_matrix_result
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import check_interlocks, require_passable
-from dbcheck.runner.matrix_cycles import RowResults, run_in_labs, run_on_target
+from dbcheck.runner.matrix_cycles import (
+    RowResults,
+    adapt_to_target,
+    run_in_labs,
+    run_on_target,
+)
 from dbcheck.runner.matrix_rows import LOAD_KEYS, Matrix, read_matrix
 from dbcheck.witness.window import WindowLimits
 
@@ -130,7 +135,7 @@ def command(
         else:
             entry = find_entry(named, target, host, witness, power, wait)
             require_passable(entry)
-            _take_price(measured, entry.price)
+            adapt_to_target(measured, entry)
             accept_new_key, lag = witness.accept_new_host_key, WindowLimits()
             with (
                 make_progress(make_progress_console(), live=not as_json) as view,
@@ -152,13 +157,6 @@ def command(
         _show(matrix, measured, seed, runs, as_json=as_json)
         raise
     sys.exit(PASS if _show(matrix, measured, seed, runs, as_json=as_json) else FAILED)
-
-
-def _take_price(measured: Sequence[RowResults], price: float | None) -> None:
-    """Give the target's price to each row that has none."""
-    for one in measured:
-        if one.row.price is None:
-            one.row = replace(one.row, price=price)
 
 
 def _show(

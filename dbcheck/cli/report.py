@@ -96,6 +96,8 @@ def _list_load_flags(manifest: Manifest) -> list[str]:
     workload = manifest.workload
     try:
         named = replace(workload_file.load(workload.name), sessions=0)
+        if manifest.lab and named.processes is None:
+            named = replace(named, processes=1)  # which a lab does without a flag
     except UsageError:  # a file of the user's
         named = Workload("", "", workload.plan, sessions=0, processes=0)
     return ["--workload", workload.name, *list_flags(workload, named)]

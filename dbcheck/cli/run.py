@@ -107,9 +107,7 @@ def command(
     require_possible_on_cluster(
         entry, control=control, twice=entry.twice, remote_workers=bool(load.scheduler)
     )
-    workload = workload_file.load(entry.workload or load.workload)
-    workload = load.apply_to_workload(workload.with_sessions(entry.sessions))
-    scheduler = load.scheduler
+    workload, scheduler = _choose_workload(entry, load), load.scheduler
     seed = draw_seed(load.seed)
     accept_new_key = witness.accept_new_host_key
     flags = list_reconcile_flags(named, target, host, witness, restart)
@@ -143,6 +141,19 @@ def command(
         sys.exit(code)
     reconcile = rig.reconcile_command(outcome.run.path)
     output.end_with(outcome, as_json=as_json, reconcile=reconcile)
+
+
+def _choose_workload(entry: Entry, load: LoadOptions) -> Workload:
+    """Return what the flags and *entry* say; raise UsageError if it does not fit.
+
+    Processes are chosen for this machine, unless Dask workers share the sessions.
+    """
+    workload = workload_file.load(entry.workload or load.workload)
+    workload = load.apply_to_workload(workload.with_sessions(entry.sessions))
+    if load.scheduler:
+        return workload
+    lockstep = load.limits.lockstep
+    return assemble.choose_processes(entry, workload, lockstep=lockstep)
 
 
 def _ends_with_control(rig: Rig, verdict: Verdict, view: PlainProgress) -> bool:

@@ -34,4 +34,5 @@ def command(*, as_json: bool) -> None:
 
 
 def _list_values(one: Workload) -> dict[str, object]:
-    return {**asdict(one), "plan": one.plan.value}
+    values = {**asdict(one), "plan": one.plan.value}
+    return {key: value for key, value in values.items() if key != "cores"}

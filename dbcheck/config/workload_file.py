@@ -33,7 +33,7 @@ def parse_workload(name: str, values: Mapping[str, Any], *, where: str) -> Workl
             id=ErrorId.KEY_REPLACED,
             hint='Write plan = "insert" for "ledger", plan = "classic" for "classic".',
         )
-    converted: dict[str, Any] = {"name": name}
+    converted: dict[str, Any] = {"name": name, "cores": None}
     weights = values.get("operations")
     if isinstance(weights, Mapping):
         converted["operations"] = convert_fields(weights, Mix, f"{where}: [operations]")
@@ -42,7 +42,7 @@ def parse_workload(name: str, values: Mapping[str, Any], *, where: str) -> Workl
         {"description": "", **values}, Workload, where, given=converted
     )
     _require_consistent(workload, where)
-    return replace(workload, processes=min(workload.processes, workload.sessions))
+    return workload.limited()
 
 
 def change_workload(base: Workload, values: Mapping[str, Any], where: str) -> Workload:
@@ -65,7 +65,7 @@ def change_workload(base: Workload, values: Mapping[str, Any], where: str) -> Wo
         },
     )
     _require_consistent(workload, where)
-    return replace(workload, processes=min(workload.processes, workload.sessions))
+    return workload.limited()
 
 
 def _require_consistent(workload: Workload, where: str) -> None:

@@ -189,6 +189,26 @@ def _copy_fate(found: Reconciliation | None) -> _Fate:
     )
 
 
+class _Load(TypedDict):
+    """The fields of RunResult that say what the sessions were to do."""
+
+    workload: str
+    sessions: int
+    processes: int
+    cores: int | None
+    seed: int
+
+
+def _copy_load(manifest: Manifest) -> _Load:
+    return _Load(
+        workload=manifest.workload.name,
+        sessions=manifest.workload.sessions,
+        processes=manifest.processes,
+        cores=manifest.workload.cores,
+        seed=manifest.seed,
+    )
+
+
 def _build_result(outcome: Outcome) -> RunResult:
     case, manifest, found = outcome.case, outcome.manifest, outcome.found
     node, why, depth = manifest.writer, outcome.witness_alone, case.depth
@@ -205,9 +225,7 @@ def _build_result(outcome: Outcome) -> RunResult:
         target=node.target,
         server=f"{node.facts.product} {node.facts.version}",
         family=manifest.family,
-        workload=manifest.workload.name,
-        sessions=manifest.workload.sessions,
-        seed=manifest.seed,
+        **_copy_load(manifest),
         power=node.power.value,
         cut_class=case.cut_class,
         class_assumed=node.class_assumed,

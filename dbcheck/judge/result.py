@@ -304,6 +304,9 @@ class RunResult:
     uncut:      no cut of the server's power was asked for, whatever ended the load.
     recovery_s: seconds from the return of the power until the server took queries, or
                 from a cut after which it returned at once; null if not measured.
+    processes:  of the client, or Dask workers, that shared the sessions.
+    cores:      the client's, by which the number of processes was chosen; null if it
+                was given, and in a lab.
     """
 
     run: str
@@ -359,6 +362,8 @@ class RunResult:
     family: str = ""
     checked: Checked = Checked()
     recovery_s: float | None = None
+    processes: int = 1
+    cores: int | None = None
 
     @property
     def lost_without_cut(self) -> bool:

@@ -176,6 +176,11 @@ class Manifest:
         return self.logs - self.seen_log
 
     @property
+    def processes(self) -> int:
+        """The number of processes, or of Dask workers, that shared the sessions."""
+        return max(1, self.ack_logs - 1)
+
+    @property
     def writer(self) -> NodeBefore:
         """The node that takes the load."""
         return self.nodes[self.writer_name]

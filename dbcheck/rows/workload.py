@@ -49,6 +49,12 @@ class PlanKind(Explained):
 
 assert SESSIONS_MAX < SESSION_MAX  # session numbers are left for reconnecting clients
 
+# Of 16 cores, at 16 and 64 sessions on a server in memory, one process makes 50,000
+# commits/s and four make 110,000; more cost the client cores, and make no more.  Each
+# leaves one core to the kernel, to the witness's channel and to the readers.
+_CHOSEN_MAX = 4
+_RATE_OF_ONE = 10_000  # commits/s, which one process makes with ease
+
 _Moment = Annotated[float, Meta(gt=0, le=CUT_AFTER_S_MAX)]
 
 
@@ -59,7 +65,8 @@ class Workload:
     A field with a description is a key of a workload file; one with a Setting can be
     set elsewhere, too, see base.setting. payload_bytes is empty if the plan is classic,
     and operations is None if it has only one kind; see rows.seen for readers and
-    rows.tasks for housekeeping.
+    rows.tasks for housekeeping.  processes is None until for_cores() chose a number,
+    and cores is what it chose it for; None if the number was given.
     """
 
     name: str
@@ -111,18 +118,21 @@ class Workload:
         Setting("--ramp", "S", unit=" s"),
     ] = 0.0
     processes: Annotated[
-        int,
-        Meta(ge=1, le=PROCESSES_MAX),
+        Annotated[int, Meta(ge=1, le=PROCESSES_MAX)] | None,
         Meta(
             description="Client processes that share the sessions, at most one for "
-            "each session."
+            "each session. Without it one for every two cores of the client and every "
+            f"four sessions, up to {_CHOSEN_MAX}; one in a lab, whose server has the "
+            f"same cores, with `--lockstep`, and with a `rate` up to {_RATE_OF_ONE:,}."
         ),
         Setting(
             "--processes",
             help="Client processes that share the sessions, each on a core and with a "
-            "witness log of its own.",
+            "witness log of its own. Where the workload gives no number: one in a lab, "
+            "else by the client's cores and the sessions.",
+            nothing="not given",
         ),
-    ] = 1
+    ] = None
     readers: Annotated[
         int,
         Meta(ge=0, le=READERS_MAX),
@@ -175,6 +185,7 @@ class Workload:
         Meta(description="Which losses it can find that others cannot, for people."),
     ] = ""
     cost: Annotated[str, Meta(description="What it takes, for people.")] = ""
+    cores: int | None = None
 
     def with_sessions(self, sessions: int | None) -> Workload:
         """Return the workload with another number of sessions, if one is given."""
@@ -186,4 +197,34 @@ class Workload:
                 id=ErrorId.VALUE_INVALID,
                 hint=f"Give a number from 1 to {SESSIONS_MAX}.",
             )
-        return replace(self, sessions=sessions, processes=min(self.processes, sessions))
+        return replace(self, sessions=sessions).limited()
+
+    def limited(self) -> Workload:
+        """Return the workload with at most one process for each session."""
+        if self.processes is None:
+            return self
+        return replace(self, processes=min(self.processes, self.sessions))
+
+    def for_cores(self, cores: int) -> Workload:
+        """Return the workload with a number of processes; one that was given stays.
+
+        cores: how many the client may use.
+        """
+        if self.processes is not None:
+            return self
+        fitting = min(_CHOSEN_MAX, cores // 2, self.sessions // 4)
+        if 0 < self.rate <= _RATE_OF_ONE:
+            fitting = 1
+        return replace(self, processes=max(1, fitting), cores=cores)
+
+
+def describe_processes(processes: int, cores: int | None) -> str:
+    """Return how many processes share the sessions, and what chose them.
+
+    cores: for which they were chosen, None if they were not.  "" for the one process
+    of a load for which none was chosen.
+    """
+    if cores is None:
+        return f"{processes} processes" if processes > 1 else ""
+    counted = "1 process" if processes == 1 else f"{processes} processes"
+    return f"{counted} for {cores} core{'s' if cores > 1 else ''}"

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dbcheck.base.cores import count_free_cores
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
 from dbcheck.config.secret import Secret, read_variable
@@ -34,6 +35,7 @@ from dbcheck.power.registry import ReadOnlySwitch
 from dbcheck.power.switched_host import recall_measured_depth
 from dbcheck.remote.address import SshOptions
 from dbcheck.report.progress import PlainProgress
+from dbcheck.rows.workload import Workload
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
 from dbcheck.site.single import SingleServer
@@ -138,6 +140,20 @@ def open_far_workers(
         address, partial(make_engine, entry.target, entry.password), sessions
     ) as far:
         yield far
+
+
+def choose_processes(
+    entry: Entry, workload: Workload, *, lockstep: bool = False, targets: int = 1
+) -> Workload:
+    """Return *workload* with processes for this machine's cores, unless it has some.
+
+    In lockstep the witness's disk sets the pace, and every log of its own adds writes
+    to it.  A lab's server is on this machine, and needs the cores itself.
+    targets: how many are loaded at once, and share the cores.
+    """
+    if lockstep or isinstance(entry.power, LabConfig):
+        return workload
+    return workload.for_cores(max(1, count_free_cores() // targets))
 
 
 def make_host(entry: Entry) -> TargetHost | None:

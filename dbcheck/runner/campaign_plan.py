@@ -11,6 +11,7 @@ from dbcheck.campaign.folder import CampaignPlan
 from dbcheck.config import workload_file
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.verdict import PPM, compute_cuts_needed
+from dbcheck.runner.assemble import choose_processes
 
 WORKLOAD = "mixed"  # the default, unless the inventory names another workload
 
@@ -46,18 +47,27 @@ def make_plan(
     keep_going: bool,
     control: bool,
     twice: bool,
+    targets: int | None = 1,
 ) -> CampaignPlan:
-    """Return the plan of a new campaign on *entry*; goal: see decide_goal()."""
+    """Return the plan of a new campaign on *entry*; goal: see decide_goal().
+
+    The number of processes is part of the plan, so that all its cycles have the same,
+    on whichever machine they are resumed.
+    targets: how many campaigns this machine runs at once; None if another one runs
+    them, whose cores are not known.
+    """
     cuts, bound_ppm = goal
+    workload = workload_file.load(entry.workload or WORKLOAD)
+    workload = workload.with_sessions(entry.sessions)
+    if targets is not None:
+        workload = choose_processes(entry, workload, targets=targets)
     return CampaignPlan(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dbcheck=dbcheck.__version__,
         name=entry.name,
         target=entry.target,
         seed=seed,
-        workload=workload_file.load(entry.workload or WORKLOAD).with_sessions(
-            entry.sessions
-        ),
+        workload=workload,
         cuts=cuts,
         cycles_max=2 * cuts + 10,
         bound_ppm=bound_ppm,

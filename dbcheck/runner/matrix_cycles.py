@@ -21,6 +21,7 @@ from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.url import read_url
+from dbcheck.inventory.entry import Entry
 from dbcheck.model.family import FAMILIES, Family
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
@@ -120,6 +121,14 @@ def run_in_labs(
                 results.note(outcome, view)
                 if results.is_over:
                     break
+
+
+def adapt_to_target(measured: Sequence[RowResults], entry: Entry) -> None:
+    """Give each row what it does not say: the target's price, and the processes."""
+    for one in measured:
+        price = entry.price if one.row.price is None else one.row.price
+        workload = assemble.choose_processes(entry, one.row.workload)
+        one.row = replace(one.row, price=price, workload=workload)
 
 
 def run_on_target(

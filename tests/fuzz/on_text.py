@@ -75,7 +75,7 @@ def workload_file(data: bytes) -> None:
         path = folder / "w.toml"
         path.write_bytes(data)
         found = load_workload(str(path))
-        assert 1 <= found.processes <= found.sessions <= limits.SESSIONS_MAX
+        assert 1 <= (found.processes or 1) <= found.sessions <= limits.SESSIONS_MAX
         assert 0 < found.cut_after_s[0] <= found.cut_after_s[1]
 
 

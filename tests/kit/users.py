@@ -70,10 +70,13 @@ class User:
     ) -> subprocess.Popen[str]:
         return self._started((*DBCHECK, *words), stdout)
 
-    def start_by_hand(self, *flags: str, off_s: float) -> subprocess.Popen[str]:
+    def start_by_hand(
+        self, *flags: str, off_s: float, first: str = ""
+    ) -> subprocess.Popen[str]:
         """Start a run that asks a person to cut; the lab plays another host.
 
         off_s: seconds without power that the person is asked for.
+        first: a statement that its process executes before all else.
         """
         script = (
             "from dbcheck.cycle.preflight import before_load;"
@@ -81,6 +84,7 @@ class User:
             "before_load.require_independent = lambda *_: 'the test says so';"
             "plan = power.ManualConfig;"
             f"power.ManualConfig = lambda declared: plan({off_s}, declared);"
+            f"{first};"
             "main()"
         )
         words = ["run", *self.rig, "--json", *flags]

@@ -228,7 +228,7 @@ def _workload_keys() -> Iterator[tuple[str, str, str, str]]:
     """Yield each key of a workload; raise ValueError if one has no text."""
     hints = hints_of(Workload)
     for field in fields(Workload):
-        if field.name != "name":  # which is the file's
+        if field.name not in ("name", "cores"):  # the file's, and the client's
             hint = hints[field.name]
             yield (
                 f"`{field.name}`",

@@ -9,7 +9,7 @@ from typing import Any
 
 from dbcheck.config import workload_file
 from dbcheck.lab.spec import FILESYSTEMS, KEPT_WRITES, DriveSpec, LabSpec
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import Verdict, format_count
 from dbcheck.rows.workload import Workload
 
 # What InnoDB's pages of 16 KiB survive of a cut: docs/findings.md says why no more.
@@ -86,7 +86,7 @@ class Case:
 
     def __str__(self) -> str:
         load = self.workload
-        processes = f"{load.processes} process{'es' if load.processes > 1 else ''}"
+        processes = format_count(load.processes or 1, "process")
         return (
             f"{self.kind.name}, {self.spec.engine}, {self.spec.filesystem}, "
             f"kept writes {self.spec.drive.kept_writes}, {load.name} by "

@@ -66,7 +66,7 @@ from dbcheck.rows.plans.registry import (
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule, draw_epoch
 from dbcheck.rows.table import SIDES
 from dbcheck.rows.tasks import find_problem_of_kinds
-from dbcheck.rows.workload import PlanKind, Workload
+from dbcheck.rows.workload import PlanKind, Workload, describe_processes
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder, new_run_id
 
@@ -146,7 +146,7 @@ def run_preflight(
     require_restarter(rig)
     stored.require_room(rig.runs)
     engine = rig.site.writer.engine
-    rig.listener.phase(Phase.PREFLIGHT, f"{engine.target} and {rig.witness.url}")
+    rig.listener.phase(Phase.PREFLIGHT, _describe_load(rig, workload))
     witness = _require_fit(rig, workload, known, control=control)
     if text := engine.restore_durability():
         rig.listener.phase(Phase.CONTROL, text)
@@ -191,6 +191,12 @@ def run_preflight(
         end_canaries(rig.site, canaries, remove=True)
         raise
     return replace(started, no_checkpoint=skipped)
+
+
+def _describe_load(rig: Rig, workload: Workload) -> str:
+    places = f"{rig.site.writer.engine.target} and {rig.witness.url}"
+    processes = describe_processes(workload.processes or 1, workload.cores)
+    return "; ".join(filter(None, (places, processes)))
 
 
 def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]:
@@ -421,9 +427,10 @@ def _make_manifest(
     # prepare() may have given the data a name by which they are recognised.
     facts = replace(before.facts, identity=engine.facts().identity)
     nodes = {**nodes, site.writer_name: replace(before, facts=facts)}
-    has_processes = rig.far is not None or workload.processes > 1
+    processes = workload.processes or 1  # not chosen in a lab
+    has_processes = rig.far is not None or processes > 1
     # Log 0 is the client's, and each process or worker has a log of its own.
-    ack_logs = workload.processes + 1 if has_processes else 1
+    ack_logs = processes + 1 if has_processes else 1
     # Rows that readers see in a control tell nothing about the server.
     has_readers = workload.readers > 0 and not control
     now = datetime.now(UTC)
@@ -437,7 +444,7 @@ def _make_manifest(
         site=site.kind,
         nodes=nodes,
         writer_name=site.writer_name,
-        workload=workload,
+        workload=replace(workload, processes=processes),
         witness=rig.witness.url,
         witness_kind=rig.witness.kind,
         window_acks=rig.limits.window_acks * max(1, ack_logs - 1),

@@ -22,6 +22,7 @@ from dbcheck.report.subject import RunSubject
 from dbcheck.report.words import cluster as of_cluster
 from dbcheck.report.words import run as words
 from dbcheck.report.words.summary import summarize_run
+from dbcheck.rows.workload import describe_processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,9 @@ def _list_recipe(detail: RunDetail) -> Iterator[tuple[str, str]]:
     yield "dbcheck", manifest.dbcheck
     yield "seed, epoch", f"{manifest.seed}, {manifest.epoch}"
     workload = manifest.workload
-    yield "workload", f"{workload.name}, {format_count(workload.sessions, 'session')}"
+    sessions = format_count(workload.sessions, "session")
+    processes = describe_processes(manifest.processes, workload.cores)
+    yield "workload", ", ".join(filter(None, (workload.name, sessions, processes)))
     if workload.payload_bytes:
         sizes = ", ".join(f"{size:,}" for size in workload.payload_bytes)
         yield "bytes of payload", sizes

@@ -22,6 +22,7 @@ from dbcheck.model.witness import Json
 from dbcheck.report.drives import describe_faults, list_drive_rates
 from dbcheck.report.words.unexplained import where_to_look
 from dbcheck.rows.loss import LossKind
+from dbcheck.rows.workload import describe_processes
 
 RANGES_SHOWN = 12
 HOLDS_FOR = (
@@ -196,11 +197,13 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
     yield "run", result.folder
     if result.image:
         yield "image", f"{result.image}, the drive as the cut left it"
-    yield (
-        "workload",
-        f"{result.workload}, {format_count(result.sessions, 'session')},"
-        f" seed {result.seed}",
+    shared = (
+        result.workload,
+        format_count(result.sessions, "session"),
+        describe_processes(result.processes, result.cores),
+        f"seed {result.seed}",
     )
+    yield "workload", ", ".join(filter(None, shared))
     if result.housekeeping:
         yield "housekeeping", _tasks(result.housekeeping)
     assumed = " (assumed)" if result.class_assumed else ""

@@ -118,6 +118,19 @@ def test_the_command_of_a_lab_s_run_makes_the_same_load(
     assert found == (spec, workload, 3, False)  # cycle n has the lab's seed + n
 
 
+def test_the_processes_that_a_client_chose_are_repeated_on_every_client(
+    tmp_path: Path,
+) -> None:
+    chosen = replace(load("insert"), sessions=16).for_cores(16)
+    command = command_of(tmp_path / "real", replace(manifest(), workload=chosen))
+    assert command[command.index("--processes") + 1] == "4"
+    usual = replace(load("insert"), processes=1)
+    real = replace(manifest(), workload=usual)
+    assert "--processes" in command_of(tmp_path / "one", real)
+    lab = replace(real, lab=SPECS[0].to_values(), seed=40)
+    assert "--processes" not in command_of(tmp_path / "lab", lab)
+
+
 def test_a_run_behind_controls_is_repeated_behind_controls(tmp_path: Path) -> None:
     changed = replace(manifest(), lab=SPECS[0].to_values(), seed=40)
     assert understood(command_of(tmp_path, changed)[3:])[2:] == (1, True)
@@ -138,7 +151,7 @@ def test_the_command_of_a_real_run_names_what_the_run_had(tmp_path: Path) -> Non
 
 
 def test_what_a_load_has_otherwise_than_its_workload_is_named(tmp_path: Path) -> None:
-    own = replace(manifest().workload, name="mine", rate=0.5)
+    own = replace(manifest().workload, name="mine", rate=0.5, processes=2)
     command = command_of(tmp_path, replace(manifest(), workload=own))
     given = dict(zip(command[2::2], command[3::2], strict=True))
     assert given["--workload"] == "mine"  # which no file here has

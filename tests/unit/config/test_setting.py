@@ -100,6 +100,25 @@ def test_the_flags_of_a_value_are_those_that_differ() -> None:
     assert list_flags(mine, replace(mine, rate=0.0)) == ["--rate", "1234567.5"]
 
 
+@dataclass(frozen=True)
+class Share:
+    """A setting that may be left to the program."""
+
+    parts: Annotated[
+        Annotated[int, Meta(ge=1, le=4)] | None, Setting("--parts", nothing="chosen")
+    ] = None
+
+
+def test_a_setting_without_a_value_has_a_range_and_no_flag() -> None:
+    declared = list_settings(Share)["parts"]
+    found = (declared.kind, declared.low, declared.high, declared.default)
+    assert found == (int, 1, 4, None)
+    assert (declared.shown(None), declared.shown(3)) == ("chosen", "3")
+    assert FlagsOf(Share).given({"parts": 2}) == {"parts": 2}
+    assert list_flags(Share(2), Share()) == ["--parts", "2"]
+    assert list_flags(Share(), Share(2)) == []
+
+
 def test_a_comparison_shows_a_value_with_its_unit() -> None:
     found = {each.title: each for each in list_settings(Pace).values()}
     assert list(found) == ["rate", "ramp", "sizes"]

@@ -96,6 +96,7 @@ def test_the_classic_workload_is_the_seeds() -> None:
         ),
         pytest.param({"processes": 0}, "processes", id="no process"),
         pytest.param({"processes": 65}, "processes", id="too many processes"),
+        pytest.param({"cores": 2}, "cores", id="what only the client knows"),
         pytest.param({"readers": -1}, "readers", id="readers below none"),
         pytest.param({"readers": 17}, "readers", id="too many readers"),
         pytest.param(
@@ -154,7 +155,7 @@ def test_a_tempo_of_ones_own() -> None:
     changed = workload_file.change_workload(
         mine, {"rate": 7, "ramp_s": 0, "readers": 2}, "mine"
     )
-    assert (changed.rate, changed.ramp_s, changed.processes) == (7, 0, 1)
+    assert (changed.rate, changed.ramp_s, changed.processes) == (7, 0, None)
     assert (changed.readers, changed.rows_before) == (2, 9)
     assert (
         workload_file.change_workload(mine, {"rows_before": 0}, "mine").rows_before == 0
