@@ -149,7 +149,8 @@ def _choose_workload(entry: Entry, load: LoadOptions) -> Workload:
     Processes are chosen for this machine, unless Dask workers share the sessions.
     """
     workload = workload_file.load(entry.workload or load.workload)
-    workload = load.apply_to_workload(workload.with_sessions(entry.sessions))
+    workload = workload.with_sessions(entry.sessions).with_processes(entry.processes)
+    workload = load.apply_to_workload(workload)
     if load.scheduler:
         return workload
     lockstep = load.limits.lockstep

@@ -128,6 +128,13 @@ class TargetSettings:
         Annotated[int, Meta(ge=1, le=limits.SESSIONS_MAX)] | None,
         Meta(description="How many connections; without it the workload's number."),
     ] = None
+    processes: Annotated[
+        Annotated[int, Meta(ge=1, le=limits.PROCESSES_MAX)] | None,
+        Meta(
+            description="How many client processes share the sessions; without it the "
+            "workload's number, or one that fits the client's cores."
+        ),
+    ] = None
     silence_s: Annotated[
         _Seconds,
         Meta(

@@ -199,6 +199,12 @@ class Workload:
             )
         return replace(self, sessions=sessions).limited()
 
+    def with_processes(self, processes: int | None) -> Workload:
+        """Return the workload with another number of processes, if one is given."""
+        if processes is None:
+            return self
+        return replace(self, processes=processes).limited()
+
     def limited(self) -> Workload:
         """Return the workload with at most one process for each session."""
         if self.processes is None:

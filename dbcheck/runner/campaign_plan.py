@@ -58,7 +58,7 @@ def make_plan(
     """
     cuts, bound_ppm = goal
     workload = workload_file.load(entry.workload or WORKLOAD)
-    workload = workload.with_sessions(entry.sessions)
+    workload = workload.with_sessions(entry.sessions).with_processes(entry.processes)
     if targets is not None:
         workload = choose_processes(entry, workload, targets=targets)
     return CampaignPlan(

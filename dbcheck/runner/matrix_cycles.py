@@ -127,7 +127,10 @@ def adapt_to_target(measured: Sequence[RowResults], entry: Entry) -> None:
     """Give each row what it does not say: the target's price, and the processes."""
     for one in measured:
         price = entry.price if one.row.price is None else one.row.price
-        workload = assemble.choose_processes(entry, one.row.workload)
+        workload = one.row.workload
+        if workload.processes is None:
+            workload = workload.with_processes(entry.processes)
+        workload = assemble.choose_processes(entry, workload)
         one.row = replace(one.row, price=price, workload=workload)
 
 

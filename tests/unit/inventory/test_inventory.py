@@ -87,6 +87,7 @@ def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -
         "dbcheck_expect_serial: 4711",
         "dbcheck_price: 1299.5",
         "dbcheck_sessions: 16",
+        "dbcheck_processes: 3",
         "dbcheck_power: fence",
         "dbcheck_power_agent: fence_dummy",
         "dbcheck_power_options: {ip: pdu1, ssl: yes, password_env: PDU}",
@@ -99,6 +100,7 @@ def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -
     assert found.password is not None
     assert found.password.source == ("pass", "show", "db1")
     assert (found.expected.serial, found.price, found.sessions) == ("4711", 1299.5, 16)
+    assert found.processes == 3
     assert isinstance(found.power, FenceConfig)
     assert found.power.options == {"ip": "pdu1", "ssl": "1", "plug": "7"}
     assert found.power.secrets["password"].source == ("PDU",)
@@ -142,6 +144,8 @@ def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -
         (["dbcheck_price: nan"], "dbcheck_price is 'nan'"),
         (["dbcheck_sessions: 4097"], "dbcheck_sessions is 4097"),
         (["dbcheck_sessions: true"], "dbcheck_sessions is True"),
+        (["dbcheck_processes: 0"], "dbcheck_processes is 0"),
+        (["dbcheck_processes: 65"], "dbcheck_processes is 65"),
         (["dbcheck_silence_s: 0"], "dbcheck_silence_s is 0"),
         (["dbcheck_expect_serial: {a: b}"], "dbcheck_expect_serial is {"),
         (["dbcheck_return_s: 5"], "dbcheck_return_s is not known"),

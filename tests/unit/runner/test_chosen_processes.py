@@ -97,6 +97,19 @@ def test_each_row_of_a_matrix_has_the_processes_that_its_sessions_need() -> None
     assert {one.row.price for one in measured} == {7.0}
 
 
+def test_the_inventory_s_number_wins_but_not_over_a_row_s() -> None:
+    inventory = replace(DB1, processes=3)
+    workload = planned(1, inventory)
+    assert (workload.processes, workload.cores) == (3, None)
+    rows = [
+        *read_matrix(None, ["sessions=2,64"], target=True, seed=1).rows,
+        *read_matrix(None, ["processes=5"], target=True, seed=1).rows,
+    ]
+    measured = [RowResults(row) for row in rows]
+    adapt_to_target(measured, inventory)
+    assert [one.row.workload.processes for one in measured] == [2, 3, 5]
+
+
 def test_the_cores_of_other_machines_are_not_known() -> None:
     assert planned(None).processes is None
     assert planned(None).sessions == 64
