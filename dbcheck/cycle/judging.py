@@ -22,15 +22,10 @@ from dbcheck.rows.differences import ChangedRow, RowsLeftOnNode, find_rows_left_
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.lossshape import LossShape, Windows, find_shape_of_losses
 from dbcheck.rows.plans.plan import Plan
-from dbcheck.rows.reconcile import (
-    AckStream,
-    Claim,
-    Observed,
-    Reconciliation,
-    SurvivorStream,
-)
+from dbcheck.rows.reconcile import Claim, Observed, Reconciliation, SurvivorStream
 from dbcheck.rows.schedule import Sizes
 from dbcheck.rows.seen import SeenRows, judge_seen_rows
+from dbcheck.rows.summary import AckStream, AckSummary
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER
 from dbcheck.rows.tasks import HousekeepingTasks
@@ -134,7 +129,7 @@ def _reconcile_case(
         if case.after.facts is None or case.after.failure or has_other_data(case):
             return case
         found, seen = (
-            judge_run_rows(run, logs.acks, case, report),
+            judge_run_rows(run, logs.acks, case, report, logs.summary),
             _judge_seen_rows(run, logs, case),
         )
         return replace(
@@ -170,9 +165,16 @@ def _measure_loss_shape(
 
 
 def judge_run_rows(
-    run: RowStore, acks: AckStream, case: Case, report: Reporter = ignore_progress
+    run: RowStore,
+    acks: AckStream,
+    case: Case,
+    report: Reporter = ignore_progress,
+    summary: AckSummary | None = None,
 ) -> Reconciliation:
-    """Return the fate of *acks* and of the rows that were read; see Plan.judge()."""
+    """Return the fate of *acks* and of the rows that were read; see Plan.judge().
+
+    summary: of *acks*, if they were read already.
+    """
     plan, load = case.manifest.plan(), case.load
     names = _list_tables_read(plan, case)
     return plan.judge(
@@ -187,6 +189,7 @@ def judge_run_rows(
             case.manifest.window_acks,
             case.after.left_over,
             FAMILIES[case.manifest.family].has_atomic_ddl,
+            summary,
         )
     )
 
@@ -238,7 +241,11 @@ def _judge_seen_rows(run: RunFolder, logs: StoredLogs, case: Case) -> SeenRows |
         return None
     claim = Claim(load.sent, load.acked)
     return judge_seen_rows(
-        logs.seen, logs.acks, _stream_ledger(run, case), manifest.epoch, claim
+        logs.seen,
+        logs.summary.counts,
+        _stream_ledger(run, case),
+        manifest.epoch,
+        claim,
     )
 
 

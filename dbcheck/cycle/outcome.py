@@ -133,10 +133,14 @@ class Outcome:
 
         A reply that was on its way at the cut is read after it; that counts as 0.
         """
-        went_us = find_cut_us(self.case)
-        if went_us is None or acked_us < 0:
+        if self._went_us is None or acked_us < 0:
             return None
-        return max(0, went_us - acked_us) / 1e6
+        return max(0, self._went_us - acked_us) / 1e6
+
+    @cached_property
+    def _went_us(self) -> int | None:
+        """The moment of the cut; found once, as it dates every loss."""
+        return find_cut_us(self.case)
 
 
 def find_met_activity(outcome: Outcome) -> Met | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from dbcheck.model.records import (
 from dbcheck.model.witness import Anchor, LogFacts, Watermark, find_anchor
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.acks import SESSION_MAX, AckArray
+from dbcheck.rows.summary import AckSummary
 from dbcheck.rows.survivors import Records
 from dbcheck.runs.folder import RunFolder
 from dbcheck.runs.stored import JUDGE_FROM_WITNESS
@@ -51,6 +53,8 @@ class RowStore(Protocol):
 class StoredLogs:
     """Every log of a run; each call verifies what it reads.
 
+    After facts(), acks() must read the same; a log that was changed is damaged.
+
     All times are on the client's clock, also those of sessions on other machines.
     """
 
@@ -67,6 +71,7 @@ class StoredLogs:
         self._confirmed: Sequence[Watermark | None] = (None,) * manifest.ack_logs
         self._seen_number = manifest.ack_logs
         self._seen_confirmed = load.seen_watermark if load else None
+        self._first: _FirstReading | None = None
         if load is not None:
             self._confirmed = load.watermarks
         if len(self._confirmed) != manifest.ack_logs:
@@ -83,7 +88,25 @@ class StoredLogs:
         The newest ack of another machine has the earliest time at which it can have
         come.
         """
-        return [self._facts(number) for number in range(len(self._confirmed))]
+        first = _FirstReading()
+        found = [self._facts(number, first) for number in range(len(self._confirmed))]
+        first.watermarks = [facts.watermark for facts in found]
+        self._first = first
+        return found
+
+    @property
+    def summary(self) -> AckSummary:
+        """The summary of the acks, of the reading of facts().
+
+        Raise LogDamaged if a session's acks have a gap, or if two logs hold acks of a
+        session.
+        """
+        if self._first is None:
+            self.facts()
+        assert self._first is not None
+        if self._first.damage is not None:
+            raise self._first.damage
+        return self._first.summary
 
     @property
     def confirmed(self) -> Sequence[Watermark | None]:
@@ -115,8 +138,9 @@ class StoredLogs:
         The acks of a session come in the order in which they were received, as only one
         process had the session.  Raise LogDamaged if two logs hold acks of a session.
         """
-        log_of = np.full(SESSION_MAX + 1, -1)
-        for number, confirmed in enumerate(self._confirmed):
+        first, owners = self._first, _Owners()
+        confirmed_by_log = self._confirmed if first is None else first.watermarks
+        for number, confirmed in enumerate(confirmed_by_log):
             path = self._run.acks_path(number)
             by_witness = self._is_far(number)
             for acks in self._reader.acks(
@@ -125,14 +149,9 @@ class StoredLogs:
                 if by_witness:
                     acked_us = acks["acked_us"] + self._anchor.most_us
                     acks["acked_us"] = np.maximum(acked_us, 0)
-                before = log_of[acks["session"]]
-                if ((before >= 0) & (before != number)).any():
-                    raise LogDamaged(
-                        f"the witness log is damaged: {path} holds acks of another"
-                        " log's session",
-                        id=ErrorId.WITNESS_LOG_DAMAGED,
-                    )
-                log_of[acks["session"]] = number
+                owners.note(acks, number, path)
+                if first is not None:
+                    first.require_same(acks, path)
                 yield acks
 
     def seen(self) -> Iterator[AckArray]:
@@ -148,11 +167,12 @@ class StoredLogs:
     def _is_far(self, number: int) -> bool:
         return self._own_clocks and number > 0
 
-    def _facts(self, number: int) -> LogFacts:
+    def _facts(self, number: int, first: _FirstReading | None = None) -> LogFacts:
         path, confirmed = self._run.acks_path(number), self._confirmed[number]
         is_far = self._is_far(number)
+        take = partial(first.take, number=number, path=path) if first else None
         facts = self._reader.facts(
-            path, self._run_id, number, confirmed, by_witness=is_far
+            path, self._run_id, number, confirmed, by_witness=is_far, take=take
         )
         if not is_far or facts.newest_us is None:
             return facts
@@ -177,3 +197,63 @@ class StoredLogs:
                 id=ErrorId.WITNESS_LOG_DAMAGED,
             )
         return anchor
+
+
+class _Owners:
+    """The log that holds the acks of each session."""
+
+    def __init__(self) -> None:
+        self._log_of = np.full(SESSION_MAX + 1, -1)
+
+    def note(self, acks: AckArray, number: int, path: Path) -> None:
+        """Note that log *number*, the file *path*, holds *acks*.
+
+        Raise LogDamaged if another log holds acks of their sessions.
+        """
+        before = self._log_of[acks["session"]]
+        if ((before >= 0) & (before != number)).any():
+            raise LogDamaged(
+                f"the witness log is damaged: {path} holds acks of another"
+                " log's session",
+                id=ErrorId.WITNESS_LOG_DAMAGED,
+            )
+        self._log_of[acks["session"]] = number
+
+
+class _FirstReading:
+    """What the first reading of all logs showed.
+
+    watermarks: of each log as a whole.
+    damage: why the acks prove nothing, None if they are sound.  It counts only if acks
+            are needed: not of a server that did not come back.
+    """
+
+    def __init__(self) -> None:
+        self.summary = AckSummary()
+        self.watermarks: Sequence[Watermark] = ()
+        self.damage: LogDamaged | None = None
+        self._owners = _Owners()
+
+    def take(self, acks: AckArray, *, number: int, path: Path) -> None:
+        """Take in the next acks of log *number*, the file *path*."""
+        if self.damage is not None:
+            return
+        try:
+            self._owners.note(acks, number, path)
+            self.summary.add(acks)
+        except LogDamaged as error:
+            self.damage = error
+
+    def require_same(self, acks: AckArray, path: Path) -> None:
+        """Raise LogDamaged if the first reading did not have *acks*.
+
+        That nothing is missing or changed, the watermarks show at the log's end; that
+        its acks have no gap, the order of each session's acks.
+        """
+        if self.damage is not None:
+            return
+        if (acks["seq"] > self.summary.counts[acks["session"]]).any():
+            raise LogDamaged(
+                f"the witness log is damaged: {path} was changed while it was judged",
+                id=ErrorId.WITNESS_LOG_DAMAGED,
+            )

@@ -60,6 +60,7 @@ class LogFacts:
                 see ports.witness.LogReader; None if there is none.
     events:     what WitnessLog.note() logged, in order.
     events_us:  the witness's clock when each of them came.
+    digest:     the hash chain after the last frame, in hex.
     """
 
     frames: int
@@ -68,6 +69,12 @@ class LogFacts:
     newest_us: int | None
     events: Sequence[Json]
     events_us: Sequence[int] = ()
+    digest: str = ""
+
+    @property
+    def watermark(self) -> Watermark:
+        """Return the watermark of the whole log."""
+        return Watermark(self.frames, self.acks, self.digest)
 
     @property
     def cut_announced(self) -> bool:

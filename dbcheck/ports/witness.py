@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -253,8 +253,12 @@ class LogReader(Protocol):
         confirmed: Watermark | None,
         *,
         by_witness: bool = False,
+        take: Callable[[AckArray], None] | None = None,
     ) -> LogFacts:
-        """Read the whole log; return what it holds."""
+        """Read the whole log; return what it holds.
+
+        take: is called with the acks as they are read, as acks() yields them.
+        """
 
     def acks(
         self,

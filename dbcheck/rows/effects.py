@@ -7,7 +7,7 @@ shows whether that was committed, and what the other tables must hold.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +24,8 @@ from dbcheck.rows.loss import (
     number_operations,
 )
 from dbcheck.rows.prepared import Undecided
-from dbcheck.rows.reconcile import AckStream, Observed, Reconciliation
+from dbcheck.rows.reconcile import Observed, Reconciliation
+from dbcheck.rows.summary import AckStream
 from dbcheck.rows.survivors import (
     DIFFERENT,
     RECORD,
@@ -47,11 +48,9 @@ class Markers:
     """
 
     def __init__(self, seen: Observed, table: TableSpec, epoch: int) -> None:
-        """Read the rows of *table* that *epoch* wrote, and the acks."""
+        """Read the rows of *table* that *epoch* wrote."""
         self._epoch = epoch
-        self.acked = np.zeros(SESSION_MAX + 1, np.int64)
-        for batch in seen.acks():
-            np.maximum.at(self.acked, batch["session"], batch["seq"].astype(np.int64))
+        self.acked = seen.summarize_acks().counts
         self.tops = _find_last_operations(seen, table, epoch, self.acked)
         self._offsets = np.concatenate(([0], np.cumsum(self.tops)[:-1])) - 1
         self._marks = np.zeros(int(self.tops.sum()), np.uint8)
@@ -134,15 +133,24 @@ def split_by_epoch(
     seen: Observed, table: TableSpec, epoch: int
 ) -> tuple[Records, Earlier]:
     """Return the rows of *table* that are of *epoch*, and the others."""
-    read = seen.survivors[table.name]
     earlier = Earlier(table, seen.before[table.name])
-    own: list[Records] = []
+    own = stream_own(seen, table, epoch, earlier)
+    return np.concatenate([np.empty(0, RECORD), *own]), earlier
+
+
+def stream_own(
+    seen: Observed, table: TableSpec, epoch: int, earlier: Earlier
+) -> Iterator[Records]:
+    """Yield the rows of *table* that are of *epoch*.
+
+    The others are added to *earlier*, which is settled at the end.
+    """
+    read = seen.survivors[table.name]
     for records in read():
         is_own = records["epoch"] == epoch
         earlier.add(records[~is_own])
-        own.append(records[is_own])
+        yield records[is_own]
     earlier.settle_undecided(read)
-    return np.concatenate([np.empty(0, RECORD), *own]), earlier
 
 
 def add_effects(

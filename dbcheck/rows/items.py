@@ -15,7 +15,8 @@ from typing import Self
 import numpy as np
 
 from dbcheck.rows.acks import SEQ_MAX, SESSION_MAX, Ints
-from dbcheck.rows.effects import Effects, Markers, split_by_epoch
+from dbcheck.rows.earlier import Earlier
+from dbcheck.rows.effects import Effects, Markers, stream_own
 from dbcheck.rows.loss import (
     CODES,
     Codes,
@@ -25,11 +26,20 @@ from dbcheck.rows.loss import (
     make_unnamed_losses,
 )
 from dbcheck.rows.reconcile import Observed
-from dbcheck.rows.survivors import DIFFERENT, Flags, Records, is_among
+from dbcheck.rows.survivors import (
+    DIFFERENT,
+    RECORD,
+    Flags,
+    Records,
+    find_distinct,
+    is_among,
+    is_among_distinct,
+)
 from dbcheck.rows.table import TableSpec
 
 _NO_LOSS = 255
 _PART_BITS = 8
+_SESSION_SHIFT = _PART_BITS + SEQ_MAX.bit_length()
 _TORN, _STALE = CODES[LossKind.TORN], CODES[LossKind.STALE]
 _RESURRECTED, _DUPLICATE = CODES[LossKind.RESURRECTED], CODES[LossKind.DUPLICATE]
 
@@ -77,8 +87,8 @@ def judge_items(
     table:   read in one transaction with the rows of *markers*.
     written: yields the items of a session.
     """
-    own, earlier = split_by_epoch(seen, table, epoch)
-    rows = _Rows(table, own)
+    earlier = Earlier(table, seen.before[table.name])
+    rows = _Rows(table, stream_own(seen, table, epoch, earlier))
     losses = [rows.list_damaged_rows(markers), rows.list_repeated_rows()]
     for session in markers.sessions():
         for items in written(session, int(markers.tops[session])):
@@ -88,22 +98,31 @@ def judge_items(
 
 
 class _Rows:
-    """The rows of items that were read, each found by the operation in its key."""
+    """The rows of items that were read, each found by the operation in its key.
 
-    def __init__(self, table: TableSpec, records: Records) -> None:
+    Of an intact row only the key, as a number, and the id are kept: 17 bytes, and twice
+    that while they are sorted.
+    """
+
+    def __init__(self, table: TableSpec, batches: Iterable[Records]) -> None:
         self.table = table
-        has_valid_key: Flags = (records["session"] >= 0) & (
-            records["session"] <= SESSION_MAX
-        )
-        has_valid_key &= (records["seq"] >= 1) & (records["seq"] <= SEQ_MAX)
-        has_valid_key &= (records["part"] >= 1) & (records["part"] < 1 << _PART_BITS)
-        self._damaged = records[(records["content"] == DIFFERENT) | ~has_valid_key]
-        intact = records[(records["content"] != DIFFERENT) & has_valid_key]
-        order = np.argsort(_number_records(intact), kind="stable")
-        self._intact = intact[order]
-        self._numbers = _number_records(self._intact)
+        damaged = [np.empty(0, RECORD)]
+        numbers, ids = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for records in batches:
+            is_intact = _flag_valid_keys(records) & (records["content"] != DIFFERENT)
+            damaged.append(records[~is_intact])
+            intact = records[is_intact]
+            numbers.append(_number_records(intact))
+            ids.append(intact["row_id"].astype(np.int64))
+        self._damaged = np.concatenate(damaged)
+        self._damaged_numbers = find_distinct(_number_records(self._damaged))
+        unsorted = np.concatenate(numbers)
+        numbers.clear()
+        order = np.argsort(unsorted, kind="stable")
+        self._numbers = unsorted[order]
+        del unsorted
+        self._ids = np.concatenate(ids)[order]
         self._taken = np.zeros(self._numbers.size, np.bool_)
-        self._damaged_numbers = _number_records(self._damaged)
 
     def list_damaged_rows(self, markers: Markers) -> LossArray:
         """Return the losses of the rows that do not have the content that was sent."""
@@ -120,10 +139,7 @@ class _Rows:
         is_repeated = np.zeros(self._numbers.size, np.bool_)
         is_repeated[1:] = self._numbers[1:] == self._numbers[:-1]
         self._taken |= is_repeated
-        rows = self._intact[is_repeated]
-        return make_losses_of_rows(
-            np.full(len(rows), _DUPLICATE, np.uint8), rows, self.table
-        )
+        return self._make_losses(is_repeated, _DUPLICATE)
 
     def take_ids(self, session: int, seq: Ints, part: Ints) -> Ints:
         """Return the id of the row of each item, 0 if it has none; take the rows.
@@ -138,15 +154,24 @@ class _Rows:
             )
             is_there = (self._numbers[places] == wanted) & (seq > 0)
             self._taken[places[is_there]] = True
-            ids[is_there] = self._intact["row_id"][places[is_there]]
-        ids[(ids == 0) & (seq > 0) & is_among(wanted, self._damaged_numbers)] = -1
+            ids[is_there] = self._ids[places[is_there]]
+        if self._damaged_numbers.size:
+            is_damaged = is_among_distinct(wanted, self._damaged_numbers)
+            ids[(ids == 0) & (seq > 0) & is_damaged] = -1
         return ids
 
     def list_untaken_rows(self) -> LossArray:
         """Return the losses of the rows that no operation wrote: none was taken."""
-        untaken = self._intact[~self._taken]
-        kinds = np.full(len(untaken), CODES[LossKind.UNEXPECTED], np.uint8)
-        return make_losses_of_rows(kinds, untaken, self.table)
+        return self._make_losses(~self._taken, CODES[LossKind.UNEXPECTED])
+
+    def _make_losses(self, are_lost: Flags, kind: int) -> LossArray:
+        """Return losses of one kind of intact rows."""
+        numbers = self._numbers[are_lost]
+        losses = make_unnamed_losses(np.full(numbers.size, kind, np.uint8), self.table)
+        losses["session"] = numbers >> _SESSION_SHIFT
+        losses["seq"] = numbers >> _PART_BITS & SEQ_MAX
+        losses["row_id"] = self._ids[are_lost]
+        return losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +248,20 @@ def _judge_items(
     return kinds, seq
 
 
+def _flag_valid_keys(records: Records) -> Flags:
+    """Flag the rows with a key that an operation can have."""
+    session, seq, part = (records[name] for name in ("session", "seq", "part"))
+    is_valid: Flags = (session >= 0) & (session <= SESSION_MAX)
+    is_valid &= (seq >= 1) & (seq <= SEQ_MAX)
+    is_valid &= (part >= 1) & (part < 1 << _PART_BITS)
+    return is_valid
+
+
 def _number_items(session: Ints | int, seq: Ints, part: Ints) -> Ints:
     """Return one number for session, seq and part of each item."""
-    numbers: Ints = session << 40 | seq.astype(np.int64) << _PART_BITS | part
+    numbers: Ints = (
+        session << _SESSION_SHIFT | seq.astype(np.int64) << _PART_BITS | part
+    )
     return numbers
 
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from dbcheck.rows.acks import SESSION_MAX, AckArray, Ints
 from dbcheck.rows.loss import Losses, number_operations
-from dbcheck.rows.reconcile import AckStream, SurvivorStream
+from dbcheck.rows.reconcile import SurvivorStream
+from dbcheck.rows.summary import AckStream
 from dbcheck.rows.survivors import find_distinct
 
 CELLS_MAX = 100

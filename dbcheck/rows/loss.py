@@ -222,7 +222,7 @@ def make_losses_without_key(
 
 
 def number_operations(rows: LossArray | AckArray) -> npt.NDArray[np.int64]:
-    """Return the operations of losses or of acks, a number for each."""
+    """Return the operations of losses, acks or rows, a number for each."""
     numbers: npt.NDArray[np.int64] = rows["session"].astype(np.int64) << _SEQ_BITS
     numbers |= rows["seq"].astype(np.int64)
     return numbers

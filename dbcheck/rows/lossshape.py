@@ -20,8 +20,8 @@ from dbcheck.rows.acks import (
     SessionTimes,
 )
 from dbcheck.rows.loss import CODES, LossArray, Losses, LossKind, number_operations
-from dbcheck.rows.reconcile import AckStream
 from dbcheck.rows.schedule import Sizes
+from dbcheck.rows.summary import AckStream
 from dbcheck.rows.survivors import Flags, find_distinct, is_among_distinct
 from dbcheck.rows.table import TABLES, TableSpec
 from dbcheck.rows.tasks import KINDS, HousekeepingTasks, TaskKind

@@ -1,7 +1,8 @@
 """Compares the acks that the witness holds with the rows that survived.
 
-Acks and survivors are streamed twice at most and never held as objects: a byte
-for each ack is all that is kept, since a session's acks have no gaps.
+Acks and survivors are streamed and never held as objects: a byte for each ack is all
+that is kept, since a session's acks have no gaps.  If nothing is lost, each is streamed
+once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -18,7 +20,7 @@ import numpy.typing as npt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LogDamaged
 from dbcheck.rows.acks import SESSION_MAX, AckArray, Ints
-from dbcheck.rows.earlier import Earlier
+from dbcheck.rows.earlier import WEIGHT_MODULUS, Earlier
 from dbcheck.rows.loss import (
     CODES,
     MISSING,
@@ -30,11 +32,13 @@ from dbcheck.rows.loss import (
     make_losses_of_acks,
 )
 from dbcheck.rows.prepared import LeftOver, Undecided
+from dbcheck.rows.summary import AckStream, AckSummary, weigh_each_id, weigh_ids
 from dbcheck.rows.survivors import DIFFERENT, RECORD, Flags, Records
 from dbcheck.rows.table import CLASSIC, LEDGER, TABLES, TableFacts, TableSpec
 
-AckStream = Callable[[], Iterable[AckArray]]
 SurvivorStream = Callable[[], Iterable[Records]]
+# Of acks or of rows: both name the operation, and have an id.
+NamedStream = Callable[[], Iterable[AckArray | Records]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class Observed:
     window_acks: most acks that could be unconfirmed at once.
     left_over:   the run's transactions that the server still listed as prepared.
     is_ddl_atomic: a CREATE, DROP, TRUNCATE or ALTER is part of its transaction.
+    summary:     of the acks, None if they were not read yet.
     """
 
     acks: AckStream
@@ -70,16 +75,22 @@ class Observed:
     window_acks: int
     left_over: Sequence[LeftOver] = ()
     is_ddl_atomic: bool = False
+    summary: AckSummary | None = None
+
+    def summarize_acks(self) -> AckSummary:
+        """Return the summary of the acks; read them if there is none yet.
+
+        Raise LogDamaged if a session's acks have a gap.
+        """
+        return self.summary or AckSummary.of(self.acks)
 
 
 _READ, _DIFFERENT, _READ_TWICE = 1, 2, 4
 _ROW_PER_COMMIT = [TABLES.index(table) for table in (LEDGER, CLASSIC)]
 _MARKS_PER_PART = 1 << 22
-_MODULUS = 2**64
-# SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-# OOPSLA 2014, 453-472.
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_MIXERS = ((30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB)))
+# The ids of a block of marks are compared only if their weight shows that one differs.
+_MARKS_PER_BLOCK = 1 << 12
+_BLOCKS_PER_PART = 1 << 10  # whose ids are held at a time: 32 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,30 +199,6 @@ class Reconciliation:
         return dict(sorted((kind.value, rows) for kind, rows in counts.items()))
 
 
-def count_acks(stream: AckStream) -> Ints:
-    """Return the number of acks of each session, by session number.
-
-    Raise LogDamaged if a session's acks are not 1, 2, 3, ...: the client sends
-    them in that order, so another order means that acks are lost or replayed.
-    """
-    last_seq = np.zeros(SESSION_MAX + 1, np.int64)
-    for batch in stream():
-        order = np.argsort(batch["session"], kind="stable")
-        session, seq = batch["session"][order], batch["seq"][order].astype(np.int64)
-        is_first = np.r_[True, session[1:] != session[:-1]]
-        expected = np.where(is_first, last_seq[session] + 1, np.r_[0, seq[:-1] + 1])
-        wrong = np.flatnonzero(seq != expected)
-        if wrong.size:
-            at = int(wrong[0])
-            raise LogDamaged(
-                f"the witness log is damaged: it has ack {seq[at]} of session"
-                f" {session[at]} where ack {expected[at]} must stand",
-                id=ErrorId.WITNESS_LOG_DAMAGED,
-            )
-        np.maximum.at(last_seq, session, seq)
-    return last_seq
-
-
 def require_claimed(counted: Ints, claim: Claim | None) -> None:
     """Raise LogDamaged if the log holds acks that the client never received."""
     if claim is None:
@@ -232,9 +219,9 @@ def reconcile(seen: Observed, table: TableSpec, epoch: int) -> Reconciliation:
     Raise LogDamaged if rows show that acks are gone from the log.
     """
     acks, survivors = seen.acks, seen.survivors[table.name]
-    counted = count_acks(acks)
-    require_claimed(counted, seen.claim)
-    marks = _Marks(counted)
+    summary = seen.summarize_acks()
+    require_claimed(summary.counts, seen.claim)
+    marks = _Marks(summary.counts)
     earlier = Earlier(table, seen.before[table.name])
     parts_beyond_acks: list[Records] = []
     for records in survivors():
@@ -244,7 +231,7 @@ def reconcile(seen: Observed, table: TableSpec, epoch: int) -> Reconciliation:
     beyond_acks = np.concatenate([np.empty(0, RECORD), *parts_beyond_acks])
     surplus = _sort_surplus(beyond_acks, marks.acked, seen, table)
     earlier.settle_undecided(survivors)
-    if marks.weigh_acked_ids(acks) != marks.weight:
+    if marks.weight != marks.weigh_acked_ids(acks, summary):
         marks.mark_other_ids(acks, survivors, epoch)
     losses_beside_acks = [*earlier.losses, surplus.losses]
     losses = Losses.gathered(
@@ -271,9 +258,7 @@ class _Marks:
 
     The byte's place in the array is that of the session and seq.
 
-    weight: the sum of the ids of the rows that were read, each id times a factor
-            drawn from its place, modulo 2^64.  It equals the weight of the acked ids
-            of the same places unless an id differs; so no id needs to be kept.
+    weight: of the ids of the rows that were read, see AckSummary.
     """
 
     def __init__(self, acked: Ints) -> None:
@@ -296,10 +281,8 @@ class _Marks:
         acked_records = records[is_acked]
         places = self.find_places(acked_records)
         is_repeated = self._flag_repeated(places)
-        added = _compute_weight(
-            acked_records["row_id"][~is_repeated], places[~is_repeated]
-        )
-        self.weight = (self.weight + added) % _MODULUS
+        added = weigh_ids(acked_records[~is_repeated])
+        self.weight = (self.weight + added) % WEIGHT_MODULUS
         self.marks[places] |= _READ
         self.marks[places[acked_records["content"] == DIFFERENT]] |= _DIFFERENT
         self.marks[places[is_repeated]] |= _READ_TWICE
@@ -337,60 +320,90 @@ class _Marks:
         places: Ints = self.offset[named_records["session"]] + named_records["seq"]
         return places
 
-    def weigh_acked_ids(self, acks: AckStream) -> int:
-        """Return the weight of the acked ids whose rows were read."""
+    def weigh_acked_ids(self, acks: AckStream, summary: AckSummary) -> int:
+        """Return the weight of the acked ids whose rows were read.
+
+        summary: of *acks*, which are read only if some rows are missing.
+        """
+        parts = self._split_marks()
+        if all(bool((part & _READ).all()) for _, part in parts):
+            return summary.weight
         weight = 0
         for batch in acks():
-            places = self.find_places(batch)
-            was_read = self.marks[places] & _READ > 0
-            weight += _compute_weight(batch["row_id"][was_read], places[was_read])
-        return weight % _MODULUS
+            weight += weigh_ids(batch[self.marks[self.find_places(batch)] & _READ > 0])
+        return weight % WEIGHT_MODULUS
 
     def mark_other_ids(
         self, acks: AckStream, survivors: SurvivorStream, epoch: int
     ) -> None:
         """Mark as different the rows that have another id than the acked one.
 
-        Ids take eight times the memory of the marks; so only the ids of one part of
-        the marks are held at a time, and the streams are read again for each part.
+        Ids take eight times the memory of the marks.  So only those of blocks of marks
+        that weigh something else are held, and of some of these blocks at a time.
         """
-        for begin, part in self._split_marks():
-            ids = np.zeros(len(part), np.int64)
-            for records in survivors():
-                own = records[records["epoch"] == epoch]
-                own = own[self._flag_acked(own)]
-                places = self.find_places(own) - begin
-                is_in_part = (places >= 0) & (places < len(part))
-                ids[places[is_in_part]] = own["row_id"][is_in_part]
-            for batch in acks():
-                places = self.find_places(batch) - begin
-                is_in_part = (places >= 0) & (places < len(part))
-                places, acked = places[is_in_part], batch["row_id"][is_in_part]
-                differs = (ids[places] != acked) & (part[places] == _READ)
-                part[places[differs]] |= _DIFFERENT
+        own = partial(self._stream_own, survivors, epoch)
+        differs = self._weigh_blocks(own) != self._weigh_blocks(acks)
+        blocks = np.flatnonzero(differs)
+        for begin in range(0, len(blocks), _BLOCKS_PER_PART):
+            self._compare_ids(blocks[begin : begin + _BLOCKS_PER_PART], own, acks)
+
+    def _stream_own(self, survivors: SurvivorStream, epoch: int) -> Iterator[Records]:
+        """Yield the rows of acked operations of *epoch*."""
+        for records in survivors():
+            own = records[records["epoch"] == epoch]
+            yield own[self._flag_acked(own)]
+
+    def _weigh_blocks(self, stream: NamedStream) -> npt.NDArray[np.uint64]:
+        """Return what the ids of each block of marks weigh, of intact rows alone."""
+        blocks = -(-self.total // _MARKS_PER_BLOCK)
+        weights = np.zeros(blocks, np.uint64)
+        for named in stream():
+            places = self.find_places(named)
+            is_intact = self.marks[places] == _READ
+            block = places[is_intact] // _MARKS_PER_BLOCK
+            np.add.at(weights, block, weigh_each_id(named[is_intact]))
+        return weights
+
+    def _compare_ids(self, blocks: Ints, own: NamedStream, acks: AckStream) -> None:
+        """Mark the rows of *blocks* of marks that have another id than the acked one.
+
+        own: the rows of acked operations.
+        """
+        ids = np.zeros(len(blocks) * _MARKS_PER_BLOCK, np.int64)
+        begins = np.full(-(-self.total // _MARKS_PER_BLOCK), -1)
+        begins[blocks] = np.arange(len(blocks)) * _MARKS_PER_BLOCK
+        for records in own():
+            places = self.find_places(records)
+            begin = begins[places // _MARKS_PER_BLOCK]
+            is_held = begin >= 0
+            at = begin[is_held] + places[is_held] % _MARKS_PER_BLOCK
+            ids[at] = records["row_id"][is_held]
+        for batch in acks():
+            places = self.find_places(batch)
+            begin = begins[places // _MARKS_PER_BLOCK]
+            is_held = (begin >= 0) & (self.marks[places] == _READ)
+            places, acked = places[is_held], batch["row_id"][is_held]
+            differs = ids[begin[is_held] + places % _MARKS_PER_BLOCK] != acked
+            self.marks[places[differs]] |= _DIFFERENT
 
     def find_last_seen(self) -> Ints:
         """Return, by session, the seq after which every acked row is missing."""
-        ends = np.cumsum(self.acked)
         last_seen = np.zeros_like(self.acked)
-        for begin, part in self._split_marks():
-            places = begin + np.flatnonzero(part & _READ)
-            session = np.searchsorted(ends, places, side="right")
-            np.maximum.at(last_seen, session, places - self.offset[session])
+        for session in np.flatnonzero(self.acked).tolist():
+            first = int(self.offset[session]) + 1
+            end = first + int(self.acked[session])
+            last_seen[session] = self._find_last_read(first, end) - first + 1
         return last_seen
 
-
-def _compute_weight(ids: Ints, places: Ints) -> int:
-    """Return the sum of *ids*, each times a factor drawn from its place.
-
-    If the factors grew with the places, the errors of two neighbours could cancel out.
-    """
-    factors = (places.astype(np.uint64) + np.uint64(1)) * _GAMMA
-    for bits, mixer in _MIXERS:
-        factors ^= factors >> np.uint64(bits)
-        factors *= mixer
-    factors ^= factors >> np.uint64(31)
-    return int((ids.astype(np.uint64) * factors).sum(dtype=np.uint64))
+    def _find_last_read(self, first: int, end: int) -> int:
+        """Return the last place before *end* whose row was read, first - 1 if none."""
+        while end > first:
+            begin = max(first, end - _MARKS_PER_BLOCK)
+            read = np.flatnonzero(self.marks[begin:end] & _READ)
+            if read.size:
+                return begin + int(read[-1])
+            end = begin
+        return first - 1
 
 
 def _list_acked_losses(

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbcheck.rows.acks import ACK_DTYPE, SEQ_MAX, SESSION_MAX, AckArray, Ints
-from dbcheck.rows.reconcile import AckStream, Claim, SurvivorStream, count_acks
+from dbcheck.rows.reconcile import Claim, SurvivorStream
+from dbcheck.rows.summary import AckStream
 from dbcheck.rows.survivors import Records, is_among
 
 
@@ -32,20 +33,21 @@ class SeenRows:
 
 def judge_seen_rows(
     seen: AckStream,
-    acks: AckStream,
+    acked: Ints,
     survivors: SurvivorStream,
     epoch: int,
     claim: Claim,
 ) -> SeenRows:
     """Judge the rows in the log of what readers have *seen*.
 
+    acked: how many acks the witness holds, by session.
     survivors: of the ledger.
 
     A row that an ack names is left to Plan.judge(), which counts it as missing if it is
     gone.  A row that the client never sent is of no operation, and Plan.judge() lists
     it if it is still there.
     """
-    acked, sent = count_acks(acks), _count_sent_by_session(claim)
+    sent = _count_sent_by_session(claim)
     rows = 0
     unacked_parts = [np.empty(0, ACK_DTYPE)]
     for batch in seen():

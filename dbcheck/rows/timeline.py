@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dbcheck.rows.acks import NEVER, AckArray, Ints, SessionTimes
 from dbcheck.rows.loss import Losses, number_operations
-from dbcheck.rows.reconcile import AckStream
+from dbcheck.rows.summary import AckStream
 from dbcheck.rows.survivors import find_distinct, is_among_distinct
 
 BINS_MAX = 240

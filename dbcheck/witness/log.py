@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -266,6 +266,7 @@ class FrameLogReader:
         confirmed: Watermark | None,
         *,
         by_witness: bool = False,
+        take: Callable[[AckArray], None] | None = None,
     ) -> LogFacts:
         chunks = _stream_file(path)
         scan = LogScan(chunks, run_id, confirmed, number=number, by_witness=by_witness)
@@ -282,6 +283,8 @@ class FrameLogReader:
                 is_of_load = entry.acks["session"] != PREFLIGHT_SESSION
                 acked_us = entry.acks["acked_us"][is_of_load].max(initial=-1)
                 newest_us = max(newest_us, int(acked_us))
+                if take is not None:
+                    take(entry.acks)
         watermark = scan.watermark
         return LogFacts(
             watermark.frames,
@@ -290,6 +293,7 @@ class FrameLogReader:
             newest_us if newest_us >= 0 else None,
             [event.body for event in events],
             [event.clock_us for event in events],
+            watermark.digest,
         )
 
     def acks(

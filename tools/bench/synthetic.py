@@ -1,17 +1,18 @@
 """A stored run of any size that no server made, and a child that judges it.
 
 `python -m tools.bench.synthetic FOLDER` judges the run there and prints, as JSON, how
-long that took and the most memory that it ever had.
+long that took, the most memory that it ever had, and what it read.
 """
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +23,6 @@ from dbcheck.agent import witness as agent
 from dbcheck.config import workload_file
 from dbcheck.cycle.judging import judge_run
 from dbcheck.model.witness import Watermark
-from dbcheck.rows.decks import SLOTS
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.rows.survivors import RECORD, Records
 from dbcheck.rows.table import TableFacts
@@ -30,6 +30,7 @@ from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.nodes import after_of
 from tests.kit.samples import FACTS, LOAD, MANIFEST
+from tools.bench import synthetic_rows
 from tools.bench.shown import peak_mb
 
 SESSIONS = 64
@@ -40,19 +41,37 @@ _ENTRY = np.dtype(
 )
 
 
+class Fault(enum.Enum):
+    """What is wrong with the rows of a synthetic run."""
+
+    NONE = "none"
+    TAIL = "tail"  # the newest hundredth is missing
+    ID = "id"  # the first row has another id than was acked
+
+
 @dataclass(frozen=True)
 class Judged:
-    """What judging a run took."""
+    """What judging a run took.
+
+    losses: the rows that it found lost.
+    passes: the bytes that it read, as a multiple of those of the run's folder.
+    """
 
     acks: int
+    losses: int
     seconds: float
+    cpu_s: float
     peak_mb: float
+    passes: float
 
 
-def write(parent: Path, acks: int, kind: str = "insert") -> RunFolder:
-    """Store a run of SESSIONS sessions that were acked in turn, and lost nothing.
+def write(
+    parent: Path, acks: int, kind: str = "insert", fault: Fault = Fault.NONE
+) -> RunFolder:
+    """Store a run of SESSIONS sessions that were acked in turn.
 
-    kind: of workload, "insert", "classic" or "registers".
+    kind: of workload, "insert", "classic", "registers" or "mixed".
+    fault: what is wrong with the rows of the table that each operation inserts into.
     """
     chosen = workload_file.load(kind)
     inserted, *others = tables_of(chosen)
@@ -76,11 +95,11 @@ def write(parent: Path, acks: int, kind: str = "insert") -> RunFolder:
     claimed = replace(LOAD, sent=counts, acked=counts, watermarks=(mark,))
     run.write_load(replace(claimed, windows=LOAD.windows[:1]))
     epoch = run.manifest().epoch
-    rows = _survivors(epoch, acks)
+    rows = _survivors(epoch, acks, fault)
     stored = {inserted.name: run.write_survivors(inserted.name, rows)}
     for table in others:
-        registers = [_registers(epoch, counts)]
-        stored[table.name] = run.write_survivors(table.name, registers)
+        written = synthetic_rows.rows_of(table, run.manifest(), counts)
+        stored[table.name] = run.write_survivors(table.name, written)
     run.write_after(after_of(FACTS, survivors=stored))
     return run
 
@@ -120,40 +139,39 @@ def _body(places: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bytes:
     return base.tobytes() + entries.tobytes()
 
 
-def _survivors(epoch: int, acks: int) -> Iterator[Records]:
-    for begin in range(0, acks, _BATCH_ROWS):
-        places = np.arange(begin, min(begin + _BATCH_ROWS, acks))
+def _survivors(epoch: int, acks: int, fault: Fault) -> Iterator[Records]:
+    kept = acks - acks // 100 if fault is Fault.TAIL else acks
+    for begin in range(0, kept, _BATCH_ROWS):
+        places = np.arange(begin, min(begin + _BATCH_ROWS, kept))
         records = np.zeros(len(places), RECORD)
         records["row_id"] = places + 1
+        if fault is Fault.ID and begin == 0:
+            records["row_id"][0] = acks + 1
         records["epoch"] = epoch
         records["session"] = places % SESSIONS + 1
         records["seq"] = places // SESSIONS + 1
         yield records
 
 
-def _registers(epoch: int, counts: Mapping[int, int]) -> Records:
-    """Return the registers: each has the last of its session's operations on it."""
-    last = [
-        (session, part, acked - (acked - part) % SLOTS)
-        for session, acked in counts.items()
-        for part in range(1, SLOTS + 1)
-    ]
-    records = np.zeros(len(last), RECORD)
-    records["row_id"] = np.arange(1, len(last) + 1)
-    records["epoch"] = epoch
-    records["session"], records["part"], records["seq"] = np.array(last).T
-    return records
-
-
 def _main() -> None:
     run = RunFolder.open(Path(sys.argv[1]))
-    began = time.monotonic()
+    stored = sum(path.stat().st_size for path in run.path.iterdir())
+    began, used_s, read = time.monotonic(), time.process_time(), _bytes_read()
     outcome = judge_run(run, FrameLogReader())
-    seconds = time.monotonic() - began
+    seconds, cpu_s = time.monotonic() - began, time.process_time() - used_s
+    passes = (_bytes_read() - read) / stored
     found = outcome.found
-    if found is None or found.counts or found.kept != found.confirmed:
+    if found is None:
         raise SystemExit(f"the synthetic run was judged {outcome.judgement}")
-    sys.stdout.buffer.write(msgspec.json.encode(Judged(found.kept, seconds, peak_mb())))
+    losses = sum(found.counts.values())
+    judged = Judged(found.confirmed, losses, seconds, cpu_s, peak_mb(), passes)
+    sys.stdout.buffer.write(msgspec.json.encode(judged))
+
+
+def _bytes_read() -> int:
+    """Return the bytes that this process ever read from files."""
+    counted = Path("/proc/self/io").read_text()
+    return int(counted.split("rchar:")[1].split()[0])
 
 
 if __name__ == "__main__":

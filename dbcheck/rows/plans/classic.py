@@ -26,15 +26,14 @@ from dbcheck.rows.loss import (
 )
 from dbcheck.rows.operation import Operation, Statement, StatementSpec, Verb
 from dbcheck.rows.reconcile import (
-    AckStream,
     Observed,
     Reconciliation,
     SurvivorStream,
-    count_acks,
     find_kinds_of_missing,
     require_claimed,
 )
 from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.summary import AckStream, AckSummary
 from dbcheck.rows.survivors import Inspector
 from dbcheck.rows.table import CLASSIC, TableSpec
 
@@ -50,11 +49,11 @@ def reconcile_ids(seen: Observed, table: TableSpec) -> Reconciliation:
     """Return the fate of each acked id and of each id that was found in *table*."""
     acks, survivors = seen.acks, seen.survivors[table.name]
     before, claim = seen.before[table.name], seen.claim
-    per_session = count_acks(acks)
+    summary = seen.summarize_acks()
+    per_session, confirmed = summary.counts, summary.total
     require_claimed(per_session, claim)
-    marks = _Marks(acks, survivors, before.row_id_max)
-    kept = sum(int((~marks.flag_bad(batch["row_id"])).sum()) for batch in acks())
-    confirmed = int(per_session.sum())
+    marks = _Marks(acks, summary, survivors, before.row_id_max)
+    kept = marks.count_kept()
     unacked_copies = marks.list_unacked_copies()
     losses = _find_losses(seen, table, marks, confirmed - kept, unacked_copies)
     old_copies = int(np.count_nonzero(unacked_copies <= before.row_id_max))
@@ -91,10 +90,13 @@ class _Ids:
     ids are stored in order and searched.
     """
 
-    def __init__(self, acks: AckStream, survivors: SurvivorStream) -> None:
-        """Map every id that was acked or found."""
-        count, low, high = 0, 0, -1
-        for ids in _list_all_ids(acks, survivors):
+    def __init__(
+        self, acks: AckStream, summary: AckSummary, survivors: SurvivorStream
+    ) -> None:
+        """Map every id that was acked or found.  summary: of *acks*."""
+        count, low, high = summary.total, summary.first_id, summary.last_id
+        for records in survivors():
+            ids = records["row_id"]
             if ids.size:
                 least, most = int(ids.min()), int(ids.max())
                 low = min(low, least) if count else least
@@ -146,9 +148,13 @@ class _Marks:
     """
 
     def __init__(
-        self, acks: AckStream, survivors: SurvivorStream, row_id_max: int
+        self,
+        acks: AckStream,
+        summary: AckSummary,
+        survivors: SurvivorStream,
+        row_id_max: int,
     ) -> None:
-        self._ids = _Ids(acks, survivors)
+        self._ids = _Ids(acks, summary, survivors)
         self._first_of_run = self._ids.find_place_after(row_id_max)
         self._marks = np.zeros(self._ids.places, np.uint8)
         for batch in acks():
@@ -176,6 +182,14 @@ class _Marks:
         """Return a flag for each acked id: True if gone, or if acked or found twice."""
         again: Flags = self._marks[self._ids.find_places(ids)] & _AGAIN > 0
         return again | self.flag_gone(ids)
+
+    def count_kept(self) -> int:
+        """Count the acks that flag_bad() does not flag: each has its own id."""
+        kept = 0
+        for at, marks in self._split_marks():
+            own = marks[max(0, self._first_of_run - at) :]
+            kept += int(np.count_nonzero(own == _ACKED | _FOUND))
+        return kept
 
     def count_found(self) -> tuple[int, int]:
         """Count the found ids from before the run, and those of the run never acked."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
+from functools import partial
 
+import numpy as np
 import pytest
 
 from dbcheck.rows import decks
-from dbcheck.rows.mix import Action, Mix
-from dbcheck.rows.reconcile import Reconciliation
-from dbcheck.rows.survivors import DIFFERENT
+from dbcheck.rows.acks import ACK_DTYPE, AckArray
+from dbcheck.rows.mix import BATCH_ROWS, Action, Mix
+from dbcheck.rows.reconcile import Observed, Reconciliation
+from dbcheck.rows.survivors import DIFFERENT, RECORD, Records
 from dbcheck.rows.table import TableFacts
-from tests.kit.cycles import record
+from tests.kit.cycles import EPOCH, NOTHING_BEFORE, record
 from tests.kit.mixed import EVERYTHING, Model, Name, plan_of, versions
 
 COUNT = 60
@@ -219,3 +223,37 @@ def test_decks_may_be_judged_a_few_at_a_time(
 
 def named(found: Reconciliation) -> list[Named]:
     return sorted((loss.kind.value, loss.seq) for loss in found.losses)
+
+
+def test_of_an_intact_item_little_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six million items once took a gigabyte: key and id have 16 bytes, twice."""
+    monkeypatch.setattr(decks, "_DEALT_AT_ONCE", 1 << 12)
+    batches, at_once, parts = 1 << 15, 1 << 12, range(1, BATCH_ROWS + 1)
+    plan = plan_of(Mix(batch=1))
+
+    def acks() -> Iterator[AckArray]:
+        for begin in range(0, batches, at_once):
+            found = np.zeros(at_once, ACK_DTYPE)
+            found["session"] = 1
+            found["seq"] = found["row_id"] = np.arange(begin, begin + at_once) + 1
+            yield found
+
+    def rows(of: range) -> Iterator[Records]:
+        for found in acks():
+            records = np.zeros((len(found), len(of)), RECORD)
+            records["epoch"], records["session"], records["part"] = EPOCH, 1, of
+            records["seq"] = found["seq"][:, None]
+            ids = (records["seq"] - 1) * len(of) + np.arange(1, len(of) + 1)
+            records["row_id"] = ids
+            yield records.ravel()
+
+    survivors = {"ledger": partial(rows, range(1)), "item": partial(rows, parts)}
+    before = dict.fromkeys(survivors, NOTHING_BEFORE)
+    tracemalloc.start()
+    try:
+        found = plan.judge(Observed(acks, survivors, before, None, 0))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found.kept, found.counts) == (batches, {})
+    assert peak < 64 * batches * BATCH_ROWS

@@ -7,7 +7,8 @@ from dbcheck.base.errors import LogDamaged
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.earlier import WEIGHT_MODULUS
 from dbcheck.rows.loss import LossKind
-from dbcheck.rows.reconcile import Claim, Reconciliation, count_acks
+from dbcheck.rows.reconcile import Claim, Reconciliation
+from dbcheck.rows.summary import AckSummary
 from dbcheck.rows.survivors import DIFFERENT, INTACT
 from dbcheck.rows.table import TableFacts
 from tests.kit.cycles import ack, acks_of, array_of, reconciled, record
@@ -117,11 +118,14 @@ def test_a_row_with_another_id_than_the_acked_one_is_corrupt(at: int) -> None:
     assert found.kept == 4
 
 
+@pytest.mark.parametrize("blocks", [1, 2, 3])
 @pytest.mark.parametrize("places", [1, 2, 3])
 def test_parts_of_the_marks_are_as_good_as_all(
-    places: int, monkeypatch: pytest.MonkeyPatch
+    places: int, blocks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dbcheck.rows.reconcile._MARKS_PER_PART", places)
+    monkeypatch.setattr("dbcheck.rows.reconcile._MARKS_PER_BLOCK", places)
+    monkeypatch.setattr("dbcheck.rows.reconcile._BLOCKS_PER_PART", blocks)
     rows = [record(1, 1, row_id=1002), record(1, 2, row_id=1001), record(2, 2)]
     found = reconciled(COUNTS, rows)
     assert sorted(kinds(found)) == [
@@ -131,6 +135,33 @@ def test_parts_of_the_marks_are_as_good_as_all(
         ("missing-tail", 1, 3),
     ]
     assert found.kept == 1
+
+
+def test_rows_with_another_id_are_found_in_every_block_of_marks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sound blocks lie between, and only some blocks are compared at a time."""
+    monkeypatch.setattr("dbcheck.rows.reconcile._MARKS_PER_BLOCK", 8)
+    monkeypatch.setattr("dbcheck.rows.reconcile._BLOCKS_PER_PART", 3)
+    other = {5, 6, 17, 100, 200, 201, 295, 300}
+    rows = [
+        record(1, n, row_id=5000 + n if n in other else None) for n in range(1, 301)
+    ]
+    found = reconciled({1: 300}, rows)
+    assert kinds(found) == [("corrupt", 1, n) for n in sorted(other)]
+    assert found.kept == 300 - len(other)
+
+
+@pytest.mark.parametrize("places", [1, 3, 64])
+def test_the_last_row_of_each_session_parts_tails_from_holes(
+    places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dbcheck.rows.reconcile._MARKS_PER_BLOCK", places)
+    rows = [record(1, 1), record(1, 5), record(3, 9)]
+    found = reconciled({1: 9, 2: 4, 3: 9}, rows)
+    holes = {(1, n) for n in (2, 3, 4)} | {(3, n) for n in range(1, 9)}
+    assert {where[1:] for where in kinds(found) if where[0] == "missing-hole"} == holes
+    assert found.counts == {"missing-hole": 11, "missing-tail": 8}
 
 
 def test_two_rows_that_swapped_their_ids_are_corrupt() -> None:
@@ -339,9 +370,9 @@ def test_a_log_with_gaps_is_damaged(acks: list[Ack]) -> None:
     with refused(
         ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming=(DAMAGED, "session 1")
     ):
-        count_acks(lambda: array_of(acks))
+        AckSummary.of(lambda: array_of(acks))
 
 
 def test_acks_are_counted_by_session() -> None:
-    counted = count_acks(lambda: array_of(acks_of(COUNTS)))
+    counted = AckSummary.of(lambda: array_of(acks_of(COUNTS))).counts
     assert (counted[1], counted[2], counted.sum()) == (3, 2, 5)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from click.testing import CliRunner
 
 from dbcheck.cli.root import root
@@ -16,7 +17,7 @@ from dbcheck.cycle.outcome import SEEN_MAX, Outcome
 from dbcheck.judge.result import SeenRow
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.verdict import verdict_report
-from dbcheck.rows.acks import Ack
+from dbcheck.rows.acks import SESSION_MAX, Ack
 from dbcheck.rows.reconcile import Claim
 from dbcheck.rows.seen import judge_seen_rows
 from dbcheck.rows.table import LEDGER
@@ -150,7 +151,7 @@ def test_rows_of_other_epochs_and_without_a_key_are_no_survivors() -> None:
 
     found = judge_seen_rows(
         lambda: array_of([GONE]),
-        lambda: [],
+        np.zeros(SESSION_MAX + 1, np.int64),
         partial(iter, [rows]),
         EPOCH,
         Claim({2: 4}, {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.witness import WindowFacts
 from dbcheck.rows.acks import Ack, pack
-from dbcheck.rows.reconcile import count_acks
+from dbcheck.rows.summary import AckSummary
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.refusals import refused
@@ -58,7 +58,7 @@ def test_the_acks_of_all_logs_are_counted(tmp_path: Path) -> None:
     makers = logs_of(acks_of(0, 4), acks_of(1, 9) + acks_of(3, 2), acks_of(2, 7))
     logs = stored(tmp_path, makers, load_of(makers))
     assert [facts.acks for facts in logs.facts()] == [4, 11, 7]
-    assert count_acks(logs.acks)[:4].tolist() == [4, 9, 7, 2]
+    assert AckSummary.of(logs.acks).counts[:4].tolist() == [4, 9, 7, 2]
 
 
 def test_acks_of_the_preflight_are_not_of_the_load(tmp_path: Path) -> None:
@@ -139,6 +139,81 @@ def test_a_moment_beyond_the_calendar_is_left_out(tmp_path: Path) -> None:
     assert outcome.found is not None
     assert outcome.found.counts
     assert ",,ledger\n" in (run.path / "losses.csv").read_text()
+
+
+def test_the_log_of_a_sound_run_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading verifies all of it, and it may have a gigabyte."""
+    read: list[str] = []
+
+    def stream(path: Path) -> Iterator[bytes]:
+        read.append(path.name)
+        yield path.read_bytes()
+
+    monkeypatch.setattr("dbcheck.witness.log._stream_file", stream)
+    run = stored_run(RunFolder.create(tmp_path, manifest()))
+    outcome = judge_run(run, FrameLogReader())
+    assert outcome.found is not None
+    assert (outcome.found.kept, outcome.found.counts) == (8, {})
+    assert read == ["acks.log", "acks-1.log"]
+
+
+def changed(acks: Sequence[Ack], *, event: bool = False) -> bytes:
+    (maker,) = logs_of(acks)
+    if event:
+        maker.add_event({})
+    return maker.data()
+
+
+@pytest.mark.parametrize(
+    ("content", "naming"),
+    [
+        pytest.param(changed(acks_of(1, 4)), "it differs", id="more acks in a frame"),
+        pytest.param(
+            changed([*acks_of(1, 2), Ack(1, 3, 9, 3)]), "it differs", id="another id"
+        ),
+        pytest.param(changed([]), "2 frames were confirmed", id="no acks"),
+        pytest.param(b"", "it has no header", id="nothing"),
+    ],
+)
+def test_a_log_that_was_changed_between_two_readings_is_damaged(
+    content: bytes, naming: str, tmp_path: Path
+) -> None:
+    """Nothing of it was known to be confirmed, so only the first reading shows it."""
+    logs = stored(tmp_path, logs_of(acks_of(1, 3)))
+    assert logs.summary.total == 3
+    (tmp_path / MANIFEST.run_id / "acks.log").write_bytes(content)
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming=naming):
+        list(logs.acks())
+
+
+@pytest.mark.parametrize("session", [1, 2])
+def test_a_log_that_grew_between_two_readings_is_damaged(
+    session: int, tmp_path: Path
+) -> None:
+    (maker,) = logs_of(acks_of(1, 3))
+    logs = stored(tmp_path, [maker])
+    logs.facts()
+    path = tmp_path / MANIFEST.run_id / "acks.log"
+    assert sum(map(len, logs.acks())) == 3
+    maker.add_event({})
+    path.write_bytes(maker.data())
+    assert sum(map(len, logs.acks())) == 3  # an event is no ack
+    maker.add_acks([Ack(session, 4, 4, 4)])
+    path.write_bytes(maker.data())
+    with refused(
+        ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="changed while it was judged"
+    ):
+        list(logs.acks())
+
+
+def test_a_gap_in_the_acks_is_told_when_they_are_needed(tmp_path: Path) -> None:
+    """What a log holds is told of a server that never came back as well."""
+    logs = stored(tmp_path, logs_of([Ack(1, 1, 1, 1), Ack(1, 3, 3, 3)]))
+    assert [facts.acks for facts in logs.facts()] == [2]
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="ack 3 of session 1"):
+        assert logs.summary
 
 
 WALL_US, AHEAD_US = 1_700_000_000_000_000, 7_200_000_000

@@ -12,7 +12,7 @@ import pytest
 from dbcheck.rows.acks import ACK_DTYPE, AckArray
 from dbcheck.rows.keymap import CELLS_MAX, LANES_MAX, Fate, build_key_map
 from dbcheck.rows.loss import Loss, Losses, LossKind
-from dbcheck.rows.reconcile import AckStream
+from dbcheck.rows.summary import AckStream
 from dbcheck.rows.survivors import RECORD, Records
 from dbcheck.rows.timeline import BINS_MAX, Timeline, build_timeline
 
