@@ -152,9 +152,9 @@ def _show_results(
     rig: Rig, folder: CampaignFolder, plan: CampaignPlan, before: Sequence[Cycle]
 ) -> None:
     """Show the result of each cycle that came after *before*, and of all so far."""
-    cycles = folder.cycles()
+    cycles, shown = folder.cycles(), set(map(folder.file_of, before))
     for cycle in cycles:
-        if cycle not in before:
+        if folder.file_of(cycle) not in shown:
             rig.listener.phase(Phase.CYCLE, describe_cycle(cycle))
     rig.listener.phase(Phase.CAMPAIGN, describe_progress(plan, cycles))
 

@@ -16,11 +16,13 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -36,6 +38,7 @@ from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder, can_name_folder, new_run_id
 
 _SUBJECT = "campaigns"  # the name in the state folder, see runs.stored
+_SETTLED_NS = 1_000_000_000
 _BOUNDS_PPM = range(100, 500_001)  # as --until takes them
 
 
@@ -175,12 +178,39 @@ class Cycle(JudgedCycle):
             Depth(self.depth)
 
 
+class _FileState(NamedTuple):
+    """Of a file: it differs once the file was written or replaced.
+
+    stored.write_file() makes a new file each time.
+    """
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Return the state of a file, links followed; raise OSError."""
+        status = path.stat()
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
+
+    @property
+    def is_settled(self) -> bool:
+        """False if the file changed so lately that another change may look the same.
+
+        The kernel's times move in steps, of 10 ms at most.
+        """
+        return self.changed_ns < time.time_ns() - _SETTLED_NS
+
+
 class CampaignFolder:
     """One folder on the client's disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.runs = path / "runs"
+        self._read: dict[str, tuple[_FileState, Cycle]] = {}
 
     @classmethod
     def create(cls, path: Path, plan: CampaignPlan) -> CampaignFolder:
@@ -238,17 +268,30 @@ class CampaignFolder:
         return stored.is_made_here(_SUBJECT, self._content)
 
     def cycles(self) -> list[Cycle]:
-        """Read the result of each cycle, in their order; controls come first."""
-        found = (
-            stored.read_record(path, Cycle)
-            for path in (self.path / "cycles").glob("*.json")
-        )
+        """Read the result of each cycle, in their order; controls come first.
+
+        A file that is as it was when it was read before is not read again: a campaign
+        asks for its cycles several times in each.
+        """
+        found = map(self._read_cycle, (self.path / "cycles").glob("*.json"))
         return sorted(found, key=lambda cycle: (cycle.number, cycle.run))
 
-    def add(self, cycle: Cycle) -> None:
-        """Store the result of a cycle."""
-        path = self.path / "cycles" / self.file_of(cycle)
-        stored.write_file(path, [stored.to_bytes(cycle)])
+    def _read_cycle(self, path: Path) -> Cycle:
+        with contextlib.suppress(OSError):  # to read it tells the error
+            state = _FileState.of(path)
+            was, cycle = self._read.get(path.name, (None, None))
+            if cycle is None or was != state:
+                cycle = stored.read_record(path, Cycle)
+                if state.is_settled:
+                    self._read[path.name] = state, cycle
+            return cycle
+        return stored.read_record(path, Cycle)
+
+    def add(self, *cycles: Cycle) -> None:
+        """Store the results of cycles."""
+        for cycle in cycles:
+            path = self.path / "cycles" / self.file_of(cycle)
+            stored.write_file(path, [stored.to_bytes(cycle)])
         self.write_lines()
 
     @staticmethod

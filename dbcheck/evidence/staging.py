@@ -392,8 +392,7 @@ def stage_campaign(
     copy = CampaignFolder.create(parent, scrub.record(folder.plan()))
     for run in runs:
         stage_run(run, copy.runs, scrub, reader)
-    for cycle in folder.cycles():
-        copy.add(scrub.record(cycle))
+    copy.add(*map(scrub.record, folder.cycles()))
     copy.write_known(scrub.record(folder.known()))
     if is_plain_file(error := folder.path / ERROR_FILE):
         text, id = read_ending(folder)

@@ -14,6 +14,7 @@ NAMES = (
     "reading",
     "aging",
     "memory",
+    "campaign",
     "latency",
     "cycle",
     "start",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,44 @@ def test_a_plan_has_a_bound_that_cuts_can_show(bound: int, allowed: int) -> None
     else:
         with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="bound"):
             stored.from_bytes(changed, CampaignPlan, "it")
+
+
+def test_a_cycle_is_read_once_until_its_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A campaign of a thousand cycles asks for all of them several times in each."""
+    read: list[str] = []
+
+    def read_record(path: Path, kind: type[Cycle]) -> Cycle:
+        read.append(path.name)
+        return stored.from_bytes(path.read_bytes(), kind, str(path))
+
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    cycles = [Cycle(n, "", "steady", 1.0, CycleVerdict.PASS, "", "") for n in (1, 2)]
+    folder.add(*cycles)
+    monkeypatch.setattr("dbcheck.campaign.folder._SETTLED_NS", -(10**18))
+    assert folder.cycles() == cycles
+    monkeypatch.setattr("dbcheck.runs.stored.read_record", read_record)
+    assert folder.cycles() == cycles
+    assert read == []
+    lost = replace(cycles[1], verdict=CycleVerdict.FAIL)
+    CampaignFolder.open(folder.path).add(lost)
+    read.clear()
+    assert folder.cycles() == [cycles[0], lost]
+    assert read == ["0002.json"]
+    (folder.path / "cycles" / "0001.json").unlink()
+    assert folder.cycles() == [lost]
+
+
+def test_a_cycle_that_was_written_just_now_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two changes within one step of the kernel's time look the same."""
+    monkeypatch.setattr("dbcheck.campaign.folder._SETTLED_NS", 10**18)
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    folder.add(Cycle(1, "", "steady", 1.0, CycleVerdict.PASS, "", ""))
+    assert folder.cycles()
+    path = folder.path / "cycles" / "0001.json"
+    path.write_bytes(path.read_bytes().replace(b"steady", b"stead2"))
+    with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="checksum"):
+        folder.cycles()
