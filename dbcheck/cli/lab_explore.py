@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+from dbcheck.base.cores import count_free_cores
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.cli import output
@@ -42,6 +42,7 @@ from dbcheck.runner.lab_cycles import describe_lab
 from dbcheck.runner.lab_rig import make_recording_rig, open_exploration
 
 STATES = 500
+LABS_MAX = 64
 _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
 
 
@@ -67,10 +68,10 @@ _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
 @option(
     "--labs",
     "side_by_side",
-    type=click.IntRange(1, 64),
+    type=click.IntRange(1, LABS_MAX),
     metavar="N",
     help="Labs side by side, each with a server that recovers one state at a time. "
-    "Default: three for every two cores.",
+    "Default: three for every two cores that dbcheck may use.",
 )
 @shared.seed("Decides the rows, and which states are judged.")
 @option(
@@ -135,7 +136,7 @@ def command(
             _require_trusted(folder, trust=trust)
         with folder.locked():
             exploration = open_exploration(folder)
-            labs = side_by_side or _count_fitting_labs()
+            labs = find_lab_count(side_by_side)
             if name:
                 _judge_one(exploration, name, view, as_json=as_json)
             else:
@@ -285,9 +286,14 @@ def _find_state(found: Opened, name: str) -> CrashState:
     return state
 
 
-def _count_fitting_labs() -> int:
-    """Return the number of labs for this machine's cores; each waits at times."""
-    return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
+def find_lab_count(asked: int | None) -> int:
+    """Return the number of labs that was *asked* for, else one for this machine."""
+    return asked or choose_lab_count(count_free_cores())
+
+
+def choose_lab_count(cores: int) -> int:
+    """Return the number of labs for so many free cores; each waits at times."""
+    return min(max(1, cores * 3 // 2), LABS_MAX)
 
 
 def _describe_labs(labs: int) -> str:

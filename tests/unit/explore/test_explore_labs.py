@@ -12,6 +12,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
+from dbcheck.cli.lab_explore import choose_lab_count, find_lab_count
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.oracle import Oracle
 from tests.kit.refusals import refused
@@ -132,3 +133,20 @@ def test_an_interrupt_ends_all_labs_after_the_job_they_are_at() -> None:
                 raise KeyboardInterrupt
     assert opened.open == 0
     assert len(done) < 20
+
+
+@pytest.mark.parametrize(
+    ("cores", "labs"), [(1, 1), (2, 3), (3, 4), (16, 24), (43, 64), (256, 64)]
+)
+def test_three_labs_share_two_cores(cores: int, labs: int) -> None:
+    """A lab waits at times: for its drive, and for its server to end."""
+    assert choose_lab_count(cores) == labs
+
+
+def test_the_cores_that_are_free_decide_the_number_of_labs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A container may have two of many cores; a number that was asked for wins."""
+    monkeypatch.setattr("dbcheck.cli.lab_explore.count_free_cores", lambda: 2)
+    assert find_lab_count(None) == 3
+    assert find_lab_count(1) == 1
