@@ -197,7 +197,7 @@ class MysqlSession:
         """
         self.link, self._database = link, database
         self._waiting_for = 0  # answers to the operation in flight
-        self._unsent = memoryview(b"")
+        self._unsent: bytes | memoryview = b""
         self._received = b""
         self._expected: list[_Answer] = []  # rows, and is one open
         self._acked_by = statements[0].name
@@ -262,7 +262,7 @@ class MysqlSession:
                 id=ErrorId.VALUE_DOES_NOT_FIT,
             ) from None
         self._waiting_for = len(self._expected)
-        self._unsent = memoryview(packet)
+        self._unsent = packet
         return self.flush()
 
     def _prefix_with_look_query(self, statements: Sequence[Statement]) -> bytes:
@@ -326,8 +326,9 @@ class MysqlSession:
     def flush(self) -> bool:
         """Send what is left; return True once nothing is."""
         try:
-            while self._unsent:
-                self._unsent = self._unsent[self._wire.send(self._unsent) :]
+            while unsent := self._unsent:
+                sent = self._wire.send(unsent)
+                self._unsent = memoryview(unsent)[sent:] if sent < len(unsent) else b""
         except _NOT_NOW:
             return False
         except OSError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import operator
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,9 +53,10 @@ from dbcheck.rows.operation import (
     Statement,
     StatementSpec,
     TwoPhase,
+    Value,
     Verb,
 )
-from dbcheck.rows.table import Kind
+from dbcheck.rows.table import Column, Kind
 
 if TYPE_CHECKING:
     from dbcheck.rows.batches import Batch
@@ -65,11 +65,12 @@ _CONNECT_S = 10
 WEAK = "off"  # of synchronous_commit; never fsync, which can corrupt the files
 
 _BINARY = 1
-_PACK: Mapping[Kind, Callable[[Any], bytes]] = {
-    Kind.BIGINT: struct.Struct("!q").pack,
-    Kind.INTEGER: struct.Struct("!i").pack,
-    Kind.SMALLINT: struct.Struct("!h").pack,
-    Kind.BYTES: bytes,
+# The format of a value of each kind, and its size in bytes; "0s" takes any bytes.
+_FORMATS = {
+    Kind.BIGINT: ("q", 8),
+    Kind.INTEGER: ("i", 4),
+    Kind.SMALLINT: ("h", 2),
+    Kind.BYTES: ("0s", 0),
 }
 
 # The command tag of a transaction that was rolled back is ROLLBACK, and that is no
@@ -89,7 +90,6 @@ _TAGS = {
 }
 # A table without its mark would not be known as dbcheck's; see engines.tables.
 _MARKED = b"COMMENT"
-_TAG_OF = operator.attrgetter("command_status")
 _BEGIN, _COMMIT = b"BEGIN", b"COMMIT"
 # What is sent for each of rows.operation.CONTROLS and for each step of a TwoPhase
 # commit, whose name takes the place of %s, and the tags of its answers.
@@ -104,7 +104,9 @@ _CONTROLS: Mapping[str, Sequence[tuple[bytes, bytes]]] = {
 }
 _DECISIONS = frozenset(step.value for step in DECISIONS)
 _PREPARE = TwoPhase.PREPARE.value
-_IDLE = TransactionStatus.IDLE  # looked up once: it takes as long as a call of libpq
+# Looked up once: each takes as long as a call of libpq.
+_IDLE = TransactionStatus.IDLE
+_from_bytes = int.from_bytes
 _SYNC = ExecStatus.PIPELINE_SYNC
 
 # More than answer any operation.  Of a COPY that was not asked for, libpq gives another
@@ -132,6 +134,29 @@ _POOLER = (
 )
 
 
+class _Packer:
+    """Packs the values of a statement for libpq, in binary.
+
+    All integers are packed by one call and split by another: a call for each value
+    takes twice as long.  formats: of each value, for libpq.
+    """
+
+    def __init__(self, parameters: Sequence[Column]) -> None:
+        codes = [_FORMATS[column.kind] for column in parameters]
+        self._join = struct.Struct("!" + "".join(code for code, _ in codes)).pack
+        self._split = struct.Struct("".join(f"{size}s" for _, size in codes)).unpack
+        kinds = enumerate(column.kind for column in parameters)
+        self._bytes_places = [at for at, kind in kinds if kind is Kind.BYTES]
+        self.formats = [_BINARY] * len(parameters)
+
+    def pack(self, values: Sequence[Value]) -> list[bytes]:
+        """Return each of *values*; raise struct.error if one does not fit."""
+        packed: list[Any] = [*self._split(self._join(*values))]
+        for at in self._bytes_places:
+            packed[at] = values[at]
+        return packed
+
+
 class _Prepared(NamedTuple):
     """A prepared statement: how its values are packed, the tag of its success.
 
@@ -139,7 +164,7 @@ class _Prepared(NamedTuple):
     """
 
     name: bytes
-    packers: tuple[Callable[[Any], bytes], ...]
+    pack: Callable[[Sequence[Value]], list[bytes]]
     formats: list[int]
     tag: bytes
     returns_id: bool
@@ -150,8 +175,7 @@ class _Late(NamedTuple):
     """A statement that is not prepared: its texts, in their order, and their tags."""
 
     texts: tuple[tuple[bytes, bytes], ...]
-    packers: tuple[Callable[[Any], bytes], ...]
-    formats: list[int]
+    packer: _Packer
 
 
 class PostgresqlSession:
@@ -237,17 +261,23 @@ class PostgresqlSession:
         self._in_flight = True
         self._before = None
         self._warning = ""
-        look = self._look.begin_operation(wanted=look)
+        pgconn = self._pgconn
         try:
-            if look and not self._pipelined:
-                self._pgconn.enter_pipeline_mode()
-                self._pipelined = True
+            if look or self._pipelined:
+                look = self._look.begin_operation(wanted=look)
+                if look and not self._pipelined:
+                    pgconn.enter_pipeline_mode()
+                    self._pipelined = True
             if self._pipelined:
                 self._send_pipelined(operation.statements, look=look)
             else:
                 (statement,) = operation.statements
-                self._tags, self._id_at = self._send_statement(statement).alone
-            return self._pgconn.flush() == 0
+                name, pack, formats, _, _, alone = self._prepared[statement.name]
+                self._tags, self._id_at = alone
+                pgconn.send_query_prepared(
+                    name, pack(statement.values), formats, _BINARY
+                )
+            return pgconn.flush() == 0
         except psycopg.Error as error:
             raise self._refusal(error) from error
         except struct.error as error:
@@ -272,10 +302,11 @@ class PostgresqlSession:
             if statement.name not in self._prepared:
                 self._send_other(statement, tags)
                 continue
-            prepared = self._send_statement(statement)
-            if prepared.returns_id:
+            name, pack, formats, tag, returns_id, _ = self._prepared[statement.name]
+            pgconn.send_query_prepared(name, pack(statement.values), formats, _BINARY)
+            if returns_id:
                 self._id_at = len(tags)
-            tags.append(prepared.tag)
+            tags.append(tag)
         if statement.name != _PREPARE:
             if look:
                 self._look.send(pgconn, tags)
@@ -287,23 +318,15 @@ class PostgresqlSession:
     def _send_other(self, statement: Statement, tags: list[bytes]) -> None:
         """Send what is not prepared."""
         if late := self._late.get(statement.name):
-            packed = list(map(operator.call, late.packers, statement.values))
+            packed = late.packer.pack(statement.values)
             for text, tag in late.texts:
-                self._pgconn.send_query_params(text, packed, None, late.formats)
+                self._pgconn.send_query_params(text, packed, None, late.packer.formats)
                 tags.append(tag)
             return
         for text, tag in _CONTROLS[statement.name]:
             sent = text % statement.values if b"%s" in text else text
             self._pgconn.send_query_params(sent, None)
             tags.append(tag)
-
-    def _send_statement(self, statement: Statement) -> _Prepared:
-        prepared = self._prepared[statement.name]
-        packed = list(map(operator.call, prepared.packers, statement.values))
-        self._pgconn.send_query_prepared(
-            prepared.name, packed, prepared.formats, _BINARY
-        )
-        return prepared
 
     def flush(self) -> bool:
         """Send what is left; return True once nothing is."""
@@ -381,23 +404,23 @@ class PostgresqlSession:
         if not self._in_flight:
             return None
         self._in_flight = False
-        if (
-            list(map(_TAG_OF, results)) == self._tags
-            and self._pgconn.transaction_status == _IDLE
-        ):
+        if [
+            result.command_status for result in results
+        ] == self._tags and self._pgconn.transaction_status == _IDLE:
             if self._warning:
                 raise CommitWarned(
                     f"the server committed and warned: {self._warning}",
                     id=ErrorId.COMMIT_WARNED,
                 )
-            self._look.take(results)
-            if self._is_single and self._pipelined:
-                self._pgconn.exit_pipeline_mode()
-                self._pipelined = False
+            if self._pipelined:
+                self._look.take(results)
+                if self._is_single:
+                    self._pgconn.exit_pipeline_mode()
+                    self._pipelined = False
             if self._id_at < 0:
                 return 0
             if (value := results[self._id_at].get_value(0, 0)) is not None:
-                return int.from_bytes(value, "big")
+                return _from_bytes(value)
         raise self._not_committed(results)
 
     def _not_committed(self, results: list[PGresult]) -> EngineError:
@@ -482,10 +505,11 @@ class PostgresqlSession:
         if result.status != ExecStatus.COMMAND_OK:
             raise error_from_result(result)
         tag = _TAGS[spec.verb] % spec.rows
+        packer = _Packer(spec.parameters)
         self._prepared[spec.name] = _Prepared(
             name,
-            tuple(_PACK[column.kind] for column in spec.parameters),
-            [_BINARY] * len(spec.parameters),
+            packer.pack,
+            packer.formats,
             tag,
             returns_id,
             ([tag], 0 if returns_id else -1),
@@ -498,8 +522,7 @@ class PostgresqlSession:
         if spec.verb is Verb.CREATE:
             mark = read_sql(FAMILY, f"mark_{spec.table.name}").encode()
             texts.append((mark, _MARKED))
-        packers = tuple(_PACK[column.kind] for column in spec.parameters)
-        return _Late(tuple(texts), packers, [_BINARY] * len(packers))
+        return _Late(tuple(texts), _Packer(spec.parameters))
 
     def _weaken(self) -> None:
         """Have commits acked before they are durable, and verify the setting."""
