@@ -43,6 +43,7 @@ LEASE_S = 10.0  # a scheduler under load, or a paused one, answers later than a 
 _ENDLESS = 2**62
 log = logging.getLogger(__name__)
 SNAPSHOT_S = 0.05
+_SNAPSHOT_US = int(SNAPSHOT_S * 1e6)
 LOOK_US = 500_000  # between two looks of a session at its own settings
 _REPLIES_MAX = 64  # replies taken in one round, so that none of them waits long
 _CONNECTING_MAX = 16  # replacements that connect at once
@@ -150,6 +151,7 @@ class Loop:
     ) -> None:
         """lease: of sessions whose client is on another machine, else None."""
         self._sessions, self._log = sessions, witness_log
+        self._lockstep = witness_log.lockstep
         self._lease = lease or Lease()
         self._operation_of = sessions.plan.operation
         self._numbers = sessions.numbers()
@@ -292,7 +294,7 @@ class Loop:
         self._begin_due_sessions(moment_us)
         self._send_ready(moment_us)
         self._round_us, self._log_due_us = moment_us, self._log.send_due(moment_us)
-        if moment_us - self._snapshot.clock_us >= SNAPSHOT_S * 1e6:
+        if moment_us - self._snapshot.clock_us >= _SNAPSHOT_US:
             self._publish(moment_us)
 
     def _take_replies(self) -> tuple[list[tuple[Slot, int]], int]:
@@ -302,8 +304,9 @@ class Loop:
 
     def _take(self, ready: Sequence[tuple[int, int]]) -> list[tuple[Slot, int]]:
         answered: list[tuple[Slot, int]] = []
+        slots = self._slots
         for fd, mask in ready:
-            slot = self._slots.get(fd)
+            slot = slots.get(fd)
             if slot is None:
                 self._handle_wakeup(fd)
                 continue
@@ -326,22 +329,26 @@ class Loop:
             newest_us = max(slot.sent_us for slot, _ in answered)
             self._gap_notes.answered(newest_us, acked_us)
         acks: list[AckValues] = []
+        ready, durations_us = self._ready, self._durations_us
+        newest_us = self._sent_us
         for slot, row_id in answered:
-            slot.acked = slot.seq
+            number, seq, sent_us = slot.number, slot.seq, slot.sent_us
+            slot.acked = seq
             slot.waiting = False
-            if slot.number != HOUSEKEEPING_SESSION:
-                self._durations_us.append(acked_us - slot.sent_us)
-                self._sent_us = max(self._sent_us, slot.sent_us)
-            acks.append((slot.number, slot.seq, row_id, acked_us))
+            if number != HOUSEKEEPING_SESSION:
+                durations_us.append(acked_us - sent_us)
+                if sent_us > newest_us:
+                    newest_us = sent_us
+            acks.append((number, seq, row_id, acked_us))
             if slot.looks and (found := slot.session.settings()):
-                self._settings_tally.add(
-                    slot.sent_us, make_facts_of_settings(found), acked_us
-                )
-            self._ready.append(slot)
+                facts = make_facts_of_settings(found)
+                self._settings_tally.add(sent_us, facts, acked_us)
+            ready.append(slot)
+        self._sent_us = newest_us
         self._waiting -= len(acks)
         self._acks += len(acks)
         self._last_ack_us = acked_us
-        if self._log.lockstep:
+        if self._lockstep:
             for position, (slot, _) in enumerate(answered, self._handed_over + 1):
                 slot.position = position
             self._handed_over += len(acks)
@@ -371,7 +378,7 @@ class Loop:
             return
         room = self._log.room(self._waiting + len(ready))
         wanted = min(len(ready), room - self._waiting)
-        if self._log.lockstep:
+        if self._lockstep:
             confirmed = self._log.confirmed()
             free = takewhile(lambda slot: slot.position <= confirmed, ready)
             wanted = min(wanted, sum(1 for _ in free))
