@@ -16,6 +16,8 @@ NAMES = (
     "memory",
     "campaign",
     "latency",
+    "link",
+    "witness",
     "cycle",
     "start",
     "probe",

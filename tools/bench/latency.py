@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> None:
     ):
         for _ in range(given.pairs):
             found["fsync"].append([1e3 * s for s in witness.probe(COUNT)])
-            found["round trip"].append(_round_trips(witness))
+            found["round trip"].append(round_trips(witness, COUNT))
             found[acks[0]].append(_acks(witness))
             found[acks[1]].append(_stream(streaming))
     title = f"milliseconds; {COUNT} in each pair, {STREAM_PER_S:,}/s in the stream"
@@ -110,12 +110,13 @@ def _stream(witness: SshWitness) -> list[float]:
     return times
 
 
-def _round_trips(witness: SshWitness) -> list[float]:
+def round_trips(witness: SshWitness, count: int) -> list[float]:
+    """Return the milliseconds of *count* echoes over the witness's connection."""
     pipe = witness._host.run(_ECHO)
     times = []
     try:
         pipe.send(_ECHO)
-        for _ in range(COUNT):
+        for _ in range(count):
             began = time.monotonic()
             pipe.send(b"x" * 40)
             pipe.receive(_ECHO_S)
