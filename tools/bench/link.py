@@ -44,6 +44,7 @@ from tools.bench.latency import round_trips
 from tools.bench.ours import choose_load, running
 from tools.bench.shown import SPREAD, console, percentiles, spread, table
 from tools.bench.slow_link import SlowLink
+from tools.bench.witness import add_spent_s, read_witness_cpu_s
 
 ROUND_TRIPS_MS, PROCESSES = (0.0, 10.0, 50.0), (1, 8)
 _SETTLE_S = 0.5  # before the rate is measured
@@ -52,7 +53,10 @@ _ECHOES, _FSYNCS = 15, 50
 
 
 class Case(NamedTuple):
-    """One row of the table; rows of other *processes* have no ratio in common."""
+    """One row of the table; its ratio is to the first row of as many processes.
+
+    If each number of processes has one row alone, it is to the first row of all.
+    """
 
     processes: int
     round_trip_ms: float
@@ -73,6 +77,7 @@ class Found:
     echo_ms:     p50 of the round trip, with SSH, before the load.
     unconfirmed: acks without a confirmation, on average; most, of one process.
     held:        the share of the sessions that waited for the window.
+    witness_us:  CPU time of the witness, its sshd and agents, for an ack.
     """
 
     per_s: float
@@ -82,6 +87,7 @@ class Found:
     unconfirmed: float
     most: int
     held: float
+    witness_us: float
 
 
 def main(words: Sequence[str]) -> None:
@@ -125,10 +131,11 @@ def _show(found: dict[Case, list[Found]], given: argparse.Namespace) -> None:
     acks = table(
         f"an ack's way, and the window; {title}",
         *("load", "to the witness p50 ms", "p99 ms", "fsync there ms"),
-        *("unconfirmed", "most of a process", "held back"),
+        *("unconfirmed", "most of one", "held back", "witness us/ack"),
     )
     for case, runs in found.items():
-        first = next(other for other in found if other.processes == case.processes)
+        alike = [other for other in found if other.processes == case.processes]
+        first = alike[0] if len(alike) > 1 else next(iter(found))
         pairs = zip(runs, found[first], strict=True)
         ratios = [one.per_s / beside.per_s for one, beside in pairs]
         echo_ms = statistics.median(one.echo_ms for one in runs)
@@ -144,6 +151,7 @@ def _show(found: dict[Case, list[Found]], given: argparse.Namespace) -> None:
             _middle([one.unconfirmed for one in runs], 0),
             _middle([one.most for one in runs], 0),
             _middle([100 * one.held for one in runs], 0) + "%",
+            _middle([one.witness_us for one in runs], 1),
         )
     for shown in (rate, acks):
         console().print(shown)
@@ -182,10 +190,11 @@ def _load(rig: Rig, case: Case, sessions: int, seconds: float, echo_ms: float) -
     chosen = choose_load(sessions, case.processes)
     with running(rig, chosen) as (load, started):
         time.sleep(_SETTLE_S)
-        before = load.status()
+        before, before_s = load.status(), read_witness_cpu_s()
         looks = list(_look(load, seconds))
-        after = load.status()
+        after, after_s = load.status(), read_witness_cpu_s()
         fsyncs = rig.witness.probe(_FSYNCS)
+    spent_s = add_spent_s(before_s, after_s)
     per_s = (after.witnessed - before.witnessed) / (after.seconds - before.seconds)
     unconfirmed, held = np.array(looks).mean(axis=0)
     return Found(
@@ -196,6 +205,7 @@ def _load(rig: Rig, case: Case, sessions: int, seconds: float, echo_ms: float) -
         float(unconfirmed),
         max(window.acks for window in _list_windows(load, started)),
         float(held),
+        spent_s / (after.witnessed - before.witnessed) * 1e6,
     )
 
 

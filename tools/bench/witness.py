@@ -18,7 +18,7 @@ import statistics
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -138,13 +138,13 @@ def _measure(lab: Lab, case: Case, seconds: float) -> Found:
         ]
         coming = pool.starmap_async(_send, jobs, chunksize=1)
         ready.wait(_READY_S)
-        before_s = _read_witness_cpu_s()
+        before_s = read_witness_cpu_s()
         for _ in ("begun", "ended"):
             ready.wait(_READY_S + seconds)
-        after_s = _read_witness_cpu_s()
+        after_s = read_witness_cpu_s()
         ready.wait(_READY_S)
         sent = coming.get(_READY_S)
-    spent_s = sum(each_s - before_s.get(pid, 0.0) for pid, each_s in after_s.items())
+    spent_s = add_spent_s(before_s, after_s)
     acks = sum(one.acks for one in sent)
     waited_ms = np.median([one.waited_ms for one in sent], axis=0)
     return Found(
@@ -205,7 +205,7 @@ def _stream(log: OpenLog, session: int, rate: float, seconds: float) -> Iterator
             select.select([log.fileno()], [], [], _ROUND_S)
 
 
-def _read_witness_cpu_s() -> dict[int, float]:
+def read_witness_cpu_s() -> dict[int, float]:
     """Return the CPU time so far of each process of the lab's sshd and its agents."""
     found = {}
     for daemon in _list_descendants(os.getpid()):
@@ -214,6 +214,11 @@ def _read_witness_cpu_s() -> dict[int, float]:
                 ticks = sum(_read_stat(pid)[1])
                 found[pid] = ticks / os.sysconf("SC_CLK_TCK")
     return found
+
+
+def add_spent_s(before_s: Mapping[int, float], after_s: Mapping[int, float]) -> float:
+    """Return the CPU time that all processes spent between the two."""
+    return sum(each_s - before_s.get(pid, 0.0) for pid, each_s in after_s.items())
 
 
 def _read_stat(pid: int) -> tuple[str, tuple[int, int]]:
