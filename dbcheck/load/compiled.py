@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dbcheck.load.loop import Lease, Loop, Slot
+from dbcheck.load.loop import Loop, Slot
+from dbcheck.load.pace import Lease
 from dbcheck.load.poller import READ, WRITE
 from dbcheck.load.sessions import Sessions
 from dbcheck.model.unobserved import Gap

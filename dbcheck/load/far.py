@@ -30,7 +30,8 @@ from dbcheck.load.farhost import (
 )
 from dbcheck.load.group import END_S, GroupResult, SessionGroup, Snapshot
 from dbcheck.load.job import Job
-from dbcheck.load.loop import LEASE_S, SNAPSHOT_S
+from dbcheck.load.loop import SNAPSHOT_S
+from dbcheck.load.pace import LEASE_S
 from dbcheck.model.server import ServerFacts, is_restarted
 from dbcheck.model.witness import DRIFT
 from dbcheck.ports.witness import Witness, WitnessHostFacts

@@ -1,11 +1,4 @@
-"""Runs many sessions on one event loop, in a thread of its own.
-
-If the load has a rate, a pace says when the next operation may be sent.  Sessions on
-another machine have a lease: without news of the client they go on only until it ends.
-The client answers each report of such a group, and the answer names the moment, on the
-group's own clock, at which the report was made.  The lease runs from that moment, not
-from the answer's arrival, so an answer that the network held back renews nothing.
-"""
+"""Runs many sessions on one event loop, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -29,6 +22,7 @@ from dbcheck.base.errors import (
 )
 from dbcheck.base.system import clocks_us, now_us
 from dbcheck.load.group import END_S, Break, GroupResult, Latencies, Snapshot, add_once
+from dbcheck.load.pace import LEASE_S, Lease, Pace
 from dbcheck.load.poller import READ, WRITE, Alarm, open_poller
 from dbcheck.load.sessions import Sessions
 from dbcheck.model.cut import Replaced
@@ -38,9 +32,6 @@ from dbcheck.ports.connection import Session
 from dbcheck.ports.witness import LoadLog
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 
-_CATCH_UP_US = 1_000_000  # a load that was held up makes up for no more than this
-LEASE_S = 10.0  # a scheduler under load, or a paused one, answers later than a server
-_ENDLESS = 2**62
 log = logging.getLogger(__name__)
 SNAPSHOT_S = 0.05
 _SNAPSHOT_US = int(SNAPSHOT_S * 1e6)
@@ -51,46 +42,6 @@ _NO_NEWS_OF_CLIENT = (
     f"the sessions ended by themselves: no news of the client for {LEASE_S:g} s"
 )
 _YOUNG_US = 1_000_000  # an ack this young shows that a paused load was at work
-
-
-class Pace:
-    """Grants operations at an even rate from *began_us* on; rate 0 grants all."""
-
-    def __init__(self, rate: float, began_us: int) -> None:
-        self._interval_us = 1e6 / rate if rate else 0.0
-        self._due_us = float(began_us)
-
-    def granted(self, now_us: int, wanted: int) -> int:
-        """Return the number of *wanted* operations to send now, and count them."""
-        if not self._interval_us:
-            return wanted
-        self._due_us = max(self._due_us, now_us - _CATCH_UP_US)
-        if self._due_us > now_us:
-            return 0
-        due = int((now_us - self._due_us) / self._interval_us) + 1
-        granted = min(wanted, due)
-        self._due_us += granted * self._interval_us
-        return granted
-
-    def wait_s(self, now_us: int) -> float:
-        """Return the seconds until the next operation is granted."""
-        return max(0.0, (self._due_us - now_us) / 1e6) if self._interval_us else 0.0
-
-
-class Lease:
-    """The time until which sessions may send, on their machine's clock; thread-safe."""
-
-    def __init__(self, *, ends: bool = False) -> None:
-        """Let the lease end LEASE_S from now, or never."""
-        self.until_us = now_us() + int(LEASE_S * 1e6) if ends else _ENDLESS
-
-    def renew(self, heard_us: int) -> None:
-        """Note that the client has the report that was made at *heard_us*."""
-        self.until_us = max(self.until_us, heard_us + int(LEASE_S * 1e6))
-
-    def is_over(self) -> bool:
-        """Return True if nothing may be sent any more."""
-        return now_us() > self.until_us
 
 
 @dataclass(slots=True)

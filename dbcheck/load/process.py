@@ -82,7 +82,7 @@ class ProcessGroup:
         self._send_order(Hold(held))
 
     def renew(self, heard_us: int) -> None:
-        """Renew the lease of a process that has one; see load/loop.py."""
+        """Renew the lease of a process that has one; see load/pace.py."""
         self._send_order(Heard(heard_us))
 
     def order_end(self) -> None:

@@ -1,7 +1,7 @@
 """A process of the load: python -m dbcheck.load.worker DESCRIPTOR, of its channel.
 
 The process ends with the channel: when the client dies, the kernel closes the other
-end.  A client on another machine gives the process a lease as well (load/loop.py).
+end.  A client on another machine gives the process a lease as well (load/pace.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dbcheck.base.processes import Channel
 from dbcheck.load.compiled import make_loop
 from dbcheck.load.group import GroupResult
 from dbcheck.load.job import End, Ended, Heard, Hold, Job, Start, receive, send
-from dbcheck.load.loop import SNAPSHOT_S, Lease, Loop
+from dbcheck.load.loop import SNAPSHOT_S, Loop
+from dbcheck.load.pace import Lease
 from dbcheck.ports.witness import LoadLog
 
 Orders = SimpleQueue[Start | Hold | End]

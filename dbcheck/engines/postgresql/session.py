@@ -11,7 +11,7 @@ import json
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 from psycopg.errors import Diagnostic, error_from_result
@@ -42,21 +42,22 @@ from dbcheck.engines.postgresql.direct import (
 from dbcheck.engines.postgresql.libpq import new_session
 from dbcheck.engines.postgresql.link import FAMILY, connect_advice, duplicate_socket
 from dbcheck.engines.postgresql.settings import SESSION
+from dbcheck.engines.postgresql.statements import (
+    BEGIN,
+    BINARY,
+    COMMIT,
+    CONTROLS,
+    DECISION_STEPS,
+    MARKED,
+    PREPARE,
+    TAGS,
+    Late,
+    Packer,
+    Prepared,
+)
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.connection import Taken, Wire
-from dbcheck.rows.operation import (
-    DECISIONS,
-    ROLLBACK,
-    ROLLBACK_TO,
-    SAVEPOINT,
-    Operation,
-    Statement,
-    StatementSpec,
-    TwoPhase,
-    Value,
-    Verb,
-)
-from dbcheck.rows.table import Column, Kind
+from dbcheck.rows.operation import Operation, Statement, StatementSpec, Verb
 
 if TYPE_CHECKING:
     from dbcheck.rows.batches import Batch
@@ -64,46 +65,6 @@ if TYPE_CHECKING:
 _CONNECT_S = 10
 WEAK = "off"  # of synchronous_commit; never fsync, which can corrupt the files
 
-_BINARY = 1
-# The format of a value of each kind, and its size in bytes; "0s" takes any bytes.
-_FORMATS = {
-    Kind.BIGINT: ("q", 8),
-    Kind.INTEGER: ("i", 4),
-    Kind.SMALLINT: ("h", 2),
-    Kind.BYTES: ("0s", 0),
-}
-
-# The command tag of a transaction that was rolled back is ROLLBACK, and that is no
-# error; so the tags themselves are looked at.
-_TAGS = {
-    Verb.INSERT: b"INSERT 0 %d",
-    Verb.UPDATE: b"UPDATE %d",
-    Verb.DELETE: b"DELETE %d",
-    Verb.CREATE: b"CREATE TABLE",
-    Verb.INDEX: b"CREATE INDEX",
-    Verb.REWRITE: b"ALTER TABLE",
-    Verb.TRUNCATE: b"TRUNCATE TABLE",
-    Verb.DROP: b"DROP TABLE",
-    Verb.VACUUM: b"VACUUM",
-    Verb.CHECKPOINT: b"CHECKPOINT",
-    Verb.ROTATE: b"SELECT 1",
-}
-# A table without its mark would not be known as dbcheck's; see engines.tables.
-_MARKED = b"COMMENT"
-_BEGIN, _COMMIT = b"BEGIN", b"COMMIT"
-# What is sent for each of rows.operation.CONTROLS and for each step of a TwoPhase
-# commit, whose name takes the place of %s, and the tags of its answers.
-_CONTROLS: Mapping[str, Sequence[tuple[bytes, bytes]]] = {
-    ROLLBACK.name: ((b"ROLLBACK", b"ROLLBACK"), (_BEGIN, _BEGIN)),
-    SAVEPOINT.name: ((b"SAVEPOINT dbcheck", b"SAVEPOINT"),),
-    ROLLBACK_TO.name: ((b"ROLLBACK TO SAVEPOINT dbcheck", b"ROLLBACK"),),
-    TwoPhase.COMMIT.value: ((b"COMMIT PREPARED '%s'", b"COMMIT PREPARED"),),
-    TwoPhase.ROLLBACK.value: ((b"ROLLBACK PREPARED '%s'", b"ROLLBACK PREPARED"),),
-    TwoPhase.BEGIN.value: ((_COMMIT, _COMMIT), (_BEGIN, _BEGIN)),
-    TwoPhase.PREPARE.value: ((b"PREPARE TRANSACTION '%s'", b"PREPARE TRANSACTION"),),
-}
-_DECISIONS = frozenset(step.value for step in DECISIONS)
-_PREPARE = TwoPhase.PREPARE.value
 # Looked up once: each takes as long as a call of libpq.
 _IDLE = TransactionStatus.IDLE
 _from_bytes = int.from_bytes
@@ -134,50 +95,6 @@ _POOLER = (
 )
 
 
-class _Packer:
-    """Packs the values of a statement for libpq, in binary.
-
-    All integers are packed by one call and split by another: a call for each value
-    takes twice as long.  formats: of each value, for libpq.
-    """
-
-    def __init__(self, parameters: Sequence[Column]) -> None:
-        codes = [_FORMATS[column.kind] for column in parameters]
-        self._join = struct.Struct("!" + "".join(code for code, _ in codes)).pack
-        self._split = struct.Struct("".join(f"{size}s" for _, size in codes)).unpack
-        kinds = enumerate(column.kind for column in parameters)
-        self._bytes_places = [at for at, kind in kinds if kind is Kind.BYTES]
-        self.formats = [_BINARY] * len(parameters)
-
-    def pack(self, values: Sequence[Value]) -> list[bytes]:
-        """Return each of *values*; raise struct.error if one does not fit."""
-        packed: list[Any] = [*self._split(self._join(*values))]
-        for at in self._bytes_places:
-            packed[at] = values[at]
-        return packed
-
-
-class _Prepared(NamedTuple):
-    """A prepared statement: how its values are packed, the tag of its success.
-
-    alone: what an operation that has no other statement is answered with.
-    """
-
-    name: bytes
-    pack: Callable[[Sequence[Value]], list[bytes]]
-    formats: list[int]
-    tag: bytes
-    returns_id: bool
-    alone: tuple[list[bytes], int]
-
-
-class _Late(NamedTuple):
-    """A statement that is not prepared: its texts, in their order, and their tags."""
-
-    texts: tuple[tuple[bytes, bytes], ...]
-    packer: _Packer
-
-
 class PostgresqlSession:
     """One connection of the load; see ports.connection.Session.
 
@@ -206,7 +123,7 @@ class PostgresqlSession:
         self._secret = str(arguments.get("password") or "")
         self._in_flight, self._id_at = False, -1
         self._tags: list[bytes] = []  # what the operation in flight is answered with
-        self._prepared: dict[str, _Prepared] = {}
+        self._prepared: dict[str, Prepared] = {}
         self._late = {
             spec.name: self._later(spec) for spec in statements if spec.is_late
         }
@@ -214,7 +131,7 @@ class PostgresqlSession:
         vacuums = (
             statement.name for statement in statements if statement.verb is Verb.VACUUM
         )
-        self._alone = _DECISIONS.union(vacuums)
+        self._alone = DECISION_STEPS.union(vacuums)
         self._first, self._is_single = statements[0], len(statements) == 1
         self._pipelined = not self._is_single
         self._look = SessionLook(server)
@@ -275,7 +192,7 @@ class PostgresqlSession:
                 name, pack, formats, _, _, alone = self._prepared[statement.name]
                 self._tags, self._id_at = alone
                 pgconn.send_query_prepared(
-                    name, pack(statement.values), formats, _BINARY
+                    name, pack(statement.values), formats, BINARY
                 )
             return pgconn.flush() == 0
         except psycopg.Error as error:
@@ -294,24 +211,24 @@ class PostgresqlSession:
         if statements[0].name in self._alone:
             first, *statements = statements
             self._send_other(first, tags)
-        pgconn.send_query_params(_BEGIN, None)
-        tags.append(_BEGIN)
+        pgconn.send_query_params(BEGIN, None)
+        tags.append(BEGIN)
         for statement in statements:
-            if look and statement.name == _PREPARE:
+            if look and statement.name == PREPARE:
                 self._look.send(pgconn, tags)
             if statement.name not in self._prepared:
                 self._send_other(statement, tags)
                 continue
             name, pack, formats, tag, returns_id, _ = self._prepared[statement.name]
-            pgconn.send_query_prepared(name, pack(statement.values), formats, _BINARY)
+            pgconn.send_query_prepared(name, pack(statement.values), formats, BINARY)
             if returns_id:
                 self._id_at = len(tags)
             tags.append(tag)
-        if statement.name != _PREPARE:
+        if statement.name != PREPARE:
             if look:
                 self._look.send(pgconn, tags)
-            pgconn.send_query_params(_COMMIT, None)
-            tags.append(_COMMIT)
+            pgconn.send_query_params(COMMIT, None)
+            tags.append(COMMIT)
         pgconn.pipeline_sync()
         self._tags = tags
 
@@ -323,7 +240,7 @@ class PostgresqlSession:
                 self._pgconn.send_query_params(text, packed, None, late.packer.formats)
                 tags.append(tag)
             return
-        for text, tag in _CONTROLS[statement.name]:
+        for text, tag in CONTROLS[statement.name]:
             sent = text % statement.values if b"%s" in text else text
             self._pgconn.send_query_params(sent, None)
             tags.append(tag)
@@ -375,7 +292,7 @@ class PostgresqlSession:
             return None
         self._packer = RowPacker(first.parameters)
         self.connection.add_notice_handler(lambda _: on_notice())
-        name, tag = self._prepared[first.name].name, _TAGS[first.verb] % first.rows
+        name, tag = self._prepared[first.name].name, TAGS[first.verb] % first.rows
         return Wire(address, calls, name, tag, len(first.parameters))
 
     def pack(self, batch: Batch) -> tuple[bytes, bytes]:
@@ -504,9 +421,9 @@ class PostgresqlSession:
         result = self.connection.pgconn.prepare(name, text)
         if result.status != ExecStatus.COMMAND_OK:
             raise error_from_result(result)
-        tag = _TAGS[spec.verb] % spec.rows
-        packer = _Packer(spec.parameters)
-        self._prepared[spec.name] = _Prepared(
+        tag = TAGS[spec.verb] % spec.rows
+        packer = Packer(spec.parameters)
+        self._prepared[spec.name] = Prepared(
             name,
             packer.pack,
             packer.formats,
@@ -515,14 +432,14 @@ class PostgresqlSession:
             ([tag], 0 if returns_id else -1),
         )
 
-    def _later(self, spec: StatementSpec) -> _Late:
-        tag = _TAGS[spec.verb]
+    def _later(self, spec: StatementSpec) -> Late:
+        tag = TAGS[spec.verb]
         tag = tag % spec.rows if b"%d" in tag else tag
         texts = [(read_sql(FAMILY, spec.name).encode(), tag)]
         if spec.verb is Verb.CREATE:
             mark = read_sql(FAMILY, f"mark_{spec.table.name}").encode()
-            texts.append((mark, _MARKED))
-        return _Late(tuple(texts), _Packer(spec.parameters))
+            texts.append((mark, MARKED))
+        return Late(tuple(texts), Packer(spec.parameters))
 
     def _weaken(self) -> None:
         """Have commits acked before they are durable, and verify the setting."""

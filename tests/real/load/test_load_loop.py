@@ -24,7 +24,8 @@ from dbcheck.load import load as load_module
 from dbcheck.load import loop as loop_module
 from dbcheck.load.group import GroupResult
 from dbcheck.load.load import Load
-from dbcheck.load.loop import Lease, Loop
+from dbcheck.load.loop import Loop
+from dbcheck.load.pace import Lease
 from dbcheck.load.sessions import Sessions
 from dbcheck.model.cut import Gone
 from dbcheck.model.server import ServerFacts

@@ -20,7 +20,7 @@ from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.load.far import FarWorkers, open_workers
-from dbcheck.load.loop import LEASE_S
+from dbcheck.load.pace import LEASE_S
 from dbcheck.model.cut import Gone
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.workload import Workload

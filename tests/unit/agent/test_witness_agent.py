@@ -344,8 +344,8 @@ def test_each_log_of_a_channel_is_confirmed_under_its_token(joined: Replies) -> 
         for token, (_, payload) in zip(joined.tokens, got, strict=True)
     }
     assert marks == {ONE: 2, TWO: 1}
-    assert acks_of(joined, 1) == [Ack(1, 1, 1, 100), Ack(1, 3, 3, 100)]
-    assert acks_of(joined, 2) == [Ack(1, 2, 2, 100)]
+    assert acks_of(joined, 1) == [Ack(1, 1, 1, 1), Ack(1, 3, 3, 3)]
+    assert acks_of(joined, 2) == [Ack(1, 2, 2, 2)]
     question = {"folder": joined.folder, "run": RUN, "log": 1}
     again = joined.send((agent.JOIN, ONE, 0, json.dumps(question).encode()))
     assert code_of(again) == "log"
@@ -355,7 +355,7 @@ def test_a_log_that_is_left_is_durable_first_and_then_free(joined: Replies) -> N
     got = joined.send(TWO_LOGS[0], (agent.LEAVE, ONE, 0, b"null"), TWO_LOGS[1])
     assert [kind for kind, _ in got] == [wire.MARK, wire.RESULT, wire.MARK]
     assert joined.tokens == [ONE, ONE, TWO]
-    assert acks_of(joined, 1) == [Ack(1, 1, 1, 100)]
+    assert acks_of(joined, 1) == [Ack(1, 1, 1, 1)]
     agent.refuse_if_open(str(Path(joined.folder, RUN)), agent.log_name(1))
     assert code_of(joined.ask(agent.REMOVE, run=RUN)) == "in-use"  # log 2
     assert joined.send((agent.LEAVE, ONE, 0, b"null")) == [(wire.RESULT, b"null")]

@@ -13,7 +13,7 @@ from dbcheck.load.far import Shift
 from dbcheck.load.farhost import FarHost, pack_job, unpack_job
 from dbcheck.load.group import Break, GroupResult, Snapshot
 from dbcheck.load.job import Job
-from dbcheck.load.loop import LEASE_S, Lease
+from dbcheck.load.pace import LEASE_S, Lease
 from dbcheck.load.sessions import Sessions
 from dbcheck.model.cut import Replaced
 from dbcheck.model.server import ServerFacts

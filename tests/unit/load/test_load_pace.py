@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dbcheck.load.loop import Pace
+from dbcheck.load.pace import Pace
 
 SECOND_US = 1_000_000
 
