@@ -147,6 +147,8 @@ class CompiledLoop(Loop):
         if self._rounds is None:
             return super()._take_replies()
         self._acked, others = self._rounds.receive(self._compute_idle_s())
+        if not others:
+            return [], len(self._acked)
         for fd, _, taken in others:
             self._take_back(fd, taken or ())
         answered = self._take([(fd, mask) for fd, mask, _ in others])
@@ -165,26 +167,31 @@ class CompiledLoop(Loop):
             self._acks += len(acks)
             self._last_ack_us = acked_us
             self._log.append_many(acks)
-        super()._hand_over_acks(answered, acked_us)
-        for slot, _ in answered:
-            self._lend(slot)
+        if answered:
+            super()._hand_over_acks(answered, acked_us)
+            for slot, _ in answered:
+                self._lend(slot)
 
     def _send(self, granted: int, moment_us: int) -> None:
         if self._rounds is None:
             super()._send(granted, moment_us)
             return
         ready, lent = self._ready, self._lent
-        slots = [ready.popleft() for _ in range(granted)]
-        rest = self._rounds.send([s.fd for s in slots if s.fd in lent], moment_us)
-        unsent = [slot.fd for slot in slots if slot.fd not in lent]
-        unsent += self._send_rest(rest, moment_us)
-        ready.extendleft(self._slots[fd] for fd in reversed(unsent))
-        super()._send(len(unsent), moment_us)
+        fds = [ready.popleft().fd for _ in range(granted)]
+        unsent: list[int] = []
+        if not lent.issuperset(fds):
+            unsent = [fd for fd in fds if fd not in lent]
+            fds = [fd for fd in fds if fd in lent]
+        if rest := self._rounds.send(fds, moment_us):
+            unsent += self._send_rest(rest, moment_us)
+        if unsent:
+            ready.extendleft(self._slots[fd] for fd in reversed(unsent))
+            super()._send(len(unsent), moment_us)
 
     def _send_rest(self, rest: list[tuple[int, int]], moment_us: int) -> list[int]:
         """Go on with what was not sent; return what the sessions are to send."""
         rounds, kinds = self._rounds, self._make_rounds
-        if rounds is None or not rest:
+        if rounds is None:
             return []
         if lacking := [fd for fd, how in rest if how == kinds.NO_ROW]:
             for fd in lacking:
