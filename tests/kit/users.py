@@ -71,7 +71,7 @@ class User:
         return self._started((*DBCHECK, *words), stdout)
 
     def start_by_hand(
-        self, *flags: str, off_s: float, first: str = ""
+        self, *flags: str, off_s: float, first: str = "pass"
     ) -> subprocess.Popen[str]:
         """Start a run that asks a person to cut; the lab plays another host.
 
