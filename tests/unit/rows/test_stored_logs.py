@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dbcheck.agent import witness as agent
@@ -18,6 +19,7 @@ from dbcheck.model.records import LoadRecord
 from dbcheck.model.witness import WindowFacts
 from dbcheck.rows.acks import Ack, pack
 from dbcheck.rows.summary import AckSummary
+from dbcheck.rows.table import LEDGER
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.refusals import refused
@@ -157,6 +159,23 @@ def test_the_log_of_a_sound_run_is_read_once(
     assert outcome.found is not None
     assert (outcome.found.kept, outcome.found.counts) == (8, {})
     assert read == ["acks.log", "acks-1.log"]
+
+
+def test_a_stored_row_with_another_id_is_found_by_what_the_ids_weigh(
+    tmp_path: Path,
+) -> None:
+    run = stored_run(RunFolder.create(tmp_path, manifest()))
+    after = run.after()
+    (sound,) = run.survivors(LEDGER.name, after.survivors[LEDGER.name])
+    rows = sound.copy()
+    swapped = np.flatnonzero(rows["session"] == 2)[:2]
+    rows["row_id"][swapped] = rows["row_id"][swapped[::-1]]
+    stored_rows = {LEDGER.name: run.write_survivors(LEDGER.name, [rows])}
+    run.write_after(replace(after, survivors=stored_rows))
+    outcome = judge_run(run, FrameLogReader())
+    assert outcome.found is not None
+    assert outcome.found.counts == {"corrupt": 2}
+    assert outcome.found.kept == 6
 
 
 def changed(acks: Sequence[Ack], *, event: bool = False) -> bytes:
