@@ -55,15 +55,15 @@ class _Noted:
             self._drives.append(start(*given, **named))
             return self._drives[-1]
 
-        def held(*given: Any) -> None:
-            hold(*given)
+        def held(*given: Any, **named: Any) -> None:
+            hold(*given, **named)
             self._shown = self._used()
 
-        def noted(*given: Any) -> Any:
+        def noted(*given: Any, **named: Any) -> Any:
             before = self._used()
             self._parts.taken()
             with self._parts.part(REST):
-                answer = show(*given)
+                answer = show(*given, **named)
             line = {"before": before, "shown": self._shown, "s": self._parts.taken()}
             self._file.write(json.dumps(line) + "\n")
             return answer
