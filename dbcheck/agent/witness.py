@@ -94,7 +94,6 @@ JUDGED_NAME = "judged"  # an empty file: the run's rows were read
 VOLATILE = ("tmpfs", "ramfs", "devtmpfs", "rootfs", "mfs")
 PROBE_COUNT_MAX = 10000
 PROBE_BYTES = 512
-LOGS_AT_ONCE = 8  # synced by threads of their own
 
 
 def make_frame(
@@ -145,6 +144,7 @@ class Log:
         self._sha = hashlib.sha256()
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self._is_synced = True
         self._size = 0
         self._added = [0, 0, 0]  # frames, acks, events
         self._mark: tuple[int, int, int, bytes] = (0, 0, 0, self._sha.digest())
@@ -168,8 +168,8 @@ class Log:
         if self._pending_bytes >= WRITE_BYTES_MAX:
             self.commit()
 
-    def commit(self) -> bytes:
-        """Write all added batches in one go, sync once; return the new mark."""
+    def write(self) -> None:
+        """Write all added batches in one go; commit() makes them durable."""
         if self.why_failed:
             raise Refusal("log", f"{self.path}: {self.why_failed}")
         if self._pending:
@@ -177,12 +177,22 @@ class Log:
             self.why_failed = "an earlier write failed"
             self._check_file()
             write_all(self._fd, b"".join(self._pending))
-            sync_data(self._fd)
             self._size += self._pending_bytes
             self._pending.clear()
             self._pending_bytes = 0
+            self._is_synced = False
+            self.why_failed = None
+
+    def commit(self) -> bytes:
+        """Write all added batches in one go, sync once; return the new mark."""
+        self.write()
+        if not self._is_synced:
+            # Until the sync below has succeeded.
+            self.why_failed = "an earlier write failed"
+            sync_data(self._fd)
             frames, acks, events = self._added
             self._mark = (frames, acks, events, self._sha.digest())
+            self._is_synced = True
             self.why_failed = None
         return MARKED.pack(*self._mark, clock_us())
 
@@ -222,7 +232,6 @@ class Agent:
         self._token = 0  # of the message that is answered
         self._logs: dict[int, Log] = {}
         self._added: dict[int, Log] = {}  # whose new batches are not durable yet
-        self._pool: Any = None
         self._locked_folder: int | None = None
         self._verbs: dict[int, Callable[[Any], None]] = {
             FACTS: self._facts,
@@ -251,8 +260,11 @@ class Agent:
                     call(self._verbs[verb], payload)
                 else:
                     raise Refusal("protocol", f"no such verb: {verb}")
-            for log, mark in self._commit(list(self._added.values())):
-                self._send(MARK, mark, log.token)
+            # A filesystem commits together what is written before the first sync.
+            for log in self._added.values():
+                log.write()
+            for log in self._added.values():
+                self._send(MARK, log.commit(), log.token)
         except Refusal as refusal:
             self._error(refusal.code, str(refusal))
         except BrokenPipeError:
@@ -263,8 +275,6 @@ class Agent:
 
     def close(self) -> None:
         """Close the logs that are open, and unlock the folder, if it is locked."""
-        if self._pool is not None:
-            self._pool.shutdown()
         for log in self._logs.values():
             log.close()
         self._logs.clear()
@@ -281,23 +291,6 @@ class Agent:
                 log.why_failed = log.why_failed or "a batch for another run came in"
             raise Refusal("log", f"{log.path}: {log.why_failed}")
         return self._logs[token]
-
-    def _commit(self, logs: list[Log]) -> list[tuple[Log, bytes]]:
-        """Make the batches of *logs* durable, and return the mark of each.
-
-        Several are synced at the same time: filesystems commit them together.
-        """
-        if len(logs) < 2:
-            return [(log, log.commit()) for log in logs]
-        # Imported here: an agent that serves one log starts without it.
-        from concurrent.futures import ThreadPoolExecutor, wait
-
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(LOGS_AT_ONCE)
-        commits = [(log, self._pool.submit(log.commit)) for log in logs]
-        # Also after a failure: no log is used by two threads.
-        wait([done for _, done in commits])
-        return [(log, done.result()) for log, done in commits]
 
     def _error(self, code: str, message: str) -> None:
         self._reply(ERROR, to_json({"code": code, "message": message}))

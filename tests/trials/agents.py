@@ -21,8 +21,10 @@ time.time_ns = _shifted
 """
 _BEFORE = "\ndef make_frame("
 _WRITES = """\
-            for log, mark in self._commit(list(self._added.values())):
-                self._send(MARK, mark, log.token)
+            for log in self._added.values():
+                log.write()
+            for log in self._added.values():
+                self._send(MARK, log.commit(), log.token)
 """
 _SYNCS = "            sync_data(self._fd)\n"
 _CONFIRMS_ALONE = """\

@@ -361,7 +361,7 @@ def test_a_log_that_is_left_is_durable_first_and_then_free(joined: Replies) -> N
     assert joined.send((agent.LEAVE, ONE, 0, b"null")) == [(wire.RESULT, b"null")]
 
 
-def test_if_one_log_cannot_be_synced_none_is_confirmed(
+def test_a_log_that_cannot_be_synced_is_not_confirmed(
     joined: Replies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.fdatasync
@@ -373,10 +373,30 @@ def test_if_one_log_cannot_be_synced_none_is_confirmed(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", fail_for_two)
-        got = joined.send(*TWO_LOGS)
-        assert code_of(got) == "EIO"
-        assert "acks-2.log" in json.loads(got[0][1])["message"]
+        mark, error = joined.send(*TWO_LOGS)
+        assert mark[0] == wire.MARK
+        assert joined.tokens[0] == ONE
+        assert code_of([error]) == "EIO"
+        assert "acks-2.log" in json.loads(error[1])["message"]
     assert code_of(joined.send(TWO_LOGS[1])) == "log"
+
+
+def test_all_logs_are_written_before_the_first_is_synced(
+    joined: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[list[int]] = []
+    folder, real = Path(joined.folder, RUN), os.fdatasync
+
+    def note_sizes(fd: int) -> None:
+        sizes.append([(folder / f"acks-{n}.log").stat().st_size for n in (1, 2)])
+        real(fd)
+
+    before = [(folder / f"acks-{n}.log").stat().st_size for n in (1, 2)]
+    monkeypatch.setattr(os, "fdatasync", note_sizes)
+    joined.send(*TWO_LOGS)
+    assert len(sizes) == 2
+    assert sizes[0] == sizes[1]
+    assert all(size > old for size, old in zip(sizes[0], before, strict=True))
 
 
 def test_after_a_batch_for_no_open_log_none_is_confirmed(joined: Replies) -> None:
