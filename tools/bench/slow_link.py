@@ -1,4 +1,4 @@
-"""A way to the lab's sshd on which bytes take time: python -m tools.bench.slow_link.
+"""A way to the lab's sshd on which bytes take time; itself the program of the relay.
 
 A relay on loopback holds what comes back for half a round trip, in each direction.  It
 stands for netem (tc-netem(8)), which needs root and a kernel that has it.  What it does
@@ -35,8 +35,9 @@ class SlowLink:
     def __init__(self, lab: Lab, round_trip_ms: float, folder: Path) -> None:
         """Start the relay; *folder* takes a file of known hosts."""
         to = urlsplit(lab.witness_url)
-        words = (str(to.port), str(round_trip_ms / 2e3))
-        command = processes.make_module_command("tools.bench.slow_link", *words)
+        # By its file: `tools` is no package that is installed.
+        command = [sys.executable, "-P", __file__, str(to.port)]
+        command.append(str(round_trip_ms / 2e3))
         self._child = subprocess.Popen(
             processes.die_with_parent(command),
             stdin=subprocess.DEVNULL,

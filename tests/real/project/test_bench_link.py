@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -45,15 +46,17 @@ def echo() -> Iterator[int]:
     """Send back what comes, on a port of its own; yield the port."""
 
     def answer() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            while got := connection.recv(1 << 16):
-                connection.sendall(got)
+        with contextlib.suppress(OSError):  # nobody came until the test was over
+            connection, _ = listener.accept()
+            with connection:
+                while got := connection.recv(1 << 16):
+                    connection.sendall(got)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=answer)
         thread.start()
         yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
         thread.join()
 
 
