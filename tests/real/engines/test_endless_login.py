@@ -38,11 +38,12 @@ from dbcheck.cli import root
 from dbcheck.cli.say import say_error
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.base.errors import EngineError
+from dbcheck.rows.plans.plan import INSERT
 given = {"host": "127.0.0.1", "port": sys.argv[1], "user": "eve", "password": "pw"}
 def run():
     for _ in range(2):
         try:
-            PostgresqlSession("db1", given, ())
+            PostgresqlSession("db1", given, (INSERT,))
         except EngineError as error:
             say_error(error)
     return 4

@@ -128,9 +128,11 @@ def test_who_has_a_file_is_named_before_a_namespace_with_its_own_mounts(
             with (point / "held").open("w"):
                 kept = remount.take_off([mount], 0.2)
             assert kept["off"] == [False]
-            here, other = kept["holders"]
+            here, *others = kept["holders"]  # a lab of another test may be among them
             assert here.startswith(f"process {os.getpid()} (")
-            assert here.endswith(", a file)") and other.endswith("a mount of its own)")
+            assert here.endswith(", a file)")
+            assert others
+            assert all(other.endswith("a mount of its own)") for other in others)
         assert remount.take_off([mount], 5)["off"] == [True]
 
 
