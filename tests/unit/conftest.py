@@ -9,15 +9,17 @@ from collections.abc import Iterator
 import pytest
 
 # As Python's table of audit events has them.
-FORBIDDEN = (
-    "subprocess.Popen",
-    "os.fork",
-    "os.forkpty",
-    "os.posix_spawn",
-    "os.spawn",
-    "os.system",
-    "socket.bind",
-    "socket.connect",
+FORBIDDEN = frozenset(
+    {
+        "subprocess.Popen",
+        "os.fork",
+        "os.forkpty",
+        "os.posix_spawn",
+        "os.spawn",
+        "os.system",
+        "socket.bind",
+        "socket.connect",
+    }
 )
 _seen: list[str] | None = None  # since a test began; None between tests
 
