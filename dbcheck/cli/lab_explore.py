@@ -292,7 +292,7 @@ def find_lab_count(asked: int | None) -> int:
 
 
 def choose_lab_count(cores: int) -> int:
-    """Return the number of labs for so many free cores; each waits at times."""
+    """Return the number of labs for *cores*: more, as each lab waits for its drive."""
     return min(max(1, cores * 3 // 2), LABS_MAX)
 
 

@@ -144,7 +144,7 @@ def command(
 
 
 def _choose_workload(entry: Entry, load: LoadOptions) -> Workload:
-    """Return what the flags and *entry* say; raise UsageError if it does not fit.
+    """Return the workload of the flags and *entry*; raise UsageError if it is invalid.
 
     Processes are chosen for this machine, unless Dask workers share the sessions.
     """

@@ -56,8 +56,8 @@ class CompiledLoop(Loop):
     """See load.group.SessionGroup.
 
     A session is lent to the part in C once its first operation is acked, and taken back
-    whenever the session in Python is to do something.  How far a lent session has come
-    is known there; its slot is told before anything reads it.
+    whenever the session in Python is to do something.  The part in C counts the
+    operations of a lent session; they are copied to its slot before that is read.
     """
 
     def __init__(

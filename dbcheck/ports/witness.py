@@ -128,7 +128,7 @@ class SharedLog(Protocol):
     """The log of a process of this client, over a connection that several share."""
 
     def open(self) -> InheritedLog:
-        """Return what opens the log in that process; raise WitnessError.
+        """Return the opener of the log, for that process; raise WitnessError.
 
         The first of the logs makes the connection.
         """

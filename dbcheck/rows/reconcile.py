@@ -354,7 +354,7 @@ class _Marks:
             yield own[self._flag_acked(own)]
 
     def _weigh_blocks(self, stream: NamedStream) -> npt.NDArray[np.uint64]:
-        """Return what the ids of each block of marks weigh, of intact rows alone."""
+        """Return the weight of each block's ids, those of damaged rows left out."""
         blocks = -(-self.total // _MARKS_PER_BLOCK)
         weights = np.zeros(blocks, np.uint64)
         for named in stream():

@@ -225,10 +225,9 @@ class Workload:
 
 
 def describe_processes(processes: int, cores: int | None) -> str:
-    """Return how many processes share the sessions, and what chose them.
+    """Return the number of processes in words, with the cores that decided it.
 
-    cores: for which they were chosen, None if they were not.  "" for the one process
-    of a load for which none was chosen.
+    cores: None if the user gave the number.  "" for one process that was not chosen.
     """
     if cores is None:
         return f"{processes} processes" if processes > 1 else ""

@@ -306,8 +306,8 @@ class GoLive:
     ) -> tuple[str, bool]:
         """Return the name of a step's campaign folder, and whether it is continued.
 
-        One without a PASS or a FAIL is begun anew once all its runs are judged, and its
-        user was told that it came to no verdict, or that its rows are gone.
+        One without a PASS or a FAIL is begun anew once all its runs are judged, and the
+        page has said that it came to no verdict, or that its rows are gone.
         """
         if record is not None and record.folder:
             path = self.check.folder.path / record.folder

@@ -81,7 +81,7 @@ class InsertPlan:
         return Operation(session, seq, (statement,))
 
     def batches(self) -> Batches | None:
-        """Return what makes the rows of many operations at once.
+        """Return a maker of the rows of many operations at once.
 
         None if each operation is made by itself.
         """
