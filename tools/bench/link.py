@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +27,6 @@ from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.spec import LabSpec
 from dbcheck.load.load import Load
 from dbcheck.model.witness import WindowFacts, WitnessTime
 from dbcheck.report.progress import PlainProgress
@@ -42,6 +39,7 @@ from dbcheck.witness.witness import SshWitness
 from tests.kit.nodes import with_node
 from tools.bench.latency import round_trips
 from tools.bench.ours import choose_load, running
+from tools.bench.rounds import add_axes, list_cases, measure_rounds
 from tools.bench.shown import SPREAD, console, percentiles, spread, table
 from tools.bench.slow_link import SlowLink
 from tools.bench.witness import add_spent_s, read_witness_cpu_s
@@ -96,28 +94,21 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--sessions", type=int, default=64)
-    parser.add_argument("--processes", type=int, action="append")
-    parser.add_argument("--round-trip-ms", type=float, action="append")
-    parser.add_argument("--window", type=int, action="append")
+    axes = {
+        "--processes": PROCESSES,
+        "--round-trip-ms": ROUND_TRIPS_MS,
+        "--window": [WindowLimits().acks],
+    }
+    add_axes(parser, axes)
     given = parser.parse_args(words)
-    cases = [
-        Case(*values)
-        for values in itertools.product(
-            given.processes or PROCESSES,
-            given.round_trip_ms or ROUND_TRIPS_MS,
-            given.window or [WindowLimits().acks],
-        )
-    ]
-    found: dict[Case, list[Found]] = {case: [] for case in cases}
-    with (
-        tempfile.TemporaryDirectory(prefix="dbcheck-bench-") as folder,
-        Lab.start(LabSpec("postgresql", cut="process"), Path(folder) / "lab") as lab,
-    ):
-        for _, case in itertools.product(range(given.rounds), cases):
-            one = _measure(lab, Path(folder), case, given.sessions, given.seconds)
-            found[case].append(one)
-            console().print(f"{case}: {one}", soft_wrap=True)
-    _show(found, given)
+
+    def measure(lab: Lab, folder: Path, case: Case) -> Found:
+        one = _measure(lab, folder, case, given.sessions, given.seconds)
+        console().print(f"{case}: {one}", soft_wrap=True)
+        return one
+
+    cases = [Case(*values) for values in list_cases(given, axes)]
+    _show(measure_rounds(cases, given.rounds, measure), given)
 
 
 def _show(found: dict[Case, list[Found]], given: argparse.Namespace) -> None:

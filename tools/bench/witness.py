@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import multiprocessing
 import os
 import select
 import statistics
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,13 +26,13 @@ import numpy as np
 
 from dbcheck.base.system import now_us
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh.sshd import _list_descendants
 from dbcheck.runs.folder import new_run_id
 from dbcheck.witness.openlog import OpenLog
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
 from dbcheck.witness.witness import AgentWitness
+from tools.bench.rounds import add_axes, list_cases, measure_rounds
 from tools.bench.shown import SPREAD, console, spread, table
 
 CONNECTIONS = (1, 8)
@@ -74,25 +72,17 @@ def main(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser("tools.bench witness", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--connections", type=int, action="append")
-    parser.add_argument("--rate", type=int, action="append")
-    parser.add_argument("--window", type=int, action="append")
+    axes = {
+        "--connections": CONNECTIONS,
+        "--rate": RATES,
+        "--window": [WindowLimits().acks],
+    }
+    add_axes(parser, axes)
     given = parser.parse_args(words)
-    cases = [
-        Case(*values)
-        for values in itertools.product(
-            given.connections or CONNECTIONS,
-            given.rate or RATES,
-            given.window or [WindowLimits().acks],
-        )
-    ]
-    found: dict[Case, list[Found]] = {case: [] for case in cases}
-    with (
-        tempfile.TemporaryDirectory(prefix="dbcheck-bench-") as folder,
-        Lab.start(LabSpec("postgresql", cut="process"), Path(folder) / "lab") as lab,
-    ):
-        for _, case in itertools.product(range(given.rounds), cases):
-            found[case].append(_measure(lab, case, given.seconds))
+    cases = [Case(*values) for values in list_cases(given, axes)]
+    found = measure_rounds(
+        cases, given.rounds, lambda lab, _, case: _measure(lab, case, given.seconds)
+    )
     result = table(
         f"acks at one witness, {given.rounds} rounds of {given.seconds:g} s",
         *("connections", "asked/s", "window", *(f"acks/s {of}" for of in SPREAD)),
