@@ -95,6 +95,16 @@ def is_agent(pid: int) -> bool:
     return status != "Z" and command.partition(b"\0")[2].startswith(_AGENT)
 
 
+@contextmanager
+def running_place(kind: str, folder: Path) -> Iterator[Place]:
+    """Give a place in *folder*: "file", or behind an SSH server of that kind."""
+    if kind == "file":
+        yield Place(folder / "logs", None)
+        return
+    with running_sshd(folder / "sshd", kind) as sshd:
+        yield Place(folder / "logs", sshd)
+
+
 def append_from_threads(log: WitnessLog, sessions: int, each: int) -> None:
     """Let *sessions* threads append *each* acks of their own."""
 

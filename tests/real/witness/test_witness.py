@@ -30,7 +30,7 @@ from tests.kit.witnesses import (
     append_from_threads,
     give_up_after,
     read_back,
-    running_sshd,
+    running_place,
     witness_threads,
 )
 
@@ -41,12 +41,8 @@ SOON_S = 20.0
 def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
-    folder = tmp_path_factory.mktemp("witness")
-    if request.param == "file":
-        yield Place(folder / "logs", None)
-        return
-    with running_sshd(folder / "sshd", request.param) as sshd:
-        yield Place(folder / "logs", sshd)
+    with running_place(request.param, tmp_path_factory.mktemp("witness")) as place:
+        yield place
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ from tests.kit.witnesses import (
     ack_of,
     give_up_after,
     read_back,
-    running_sshd,
+    running_place,
     witness_threads,
 )
 
@@ -46,12 +46,8 @@ MARKS = 2000  # more than a socket takes that nobody reads
 def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
-    folder = tmp_path_factory.mktemp("relay")
-    if request.param == "file":
-        yield Place(folder / "logs", None)
-        return
-    with running_sshd(folder / "sshd", request.param) as sshd:
-        yield Place(folder / "logs", sshd)
+    with running_place(request.param, tmp_path_factory.mktemp("relay")) as place:
+        yield place
 
 
 @pytest.fixture(autouse=True)
