@@ -190,6 +190,9 @@ def test_the_client_runs_as_a_user_and_has_all_that_the_wheel_has(
     assert re.match(r"1000\n/home/dbcheck\nOpenSSH_", who), who
     packages = podman.run(*inside, "/opt/dbcheck/bin/pip list")
     assert "ansible" not in packages
+    load = "from dbcheck.load.compiled import load_rounds; print(load_rounds())"
+    assert "Rounds" in podman.run(*inside, f"/opt/dbcheck/bin/python -c '{load}'")
+    podman.run(*inside, "! command -v gcc && test ! -e /usr/include/stdio.h")
     podman.run(*inside, "/opt/dbcheck/bin/pip check")
 
 
