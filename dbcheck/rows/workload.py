@@ -121,15 +121,16 @@ class Workload:
         Annotated[int, Meta(ge=1, le=PROCESSES_MAX)] | None,
         Meta(
             description="Client processes that share the sessions, at most one for "
-            "each session. Without it one for every two cores of the client and every "
-            f"four sessions, up to {_CHOSEN_MAX}; one in a lab, whose server has the "
-            f"same cores, with `--lockstep`, and with a `rate` up to {_RATE_OF_ONE:,}."
+            "each session. Without it one for every two cores of the client, with four "
+            f"sessions each or more, up to {_CHOSEN_MAX}; one in a lab, whose server "
+            "has the same cores, with `--lockstep`, and with a `rate` up to "
+            f"{_RATE_OF_ONE:,}."
         ),
         Setting(
             "--processes",
             help="Client processes that share the sessions, each on a core and with a "
-            "witness log of its own. Where the workload gives no number: one in a lab, "
-            "else by the client's cores and the sessions.",
+            "witness log of its own. If the workload has no number, one in a lab, "
+            "else chosen by the client's cores and the sessions.",
             nothing="not given",
         ),
     ] = None
@@ -229,7 +230,9 @@ def describe_processes(processes: int, cores: int | None) -> str:
 
     cores: None if the user gave the number.  "" for one process that was not chosen.
     """
+    if cores is None and processes == 1:
+        return ""
+    counted = f"{processes} client process{'es' if processes > 1 else ''}"
     if cores is None:
-        return f"{processes} processes" if processes > 1 else ""
-    counted = "1 process" if processes == 1 else f"{processes} processes"
-    return f"{counted} for {cores} core{'s' if cores > 1 else ''}"
+        return counted
+    return f"{counted} on {cores} core{'s' if cores > 1 else ''}"

@@ -1,4 +1,4 @@
-"""The processes of a load, chosen by the cores of the client, and what is told of them.
+"""The processes of a load, chosen by the client's cores, and what users see of them.
 
 A lab's server has the client's cores, so a lab plays another host here, as where a
 person cuts.
@@ -28,7 +28,7 @@ def manifest_of(user: User) -> dict[str, Any]:
 @user_of("postgresql")
 def test_a_large_client_shares_the_sessions_and_says_so(user: User) -> None:
     client = user.start_by_hand("--sessions", "16", off_s=1.0, first=LARGE)
-    assert "; 4 processes for 16 cores" in said_until(client, "NOW")
+    assert "; 4 client processes on 16 cores" in said_until(client, "NOW")
     user.cut_by_hand(client)
     out, err = client.communicate(timeout=120)
     assert client.returncode == 0, err
@@ -37,17 +37,19 @@ def test_a_large_client_shares_the_sessions_and_says_so(user: User) -> None:
     manifest = manifest_of(user)
     assert (manifest["workload"]["processes"], manifest["logs"]) == (4, 5)
     shown = user.run("report", result["folder"], code=0)
-    assert "16 sessions, 4 processes for 16 cores" in " ".join(shown.split())
+    assert "16 sessions, 4 client processes on 16 cores" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(
     ("first", "flags", "stored", "said"),
     [
         pytest.param(
-            *(ONE_CORE, (), [1, 1, 1], "; 1 process for 1 core"), id="its affinity"
+            *(ONE_CORE, (), [1, 1, 1], "; 1 client process on 1 core"),
+            id="its affinity",
         ),
         pytest.param(
-            *(LARGE, ("--processes", "2"), [2, None, 3], "; 2 processes\n"), id="given"
+            *(LARGE, ("--processes", "2"), [2, None, 3], "; 2 client processes\n"),
+            id="given",
         ),
         pytest.param(
             *(LARGE, ("--lockstep",), [1, None, 1], "/witness\n"), id="in lockstep"

@@ -65,10 +65,10 @@ def test_there_are_never_more_processes_than_sessions() -> None:
     ("processes", "cores", "said"),
     [
         (1, None, ""),
-        (2, None, "2 processes"),
-        (1, 1, "1 process for 1 core"),
-        (1, 2, "1 process for 2 cores"),
-        (4, 16, "4 processes for 16 cores"),
+        (2, None, "2 client processes"),
+        (1, 1, "1 client process on 1 core"),
+        (1, 2, "1 client process on 2 cores"),
+        (4, 16, "4 client processes on 16 cores"),
     ],
 )
 def test_what_chose_them_is_said(processes: int, cores: int | None, said: str) -> None:
