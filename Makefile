@@ -25,7 +25,7 @@ pages: .venv/.pages
 .venv/.pages: .venv/.ready
 	.ci/setup pages
 
-# The part in C, again; make setup builds it, too.
+# Builds the part in C again, after a change; make setup builds it first.
 extension: setup
 	$(BIN)/python setup.py --quiet build_ext --inplace --force
 
@@ -70,8 +70,8 @@ reference: setup
 man: setup
 	$(BIN)/python -m tools.docs.manpages
 
-# What is released, in dist, with the manual pages: the source, the wheel for this system,
-# and that for all others, without the part in C.
+# What is released, in dist, with the manual pages: the source, a wheel with the part in C
+# for this system, and one without it for all systems.
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: man
 	$(BIN)/python -m build
@@ -110,10 +110,9 @@ style:
 	$(BIN)/ruff check --quiet .
 	$(BIN)/lint-imports --no-cache
 
-# The unit tests of what is stored and shown take as long as all others.  Two plain runs
-# take a fifth less than one that xdist shares out, which collects all tests twice.  They
-# write and sync files by the thousand, so in memory if there is some.
-# Each in a folder of its own: pytest's own clean-up would take that of the other.
+# Two halves of equal time.  Two plain runs take a fifth less than one that xdist shares
+# out, which collects all tests twice.  They write and sync files by the thousand, so in
+# memory if there is some; each in its own folder, as pytest would clean up the other's.
 UNIT = folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 	$(PYTEST) --basetemp "$$folder/tests" -q -p no:xdist -p no:logging -o tmp_path_retention_policy=none
 STORED = $(addprefix tests/unit/,campaign evidence explore report rows runner runs)
