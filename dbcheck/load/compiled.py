@@ -160,50 +160,45 @@ class CompiledLoop(Loop):
             if self._gap_notes.is_open:
                 self._gap_notes.answered(sent_us, acked_us)
             self._durations_us += durations_us
-            self._sent_us = max(self._sent_us, sent_us)
             self._ready.extend([self._slots[fd] for fd in self._acked])
             self._acked = []
-            self._waiting -= len(acks)
-            self._acks += len(acks)
-            self._last_ack_us = acked_us
-            self._log.append_many(acks)
+            self._log_acks(acks, sent_us, acked_us)
         if answered:
             super()._hand_over_acks(answered, acked_us)
             for slot, _ in answered:
                 self._lend(slot)
 
     def _send(self, granted: int, moment_us: int) -> None:
-        if self._rounds is None:
+        rounds, ready, lent = self._rounds, self._ready, self._lent
+        if rounds is None:
             super()._send(granted, moment_us)
             return
-        ready, lent = self._ready, self._lent
         fds = [ready.popleft().fd for _ in range(granted)]
         unsent: list[int] = []
         if not lent.issuperset(fds):
             unsent = [fd for fd in fds if fd not in lent]
             fds = [fd for fd in fds if fd in lent]
-        if rest := self._rounds.send(fds, moment_us):
-            unsent += self._send_rest(rest, moment_us)
+        if rest := rounds.send(fds, moment_us):
+            unsent += self._send_rest(rounds, rest, moment_us)
         if unsent:
             ready.extendleft(self._slots[fd] for fd in reversed(unsent))
             super()._send(len(unsent), moment_us)
 
-    def _send_rest(self, rest: list[tuple[int, int]], moment_us: int) -> list[int]:
+    def _send_rest(
+        self, rounds: Rounds, rest: list[tuple[int, int]], moment_us: int
+    ) -> list[int]:
         """Go on with what was not sent; return what the sessions are to send."""
-        rounds, kinds = self._rounds, self._make_rounds
-        if rounds is None:
-            return []
-        if lacking := [fd for fd, how in rest if how == kinds.NO_ROW]:
+        if lacking := [fd for fd, how in rest if how == rounds.NO_ROW]:
             for fd in lacking:
                 self._prepare_rows(rounds, fd)
-            rest = [(fd, how) for fd, how in rest if how != kinds.NO_ROW]
+            rest = [(fd, how) for fd, how in rest if how != rounds.NO_ROW]
             rest += rounds.send(lacking, moment_us)
         unsent: list[int] = []
         for fd, how in rest:
             self._take_back(fd)
-            if how == kinds.PART_SENT:
+            if how == rounds.PART_SENT:
                 self._poller.modify(fd, READ | WRITE)
-            elif how == kinds.REFUSED:
+            elif how == rounds.REFUSED:
                 self._end_session(self._slots[fd], self._wired[fd].refused())
             else:
                 unsent.append(fd)

@@ -281,7 +281,7 @@ class Loop:
             self._gap_notes.answered(newest_us, acked_us)
         acks: list[AckValues] = []
         ready, durations_us = self._ready, self._durations_us
-        newest_us = self._sent_us
+        newest_us = 0
         for slot, row_id in answered:
             number, seq, sent_us = slot.number, slot.seq, slot.sent_us
             slot.acked = seq
@@ -295,14 +295,23 @@ class Loop:
                 facts = make_facts_of_settings(found)
                 self._settings_tally.add(sent_us, facts, acked_us)
             ready.append(slot)
-        self._sent_us = newest_us
-        self._waiting -= len(acks)
-        self._acks += len(acks)
-        self._last_ack_us = acked_us
         if self._lockstep:
             for position, (slot, _) in enumerate(answered, self._handed_over + 1):
                 slot.position = position
             self._handed_over += len(acks)
+        self._log_acks(acks, newest_us, acked_us)
+
+    def _log_acks(
+        self, acks: Sequence[AckValues], newest_us: int, acked_us: int
+    ) -> None:
+        """Count *acks*, which came at *acked_us*, and hand them to the log.
+
+        newest_us: when the newest of their operations was sent, tasks left out.
+        """
+        self._sent_us = max(self._sent_us, newest_us)
+        self._waiting -= len(acks)
+        self._acks += len(acks)
+        self._last_ack_us = acked_us
         self._log.append_many(acks)
 
     def _note_gap(self, gap: Gap | None, moment_us: int, replies: int) -> None:

@@ -300,7 +300,6 @@ class PostgresqlSession:
 
     def resume(self, taken: Sequence[Taken]) -> None:
         self._in_flight, self._before = True, None
-        self._look.begin_operation(wanted=False)
         self._tags, self._id_at = self._prepared[self._first.name].alone
         self._results = [cast(PGresult, TakenResult(one)) for one in taken]
 
