@@ -10,6 +10,7 @@ their order; a reply goes to the process whose token it carries.
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import select
 import socket
@@ -202,17 +203,34 @@ class SharedConnection:
         opener: InheritedLog,
     ) -> None:
         """tokens: by the log's number.  opener: of any of them, without descriptor."""
-        self._open_channel, self._tokens, self._opener = open_channel, tokens, opener
+        self._open_channel, self._opener = open_channel, opener
+        self._tokens = dict(tokens)  # of the logs that are not closed
         self._opening = threading.Lock()
         self._theirs: dict[int, socket.socket] = {}  # the ends of the processes
+        self._failure: WitnessError | None = None
 
-    def take_opener(self, number: int) -> tuple[InheritedLog, socket.socket]:
-        """Return what opens log *number*, and its socket; raise WitnessError."""
+    def open(self, number: int) -> InheritedLog:
+        """Return what opens log *number*; raise WitnessError.
+
+        A witness that cannot be reached is tried once, and not for each log.
+        """
         with self._opening:
+            if self._failure is not None:
+                raise copy.copy(self._failure)
             if not self._theirs:
-                self._open()
-            end = self._theirs[number]
-            return replace(self._opener, descriptor=end.fileno()), end
+                try:
+                    self._open()
+                except WitnessError as error:
+                    self._failure = error
+                    raise
+            return replace(self._opener, descriptor=self._theirs[number].fileno())
+
+    def close(self, number: int) -> None:
+        """Close the process's end of log *number* here, if there is one."""
+        with self._opening:
+            self._tokens.pop(number, None)
+            if number in self._theirs:
+                self._theirs[number].close()
 
     def _open(self) -> None:
         channel = self._open_channel()
@@ -224,19 +242,15 @@ class SharedConnection:
         Relay(channel, ours, self._opener.limits)
 
 
+@dataclass(frozen=True, slots=True)
 class SharedLog:
     """See ports.witness.SharedLog."""
 
-    def __init__(self, connection: SharedConnection, number: int) -> None:
-        self._connection, self._number = connection, number
-        self._opener: InheritedLog | None = None
-        self._socket: socket.socket | None = None
+    connection: SharedConnection
+    number: int
 
     def open(self) -> InheritedLog:
-        if self._opener is None:
-            self._opener, self._socket = self._connection.take_opener(self._number)
-        return self._opener
+        return self.connection.open(self.number)
 
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
+        self.connection.close(self.number)

@@ -268,12 +268,32 @@ def test_an_agent_that_hangs_ends_with_the_processes(
                 os.kill(pid, signal.SIGCONT)
 
 
-def test_a_witness_that_cannot_be_reached_is_an_error_of_the_first_log(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_log_that_is_closed_before_it_was_opened_holds_up_nothing(
+    place: Place, tmp_path: Path
 ) -> None:
     witness = place.witness(folder=tmp_path / "logs")
+    witness.create(RUN, b'{"logs": 3}').close()
+    unused, used = witness.share(RUN, (1, 2))
+    unused.close()
+    log = inherit(used, 2)
+    log.append_many(acks_for(2, 5))
+    assert log.close().acks == 5
+    log._channel.close()
+    wait_until(lambda: not place.agents(), "the agent is gone")
+    used.close()
+    unused.close()
+    witness.close()
+
+
+def test_a_witness_that_cannot_be_reached_is_tried_once_for_all_logs(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight processes would wait eight times for a host that does not answer."""
+    witness = place.witness(folder=tmp_path / "logs")
+    tried: list[int] = []
 
     def fail() -> Pipe:
+        tried.append(1)
         raise HostError("no route", id=ErrorId.HOST_NOT_ANSWERING, hint="Look.")
 
     monkeypatch.setattr(witness, "_open_pipe", fail)
@@ -282,4 +302,5 @@ def test_a_witness_that_cannot_be_reached_is_an_error_of_the_first_log(
         with refused(ErrorId.HOST_NOT_ANSWERING, WitnessError, naming="no route"):
             log.open()
         log.close()
+    assert tried == [1]
     witness.close()
