@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 setup: .venv/.ready
 
-.venv/.ready: .ci/setup setup.cfg setup.py pyproject.toml $(wildcard constraints/*.txt)
+.venv/.ready: .ci/setup setup.cfg setup.py pyproject.toml dbcheck/load/_rounds.c $(wildcard constraints/*.txt)
 	.ci/setup
 
 # A browser, other shells and Sphinx, for the tests of the pages that dbcheck report makes.

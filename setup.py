@@ -7,6 +7,7 @@ import configparser
 import gzip
 import os
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,16 @@ class ReproducibleSdist(sdist):
 
 
 class ReproducibleExtension(build_ext):
-    """Makes a file that all may read, whatever the umask; it lies so in the wheel."""
+    """Makes a file that all may read, whatever the umask; it lies so in the wheel.
+
+    It knows its source by a checksum, of 31 bits as any int holds it; load_rounds() of
+    dbcheck/load/compiled.py compares the two.
+    """
 
     def build_extension(self, ext: Extension) -> None:
+        (source,) = ext.sources
+        checksum = zlib.crc32(Path(source).read_bytes()) >> 1
+        ext.define_macros = [("SOURCE", str(checksum))]
         super().build_extension(ext)
         Path(self.get_ext_fullpath(ext.name)).chmod(0o755)
 

@@ -18,6 +18,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#ifndef SOURCE
+#error "setup.py gives the checksum of this file"
+#endif
+
 typedef void PGconn;
 typedef void PGresult;
 
@@ -540,7 +544,7 @@ PyMODINIT_FUNC PyInit__rounds(void) {
     PyObject *type = module == NULL ? NULL : PyType_FromSpec(&type_spec);
     if (type == NULL || set_number(type, "PART_SENT", PART_SENT) ||
         set_number(type, "NOT_HERE", NOT_HERE) || set_number(type, "NO_ROW", NO_ROW) ||
-        set_number(type, "REFUSED", REFUSED) ||
+        set_number(type, "REFUSED", REFUSED) || set_number(type, "SOURCE", SOURCE) ||
         PyModule_AddObject(module, "Rounds", type) < 0) {
         Py_XDECREF(type);
         Py_XDECREF(module);

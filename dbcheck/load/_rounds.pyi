@@ -24,12 +24,15 @@ class Rounds:
     NOT_HERE: nothing; it is for the session, by the time or for a notice.
     NO_ROW:   nothing; its values are not prepared.
     REFUSED:  perhaps a part; libpq refused it.
+
+    SOURCE: the checksum of what it was built from; see load.compiled.load_rounds().
     """
 
     PART_SENT: ClassVar[int]
     NOT_HERE: ClassVar[int]
     NO_ROW: ClassVar[int]
     REFUSED: ClassVar[int]
+    SOURCE: ClassVar[int]
 
     def __init__(
         self, epoll_fd: int, calls: bytes, statement: bytes, tag: bytes, parameters: int

@@ -8,9 +8,12 @@ reads settings.
 
 from __future__ import annotations
 
+import logging
 import select
+import zlib
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbcheck.load.loop import Loop, Slot
@@ -27,15 +30,25 @@ from dbcheck.rows.plans.plan import InsertPlan
 if TYPE_CHECKING:
     from dbcheck.load._rounds import Rounds
 
+log = logging.getLogger(__name__)
 _PREPARED_BYTES = 4 << 20  # payloads that are made beforehand, of all sessions
 _ROWS_MAX = 512  # that are made at once for one session: half a millisecond
 
 
 def load_rounds() -> type[Rounds] | None:
-    """Return the part in C; None if it was not built, or not for this system."""
+    """Return the part in C; None if it was not built, or not for this system.
+
+    None, too, if its source lies beside it and is another one: in a checkout the source
+    may be newer, and with it the rules of an ack.
+    """
     try:
         from dbcheck.load._rounds import Rounds
     except ImportError:
+        return None
+    source = Path(__file__).with_name("_rounds.c")
+    built_from = getattr(Rounds, "SOURCE", None)  # the first ones do not say it
+    if source.exists() and zlib.crc32(source.read_bytes()) >> 1 != built_from:
+        log.warning("%s is not used, as it has changed: make extension", source)
         return None
     return Rounds
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import struct
 
 import numpy as np
-import pytest
 from psycopg.errors import DiskFull, error_from_result
 from psycopg.pq import DiagnosticField, ExecStatus
 
-from dbcheck.engines.postgresql.direct import RowPacker, TakenResult, find_calls
-from dbcheck.load.compiled import load_rounds
+from dbcheck.engines.postgresql.direct import RowPacker, TakenResult
 from dbcheck.rows.batches import Batches
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.schedule import Schedule
@@ -62,31 +60,3 @@ def test_a_result_that_was_taken_keeps_its_value() -> None:
     assert (result.command_status, result.get_value(0, 0)) == (b"INSERT 0 1", b"\0\7")
     assert result.get_value(0, 1) is None
     assert result.get_error_message() == "no error details available"
-
-
-@pytest.mark.skipif(load_rounds() is None, reason="it was not compiled")
-def test_what_would_not_fit_is_refused() -> None:
-    """Nothing of it reaches libpq."""
-    kind, calls = load_rounds(), find_calls()
-    assert kind is not None and calls is not None
-    for wrong in ((-1, calls[8:], b"s", b"t", 6), (-1, calls, b"s", b"t" * 64, 6)):
-        with pytest.raises(ValueError, match="cannot be sent here"):
-            kind(*wrong)
-    with pytest.raises(ValueError, match="cannot be sent here"):
-        kind(-1, calls, b"s", b"t", 17)
-    rounds = kind(-1, calls, b"s", b"t", 1)
-    rounds.add(300, 0, 1)
-    with pytest.raises(ValueError, match="cannot be added"):
-        rounds.add(300, 0, 1)
-    for place, length in ((0, 4), (-1, 1), (3, 1), (1, -1), (2**62, 2**62)):
-        with pytest.raises(ValueError, match="no values of whole rows"):
-            rounds.prepare(300, 1, struct.pack("qq", place, length), b"abc")
-    rounds.prepare(300, 1, struct.pack("qq", 0, 3), b"abc")
-    assert rounds.progress(300) == (0, 0, 0, False)
-    assert rounds.send([300], 0) == [(300, kind.NOT_HERE)]
-    rounds.proceed(300, 5, 1)
-    assert rounds.withdraw(300) == (5, 5, 0, False)
-    rounds.remove(300)
-    for fd in (300, 10**6, -1):
-        with pytest.raises(KeyError, match="no session has this descriptor"):
-            rounds.progress(fd)
