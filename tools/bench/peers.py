@@ -38,6 +38,8 @@ function event()
 end
 """
 
+_THREADS_MAX = 8  # of pgbench; sysbench has one for each connection
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -54,7 +56,8 @@ def _pgbench(lab: Lab, connections: int, seconds: float) -> Speed:
         script.write(_PGBENCH)
         script.flush()
         words = ["pgbench", "-n", "-M", "prepared", "-f", script.name]
-        words += ["-c", str(connections), "-j", str(min(2, connections))]
+        threads = min(connections, _THREADS_MAX, os.cpu_count() or 1)
+        words += ["-c", str(connections), "-j", str(threads)]
         words += ["-T", str(max(1, round(seconds))), "-h", str(to.host)]
         words += ["-p", str(to.port), "-U", str(to.username), str(to.database)]
         environment = os.environ | {"PGPASSWORD": lab.password}
