@@ -16,6 +16,7 @@ import pytest
 from dbcheck.engines.postgresql.direct import NAMES
 from dbcheck.load import compiled
 from dbcheck.load.compiled import load_rounds
+from dbcheck.rows.acks import AckValues
 
 if TYPE_CHECKING:
     from dbcheck.load._rounds import Rounds
@@ -167,7 +168,8 @@ def sessions(request: pytest.FixtureRequest) -> Iterator[Sessions]:
 def test_more_replies_than_one_call_takes_are_acked_in_the_next(
     sessions: Sessions,
 ) -> None:
-    rounds, acks = sessions.rounds, []
+    rounds = sessions.rounds
+    acks: list[AckValues] = []
     assert rounds.send(sessions.fds, SENT_US) == []
     sessions.reply()
     while len(acks) < DESCRIPTORS:
