@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -213,10 +214,10 @@ def format_message(error: BaseException, secret: str) -> str:
     both are left out.
     """
     lines = [line.strip() for line in str(error).splitlines()]
-    following = [*lines[1:], ""]
-    pairs = zip(lines, following, strict=True)
     text = "; ".join(
-        line for line, next_one in pairs if line and "^" not in (line, next_one)
+        line
+        for line, next_one in pairwise([*lines, ""])
+        if line and "^" not in (line, next_one)
     )
     text = text or type(error).__name__
     return text.replace(secret, "***") if secret else text

@@ -195,6 +195,16 @@ def test_a_message_leaves_out_the_statement_that_libpq_quotes() -> None:
     assert format_message(psycopg2.Error("one\ntwo\n"), "two") == "one; ***"
 
 
+@pytest.mark.parametrize("words", [(), ("",), ("\n",)])
+def test_an_error_without_a_message_is_named_by_its_kind(
+    words: tuple[str, ...],
+) -> None:
+    """libpq leaves it empty if a login ends in its first moments."""
+    error = psycopg2.OperationalError(*words)
+    assert format_message(error, "secret") == "OperationalError"
+    assert postgresql_link.connect_advice(error)[0] is ErrorId.CONNECTION_FAILED
+
+
 @pytest.mark.parametrize(
     ("said", "id"),
     [
