@@ -1,13 +1,11 @@
 """All of dbcheck decodes where two threads cannot meet (base/decoding.py says why)."""
 
 import ast
-from pathlib import Path
 
 import pytest
 
-import dbcheck
+from tests.kit.syntax import PACKAGE, SOURCES, nodes_of
 
-DBCHECK = Path(dbcheck.__file__).parent
 DECODERS = ("convert", "json.decode", "json.Decoder", "msgpack", "toml", "yaml")
 # What may be imported by itself; all else is named in full.
 IMPORTED_ALONE = {"Meta", "inspect"}
@@ -30,10 +28,10 @@ def decodes_directly(node: ast.AST) -> bool:
 
 def test_each_module_decodes_by_way_of_the_lock() -> None:
     direct = [
-        f"{source.relative_to(DBCHECK)}:{getattr(node, 'lineno', 0)}"
-        for source in DBCHECK.rglob("*.py")
+        f"{source.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"
+        for source in SOURCES
         if source.name != "decoding.py" and "msgspec" in source.read_text()
-        for node in ast.walk(ast.parse(source.read_text()))
+        for node in nodes_of(source)
         if decodes_directly(node)
     ]
 

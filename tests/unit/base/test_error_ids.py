@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import dbcheck
 from dbcheck.base import errors
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LabError
@@ -26,8 +25,8 @@ from dbcheck.load import job
 from dbcheck.report.rows import Line
 from tests.kit.refusals import refused
 from tests.kit.samples import PLAN
+from tests.kit.syntax import SOURCES, nodes_of
 
-PACKAGE = Path(dbcheck.__file__).parent
 SILENT = ErrorId.HOST_NOT_ANSWERING
 # One of each class that has more than a message, an id and a hint.
 SPECIAL: list[DbcheckError] = [
@@ -79,9 +78,8 @@ def test_each_stands_in_a_group_in_the_order_of_the_alphabet() -> None:
 def test_each_is_used() -> None:
     used = {
         node.attr
-        for path in PACKAGE.rglob("*.py")
-        if "ErrorId" in (text := path.read_text())
-        for node in ast.walk(ast.parse(text))
+        for source in SOURCES
+        for node in nodes_of(source)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id == "ErrorId"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from dbcheck.model.cut import SwitchKind
 from dbcheck.report.formats import FORMATS
 from dbcheck.rows.workload import Workload
 from tests.kit.documents import DOCUMENTS, ROOT
+from tests.kit.syntax import nodes_in
 
 METHOD = ROOT / "docs" / "method.md"
 # `unit/test_x.py` or `tests/unit/test_x.py`, perhaps with ::test_name; or `trials/`.
@@ -31,13 +33,17 @@ def cited(text: str) -> Iterator[tuple[str, str]]:
     yield from _COMMAND.findall(text)
 
 
+@cache
+def functions_of(path: Path) -> Set[str]:
+    nodes = nodes_in(path.read_text("utf-8"))
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+
+
 def require_there(path: str, name: str) -> None:
     """Fail if a test that is cited is not there."""
     assert (ROOT / "tests" / path).exists(), path
     if name:
-        tree = ast.parse((ROOT / "tests" / path).read_text("utf-8"))
-        names = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
-        assert name in names, f"{path} has no {name}"
+        assert name in functions_of(ROOT / "tests" / path), f"{path} has no {name}"
 
 
 def traps() -> list[tuple[str, str]]:

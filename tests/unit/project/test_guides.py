@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -13,8 +13,8 @@ import pytest
 
 from dbcheck.judge.item import ItemId
 from dbcheck.model.verdict import PPM, compute_cuts_needed, compute_loss_ppm_max
+from tests.kit.syntax import ROOT, SOURCES, nodes_in, nodes_of
 
-ROOT = Path(__file__).parents[3]
 GUIDES = ROOT / "docs" / "guides"
 TROUBLESHOOTING = GUIDES / "troubleshooting.md"
 VERDICTS = GUIDES / "reading-a-verdict.md"
@@ -43,10 +43,10 @@ def rendered(node: ast.AST) -> str | None:
     return None
 
 
-def texts(source: str) -> Iterator[str]:
+def texts(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield each string of a module; docstrings are not printed, and left out."""
     docstrings = set()
-    for node in ast.walk(ast.parse(source)):  # which comes to a node before its parts
+    for node in nodes:  # which come before their parts
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             docstrings.add(node.value)
         if node not in docstrings and (text := rendered(node)):
@@ -56,8 +56,7 @@ def texts(source: str) -> Iterator[str]:
 @cache
 def printed() -> str:
     """Return each string of the program, one a line."""
-    files = sorted((ROOT / "dbcheck").rglob("*.py"))
-    found = {text for file in files for text in texts(file.read_text("utf-8"))}
+    found = {text for source in SOURCES for text in texts(nodes_of(source))}
     return "\n".join(" ".join(text.split("\n")) for text in sorted(found))
 
 
@@ -89,9 +88,11 @@ def test_a_message_that_is_not_printed_is_found() -> None:
     assert not is_printed("server kept answering: no cut")  # a part is no message
     # Docstrings are not printed.
     assert not is_printed("Items of evidence: what they are called, ...")
-    source = '"""A module."""\nx = "a" f"{y}b" + z\nraise E("c" "d")\n'
-    assert {"a\0b\0", "cd"} <= set(texts(source))
-    assert "A module." not in set(texts(source))
+    found = {
+        *texts(nodes_in('"""A module."""\nx = "a" f"{y}b" + z\nraise E("c" "d")\n'))
+    }
+    assert {"a\0b\0", "cd"} <= found
+    assert "A module." not in found
 
 
 def test_the_guides_quote_many_messages_and_none_twice() -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import click
 import pytest
 
-import dbcheck
 from dbcheck.inventory.entry import KNOWN, SECRETS
 from tests.kit.commandtree import contexts
+from tests.kit.syntax import PACKAGE, SOURCES, nodes_in, nodes_of
 
-PACKAGE = Path(dbcheck.__file__).parent
 PLACEHOLDER = "X"  # what stands in a text for a value of the run
 OTHER_PROGRAMS = {"--systohc"}  # of hwclock
 COMMANDS = {
@@ -45,9 +43,9 @@ def _read_text(node: ast.expr) -> str:
     return str(node.value) if isinstance(node, ast.Constant) else ""
 
 
-def list_hints(source: str, name: str) -> Iterator[Hint]:
+def list_hints(nodes: Iterable[ast.AST], name: str) -> Iterator[Hint]:
     """Yield each text in the value of a keyword hint of a call."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.keyword) and node.arg == "hint":
             inner = {
                 part
@@ -97,24 +95,21 @@ def _list_options(context: click.Context) -> set[str]:
     return {each for param in params for each in (*param.opts, *param.secondary_opts)}
 
 
-HINTS = [
-    hint
-    for path in sorted(PACKAGE.rglob("*.py"))
-    if "hint=" in (source := path.read_text("utf-8"))
-    for hint in list_hints(source, str(path.relative_to(PACKAGE)))
-]
-
-
 def test_each_hint_names_what_exists() -> None:
+    hints = [
+        hint
+        for path in SOURCES
+        for hint in list_hints(nodes_of(path), str(path.relative_to(PACKAGE)))
+    ]
     wrong = [
         f"{hint.place}: {error}: {hint.text}"
-        for hint in HINTS
+        for hint in hints
         for error in find_errors(hint.text)
     ]
     assert not wrong
-    assert len(HINTS) > 400
-    assert sum(_names_command(hint.text) for hint in HINTS) > 20
-    assert sum(bool(_VARIABLE.search(hint.text)) for hint in HINTS) > 30
+    assert len(hints) > 400
+    assert sum(_names_command(hint.text) for hint in hints) > 20
+    assert sum(bool(_VARIABLE.search(hint.text)) for hint in hints) > 30
 
 
 @pytest.mark.parametrize(
@@ -136,5 +131,5 @@ def test_each_hint_names_what_exists() -> None:
 )
 def test_a_hint_that_leads_nowhere_is_found(hint: str, error: str) -> None:
     source = f"raise E('no', hint={hint})"
-    found = "".join(each.text for each in list_hints(source, "a.py"))
+    found = "".join(each.text for each in list_hints(nodes_in(source), "a.py"))
     assert error in set(find_errors(found))

@@ -14,15 +14,7 @@ from pathlib import Path
 
 import pytest
 
-import dbcheck
-
-ROOT = Path(dbcheck.__file__).resolve().parent.parent
-SOURCES = [
-    path
-    for folder in ("tests", "tools")
-    for path in (ROOT / folder).rglob("*.py")
-    if path != Path(__file__)
-]
+from tests.kit.syntax import ROOT, TESTS, nodes_in
 
 
 def module_of(name: str) -> types.ModuleType | None:
@@ -43,8 +35,10 @@ def text_of(node: ast.expr) -> str:
 
 def scripts() -> Iterator[tuple[str, ast.Module]]:
     """Yield where a string stands that is a program which imports dbcheck, and it."""
-    for source in SOURCES:
-        for node in ast.walk(ast.parse(source.read_text())):
+    for source in TESTS:
+        if source == Path(__file__):
+            continue
+        for node in nodes_in(source.read_text()):
             if not isinstance(node, ast.expr) or "from dbcheck" not in text_of(node):
                 continue
             try:

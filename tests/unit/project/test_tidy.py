@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-import dbcheck
 from dbcheck.audit.rules import RULES
 from dbcheck.base import errors
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.model.family import FAMILIES
+from tests.kit.syntax import ROOT, SOURCES, TESTS, dotted, nodes_in, nodes_of
 
-ROOT = Path(dbcheck.__file__).resolve().parent.parent
-SOURCES = sorted((ROOT / "dbcheck").rglob("*.py"))
 LINES_MAX = 50  # of a function, its docstring not counted
 FILE_LINES_MIN, FILE_LINES_MAX = 60, 560
 MODULES_MAX = 25  # of a package
@@ -34,20 +32,6 @@ PACKAGES = sorted(
 MODULE = re.compile(r"(?<![\w*./-])(?:[a-z_0-9]+/)*[a-z_0-9]+\.py\b")
 OF_OTHERS = {"fencing.py"}  # the fence agents'
 VAGUE = {"utils", "helpers", "common", "manager", "misc"}
-
-
-TESTS = sorted(
-    path for folder in ("tests", "tools") for path in (ROOT / folder).rglob("*.py")
-)
-
-
-def nodes_of(source: Path, needle: str = "") -> Iterator[ast.expr | ast.stmt]:
-    """Yield the nodes of a file; none where *needle*, a pattern, is not found in it."""
-    text = source.read_text()
-    if re.search(needle, text):
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.expr | ast.stmt):
-                yield node
 
 
 def named(path: Path) -> str:
@@ -124,7 +108,7 @@ def test_nothing_else_decides_by_the_name_of_a_product() -> None:
         f"{named(source)}:{node.lineno}"
         for source in SOURCES
         if not OF_PRODUCTS.search(named(source))
-        for node in nodes_of(source, "|".join(PRODUCTS))
+        for node in nodes_of(source)
         if isinstance(node, ast.Constant) and node.value in PRODUCTS
     ]
     assert not found, "put the fact into model/family.py"
@@ -170,7 +154,9 @@ def test_children_are_started_by_one_rule() -> None:
     for source in SOURCES:
         if source.stem == "processes":
             continue
-        for node in nodes_of(source, r"-m\b|executable|subprocess|os\.|create_sub"):
+        for node in nodes_of(source):
+            if not isinstance(node, ast.expr):
+                continue
             if starts_python(node) or (
                 inherits_all(node) and named(source) not in AGENTS
             ):
@@ -182,12 +168,12 @@ def starts_python(node: ast.AST) -> bool:
     """Say whether an expression is part of a command line of Python."""
     if isinstance(node, ast.Constant):
         return node.value == "-m"
-    return isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.executable"
+    return isinstance(node, ast.Attribute) and dotted(node) == "sys.executable"
 
 
 def inherits_all(node: ast.AST) -> bool:
     """Say whether a call starts a child without choosing its environment."""
-    if not (isinstance(node, ast.Call) and STARTS.match(ast.unparse(node.func))):
+    if not (isinstance(node, ast.Call) and STARTS.match(dotted(node.func))):
         return False
     return not any(keyword.arg == "env" for keyword in node.keywords)
 
@@ -224,15 +210,24 @@ WITHOUT_TEXT = {
 }
 
 
+@cache
+def expectations() -> list[tuple[str, ast.Call]]:
+    """Return each call of pytest.raises, and where it stands."""
+    return [
+        (f"{named(source)}:{node.lineno}", node)
+        for source in TESTS
+        if "pytest.raises" in (text := source.read_text())
+        for node in nodes_in(text)
+        if isinstance(node, ast.Call) and dotted(node.func) == "pytest.raises"
+    ]
+
+
 def test_each_expected_error_is_named_by_its_text_or_id() -> None:
     """Else a test passes for any error of that class, also a wrong one."""
     wrong = [
-        f"{named(source)}:{node.lineno}"
-        for source in TESTS
-        for node in nodes_of(source, r"pytest\.raises")
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "pytest.raises"
-        and ast.unparse(node.args[0]) not in WITHOUT_TEXT
+        where
+        for where, node in expectations()
+        if ast.unparse(node.args[0]) not in WITHOUT_TEXT
         and not any(keyword.arg in ("match", "check") for keyword in node.keywords)
     ]
     assert not wrong, "use tests.kit.refusals, or give match="
@@ -246,12 +241,9 @@ SENTENCES_MAX = 57
 def test_an_error_of_dbcheck_is_named_by_its_id() -> None:
     """A sentence may be reworded, so no more tests than there are depend on one."""
     found = [
-        f"{named(source)}:{node.lineno}"
-        for source in TESTS
-        for node in nodes_of(source, r"pytest\.raises")
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "pytest.raises"
-        and ast.unparse(node.args[0]).removeprefix("errors.") in KINDS
+        where
+        for where, node in expectations()
+        if ast.unparse(node.args[0]).removeprefix("errors.") in KINDS
         and any(keyword.arg == "match" for keyword in node.keywords)
     ]
     assert len(found) <= SENTENCES_MAX, "use tests.kit.refusals.refused"
@@ -268,8 +260,8 @@ def test_two_modules_alone_print() -> None:
         f"{named(source)}:{node.lineno}"
         for source in SOURCES
         if source not in own
-        for node in nodes_of(source, r"print|echo|Console|sys\.std")
-        if isinstance(node, ast.Call) and PRINTS.match(ast.unparse(node.func))
+        for node in nodes_of(source)
+        if isinstance(node, ast.Call) and PRINTS.match(dotted(node.func))
     ]
     assert not found
 
