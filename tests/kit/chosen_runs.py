@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from dbcheck.cycle.judging import judge_run
-from dbcheck.judge.result import to_values
 from dbcheck.model.records import Manifest, NodeBefore
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -45,5 +44,5 @@ def run_of(
     """
     run = RunFolder.create(parent, manifest_of(number, node))
     stored_run(run, lost=lost, restarted=restarted)
-    run.write_verdict(to_values(judge_run(run, FrameLogReader()).result))
+    judge_run(run, FrameLogReader())
     return run.path

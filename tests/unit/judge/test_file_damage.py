@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -18,9 +19,11 @@ from dbcheck.judge.server_end import judge_crash_in_log
 from dbcheck.model.host import LogTail
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, VOLUME, after
+from tools.damage import sweep
 from tools.damage.__main__ import DOCUMENT, RESULTS, page, recorded, results
-from tools.damage.sweep import NO_DAMAGE, Line, judged
+from tools.damage.sweep import NO_DAMAGE, Line
 
+judged = cache(sweep.judged)
 LINES = recorded()
 DOWN = [line for line in LINES if line.verdict in ("FAIL", "INCONCLUSIVE")]
 # The log of a server that these keep from starting does not show that its data are
