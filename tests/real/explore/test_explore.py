@@ -76,7 +76,10 @@ def lying(one_session: Opened) -> Timeline:
 def test_a_durable_server_keeps_its_acks_in_every_state(
     engine: str, filesystem: str, tmp_path: Path
 ) -> None:
-    found = recorded(LabSpec(engine, filesystem=filesystem), tmp_path, load())
+    # With its default MySQL may tear a page and its copy, as docs/findings.md shows.
+    settings = {"innodb_flush_method": "fsync"} if engine == "mysql" else {}
+    spec = LabSpec(engine, filesystem=filesystem, settings=settings)
+    found = recorded(spec, tmp_path, load())
     some = drawn(found, 12)
     with replaying(found) as lab:
         results = lab.judge(*some)

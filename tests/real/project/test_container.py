@@ -214,8 +214,8 @@ def test_the_client_with_ansible_reads_what_only_ansible_does(
     build = ("--build-arg", "PACKAGES=ansible", "-f", CONTAINER / "Dockerfile", ".")
     podman.build("with-ansible", *build)
     host = {
-        "dbcheck_target": "postgresql+psycopg2://d@db/d",
-        "dbcheck_witness": "file:acks",
+        "dbcheck_target": "postgresql+psycopg2://d@{{ inventory_hostname }}/d",
+        "dbcheck_witness": "file:acks/{{ inventory_hostname }}",
     }
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(yaml.safe_dump({"all": {"hosts": {"db[1:2]": host}}}))
