@@ -25,7 +25,8 @@ class Rounds:
     NO_ROW:   nothing; its values are not prepared.
     REFUSED:  perhaps a part; libpq refused it.
 
-    SOURCE: the checksum of what it was built from; see load.compiled.load_rounds().
+    SOURCE: the checksum of the _rounds.c that it was built from; see
+            load.compiled.load_rounds().
     """
 
     PART_SENT: ClassVar[int]

@@ -46,9 +46,9 @@ def load_rounds() -> type[Rounds] | None:
     except ImportError:
         return None
     source = Path(__file__).with_name("_rounds.c")
-    built_from = getattr(Rounds, "SOURCE", None)  # the first ones do not say it
+    built_from = getattr(Rounds, "SOURCE", None)  # None: built before it had one
     if source.exists() and zlib.crc32(source.read_bytes()) >> 1 != built_from:
-        log.warning("%s is not used, as it has changed: make extension", source)
+        log.warning("%s differs from what was built: run make extension", source)
         return None
     return Rounds
 

@@ -210,7 +210,7 @@ class SharedConnection:
         self._failure: WitnessError | None = None
 
     def open(self, number: int) -> InheritedLog:
-        """Return what opens log *number*; raise WitnessError.
+        """Return the opener of log *number*; raise WitnessError.
 
         A witness that cannot be reached is tried once, and not for each log.
         """
