@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from dbcheck.load._rounds import Rounds
 
 log = logging.getLogger(__name__)
-_PREPARED_BYTES = 4 << 20  # payloads that are made beforehand, of all sessions
+_PREPARED_BYTES = 16 << 20  # payloads that are made beforehand, of all sessions
 _ROWS_MAX = 512  # that are made at once for one session: half a millisecond
+_ROWS_MIN = 16  # fewer at once cost as much as the loop in C saves
 
 
 def load_rounds() -> type[Rounds] | None:
@@ -62,7 +63,15 @@ def make_loop(
     # In lockstep each session waits for the witness, and not for the client.
     if not (rounds and batches and hasattr(select, "epoll")) or witness_log.lockstep:
         return Loop(sessions, witness_log, lease)
+    if count_rows_at_once(sessions.count, batches.bytes_per_row) < _ROWS_MIN:
+        return Loop(sessions, witness_log, lease)
     return CompiledLoop(sessions, witness_log, lease, rounds=rounds, batches=batches)
+
+
+def count_rows_at_once(sessions: int, bytes_per_row: float) -> int:
+    """Return for how many operations each session gets its rows made beforehand."""
+    room = _PREPARED_BYTES / max(1, sessions) / bytes_per_row
+    return min(_ROWS_MAX, int(room))
 
 
 class CompiledLoop(Loop):
@@ -88,8 +97,7 @@ class CompiledLoop(Loop):
         self._wired: dict[int, WiredSession] = {}  # by descriptor
         self._lent: set[int] = set()
         self._acked: list[int] = []  # descriptors whose acks are not handed over
-        room = _PREPARED_BYTES / max(1, sessions.count) / batches.bytes_per_row
-        self._rows_at_once = max(1, min(_ROWS_MAX, int(room)))
+        self._rows_at_once = count_rows_at_once(sessions.count, batches.bytes_per_row)
 
     # ----------------------------------------------------------------- lending sessions
 

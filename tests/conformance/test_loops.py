@@ -316,7 +316,7 @@ def test_what_is_acked_is_what_the_server_has(
     engine.drop()
     engine.prepare((LEDGER,))
     log = FakeLog()
-    schedule = Schedule(seed=9, epoch=4, payload_bytes=(1, 100, 20_000))
+    schedule = Schedule(seed=9, epoch=4, payload_bytes=(1, 100, 40_000))
     sessions = Sessions(engine, engine.facts(), InsertPlan(schedule), False, 16)
     loop = make(sessions, cast(WitnessLog, log))
     assert isinstance(loop, CompiledLoop) == (make is make_loop)
@@ -336,3 +336,17 @@ def test_what_is_acked_is_what_the_server_has(
     for key, row_id in acked.items():
         assert stored[key] == schedule.row(*key)._replace(row_id=row_id)
     assert set(stored) - set(acked) <= set(result.sent.items())
+
+
+def test_rows_that_are_too_few_to_be_made_at_once_are_made_one_by_one(
+    ledger: DatabaseServer,
+) -> None:
+    engine = engine_of(ledger)
+    plan, facts = InsertPlan(Schedule(9, 4, (20_000,))), engine.facts()
+    for count, kind in ((52, CompiledLoop), (53, Loop)):
+        log = FakeLog()
+        sessions = Sessions(engine, facts, plan, False, count)
+        loop = make_loop(sessions, cast(WitnessLog, log))
+        assert type(loop) is kind
+        loop.end()
+        log.close()
