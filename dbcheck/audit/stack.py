@@ -18,11 +18,11 @@ from dbcheck.audit.subject import (
 )
 from dbcheck.model import layers
 from dbcheck.model.host import (
+    Container,
     Drive,
     Layer,
     Reading,
     Readings,
-    ServerProcess,
     TargetFacts,
     Volume,
 )
@@ -89,7 +89,7 @@ def make_subjects(
     pages.
     """
     kernel = parse_kernel_release(readings)
-    subjects = [_make_host_subject(readings, facts.process)]
+    subjects = [_make_host_subject(readings, facts)]
     subjects += [
         _make_filesystem_subject(volume, readings, kernel) for volume in facts.volumes
     ]
@@ -130,7 +130,7 @@ def is_drive_volatile(
 # --------------------------------------------------------------- the host
 
 
-def _make_host_subject(readings: Readings, process: ServerProcess | None) -> Subject:
+def _make_host_subject(readings: Readings, host: TargetFacts) -> Subject:
     release = readings.text("", "/proc/sys/kernel/osrelease").lower()
     vendor = " ".join(
         readings.text("", f"/sys/class/dmi/id/{file}")
@@ -138,13 +138,14 @@ def _make_host_subject(readings: Readings, process: ServerProcess | None) -> Sub
     )
     how = "systemd-detect-virt, /sys/class/dmi/id, /proc/sys/kernel/osrelease"
     values = {
-        platform.CONTAINER: _find_container(readings),
+        platform.CONTAINER: _find_container(readings, host.container),
         platform.VIRTUAL_MACHINE: _find_virtual_machine(readings, vendor),
         platform.CLOUD: _find_cloud(vendor),
         platform.DESKTOP: _find_desktop(release),
         "kernel": release,
     }
     facts = {fact: Fact(value, how) for fact, value in values.items() if value}
+    process = host.process
     if process is not None:
         read = platform.list_facts_of_process(process)
         for name in (platform.FLUSH_CALLS, platform.PRELOADED, platform.NO_SYNC_OPTION):
@@ -170,7 +171,9 @@ _MACHINES_BY_VENDOR = {
 }
 
 
-def _find_container(readings: Readings) -> str:
+def _find_container(readings: Readings, of_server: Container | None) -> str:
+    if of_server:
+        return of_server.cgroup or "mounts of its own"
     if readings.text("", "/.dockerenv") == "yes":
         return "docker"
     container = readings.text("", "container") or readings.text(

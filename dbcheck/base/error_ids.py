@@ -215,7 +215,10 @@ class ErrorId(StrEnum):
     CANARIES_NOT_REMOVED = "canaries-not-removed"
     CANARY_FOLDER_NOT_WRITABLE = "canary-folder-not-writable"
     CANARY_FOLDER_OF_OTHER_USER = "canary-folder-of-other-user"
+    DATA_DIRECTORY_AMBIGUOUS = "data-directory-ambiguous"
+    DATA_DIRECTORY_MOVED = "data-directory-moved"
     DATA_DIRECTORY_NOT_ON_HOST = "data-directory-not-on-host"
+    DATA_IN_CONTAINER_ALONE = "data-in-container-alone"
     HOST_ADDRESS_INVALID = "host-address-invalid"
     HOST_DID_NOT_RESET = "host-did-not-reset"
     HOST_DISK_FULL = "host-disk-full"
@@ -351,6 +354,7 @@ class ErrorId(StrEnum):
     VALUE_DOES_NOT_FIT = "value-does-not-fit"
 
     # Power, switches and interlocks.
+    CONTAINER_ON_CUT_DRIVE = "container-on-cut-drive"
     CUT_ABANDONED = "cut-abandoned"
     CUT_NOTE_MISSING = "cut-note-missing"
     CUT_NOTE_NOT_WRITABLE = "cut-note-not-writable"

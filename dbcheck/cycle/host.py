@@ -26,12 +26,18 @@ from dbcheck.model.host import (
     Volume,
     VolumeCanaries,
 )
-from dbcheck.model.places import Place, find_missing_mark, find_sign_of_other_data
+from dbcheck.model.places import (
+    Place,
+    find_missing_mark,
+    find_sign_of_other_data,
+    find_sign_of_other_names,
+)
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import Canaries, TargetHost
 from dbcheck.ports.listener import Listener, Phase
+from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Node, Site
 from dbcheck.power.driveonly import Server
 from dbcheck.remote.same_host import read_boot_id
@@ -134,29 +140,27 @@ def inspect_host(
     """
     if node.host is None:
         return None, None
+    mark_data = node.engine.mark_data if may_write else mark_nothing
+    facts = read_own_facts(node.host, server, places, mark_data)
+    if facts.container and isinstance(node.power, DriveScoped):
+        raise HostError(
+            f"the server runs in a container (process {facts.container.process}), so "
+            "its drives cannot be cut alone",
+            id=ErrorId.CONTAINER_ON_CUT_DRIVE,
+            hint="Cut the host: remove dbcheck_power_scope.",
+        )
     log_path = node.log_path or _find_readable_log(
-        listener, node.host, server.server_log
+        listener, node.host, server.server_log, facts
     )
-    mark_data = node.engine.mark_data if may_write else lambda: ""
-    return start_host_inspection(node.host, log_path, server, places, mark_data)
+    return start_host_inspection(node.host, log_path, facts)
 
 
 def start_host_inspection(
-    host: TargetHost,
-    log_path: str,
-    server: ServerFacts,
-    places: Sequence[Place],
-    mark_data: Callable[[], str],
+    host: TargetHost, log_path: str, facts: TargetFacts
 ) -> tuple[HostBefore, HostCanaries]:
-    """Describe a host that may be asked, note where its log ends, start canaries.
-
-    mark_data: marks the server's data, and returns the mark, see Engine.mark_data().
-    """
-    directory = require_data_directory(server)
-    require_own_data(host, directory, server, mark_data)
-    facts = read_facts_at_server_paths(host, directory, places)
+    """Note where the log of a host ends that *facts* describe, start canaries there."""
     marks = host.mark_log(log_path) if log_path else {}
-    data = host.start_canaries(directory)
+    data = host.start_canaries(facts.data_directory)
     others: list[Canaries | None] = []
     try:
         notes = []
@@ -171,47 +175,85 @@ def start_host_inspection(
     return before, HostCanaries(data, tuple(others))
 
 
-def require_own_data(
-    host: TargetHost, directory: str, server: ServerFacts, mark_data: Callable[[], str]
-) -> None:
-    """Raise HostError unless *directory* on the host holds the server's own data."""
-    found = host.data_names(directory)
-    text = find_sign_of_other_data(server.identity, server.started_us, found)
-    if not text and (mark := mark_data()):
-        text = find_missing_mark(mark, host.data_names(directory))
-    if text:
+def mark_nothing() -> str:
+    """Stand for Engine.mark_data() where nothing may be written."""
+    return ""
+
+
+def find_own_data(
+    host: TargetHost, server: ServerFacts, mark_data: Callable[[], str] = mark_nothing
+) -> int:
+    """Return the process that finds the server's data, 0 if the host itself does.
+
+    mark_data: marks the server's data, and returns the mark, see Engine.mark_data().
+    Raise HostError unless one directory on the host holds the server's own data.
+    """
+    directory = require_data_directory(server)
+    signs = {
+        each.process: find_sign_of_other_data(
+            server.identity, server.started_us, each.names
+        )
+        for each in host.find_data(directory)
+    }
+    if not all(signs.values()) and (mark := mark_data()):
+        for each in host.find_data(directory):
+            if not signs.get(each.process, ""):
+                signs[each.process] = find_missing_mark(mark, each.names)
+    own = [process for process, sign in signs.items() if not sign]
+    if not own:
         raise HostError(
             f"{directory} on the target's host is not the data directory of this "
-            f"server: {text}",
+            f"server: {'; '.join(dict.fromkeys(signs.values()))}",
             id=ErrorId.DATA_DIRECTORY_NOT_ON_HOST,
             hint="Name the host on which that path holds the server's files, and log "
-            "in as root or as the server's user; a container has its own paths. Or run "
-            "without --target-host.",
+            "in as root or as the server's user; in a container only root finds them. "
+            "Or run without --target-host.",
         )
+    if len(own) > 1:
+        raise HostError(
+            f"several servers on the target's host have {directory}, with the names "
+            f"of this server's data: processes {', '.join(map(str, own))}",
+            id=ErrorId.DATA_DIRECTORY_AMBIGUOUS,
+            hint="One may use a copy of the other's data. End the one that is not "
+            "meant. Or run without --target-host.",
+        )
+    return own[0]
 
 
-def read_facts_at_server_paths(
-    host: TargetHost, directory: str, places: Sequence[Place]
+def read_own_facts(
+    host: TargetHost,
+    server: ServerFacts,
+    places: Sequence[Place],
+    mark_data: Callable[[], str] = mark_nothing,
 ) -> TargetFacts:
-    """Return the facts of a host whose server finds the same files as the host.
+    """Return the facts of the host, and of the server's own data and *places* there.
 
-    Raise HostError, also if the server's process finds other files at a path.
+    See find_own_data().  Raise HostError, also if one of the server's processes finds
+    other files at a path.
     """
-    facts = host.facts(directory, places)
+    process = find_own_data(host, server, mark_data)
+    facts = host.facts(require_data_directory(server), places, process)
     for place, text in facts.seen_otherwise.items():
         raise HostError(
             f"the server finds its {place} elsewhere than the target's host: {text}",
             id=ErrorId.SERVER_FINDS_OTHER_FILES,
-            hint="The server runs with mounts or a root of its own (a container, or "
-            "BindPaths= of a service), so its depth cannot be measured there. Mount "
-            "that path for the whole host. Or run without --target-host.",
+            hint="The server's processes have different mounts, so its depth cannot be "
+            "measured there. Mount that path for the whole host. Or run without "
+            "--target-host.",
         )
     return facts
 
 
-def _find_readable_log(listener: Listener, host: TargetHost, path: str) -> str:
-    """Return *path*, the server's log, or "" if the host cannot read it."""
+def _find_readable_log(
+    listener: Listener, host: TargetHost, path: str, facts: TargetFacts
+) -> str:
+    """Return where the host has the server's log, or "" if it cannot read it.
+
+    path: as the server has it.
+    """
     try:
+        if path and facts.container:
+            path = host.find_log(path, facts.container.process)
         if path:
             host.mark_log(path)
     except HostError as error:
@@ -298,7 +340,7 @@ def inspect_host_again(
     if node.host is None or before.host is None:
         return None
     return finish_host_inspection(
-        node.host, listener, before.host, before.places, remove=remove
+        node.host, listener, before.host, before.facts, before.places, remove=remove
     )
 
 
@@ -306,11 +348,15 @@ def finish_host_inspection(
     host: TargetHost,
     listener: Listener,
     before: HostBefore,
+    server: ServerFacts,
     places: Sequence[Place],
     *,
     remove: bool = True,
 ) -> HostAfter:
-    """Do what inspect_host_again() does, for a host that was asked before the load."""
+    """Do what inspect_host_again() does, for a host that was asked before the load.
+
+    server: its facts, from before the cut or after it.
+    """
     try:
         await_host(host, listener)
     except HostError as error:
@@ -325,7 +371,7 @@ def finish_host_inspection(
             failures.append(str(error))
             return None
 
-    facts = answer(lambda: host.facts(before.facts.data_directory, places))
+    facts = answer(lambda: read_facts_again(host, before.facts, server, places))
     read = read_client_clocks() if facts is not None else None
     remains, *elsewhere = (
         answer(partial(host.read_canaries, folder, nonce)) if folder else None
@@ -353,6 +399,36 @@ def finish_host_inspection(
         read,
         left,
         recorded,
+    )
+
+
+def read_facts_again(
+    host: TargetHost,
+    before: TargetFacts,
+    server: ServerFacts,
+    places: Sequence[Place],
+) -> TargetFacts:
+    """Return the facts of a host that *before* described; raise HostError.
+
+    A container has another process now.  If several have data of the server's names,
+    that with the directory from before is taken.
+    """
+    if before.container is None:
+        return host.facts(before.data_directory, places)
+    directory = require_data_directory(server)
+    found = [
+        host.facts(directory, places, each.process)
+        for each in host.find_data(directory)
+        if not find_sign_of_other_names(server.identity, each.names)
+    ]
+    same = [each for each in found if each.data_directory == before.data_directory]
+    if same or len(found) == 1:
+        return (same or found)[0]
+    raise HostError(
+        f"{len(found)} servers on the target's host have {directory} with this "
+        f"server's names, none on {before.data_directory} as before the cut",
+        id=ErrorId.DATA_DIRECTORY_MOVED,
+        hint="The container has another volume now, or runs on another host.",
     )
 
 
@@ -396,10 +472,9 @@ def clear_canaries(host: agent_host.TargetHost, engine: Engine) -> agent_host.Cl
     A run puts them beside one of the places on each volume, or inside it.  Nothing is
     written there, and no directory that is not this server's is touched.
     """
-    server = engine.facts()
+    server, places = engine.facts(), engine.places(TABLES)
     directory = require_data_directory(server)
-    require_own_data(host, directory, server, lambda: "")
-    facts = host.facts(directory, engine.places(TABLES))
+    facts = host.facts(directory, places, find_own_data(host, server))
     paths = dict.fromkeys(
         path for volume in facts.volumes for path in volume.places.values()
     )

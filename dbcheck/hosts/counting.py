@@ -115,6 +115,7 @@ class Look:
         looked = make_facts_of_volumes(facts.volumes)
         self._points = [f.of for f in looked if f.kind is FactKind.MOUNT]
         self._devices = [f.of for f in looked if f.kind is FactKind.WRITE_CACHE]
+        self._process = facts.container.process if facts.container else 0
 
     def read(self) -> dict[Fact, str]:
         """Return mounts, caches and places as of now; raise HostError.  "": it is gone.
@@ -128,6 +129,7 @@ class Look:
             points=self._points,
             devices=self._devices,
             places=self._places,
+            process=self._process,
         )
         return {
             **{Fact(FactKind.MOUNT, p): found.mounts.get(p, "") for p in self._points},

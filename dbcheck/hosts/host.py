@@ -28,7 +28,7 @@ from dbcheck.model.host import (
     TargetFacts,
     Volume,
 )
-from dbcheck.model.places import DATA, DataNames, Place
+from dbcheck.model.places import DATA, FoundData, Place
 from dbcheck.model.watched import Folders
 from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, build_program
@@ -40,15 +40,16 @@ PARTS = (  # modules of the agent's program; each imports only modules before it
     "dbcheck.agent.host.open",
     "dbcheck.agent.host.folder",
     "dbcheck.agent.host.canary",
-    "dbcheck.agent.host.data",
     "dbcheck.agent.host.tools",
     "dbcheck.agent.host.servers",
     "dbcheck.agent.host.process",
+    "dbcheck.agent.host.mounts",
+    "dbcheck.agent.host.container",
+    "dbcheck.agent.host.data",
     "dbcheck.agent.host.view",
     "dbcheck.agent.host.devices",
     "dbcheck.agent.host.facts",
     "dbcheck.agent.host.timing",
-    "dbcheck.agent.host.mounts",
     "dbcheck.agent.host.drives",
     "dbcheck.agent.host.remount",
     "dbcheck.agent.host.journal",
@@ -69,6 +70,11 @@ REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     "EPERM": (
         ErrorId.HOST_PERMISSION_MISSING,
         "Log in there as root or as the server's own account.",
+    ),
+    "EXDEV": (
+        ErrorId.DATA_IN_CONTAINER_ALONE,
+        "Keep the data on a volume of the container engine or a bind mount: what a "
+        "container has for itself is lost with it.",
     ),
     "ENOSPC": (
         ErrorId.HOST_DISK_FULL,
@@ -231,6 +237,13 @@ class _Printed:
 
 
 @dataclass(frozen=True, slots=True)
+class _Found:
+    """Data directories, see agent.host.data.find_data()."""
+
+    found: tuple[FoundData, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Timed:
     """Writes of one shape, see agent.host.timing."""
 
@@ -289,13 +302,18 @@ class TargetHost:
             self.close()
             raise
 
-    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
+    def facts(
+        self, data_directory: str, places: Sequence[Place] = (), process: int = 0
+    ) -> TargetFacts:
         """Describe the host, and what the data directory and *places* lie on.
 
+        process: as which the paths are looked up, see model.places.FoundData.
         Raise HostError, also if the data directory is not there.
         """
         asked = _make_request(data_directory, places)
-        return self._request(TargetFacts, host_agent.FACTS, places=asked)
+        return self._request(
+            TargetFacts, host_agent.FACTS, places=asked, process=process
+        )
 
     def readings(self, volumes: Sequence[Volume]) -> Readings:
         """Read the host's files and tools about the devices of *volumes*."""
@@ -388,12 +406,20 @@ class TargetHost:
         found = self._request(_Printed, host_agent.FILEIO, folder=folder, **asked)
         return found.text, found.why
 
-    def data_names(self, data_directory: str) -> DataNames:
-        """Return the names of the server whose data the files are.
+    def find_data(self, data_directory: str) -> tuple[FoundData, ...]:
+        """Find that directory on this host, and in containers on it.
 
-        Raise HostError, also if the data directory is not there.
+        This host's own comes first.  Raise HostError if there is none.
         """
-        return self._request(DataNames, host_agent.DATA_NAMES, path=data_directory)
+        found = self._request(_Found, host_agent.FIND_DATA, path=data_directory)
+        return found.found
+
+    def find_log(self, path: str, process: int) -> str:
+        """Return the host's path of a log that a process has at *path*.
+
+        Raise HostError, also if the host has no path to it.
+        """
+        return self._request(str, host_agent.FIND_LOG, path=path, process=process)
 
     def mark_log(self, path: str) -> LogMarks:
         """Note the present end of the log *path*, or of each log of a folder."""

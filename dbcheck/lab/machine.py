@@ -15,6 +15,7 @@ from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers.base import DatabaseServer, Source
 from dbcheck.lab.servers.mariadb import GaleraServer, MariadbServer, MyrocksServer
+from dbcheck.lab.servers.mounts import OwnMounts
 from dbcheck.lab.servers.mysql import MysqlServer
 from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
@@ -109,6 +110,9 @@ class Machine:
             log_folder=self._storage.log_folder,
             account=account,
         )
+        if spec.container:
+            log = {self.server.log_data: "log"} if self.server.log_data else {}
+            self.server.mounts = OwnMounts({self.server.data: "data", **log})
 
     def build(self) -> None:
         """Make storage and server from nothing; return once the server takes queries.

@@ -233,6 +233,7 @@ class LabSpec:
                    for a layer between filesystem and drive that swallows the flushes.
     settings:      server settings, name -> value, that override dbcheck's own.
     log_drive:     a second drive has the log; a flush of one leaves the other as it is.
+    container:     see servers.mounts.OwnMounts.
     galera:        the server, MariaDB, is a node of a Galera cluster; its settings name
                    the other nodes.
     patroni:       the server, PostgreSQL, is started and promoted by Patroni.
@@ -281,6 +282,14 @@ class LabSpec:
             "server that keeps running.",
         ),
     ] = "host"
+    container: Annotated[
+        bool,
+        Setting(
+            "--container",
+            help="Run the server with mounts of its own, as in a container, with its "
+            "data at a path that its host does not have.",
+        ),
+    ] = False
     galera: bool = False
     patroni: bool = False
 
@@ -299,6 +308,16 @@ class LabSpec:
                 id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
                 hint="Use the engine postgresql.",
             )
+        if self.container and (self.galera or self.patroni):
+            raise UsageError(
+                "a lab runs no node of Galera or Patroni in a container",
+                id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
+                hint="Leave --container out.",
+            )
+        self._check_drives()
+        self._check_mount_options()
+
+    def _check_drives(self) -> None:
         if self.log_drive and self.cut != "drive":
             raise UsageError(
                 "a lab that kills a process has no virtual drive, so no log drive",
@@ -311,6 +330,21 @@ class LabSpec:
                 id=ErrorId.DRIVE_CUT_NEEDED,
                 hint="Leave out the power scope, or cut the drive (cut: drive).",
             )
+        if self.power_scope == "drive" and self.container:
+            raise UsageError(
+                "a drive alone cannot be cut below a server in a container",
+                id=ErrorId.CONTAINER_ON_CUT_DRIVE,
+                hint="Cut the whole host.",
+            )
+        small = self.drive.size_bytes < XFS_BYTES_MIN
+        if self.cut == "drive" and self.filesystem == "xfs" and small:
+            raise UsageError(
+                f"a drive of {self.drive.size_bytes // MIB} MiB is too small for xfs",
+                id=ErrorId.DRIVE_TOO_SMALL,
+                hint=f"Take {XFS_BYTES_MIN // MIB} MiB or more, or ext4.",
+            )
+
+    def _check_mount_options(self) -> None:
         if not self.mount_options.isprintable() or {*'"\\'} & {*self.mount_options}:
             raise UsageError(
                 f"the mount options {self.mount_options!r} hold a quotation mark, a"
@@ -326,13 +360,6 @@ class LabSpec:
                     id=ErrorId.LAB_DECIDES_SETTING,
                     hint="Leave it out: a lab uses its own drives alone.",
                 )
-        small = self.drive.size_bytes < XFS_BYTES_MIN
-        if self.cut == "drive" and self.filesystem == "xfs" and small:
-            raise UsageError(
-                f"a drive of {self.drive.size_bytes // MIB} MiB is too small for xfs",
-                id=ErrorId.DRIVE_TOO_SMALL,
-                hint=f"Take {XFS_BYTES_MIN // MIB} MiB or more, or ext4.",
-            )
 
     def to_values(self) -> dict[str, Any]:
         """Return the spec as plain values."""

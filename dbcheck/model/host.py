@@ -238,6 +238,20 @@ class ServerProcess:
 
 
 @dataclass(frozen=True, slots=True)
+class Container:
+    """A server's process that has mounts or a root of its own, as in a container.
+
+    The places of the server are on this host where that process finds them.
+
+    process: its id on the host.
+    cgroup:  its control group, which mostly names the container; "" if there is none.
+    """
+
+    process: int
+    cgroup: str
+
+
+@dataclass(frozen=True, slots=True)
 class TargetFacts:
     """The target's host, and what its server's places lie on.
 
@@ -256,6 +270,7 @@ class TargetFacts:
                 at its path, if it is not what the host's agent finds there.
     view_unread: why it is not known what the server's process finds at the paths, "" if
                 it is known.
+    container:  None if the server finds its paths as the host itself does.
     """
 
     hostname: str
@@ -274,6 +289,7 @@ class TargetFacts:
     view_unread: str = "it was not looked at"
     changed: Mapping[str, int] = field(default_factory=dict)
     booted_us: int | None = None
+    container: Container | None = None
 
     def __post_init__(self) -> None:
         """Refuse facts without the data directory's volume."""

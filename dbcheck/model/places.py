@@ -133,12 +133,36 @@ class DataNames:
     unreadable: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class FoundData:
+    """A directory that may be a server's, by the path that the server names.
+
+    process: the process that has it at that path, in a container: one with mounts or a
+             root of its own.  0: the host itself has it there.
+    """
+
+    process: int
+    names: DataNames
+
+
 def find_sign_of_other_data(
     identity: Mapping[str, str], started_us: int, found: DataNames
 ) -> str:
     """Return the sign that a directory is not the server's, "" if there is none.
 
     identity, started_us: what the server reports over SQL, as model.server.ServerFacts.
+    """
+    if text := find_sign_of_other_names(identity, found):
+        return text
+    if "data_directory" in identity:  # as PostgreSQL calls it
+        return _find_sign_of_other_start(started_us, found)
+    return ""
+
+
+def find_sign_of_other_names(identity: Mapping[str, str], found: DataNames) -> str:
+    """Return the sign that a directory is not the server's, as it may be at any start.
+
+    As find_sign_of_other_data().
     """
     if found.empty:
         return "it is empty"
@@ -149,8 +173,6 @@ def find_sign_of_other_data(
             return found.unreadable.get(name, f"it has no {name}")
         if wanted.casefold() != seen.casefold() and wanted:
             return f"its {name} is {seen}, and the server's is {wanted}"
-    if "data_directory" in identity:  # as PostgreSQL calls it
-        return _find_sign_of_other_start(started_us, found)
     return ""
 
 

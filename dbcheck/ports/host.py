@@ -8,7 +8,7 @@ from typing import Protocol
 from dbcheck.model.depth import Completed, Remains
 from dbcheck.model.flushes import Sample, Shape, Timed
 from dbcheck.model.host import LogMarks, LogTail, Readings, TargetFacts, Volume
-from dbcheck.model.places import DataNames, Place
+from dbcheck.model.places import FoundData, Place
 from dbcheck.model.watched import Folders, Looked
 
 
@@ -74,8 +74,13 @@ class TargetHost(Protocol):
     def reach(self) -> None:
         """Connect, unless that was done; every other call does so by itself."""
 
-    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
-        """Describe the host, and what the data directory and *places* lie on."""
+    def facts(
+        self, data_directory: str, places: Sequence[Place] = (), process: int = 0
+    ) -> TargetFacts:
+        """Describe the host, and what the data directory and *places* lie on.
+
+        process: as which the paths are looked up, see FoundData.
+        """
 
     def readings(self, volumes: Sequence[Volume]) -> Readings:
         """Read the host's files and tools about the devices of *volumes*."""
@@ -116,8 +121,17 @@ class TargetHost(Protocol):
     ) -> tuple[str, str]:
         """Return fio's output on random writes in *folder*, or why it cannot run."""
 
-    def data_names(self, data_directory: str) -> DataNames:
-        """Return the names of the server whose data the files are."""
+    def find_data(self, data_directory: str) -> Sequence[FoundData]:
+        """Find that directory on this host, which comes first, and in its containers.
+
+        Raise HostError if there is none.
+        """
+
+    def find_log(self, path: str, process: int) -> str:
+        """Return the host's path of a log that a process has at *path*.
+
+        Raise HostError, also if the host has no path to it.
+        """
 
     def mark_log(self, path: str) -> LogMarks:
         """Note the present end of the log, or of each log of a folder."""

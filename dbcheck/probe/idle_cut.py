@@ -10,6 +10,7 @@ from dbcheck.base import interrupt
 from dbcheck.cycle.host import (
     end_host_canaries,
     finish_host_inspection,
+    read_own_facts,
     start_host_inspection,
 )
 from dbcheck.judge.volumes import VolumeDepth, find_volume_depths
@@ -44,13 +45,14 @@ def cut_idle_host_and_measure_depth(
     cut: cuts and restores the power, and returns once the host answers again.
     Raise HostError if the host cannot be asked before that.
     """
-    before, canaries = start_host_inspection(host, "", server, places, mark_data)
+    facts = read_own_facts(host, server, places, mark_data)
+    before, canaries = start_host_inspection(host, "", facts)
     try:
         _wait_for_writes()
         test = cut()
     finally:
         end_host_canaries(host, canaries)
-    after = finish_host_inspection(host, listener, before, places)
+    after = finish_host_inspection(host, listener, before, server, places)
     completed, *elsewhere = canaries.completed(host_kept=False)
     depths = find_volume_depths(before, completed, elsewhere, after, cut_class)
     if not depths:

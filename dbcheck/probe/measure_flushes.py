@@ -12,11 +12,7 @@ from dbcheck.audit.stack import is_drive_volatile
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import (
-    read_facts_at_server_paths,
-    require_data_directory,
-    require_own_data,
-)
+from dbcheck.cycle.host import read_own_facts
 from dbcheck.load.sessions import commit
 from dbcheck.model.flushes import Sample
 from dbcheck.model.host import Readings, TargetFacts, Volume
@@ -86,10 +82,7 @@ def read_server_facts(
 ) -> TargetFacts:
     """Read the storage of a server's directories; raise EngineError, HostError."""
     server = server or engine.facts()
-    directory = require_data_directory(server)
-    require_own_data(host, directory, server, lambda: "")
-    places = engine.places(InsertPlan.tables)
-    return read_facts_at_server_paths(host, directory, places)
+    return read_own_facts(host, server, engine.places(InsertPlan.tables))
 
 
 def find_log_volumes(facts: TargetFacts) -> list[Volume]:

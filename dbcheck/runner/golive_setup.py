@@ -13,7 +13,7 @@ from contextlib import closing
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import TargetChanged
-from dbcheck.cycle.host import read_facts_at_server_paths, require_data_directory
+from dbcheck.cycle.host import read_own_facts
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.golive import StepId
 from dbcheck.model.host import TargetFacts, Volume
@@ -171,8 +171,7 @@ def _describe_scoped(engine: Engine, server: ServerFacts) -> str:
 def _read_host_facts(
     engine: Engine, host: TargetHost, server: ServerFacts
 ) -> dict[str, str]:
-    directory = require_data_directory(server)
-    facts = read_facts_at_server_paths(host, directory, engine.places((LEDGER,)))
+    facts = read_own_facts(host, server, engine.places((LEDGER,)))
     kernel = host.readings(facts.volumes).text("", "/proc/sys/kernel/osrelease")
     found = {KERNEL: kernel} if kernel else {}
     return {**found, **dict(_list_host_facts(facts))}

@@ -164,7 +164,7 @@ QUESTIONS: tuple[Callable[[Pipe], object], ...] = (
     lambda pipe: list(_Witness(pipe).read(RUN)),
     _created,
     lambda pipe: _host(pipe).facts("/d"),
-    lambda pipe: _host(pipe).data_names("/d"),
+    lambda pipe: _host(pipe).find_data("/d"),
     lambda pipe: _host(pipe).mark_log("/l"),
     lambda pipe: _host(pipe).read_log("/l", {"/l": [1, 2]}),
     lambda pipe: _host(pipe).read_canaries("/c", "ab"),
@@ -201,6 +201,14 @@ _FACTS = {**_NAMES, "clock_us": 5, "uptime_s": 1.5, "data_directory": "/d"} | {
     "unreadable": {},
 }
 _RUN = {"nonce": "ab", "rings": 1, "ring_blocks": 8, "records_per_file": 4}
+_DATA_NAMES = {
+    "empty": False,
+    "system_identifier": "7",
+    "started_s": 5,
+    "server_uuid": "",
+    "marks": ["m"],
+    "unreadable": {"server_uuid": "why"},
+}
 ANSWERS: tuple[Any, ...] = (
     {**_NAMES, "folder": "/x", "filesystem": "xfs", "free_bytes": 9, "clock_us": 5},
     [0.1, 0.2, 0.3],
@@ -209,8 +217,7 @@ ANSWERS: tuple[Any, ...] = (
     None,
     None,
     _FACTS,
-    {"empty": False, "system_identifier": "7", "started_s": 5, "server_uuid": ""}
-    | {"marks": ["m"], "unreadable": {"server_uuid": "why"}},
+    {"found": [{"process": 0, "names": _DATA_NAMES}]},
     {"/l": [3, 4]},
     {"text": "x", "truncated": False, "rewound": False},
     {"run": _RUN, "buffered": [[1, 4]], "first": 1}

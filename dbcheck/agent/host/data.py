@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import glob
 import itertools
 import os
 import re
-import stat
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import translate
 from functools import lru_cache
 from typing import Any
 
+from dbcheck.agent.host.container import OWN, View, find_contained_servers
+from dbcheck.agent.host.mounts import Mounted
 from dbcheck.agent.host.open import open_regular
-from dbcheck.agent.wire import describe_error, read_lines, unescape
+from dbcheck.agent.host.servers import PROCESSES, find_server_processes
+from dbcheck.agent.wire import describe_error
 
 ENTRIES_MAX = 200_000  # most entries of a folder that are listed
 LINKS_MAX = 1000  # most links of a folder that are followed
@@ -34,30 +38,34 @@ class OutlyingFiles:
     unseen: why some files could not be looked at, "" if all were.
     """
 
-    def __init__(self, folder: str, names: Sequence[str]) -> None:
-        """Look at the folder, which must be there; *names*: shell patterns."""
+    def __init__(self, folder: str, names: Sequence[str], view: View = OWN) -> None:
+        """Look at the folder, which must be there; *names*: shell patterns.
+
+        folder: as the process of *view* has it.
+        """
         self.away: dict[str, int] = {}
         self.unseen = ""
         if not names:
             return
         wanted = re.compile("|".join(map(translate, names)))
-        mounts = list(read_mount_table())
         try:
-            own = os.stat(folder).st_dev
-            paths_leading_away = [
-                *find_mounts_in(folder, mounts, wanted),
-                *find_links_in(folder, wanted),
+            here, inner = view.find(folder), view.resolve(folder)
+            own = os.stat(here).st_dev
+            leading_away = [
+                *find_mounts_in(inner, view.read_mounts(), wanted),
+                *map(os.path.basename, find_links_in(here, wanted)),
             ]
         except OSError as error:
             self.unseen = describe_error(error, folder)
             return
         seen = {own}
-        for path in sorted(paths_leading_away):
+        for name in sorted(leading_away):
+            path = os.path.join(inner, name)
             try:
-                holder = find_containing_folder(path, mounts)
+                holder = view.find_containing_folder(path)
                 device = os.stat(holder).st_dev
             except OSError as error:
-                if os.path.lexists(path):  # it was not removed just now
+                if os.path.lexists(os.path.join(here, name)):  # not removed just now
                     self.unseen = describe_error(error, path)
                 continue
             if device not in seen:
@@ -65,22 +73,15 @@ class OutlyingFiles:
                 self.away[holder] = device
 
 
-def read_mount_table() -> Iterator[tuple[str, str, str]]:
-    """Yield point, device ("8:1") and root of each mount (proc(5), mountinfo)."""
-    for line in read_lines("/proc/self/mountinfo"):
-        fields = line.split()
-        yield unescape(fields[4]), fields[2], unescape(fields[3])
-
-
 def find_mounts_in(
-    folder: str, mounts: Sequence[tuple[str, str, str]], wanted: re.Pattern[str]
+    folder: str, mounts: Iterable[Mounted], wanted: re.Pattern[str]
 ) -> list[str]:
-    """List the mounts directly in the folder whose name matches *wanted*."""
+    """List the names of mounts directly in the folder that match *wanted*."""
     return [
-        point
-        for point, _, _ in mounts
-        if os.path.dirname(point) == folder
-        and wanted.fullmatch(os.path.basename(point))
+        os.path.basename(mount.point)
+        for mount in mounts
+        if os.path.dirname(mount.point) == folder
+        and wanted.fullmatch(os.path.basename(mount.point))
     ]
 
 
@@ -115,47 +116,6 @@ def scan_links(
     return tuple(found)
 
 
-def find_containing_folder(path: str, mounts: Sequence[tuple[str, str, str]]) -> str:
-    """Return the folder that *path* leads to, or that its file lies in.
-
-    Raise OSError if the link is broken, or leads to neither a file nor a folder.
-    """
-    real = os.path.realpath(path)
-    mode = os.stat(real).st_mode
-    if stat.S_ISDIR(mode):
-        return real
-    if not stat.S_ISREG(mode):
-        raise OSError(0, "neither a file nor a folder", real)
-    if any(point == real for point, _, _ in mounts):
-        return find_folder_of_mounted_file(real, mounts)
-    return os.path.dirname(real)
-
-
-def find_folder_of_mounted_file(
-    file: str, mounts: Sequence[tuple[str, str, str]]
-) -> str:
-    """Return the folder of a file that is mounted alone, else the file itself.
-
-    Its filesystem may be mounted elsewhere too, and then shows the file's folder.
-    """
-    device, inner = [(dev, root) for point, dev, root in mounts if point == file][-1]
-    for point, dev, root in mounts:
-        if dev != device or point == file:
-            continue
-        within = os.path.relpath(inner, root)
-        there = os.path.join(point, within)
-        if within.startswith(os.pardir) or within == os.curdir:
-            continue
-        folder = os.path.dirname(there)
-        try:
-            same = os.path.samefile(there, file)
-            if same and os.stat(folder).st_dev == os.stat(file).st_dev:
-                return folder
-        except OSError:  # another mount covers it
-            continue
-    return file
-
-
 READ_BYTES_MAX = 1 << 16  # most bytes that are read of a file
 MARKED_MAX = 1000  # most tables "marker", one in each database, that are searched
 AUTO_CNF = re.compile(rb"^\s*server[-_]uuid\s*=\s*([0-9A-Fa-f-]{36})\s*$", re.MULTILINE)
@@ -163,6 +123,31 @@ ARIA_UUID = slice(4, 20)  # of aria_log_control
 # On MariaDB a mark, a random word, is the comment of a column in dbcheck's table
 # "marker", so the table's definition (.frm) holds it (engines.mysql.facts.mark_data).
 MARK = re.compile(rb"dbcheck-mark-[0-9a-f]{32}")
+
+
+def find_data(path: str) -> dict[str, Any]:
+    """Find the directory *path* of this host, and of the servers in containers.
+
+    found: of each the process that has it at that path (0: this host's own), and the
+    names of its data.  Raise OSError if there is none.
+    Who sees a container's server sees each server, so this host's own directory is left
+    out then unless a server works in it: it may be a copy, or of a server that is down.
+    """
+    found = []
+    absent: OSError | None = None
+    contained, hidden = find_contained_servers(path)
+    try:
+        if not contained or any(find_server_processes(path)):
+            found.append({"process": 0, "names": read_data_names(path)})
+    except OSError as error:
+        absent = error
+    for process in contained:
+        with contextlib.suppress(OSError):  # it ended
+            names = read_data_names(f"{PROCESSES}/{process}/cwd")
+            found.append({"process": process, "names": names})
+    if absent is not None and not found:
+        raise OSError(errno.EACCES, hidden, path) if hidden else absent
+    return {"found": found}
 
 
 def read_data_names(path: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Container, Sequence
 from typing import Any
 
+from dbcheck.agent.host.container import find_contained_servers
 from dbcheck.agent.host.devices import (
     BTRFS,
     DEVICE_SEPARATOR,
@@ -27,6 +28,7 @@ from dbcheck.agent.host.mounts import (
     read_mounts,
     resolve_links,
 )
+from dbcheck.agent.host.servers import find_server_processes
 from dbcheck.agent.host.tools import BLOCK
 from dbcheck.agent.wire import Refusal, read_first_line, read_lines, unescape
 
@@ -184,10 +186,8 @@ def survey(
         if (other.parent, other.point) == (mount["id"], mount["point"])
     ]
     busy += find_multi_device_parts(by_name)
-    for line in list(read_lines(SWAPS))[1:]:
-        name = os.path.basename(os.path.realpath(unescape(line.split()[0])))
-        if name in by_name:
-            busy.append(f"{name} is swapped to")
+    busy += find_swaps(by_name)
+    busy += find_server_in_container(directory)
     real_path = os.path.realpath(directory)
     status = os.stat(real_path)
     return {
@@ -203,6 +203,22 @@ def survey(
         "on_them": find_device_at(real_path) in by_device,
         **_survey_paths(mounts, notes, by_device),
     }
+
+
+def find_swaps(names: Container[str]) -> list[str]:
+    """Describe the devices *names* that are swapped to."""
+    lines = list(read_lines(SWAPS))[1:]
+    paths = (os.path.realpath(unescape(line.split()[0])) for line in lines)
+    found = filter(names.__contains__, map(os.path.basename, paths))
+    return [f"{name} is swapped to" for name in found]
+
+
+def find_server_in_container(directory: str) -> list[str]:
+    """Describe the server whose data directory this is, if it runs in a container."""
+    contained, _ = find_contained_servers(directory)
+    if any(find_server_processes(directory)):
+        return []
+    return [f"process {process}, a server, is in a container" for process in contained]
 
 
 def find_multi_device_parts(names: Container[str]) -> list[str]:

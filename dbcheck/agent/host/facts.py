@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dbcheck.agent.host.container import View, describe_container
 from dbcheck.agent.host.data import OutlyingFiles
 from dbcheck.agent.host.devices import (
     JOURNAL,
@@ -194,25 +195,29 @@ class Volume:
         return text
 
 
-def collect_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
+def collect_facts(
+    places: list[tuple[str, str, list[str]]], process: int = 0
+) -> dict[str, Any]:
     """Return the facts of the host and of the volumes of *places*.
 
     places: of each its name, its path, and the names of the files in it that count, as
     shell patterns; the data directory comes first, and must exist.  Places on one
     filesystem share a volume.  Return as unseen why a place cannot be looked at.
+    process: as which the paths are looked up, see container.View.of().
     """
-    volumes = [Volume(places[0][1])]
+    view = View.of(process)
+    volumes = [Volume(view.find(places[0][1]))]
     unseen: dict[str, str] = {}
     for name, path, files in places:
         if not os.path.isabs(path):
             unseen[name] = "the server does not report its path"
             continue
         try:
-            real_path = assign_place(volumes, name, path)
+            assign_place(volumes, name, view.find(path))
         except OSError as error:
             unseen[name] = describe_error(error, path)
             continue
-        assign_outlying_files(volumes, unseen, name, OutlyingFiles(real_path, files))
+        assign_outlying_files(volumes, unseen, name, OutlyingFiles(path, files, view))
     unreadable: dict[str, str] = {}
     facts = {
         **read_host_names(),
@@ -225,7 +230,8 @@ def collect_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
         "volumes": [volume.all() for volume in volumes],
         "unseen": unseen,
         "process": describe_server_process(volumes[0].path),
-        **compare_with_server_view(places),
+        **compare_with_server_view(places, view),
+        "container": describe_container(process),
     }
     for name in ("hostname", "machine_id", "boot_id"):
         if not facts[name]:
@@ -233,13 +239,12 @@ def collect_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
     return {**facts, "unreadable": unreadable}
 
 
-def assign_place(volumes: list[Volume], name: str, path: str) -> str:
-    """Put a place on the volume that it lies on; return its path, links followed."""
+def assign_place(volumes: list[Volume], name: str, path: str) -> None:
+    """Put a place on the volume that it lies on."""
     found = Volume(path)
     same = [volume for volume in volumes if volume.device == found.device]
     (same or [found])[0].places[name] = found.path
     volumes += [] if same else [found]
-    return found.path
 
 
 def assign_outlying_files(
@@ -362,7 +367,10 @@ def find_queue_folder(folder: str) -> str:
 
 
 def read_mounts_and_caches(
-    points: list[str], devices: list[str], places: list[tuple[str, str, list[str]]]
+    points: list[str],
+    devices: list[str],
+    places: list[tuple[str, str, list[str]]],
+    process: int,
 ) -> dict[str, dict[str, Any]]:
     """Return the options of mounts, and the write_cache of block devices, as of now.
 
@@ -381,13 +389,14 @@ def read_mounts_and_caches(
             for name, folder in folders.items()
         },
         "places": {
-            name: find_filesystem_of_place(path, files) for name, path, files in places
+            name: find_filesystem_of_place(path, files, View.of(process))
+            for name, path, files in places
         },
     }
 
 
 def find_filesystem_of_place(
-    path: str, files: list[str]
+    path: str, files: list[str], view: View
 ) -> list[tuple[str, str, str]] | None:
     """Return path (links followed), filesystem and its device of a place.
 
@@ -395,10 +404,10 @@ def find_filesystem_of_place(
     seen.  [] if the place does not exist, None if it cannot be seen.
     """
     try:
-        volumes = [Volume(path)]
+        volumes = [Volume(view.find(path))]
     except OSError as error:
         return [] if error.errno in NOT_THERE_ERRORS else None
-    for folder in OutlyingFiles(volumes[0].path, files).away:
+    for folder in OutlyingFiles(path, files, view).away:
         with contextlib.suppress(OSError):  # it was removed just now
             volumes.append(Volume(folder))
     return [(volume.path, volume.mount["type"], volume.number) for volume in volumes]

@@ -12,6 +12,7 @@ import stat
 import zlib
 from typing import IO, Any
 
+from dbcheck.agent.host.container import View
 from dbcheck.agent.host.journal import JOURNAL, mark_journal, read_journal_since
 from dbcheck.agent.host.open import list_names, open_regular
 from dbcheck.agent.host.process import find_error_file
@@ -48,6 +49,21 @@ def mark_log(path: str) -> dict[str, list[int]]:
     if path.startswith(JOURNAL):
         return mark_journal(path[len(JOURNAL) :])
     return mark_files(path)
+
+
+def find_log(path: str, process: int) -> str:
+    """Return this host's path of a log that a process has at *path*; raise OSError.
+
+    path: as in mark_log().  process: see container.View.of().
+    """
+    view = View.of(process)
+    if path.startswith(COLLECTOR):
+        directory, folder = parse_collector(path)
+        return f"{COLLECTOR}{view.find(directory)}/{view.find(folder)}"
+    for prefix in (STDERR, JOURNAL):
+        if path.startswith(prefix):
+            return prefix + view.find(path[len(prefix) :])
+    return view.find(path)
 
 
 def parse_collector(path: str) -> tuple[str, str]:

@@ -49,10 +49,15 @@ class Mounted:
             if option not in REFUSED_OPTIONS
         )
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the mount or its filesystem is."""
+        return "ro" in self.options.split(",")
 
-def read_mounts() -> Iterator[Mounted]:
-    """Yield all mounts, those that cover others last."""
-    for line in read_lines(MOUNTINFO):
+
+def read_mounts(table: str = MOUNTINFO) -> Iterator[Mounted]:
+    """Yield all mounts, those that cover others last; *table*: of another process."""
+    for line in read_lines(table):
         yield Mounted(line)
 
 

@@ -18,13 +18,13 @@ from collections.abc import Callable
 from typing import Any
 
 from dbcheck.agent.host.canary import Canaries, read_survivors
-from dbcheck.agent.host.data import read_data_names
+from dbcheck.agent.host.data import find_data
 from dbcheck.agent.host.devices import Devices
 from dbcheck.agent.host.drives import await_drives, survey
 from dbcheck.agent.host.facts import collect_facts, read_mounts_and_caches
 from dbcheck.agent.host.folder import clear_canaries, remove
 from dbcheck.agent.host.journal import find_shutdown_record
-from dbcheck.agent.host.log import mark_log, read_since
+from dbcheck.agent.host.log import find_log, mark_log, read_since
 from dbcheck.agent.host.remount import (
     end_server,
     is_still_held,
@@ -135,7 +135,7 @@ SERIAL = "/sys/class/dmi/id/product_serial"  # only root may read it
     READ_CANARIES,
     REMOVE_CANARIES,
     SHUTDOWN,
-    DATA_NAMES,
+    FIND_DATA,
     CLEAR_CANARIES,
 ) = range(1, 11)
 (
@@ -150,6 +150,7 @@ SERIAL = "/sys/class/dmi/id/product_serial"  # only root may read it
 ) = range(11, 19)
 SURVEY, AWAIT_DRIVES, END_SERVER, TAKE_OFF, PUT_BACK, START_SERVER = range(19, 25)
 WRITE_NOTE, READ_NOTE, REMOVE_NOTE, STILL_HELD, MOUNTS_AND_CACHES = range(25, 30)
+FIND_LOG = 30
 COMPLETED = 111  # the kind of reply that reports progress, see report_layout()
 
 
@@ -187,8 +188,9 @@ class Agent(RequestHandler):
         self._trigger: Trigger | None = None
         self._counters: tuple[list[str], Devices] | None = None
         self._verbs: dict[int, Callable[[Any], object]] = {
-            FACTS: lambda request: collect_facts(request["places"]),
+            FACTS: lambda request: collect_facts(request["places"], request["process"]),
             MARK_LOG: lambda request: mark_log(request["path"]),
+            FIND_LOG: lambda request: find_log(request["path"], request["process"]),
             READ_LOG: lambda request: read_since(
                 request["path"], request["marks"], request["limit"]
             ),
@@ -200,7 +202,7 @@ class Agent(RequestHandler):
             ),
             REMOVE_CANARIES: self._remove,
             CLEAR_CANARIES: lambda request: clear_canaries(request["path"]),
-            DATA_NAMES: lambda request: read_data_names(request["path"]),
+            FIND_DATA: lambda request: find_data(request["path"]),
             IDENTITY: lambda _: read_identity(),
             ARM: self._arm,
             RESET: self._reset,

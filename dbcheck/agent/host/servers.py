@@ -89,31 +89,61 @@ def find_server_processes(directory: str) -> Iterator[str]:
     only their own account and root may see.  Any account may start a process of that
     name in a directory that it may search, so the process must belong to the
     directory's owner, or to root, as a process that changed its account does (proc(5)).
-    A server in a container may work in another directory of the same path.
+    A server in a container may have another path to the directory, and through its
+    mounts another owner (mount_setattr(2), idmapped mounts); but see
+    container.find_contained_servers().
     """
     real_directory = os.path.realpath(directory)
     try:
         directory_status = os.stat(real_directory)
     except OSError:
         return
-    for folder in find_account_processes(real_directory, directory_status.st_uid):
+    for folder in list_processes():
         try:
-            works_there = os.path.samestat(os.stat(folder + "/cwd"), directory_status)
-        except OSError:  # it ended
+            path = os.readlink(folder + "/cwd")
+            if path != real_directory and not has_own_mounts(folder):
+                continue
+            status = find_server_folder(folder, path)
+        except OSError:  # it ended, or is another account's
             continue
-        if works_there:
+        if status and os.path.samestat(status, directory_status):
             yield folder
+
+
+def has_own_mounts(process: str) -> bool:
+    """Return True if a process has another mount namespace; raise OSError."""
+    return os.readlink(process + "/ns/mnt") != os.readlink("/proc/self/ns/mnt")
+
+
+def find_server_folder(process: str, path: str) -> os.stat_result | None:
+    """Return the status of the folder that a server's process works in; raise OSError.
+
+    None if it is no server's process, or of an account that does not own the folder.
+    path: of the folder, as the process's "cwd" shows it.
+    """
+    account = os.stat(process).st_uid
+    if not is_account_process(process, path, account):
+        return None
+    status = os.stat(process + "/cwd")  # only of servers: any other may be on dead NFS
+    return status if account in (status.st_uid, 0) else None
+
+
+def list_processes() -> Iterator[str]:
+    """Yield the folder in /proc of each process, in the order of their ids.
+
+    Mostly the process that started the others is the first.
+    """
+    for name in sorted(filter(str.isdigit, os.listdir(PROCESSES)), key=int):
+        yield os.path.join(PROCESSES, name)
 
 
 def find_account_processes(directory: str, account: int) -> Iterator[str]:
     """Find a server's processes, for a directory that may be on a dead drive.
 
-    They come in the order of their ids, so mostly the process that started the others
-    is the first.  directory: with links followed; a process may work in another
-    directory of this path, see works_elsewhere().  account: the directory's owner.
+    directory: with links followed; a process may work in another directory of this
+    path, see works_elsewhere().  account: the directory's owner.
     """
-    for name in sorted(filter(str.isdigit, os.listdir(PROCESSES)), key=int):
-        folder = os.path.join(PROCESSES, name)
+    for folder in list_processes():
         if is_account_process(folder, directory, account):
             yield folder
 

@@ -11,11 +11,7 @@ from dbcheck.audit.servers import make_other_subjects, make_server_subject
 from dbcheck.audit.stack import make_subjects, make_unseen_subjects
 from dbcheck.audit.subject import Subject
 from dbcheck.base.errors import EngineError, HostError
-from dbcheck.cycle.host import (
-    read_facts_at_server_paths,
-    require_data_directory,
-    require_own_data,
-)
+from dbcheck.cycle.host import read_own_facts
 from dbcheck.model.audited import Flag, RuleStatus, format_alarm_counts, list_alarms
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import HostBefore, Readings, TargetFacts
@@ -55,10 +51,7 @@ def audit_server(
     host_error = host_error_id = ""
     if host is not None:
         try:
-            directory = require_data_directory(server)
-            require_own_data(host, directory, server, lambda: "")
-            places = engine.places(tables)
-            facts = read_facts_at_server_paths(host, directory, places)
+            facts = read_own_facts(host, server, engine.places(tables))
         except HostError as error:
             host_error, host_error_id = error.with_hint, error.id
     audited = audit_facts(engine, server, host, facts, host_error)

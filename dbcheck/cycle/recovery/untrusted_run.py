@@ -15,6 +15,7 @@ from dataclasses import replace
 from dbcheck.base.errors import EngineError, HostError
 from dbcheck.cycle.host import (
     await_host,
+    find_own_data,
     finish_host_inspection,
     inspect_host_again,
     require_data_directory,
@@ -92,14 +93,15 @@ def _ask_of_run(
         places = node.engine.places(tables_of(manifest.workload))
         directory = require_data_directory(server)
         await_host(node.host, rig.listener)
-        facts = node.host.facts(directory, places)
+        process = find_own_data(node.host, server)
+        facts = node.host.facts(directory, places, process)
     except (EngineError, HostError) as error:
         return HostAfter(None, None, None, str(error))
     before = drop_untrusted_names(
         recorded.host, facts, (node.log_path, server.server_log)
     )
     return finish_host_inspection(
-        node.host, rig.listener, before, places, remove=remove
+        node.host, rig.listener, before, server, places, remove=remove
     )
 
 
@@ -127,9 +129,10 @@ def drop_untrusted_names(
     names.
     """
     marks = _filter_marks(recorded, logs)
+    found = facts.data_directory, facts.container
     return replace(
         recorded,
-        facts=replace(recorded.facts, data_directory=facts.data_directory),
+        facts=replace(recorded.facts, data_directory=found[0], container=found[1]),
         canary_folder=_filter_folder(recorded.canary_folder, facts),
         log_path=recorded.log_path if marks is not None else "",
         log_marks=marks or {},

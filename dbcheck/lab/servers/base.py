@@ -27,6 +27,7 @@ from dbcheck.lab.certificates import Identity, IdentityFiles
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import kill_group
 from dbcheck.lab.server_account import Account
+from dbcheck.lab.servers.mounts import OwnMounts
 from dbcheck.lab.servers.tree import ServerTree
 from dbcheck.server_log.startlog import StartOutcome, find_decisive_errors, find_starts
 
@@ -112,6 +113,7 @@ class DatabaseServer(abc.ABC):
     decided_by_lab: ClassVar[frozenset[str]]  # settings that users may not give
     restarts: ClassVar[bool] = False  # may leave its port while it runs, and retake it
     tls: IdentityFiles | None = None  # only a node of a cluster has them
+    mounts = OwnMounts({})
 
     def __init__(
         self,
@@ -445,7 +447,7 @@ class DatabaseServer(abc.ABC):
         except BaseException:
             self._keep_port()
             raise
-        self._tree = ServerTree(self._process, program, self.data)
+        self._tree = ServerTree(self._process, program, self.mounts.find(self.data))
 
     def _command(self) -> tuple[list[str], Path | None]:
         """Return the command that starts the server, and the program for ServerTree."""
@@ -464,16 +466,13 @@ class DatabaseServer(abc.ABC):
             )
         try:
             return subprocess.Popen(
-                processes.die_with_parent(command),
+                **self.mounts.wrap(processes.die_with_parent(command), account),
                 cwd=self.data,
                 env=self._environment(),
                 stdin=stdin,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                user=account.uid if account else None,
-                group=account.gid if account else None,
-                extra_groups=account.groups if account else None,
             )
         except OSError as error:
             # A crash state may lack the data folder; elsewhere somebody has moved it.

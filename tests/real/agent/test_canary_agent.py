@@ -82,8 +82,8 @@ def test_what_makes_no_sense_is_refused(asked: Asked, data: Path) -> None:
     assert asked.ask(99) == "protocol"
     assert asked.ask(host_agent.STOP_CANARIES) == "protocol"
     places = [["data", str(data / "none")]]
-    assert asked.ask(host_agent.FACTS, places=places) == "ENOENT"
-    assert asked.ask(host_agent.FACTS, places=[]) == "protocol"
+    assert asked.ask(host_agent.FACTS, places=places, process=0) == "ENOENT"
+    assert asked.ask(host_agent.FACTS, places=[], process=0) == "protocol"
 
 
 def test_each_place_is_found_on_its_own_volume(asked: Asked, data: Path) -> None:
@@ -91,7 +91,9 @@ def test_each_place_is_found_on_its_own_volume(asked: Asked, data: Path) -> None
     (data / "base").mkdir()
     places = [["data", str(data), []], ["WAL", str(data / "wal"), []]]
     places += [["database", str(data / "base"), []], ["undo", str(data / "none"), []]]
-    facts = asked.ask(host_agent.FACTS, places=[*places, ["tablespace t", "", []]])
+    facts = asked.ask(
+        host_agent.FACTS, places=[*places, ["tablespace t", "", []]], process=0
+    )
     on_data, on_proc = facts["volumes"]
     assert on_data["places"] == {"data": str(data), "database": str(data / "base")}
     assert on_proc["places"] == {"WAL": f"/proc/{os.getpid()}"}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import require_data_directory, require_own_data
+from dbcheck.cycle.host import find_own_data, require_data_directory
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from tests.kit.refusals import refused
 
@@ -36,21 +38,28 @@ def changed(copy: Path) -> None:
             path.write_text("\n".join([*lines[:2], "1700000000", *lines[3:]]))
 
 
+def naming(facts: ServerFacts, directory: Path) -> ServerFacts:
+    """Return the facts of a server that names this directory as its own."""
+    names = {"data_directory", "datadir"} & facts.identity.keys()
+    identity = {**facts.identity, **dict.fromkeys(names, str(directory))}
+    return replace(facts, identity=identity)
+
+
 def test_only_the_servers_own_directory_is_taken(
     server: DatabaseServer, engine: Engine, tmp_path: Path
 ) -> None:
     facts = engine.facts()
     own = require_data_directory(facts)
     with contextlib.closing(open_host("local:")) as host:
-        require_own_data(host, own, facts, engine.mark_data)
+        assert find_own_data(host, facts, engine.mark_data) == 0
         empty, copy = tmp_path / "empty", tmp_path / "copy"
         empty.mkdir()
         copied(Path(own), copy)
         changed(copy)
-        for directory in (str(empty), str(copy)):
+        for directory in (empty, copy):
             with refused(ErrorId.DATA_DIRECTORY_NOT_ON_HOST, HostError) as caught:
-                require_own_data(host, directory, facts, engine.mark_data)
+                find_own_data(host, naming(facts, directory), engine.mark_data)
             assert "container" in caught.value.hint
         with refused(ErrorId.HOST_PATH_MISSING, HostError, naming="No such file"):
-            require_own_data(host, str(tmp_path / "none"), facts, engine.mark_data)
-        require_own_data(host, own, facts, engine.mark_data)
+            find_own_data(host, naming(facts, tmp_path / "none"), engine.mark_data)
+        assert find_own_data(host, facts, engine.mark_data) == 0

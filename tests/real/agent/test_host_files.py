@@ -100,7 +100,7 @@ def facts_of(places: Sequence[Place]) -> TargetFacts:
 def lying_now(places: Sequence[Place]) -> dict[str, str]:
     """Return where places lie, by name, as a look through the load shows it."""
     asked = [(place.name, place.path, list(place.files)) for place in places]
-    found = read_mounts_and_caches([], [], asked)["places"]
+    found = read_mounts_and_caches([], [], asked, 0)["places"]
     return {name: describe_location(tuple(lies)) for name, lies in found.items()}
 
 

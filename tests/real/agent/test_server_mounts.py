@@ -8,9 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +17,17 @@ import pytest
 from dbcheck.agent.host import drives, process, remount
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import (
-    end_host_canaries,
-    require_data_directory,
-    start_host_inspection,
-)
+from dbcheck.cycle.host import require_data_directory
 from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.hosts.host import open_host
-from dbcheck.lab import syscalls
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.model.host import HostBefore, TargetFacts
+from dbcheck.model.host import TargetFacts
 from dbcheck.model.places import DATA, Place
 from dbcheck.rows.table import LEDGER
-from tests.kit.drive_mounts import MS_SLAVE
+from tests.kit.containers import inspected, started_apart
 from tests.kit.refusals import refused
 from tests.kit.servers import NewServer, engine_of
 
-MS_BIND = 4096  # mount(2), linux/mount.h
 FILES = {
     "mariadb": ("ib_logfile0", "redo log files"),
     "mysql": ("#innodb_redo", "redo log"),
@@ -45,34 +37,6 @@ FILES = {
 pytestmark = pytest.mark.root
 
 
-@contextlib.contextmanager
-def started_apart(server: DatabaseServer, mounts: dict[Path, Path]) -> Iterator[None]:
-    """Run a server in a mount namespace of its own; *mounts*: path -> what is there."""
-    over = threading.Event()
-
-    def run(is_up: threading.Event) -> None:
-        try:
-            syscalls.unshare(syscalls.CLONE_NEWNS)
-            syscalls.mount("none", "/", None, syscalls.MS_REC | MS_SLAVE)
-            for path, source in mounts.items():
-                syscalls.mount(str(source), str(path), None, MS_BIND)
-            server.start()  # it ends with this thread
-        finally:
-            is_up.set()
-        over.wait()
-        server.kill()
-
-    with ThreadPoolExecutor(1) as pool:
-        is_up = threading.Event()
-        running = pool.submit(run, is_up)
-        is_up.wait()
-        try:
-            yield
-        finally:
-            over.set()
-            running.result()
-
-
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
     """A folder on another filesystem, which loses all with the power."""
@@ -80,16 +44,6 @@ def in_memory() -> Iterator[Path]:
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
-
-
-def inspected(server: DatabaseServer) -> HostBefore:
-    """Return what a run finds of the host before its load."""
-    engine = engine_of(server)
-    with contextlib.closing(open_host("local:")) as host:
-        facts, places = engine.facts(), engine.places((LEDGER,))
-        before, canaries = start_host_inspection(host, "", facts, places, lambda: "")
-        end_host_canaries(host, canaries, remove=True)
-    return before
 
 
 def facts_of(server: DatabaseServer) -> TargetFacts:

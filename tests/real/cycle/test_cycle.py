@@ -12,6 +12,7 @@ from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Gone
+from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import LEDGER
 from tests.kit.nodes import at_the_cut, cut_of
@@ -109,6 +110,29 @@ def test_a_lying_drive_fails_and_exactly_the_absent_rows_are_listed(
         assert outcome.found.counts == {"missing-tail": len(absent)}
         require_explained(outcome, Cause.LOST_CACHE)
         assert not outcome.after.deleted
+
+
+@pytest.mark.parametrize("case", ["honest", "lying", "relaxed"])
+@pytest.mark.wide_with("mysql", "mariadb-honest", "mariadb-relaxed")
+@EVERY_ENGINE
+def test_a_server_in_a_container_is_judged_as_any_other(
+    engine: str, case: str, tmp_path: Path
+) -> None:
+    """Its data are on the lab's drive, at a path that the host does not have."""
+    drive = DriveSpec(personality="lying" if case == "lying" else "honest")
+    settings = dict([RELAXED[engine]]) if case == "relaxed" else {}
+    spec = LabSpec(engine, drive=drive, settings=settings, container=True)
+    with bench(spec, tmp_path) as here:
+        started = here.cut_cycle()
+        before = started.manifest.writer.host
+        outcome = here.judge(started)
+    assert before and before.facts.container
+    assert before.log_marks
+    wanted = Verdict.PASS if case == "honest" else Verdict.FAIL
+    assert outcome.verdict is wanted, outcome.judgement
+    depth = outcome.result.depth
+    assert depth and depth.depth is Depth.DRIVE
+    assert status(outcome, ItemId.NOT_RESTORED.value) is Status.PRESENT
 
 
 REMOVED = 5

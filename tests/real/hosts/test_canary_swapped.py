@@ -20,17 +20,16 @@ from dbcheck.agent.host.canary import RUN
 from dbcheck.agent.host.folder import BESIDE, INSIDE, MARKER
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import end_host_canaries, start_host_inspection
+from dbcheck.cycle.host import end_host_canaries, read_own_facts, start_host_inspection
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import PARTS, TargetHost, open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.depth import Depth, find_depth
 from dbcheck.ports.engine import Engine
-from dbcheck.remote.channel import make_bootstrap
-from dbcheck.remote.way import ChildPipe
 from dbcheck.rows.table import LEDGER
 from tests.kit.canaries import EXT4, QUICK, judge, wrote
 from tests.kit.files import ACCOUNT, AS_ROOT, contents
+from tests.kit.logins import BECOME, become, host_as
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
@@ -45,15 +44,6 @@ AGENT = (
 TINY = Pace(direct_per_s=2000, ring_blocks=8, rings=2, file_bytes=1 << 12)
 
 # From then on this is another account's, which may not see where Python lies.
-BECOME = """
-import __future__, collections.abc, contextlib, ctypes, errno, fcntl, fnmatch
-import functools, glob, hashlib, ipaddress, itertools, json, math, mmap, os, pathlib, re
-import select, shutil, signal, stat, struct, subprocess, sys, threading, time, types
-import typing, zlib
-os.setgroups([])
-os.setgid({group})
-os.setuid({account})
-"""
 # It ends with its parent, as its standard input is a pipe.
 LOOP = """
 folder, victim = sys.argv[1:]
@@ -81,11 +71,6 @@ while not select.select([0], [], [], 0)[0]:
         (swap_files if count % 3 == 2 else swap_folder)()
     count += 1
 """
-
-
-def become(account: int, group: int) -> str:
-    """Return what makes a Python program that account's."""
-    return BECOME.format(account=account, group=group)
 
 
 @pytest.fixture
@@ -186,16 +171,6 @@ def test_root_touches_nothing_else_whatever_the_account_does(
     assert contents(victim) == before
 
 
-def host_as(account: int, group: int) -> TargetHost:
-    """Return this host as one sees it who logs in as *account*."""
-
-    def agent(program: bytes) -> ChildPipe:
-        text = become(account, group) + make_bootstrap(len(program))
-        return ChildPipe([sys.executable, "-I", "-S", "-c", text])
-
-    return TargetHost("account", agent)
-
-
 def imported(module: str) -> set[str]:
     """Return the modules of the standard library that *module* imports at once."""
     path = Path(__file__).parents[3] / (module.replace(".", "/") + ".py")
@@ -244,9 +219,7 @@ def test_the_servers_own_account_is_enough(
         before, canaries = start_host_inspection(
             host,
             facts.server_log,
-            facts,
-            engine.places((LEDGER,)),
-            engine.mark_data,
+            read_own_facts(host, facts, engine.places((LEDGER,)), engine.mark_data),
         )
         end_host_canaries(host, canaries, remove=True)
     assert before.canary_folder == f"{server.data}/{INSIDE}"

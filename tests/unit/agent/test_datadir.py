@@ -13,9 +13,15 @@ from dbcheck.agent.host.data import read_data_names
 from dbcheck.agent.host.facts import read_births, read_change_times
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import inspect_host
-from dbcheck.model.places import DataNames, find_missing_mark, find_sign_of_other_data
+from dbcheck.cycle.host import find_own_data, inspect_host
+from dbcheck.model.places import (
+    DataNames,
+    FoundData,
+    find_missing_mark,
+    find_sign_of_other_data,
+)
 from dbcheck.model.server import ServerFacts
+from dbcheck.ports.host import TargetHost
 from tests.kit.partial_rig import RecordingListener, node_of
 from tests.kit.refusals import refused
 
@@ -118,13 +124,13 @@ def test_the_agent_says_why_there_is_no_name(tmp_path: Path) -> None:
 
 
 class Elsewhere:
-    """A host on which the server's path leads to other data; it is asked no more."""
+    """A host with data at the server's path: its own, and those of its containers."""
 
-    def __init__(self, names: DataNames) -> None:
+    def __init__(self, *names: DataNames) -> None:
         self._names = names
 
-    def data_names(self, data_directory: str) -> DataNames:
-        return self._names
+    def find_data(self, data_directory: str) -> list[FoundData]:
+        return [FoundData(number, names) for number, names in enumerate(self._names)]
 
 
 class Marking:
@@ -157,6 +163,28 @@ def test_a_host_with_other_data_is_refused_before_anything_runs_there(
     with refused(ErrorId.DATA_DIRECTORY_NOT_ON_HOST, HostError, naming="/d on"):
         inspect_host(node, RecordingListener(), server)
     assert engine.marked is marked
+
+
+OTHER = replace(NAMES, system_identifier="8", server_uuid="ab-2", marks=frozenset())
+
+
+@pytest.mark.parametrize("identity", [POSTGRESQL, MYSQL, MARIADB])
+@pytest.mark.parametrize("own", [0, 1, 2])
+def test_of_several_servers_at_one_path_the_own_one_is_found(
+    identity: dict[str, str], own: int
+) -> None:
+    server = ServerFacts("p", "1", identity, STARTED_S * 1_000_000, 0, 0, {})
+    names = [NAMES if number == own else OTHER for number in range(3)]
+    host = cast(TargetHost, Elsewhere(*names))
+    mark = "dbcheck-mark-1" if identity is MARIADB else ""
+    assert find_own_data(host, server, lambda: mark) == own
+
+
+def test_a_server_whose_data_another_one_has_too_is_refused() -> None:
+    server = ServerFacts("p", "1", MYSQL, STARTED_S * 1_000_000, 0, 0, {})
+    host = cast(TargetHost, Elsewhere(OTHER, NAMES, NAMES))
+    with refused(ErrorId.DATA_DIRECTORY_AMBIGUOUS, HostError, naming="1, 2"):
+        find_own_data(host, server)
 
 
 def test_the_ctime_of_what_no_server_writes_is_a_fact(tmp_path: Path) -> None:

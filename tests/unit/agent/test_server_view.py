@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent.host import data, view
+from dbcheck.agent.host.container import open_below_root
 from dbcheck.agent.host.process import NO_PROCESS
-from dbcheck.agent.host.view import resolve_below_root
 
 
 def linked(root: Path, links: dict[str, str]) -> None:
@@ -39,13 +39,17 @@ def test_links_are_followed_below_the_root(
         "data/broken": "/nowhere/1",
     }
     linked(tmp_path, links)
-    assert resolve_below_root(str(tmp_path), path) == found
+    with open_below_root(str(tmp_path), path) as (_, inner):
+        assert inner == found
 
 
 def test_links_in_a_circle_are_an_error(tmp_path: Path) -> None:
     linked(tmp_path, {"a": "b", "b": "/a"})
-    with pytest.raises(OSError, match="symbolic links"):
-        resolve_below_root(str(tmp_path), "/a")
+    with (
+        pytest.raises(OSError, match="symbolic links"),
+        open_below_root(str(tmp_path), "/a"),
+    ):
+        pass
 
 
 def test_without_a_process_of_the_server_nothing_is_known(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from dbcheck.audit import platform
 from dbcheck.audit.rules import find_located_findings
 from dbcheck.audit.stack import make_subjects, make_unseen_subjects
 from dbcheck.audit.subject import Subject
-from dbcheck.model.host import Drive, Layer, Reading, Readings, TargetFacts
+from dbcheck.model.host import Container, Drive, Layer, Reading, Readings, TargetFacts
 from tests.kit.host_samples import FACTS, VOLUME
 
 DISK = Layer("sda", "disk", "", "", "", "write back", "1", ())
@@ -385,6 +386,13 @@ def test_a_drive_below_two_volumes_is_judged_once() -> None:
 def test_hosts(shown: tuple[tuple[str, str, str], ...], rules: set[str]) -> None:
     found_there = found(host(DISK), read(*shown))
     assert found_there.keys() - UNKNOWN_CACHE.keys() == rules
+
+
+def test_a_server_in_a_container_is_named() -> None:
+    in_one = replace(host(DISK), container=Container(4711, "/system.slice/pg.scope"))
+    (subject, *_) = make_subjects(in_one, Readings(), PAGE_BYTES, guarded=True)
+    assert subject.facts[platform.CONTAINER].value == "/system.slice/pg.scope"
+    assert found(in_one, Readings())["host-container"]
 
 
 def test_controllers() -> None:

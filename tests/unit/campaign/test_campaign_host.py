@@ -13,7 +13,7 @@ from dbcheck.cycle import host as cycle_host
 from dbcheck.cycle.host import inspect_host_again
 from dbcheck.model.depth import Remains
 from dbcheck.model.host import HostAfter, LogMarks, LogTail, TargetFacts
-from dbcheck.model.places import DataNames, Place
+from dbcheck.model.places import FoundData, Place
 from dbcheck.ports.host import Canaries
 from dbcheck.ports.listener import Phase
 from tests.kit.host_samples import BEFORE, FACTS
@@ -42,13 +42,18 @@ class Booting:
             self._refusals -= 1
             raise HostError("System is booting up", id=ErrorId.HOST_UNREACHABLE)
 
-    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
+    def facts(
+        self, data_directory: str, places: Sequence[Place] = (), process: int = 0
+    ) -> TargetFacts:
         self.called.append("facts")
         if self._lacks_data:
             raise HostError(f"no {data_directory}", id=ErrorId.HOST_UNREACHABLE)
         return FACTS
 
-    def data_names(self, data_directory: str) -> DataNames:
+    def find_data(self, data_directory: str) -> list[FoundData]:
+        raise NotImplementedError
+
+    def find_log(self, path: str, process: int) -> str:
         raise NotImplementedError
 
     def mark_log(self, path: str) -> LogMarks:

@@ -29,7 +29,7 @@ from dbcheck.model.host import (
     TargetFacts,
     VolumeCanaries,
 )
-from dbcheck.model.places import DataNames, Place
+from dbcheck.model.places import DataNames, FoundData, Place
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.verdict import Verdict
 from dbcheck.runs import stored
@@ -295,13 +295,18 @@ class TwoVolumes:
     def reach(self) -> None:
         pass
 
-    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
+    def facts(
+        self, data_directory: str, places: Sequence[Place] = (), process: int = 0
+    ) -> TargetFacts:
         self.asked = list(places)
         return TWO
 
-    def data_names(self, data_directory: str) -> DataNames:
+    def find_data(self, data_directory: str) -> list[FoundData]:
         assert data_directory == "/d"
-        return DataNames(False, "", 0, "", frozenset(), {})
+        return [FoundData(0, DataNames(False, "", 0, "", frozenset(), {}))]
+
+    def find_log(self, path: str, process: int) -> str:
+        raise AssertionError(path)
 
     def mark_log(self, path: str) -> LogMarks:
         raise AssertionError(path)

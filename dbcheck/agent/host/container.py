@@ -1,0 +1,271 @@
+"""Finds a server in a container, and what this host calls the files that it has.
+
+A service or a container has mounts of its own (mount_namespaces(7)), and may have a
+root of its own (pivot_root(2)), so a path that the server names may be nothing here, or
+another file.  Any of them is recognised by this, and not by a product's files.
+/proc/PID/root shows the files as the process finds them, mounts included; all but its
+own account and root may not look (proc(5)).  The kernel would follow an absolute link
+below it from this process's own root, so each link is followed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+from dbcheck.agent.host.mounts import Mounted, read_mount_id, read_mounts
+from dbcheck.agent.host.servers import (
+    PROCESSES,
+    SERVER,
+    find_server_folder,
+    list_processes,
+    pid_of,
+    read_parent,
+    read_program_path,
+)
+from dbcheck.agent.wire import read_first_line, read_lines
+
+OWN_PROCESS = "/proc/self"
+LINKS_DEEP_MAX = 40  # most links that the kernel follows in a path (path_resolution(7))
+CGROUP = re.compile(r"(?:0:|[0-9]+:name=systemd):(/.+)")  # cgroups(7)
+
+
+class View:
+    """The files as this process finds them, or as the process of a server does.
+
+    folder: of the process, in /proc.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    @classmethod
+    def of(cls, process: int) -> View:
+        """Return the view of the process with this id; 0: of this process."""
+        return cls(os.path.join(PROCESSES, str(process))) if process else OWN
+
+    def find(self, path: str) -> str:
+        """Return this host's path, without links, of what the process has at *path*.
+
+        Raise OSError if nothing is there, or nothing that this host shows.
+        """
+        if self.folder == OWN_PROCESS:
+            return os.path.realpath(path)
+        with self._open(path) as (handle, inner):
+            return self._list_on_host(handle, inner)[0]
+
+    def find_containing_folder(self, path: str) -> str:
+        """Return this host's path of the folder at *path*, or that its file lies in.
+
+        A file may be mounted alone.  Then its filesystem may be mounted elsewhere too,
+        and show the file's folder; else the path is the file's own.
+        Raise OSError, also if the link is broken, or leads to neither of the two.
+        """
+        with self._open(path) as (handle, inner):
+            status = os.fstat(handle)
+            if stat.S_ISDIR(status.st_mode):
+                return self.find(path)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(0, "neither a file nor a folder", inner)
+            shown = self._list_on_host(handle, inner)
+        for file in shown:
+            folder = os.path.dirname(file)
+            if os.stat(folder).st_dev == status.st_dev:
+                return folder
+        return shown[0]
+
+    @contextlib.contextmanager
+    def _open(self, path: str) -> Iterator[tuple[int, str]]:
+        with open_below_root(self.folder + "/root", path) as (handle, inner):
+            if handle is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            yield handle, inner
+
+    def resolve(self, path: str) -> str:
+        """Return the process's own path without links; raise OSError."""
+        with open_below_root(self.folder + "/root", path) as (_, inner):
+            return inner
+
+    def identify(self, path: str) -> tuple[int, int] | None:
+        """Return device and inode of what is at *path*, None if nothing.
+
+        Raise OSError if it cannot be seen.
+        """
+        with open_below_root(self.folder + "/root", path) as (handle, _):
+            return None if handle is None else read_identity_of(os.fstat(handle))
+
+    def read_mounts(self) -> Iterator[Mounted]:
+        """Yield the mounts that the process has, those that cover others last."""
+        return read_mounts(self.folder + "/mountinfo")
+
+    def _list_on_host(self, handle: int, path: str) -> list[str]:
+        """List this host's paths of the open file, which the process has at *path*.
+
+        A mount of this host shows it if it is of the same filesystem, and of a folder
+        of it that holds the file.  Others may be mounted over that, so what is found is
+        compared.  Paths that can be written come first.
+        """
+        number, wanted = read_mount_id(handle), read_identity_of(os.fstat(handle))
+        for mount in self.read_mounts():
+            if mount.id == number:
+                break
+        else:
+            raise OSError(0, "its mount is not shown in /proc", path)
+        file = join_below(mount.root, path, mount.point)
+        shown: list[tuple[bool, int, str]] = []
+        for own in read_mounts():
+            if own.device != mount.device or not is_below(file, own.root):
+                continue
+            there = join_below(own.point, file, own.root)
+            with contextlib.suppress(OSError):
+                if read_identity_of(os.lstat(there)) == wanted:
+                    shown.append((own.is_read_only, len(shown), there))
+        if not shown:
+            raise OSError(errno.EXDEV, describe_private_mount(mount), path)
+        return [there for _, _, there in sorted(shown)]
+
+
+OWN = View(OWN_PROCESS)
+
+
+def describe_private_mount(mount: Mounted) -> str:
+    """Describe a mount that no mount of this host shows."""
+    return (
+        f"the server finds it on {mount.type} ({mount.source}), which is mounted at"
+        f" {mount.point} for its container alone"
+    )
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return True if an absolute path without links is *folder*, or below it."""
+    return folder == "/" or path == folder or path.startswith(folder + "/")
+
+
+def join_below(top: str, path: str, folder: str) -> str:
+    """Return the place below *top* that *path* has below *folder*."""
+    return os.path.normpath(os.path.join(top, os.path.relpath(path, folder)))
+
+
+def read_identity_of(status: os.stat_result) -> tuple[int, int]:
+    """Return device and inode, which two paths to one file have in common."""
+    return status.st_dev, status.st_ino
+
+
+@contextlib.contextmanager
+def open_below_root(root: str, path: str) -> Iterator[tuple[int | None, str]]:
+    """Give a descriptor of what is at *path* below *root*, and its path without links.
+
+    The descriptor is None if nothing is there.  Each part is opened in the folder
+    before it, so none can be exchanged for a link meanwhile.  Raise OSError.
+    """
+    with contextlib.ExitStack() as opened:
+        top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened.callback(os.close, top)
+        way: list[tuple[str, int | None]] = [("", top)]
+        parts, followed = path.split("/")[::-1], 0
+        while parts:
+            part = parts.pop()
+            if part == ".." and len(way) > 1:
+                way.pop()
+            if part in ("", ".", ".."):
+                continue
+            handle = open_part(part, way[-1][1], path)
+            if handle is not None:
+                opened.callback(os.close, handle)
+            if handle is None or not stat.S_ISLNK(os.fstat(handle).st_mode):
+                way.append((part, handle))
+                continue
+            followed += 1
+            if followed > LINKS_DEEP_MAX:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            link = os.readlink("", dir_fd=handle)
+            if link.startswith("/"):
+                del way[1:]
+            parts += link.split("/")[::-1]
+        yield way[-1][1], "/".join(name for name, _ in way) or "/"
+
+
+def open_part(name: str, folder: int | None, path: str) -> int | None:
+    """Return a descriptor of *name* in a folder, None if it is not there.
+
+    It may be that of a link.  path: for errors.
+    """
+    if folder is None:
+        return None
+    try:
+        flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def identify_view(process: str) -> tuple[str, int, int]:
+    """Identify a process's view of the files: root and mounts; raise OSError."""
+    root = os.stat(os.path.join(process, "root", ""))
+    return os.readlink(process + "/ns/mnt"), root.st_dev, root.st_ino
+
+
+def find_contained_servers(path: str) -> tuple[list[int], str]:
+    """Find servers in containers that work in a folder of theirs at *path*.
+
+    Return of each the process that started the others; then which servers could not be
+    looked at, "" if none.  Raise OSError if this host's own *path* cannot be seen.
+    """
+    own, found, hidden = identify_view(OWN_PROCESS), [], []
+    seen = {None, OWN.identify(path)}
+    for folder in list_processes():
+        try:
+            if identify_view(folder) == own:
+                continue
+            status = find_server_folder(folder, os.readlink(folder + "/cwd"))
+            identity = read_identity_of(status) if status else None
+            if identity in seen or View(folder).identify(path) != identity:
+                continue
+            if is_started_by_server(folder):
+                continue
+        except PermissionError:
+            if SERVER.fullmatch(read_first_line(folder + "/comm")):
+                hidden.append(str(pid_of(folder)))
+            continue
+        except OSError:  # it ended
+            continue
+        seen.add(identity)
+        found.append(pid_of(folder))
+    text = f"only root sees the files of process {', '.join(hidden)}" if hidden else ""
+    return found, text
+
+
+def is_started_by_server(process: str) -> bool:
+    """Return True if the parent of a process runs the same program in the same folder.
+
+    Only the first process of a server lives as long as the server.
+    """
+    parent = os.path.join(PROCESSES, read_parent(process))
+    with contextlib.suppress(OSError):
+        return read_program_path(parent) == read_program_path(
+            process
+        ) and os.path.samestat(os.stat(parent + "/cwd"), os.stat(process + "/cwd"))
+    return False
+
+
+def describe_container(process: int) -> dict[str, Any] | None:
+    """Describe the container of a process; see model.host.Container.
+
+    None without a process.
+    """
+    return {"process": process, "cgroup": read_cgroup(process)} if process else None
+
+
+def read_cgroup(process: int) -> str:
+    """Return the control group of a process, "" if there is none."""
+    for line in read_lines(f"{PROCESSES}/{process}/cgroup"):
+        if match := CGROUP.fullmatch(line.rstrip("\n")):
+            return match.group(1)
+    return ""

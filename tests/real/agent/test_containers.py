@@ -1,0 +1,201 @@
+"""A server in a container, and the host's own paths of what it has."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbcheck.agent.host import drives
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
+from dbcheck.cycle.host import find_own_data, read_facts_again
+from dbcheck.hosts.host import open_host
+from dbcheck.lab import syscalls
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.host import TargetFacts
+from dbcheck.model.places import DATA, Place
+from tests.kit.containers import inspected, started_apart
+from tests.kit.logins import host_as
+from tests.kit.refusals import refused
+from tests.kit.servers import NewServer, engine_of
+
+pytestmark = pytest.mark.root
+
+ENGINES = ("mariadb", "mysql", "postgresql")
+# A log, or the folder of logs, that may lie on another volume.
+LOGS = {"mariadb": "ib_logfile0", "mysql": "#innodb_redo", "postgresql": "pg_wal"}
+
+
+def kept_on(volume: Path, server: DatabaseServer) -> dict[Path, Path]:
+    """Move the data to a volume; return the mounts of a container that has it."""
+    server.data.rename(volume)
+    return {server.data: volume, server.run: server.run}
+
+
+def volume_of(server: DatabaseServer) -> Path:
+    return server.data.with_name("volume")
+
+
+@pytest.mark.parametrize("here", ["nothing", "an empty folder", "another server's"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_data_are_found_on_their_volume(
+    engine: str, here: str, new_server: NewServer
+) -> None:
+    """here: what this host has at the server's path."""
+    server = new_server(engine)
+    mounts = kept_on(volume_of(server), server)
+    if here == "an empty folder":
+        server.data.mkdir()
+    elif here == "another server's":
+        shutil.copytree(new_server(engine).data, server.data)
+    with started_apart(server, mounts, server.data.parent):
+        facts = inspected(server).facts
+    assert facts.container
+    assert facts.data_directory == str(volume_of(server))
+    assert (facts.unseen, facts.seen_otherwise, facts.view_unread) == ({}, {}, "")
+    assert facts.process and not facts.process.unread
+    paths = [path for volume in facts.volumes for path in volume.places.values()]
+    assert len(paths) > 2
+    assert all(Path(path).is_relative_to(volume_of(server)) for path in paths)
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="dbcheck-", dir="/dev/shm"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def places_on(facts: TargetFacts, filesystem: str) -> dict[str, str]:
+    """Return the places on a filesystem of this kind."""
+    of_kind = [each for each in facts.volumes if each.filesystem == filesystem]
+    return {name: path for each in of_kind for name, path in each.places.items()}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_link_is_followed_as_the_container_follows_it(
+    engine: str, new_server: NewServer, in_memory: Path
+) -> None:
+    """This host has an old copy of the log where the link would lead it."""
+    server, log = new_server(engine), LOGS[engine]
+    mounts = kept_on(volume_of(server), server)
+    inside = server.data.with_name("log")
+    subprocess.run(["cp", "-a", volume_of(server) / log, inside], check=True)
+    subprocess.run(["cp", "-a", inside, in_memory / log], check=True)
+    moved = volume_of(server) / log
+    shutil.rmtree(moved) if moved.is_dir() else moved.unlink()
+    (volume_of(server) / log).symlink_to(inside / log)
+    with started_apart(server, {**mounts, inside: in_memory}, server.data.parent):
+        facts = inspected(server).facts
+    found = places_on(facts, "tmpfs")
+    assert set(found.values()) <= {str(in_memory), str(in_memory / log)}
+    assert found
+    assert (facts.unseen, facts.seen_otherwise, facts.view_unread) == ({}, {}, "")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_log_that_is_mounted_in_the_container_is_on_its_own_filesystem(
+    engine: str, new_server: NewServer, in_memory: Path
+) -> None:
+    server, log = new_server(engine), LOGS[engine]
+    mounts = kept_on(volume_of(server), server)
+    place = volume_of(server) / log
+    subprocess.run(["cp", "-a", place, in_memory / log], check=True)
+    within = {server.data / log: in_memory / log}
+    with started_apart(server, {**mounts, **within}, server.data.parent):
+        facts = inspected(server).facts
+    found = places_on(facts, "tmpfs")
+    assert set(found.values()) <= {str(in_memory), str(in_memory / log)}
+    assert found
+
+
+def test_data_that_only_the_container_has_are_refused(new_server: NewServer) -> None:
+    """As in a filesystem in memory that the container engine mounts for it."""
+    server = new_server("postgresql")
+    mounts = kept_on(volume_of(server), server)
+    private = server.data.with_name("private")
+    private.mkdir()
+    syscalls.mount("none", str(private), "tmpfs", 0)
+    try:
+        subprocess.run(["cp", "-a", f"{volume_of(server)}/.", private], check=True)
+        mounts[server.data] = private
+        with started_apart(server, mounts, server.data.parent):
+            syscalls.umount(str(private), syscalls.MNT_DETACH)
+            with refused(ErrorId.DATA_IN_CONTAINER_ALONE, HostError, naming="tmpfs"):
+                inspected(server)
+    finally:
+        with contextlib.suppress(OSError):
+            syscalls.umount(str(private), syscalls.MNT_DETACH)
+
+
+@pytest.mark.parametrize("engine", ["mariadb", "mysql"])
+def test_of_two_containers_with_one_path_each_server_has_its_own(
+    engine: str, new_server: NewServer
+) -> None:
+    first, second = new_server(engine), new_server(engine)
+    volumes = [volume_of(first), volume_of(second)]
+    mounts = [kept_on(volume_of(first), first), kept_on(volume_of(second), second)]
+    second.data = first.data
+    mounts[1] = {first.data: volumes[1], second.run: second.run}
+    mounts[1][first.run] = first.run
+    apart = first.data.parent.parent
+    with (
+        started_apart(first, mounts[0], first.data.parent),
+        started_apart(second, mounts[1], apart),
+    ):
+        found = [inspected(server).facts for server in (first, second)]
+    assert [each.data_directory for each in found] == list(map(str, volumes))
+
+
+def test_who_may_not_look_into_containers_is_told(new_server: NewServer) -> None:
+    server = new_server("postgresql")
+    mounts = kept_on(volume_of(server), server)
+    with (
+        started_apart(server, mounts, server.data.parent),
+        contextlib.closing(host_as(4242, 4242)) as host,
+        refused(ErrorId.HOST_PERMISSION_MISSING, HostError, naming="only root sees"),
+    ):
+        find_own_data(host, engine_of(server).facts())
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_after_the_cut_the_new_container_is_asked(
+    engine: str, fresh: bool, new_server: NewServer
+) -> None:
+    """fresh: its volume was replaced, as by one of a snapshot."""
+    server = new_server(engine)
+    mounts = kept_on(volume_of(server), server)
+    with started_apart(server, mounts, server.data.parent):
+        known, before = engine_of(server).facts(), inspected(server).facts
+    other = server.data.with_name("other")
+    if fresh:
+        subprocess.run(["cp", "-a", volume_of(server), other], check=True)
+        mounts[server.data] = other
+    places = [Place(DATA, str(server.data))]
+    with (
+        started_apart(server, mounts, server.data.parent),
+        contextlib.closing(open_host("local:")) as host,
+    ):
+        after = read_facts_again(host, before, known, places)
+    assert after.container
+    assert after.container != before.container
+    assert after.data_directory == str(other if fresh else volume_of(server))
+    assert (after.made == before.made) is not fresh
+
+
+def test_no_drive_is_cut_alone_below_a_container(new_server: NewServer) -> None:
+    server = new_server("postgresql")
+    mounts = kept_on(volume_of(server), server)
+    server.data.mkdir()
+    with started_apart(server, mounts, server.data.parent):
+        busy = drives.survey([], str(server.data), [], "/")["busy"]
+    assert len(busy) == 1
+    assert "in a container" in busy[0]
