@@ -6,7 +6,6 @@ Debian's packages.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
@@ -21,7 +20,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 import dbcheck
-from dbcheck.cli import PASS
+from tests.kit.podman import configure, environment_of, remove, shown
 
 ROOT = Path(dbcheck.__file__).resolve().parent.parent
 CONTAINER, GUIDE = ROOT / "container", ROOT / "docs" / "guides" / "container.md"
@@ -79,53 +78,15 @@ class Podman:
         shown(self._run("podman", "build", *how, "-t", tag, *words, cwd=cwd))
 
     def _run(self, *words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-        own = {
-            "CONTAINERS_CONF": str(self.folder / "containers.conf"),
-            "CONTAINERS_STORAGE_CONF": str(self.folder / "storage.conf"),
-            "COMPOSE_PROJECT_NAME": "container",
-        }
+        own = {"COMPOSE_PROJECT_NAME": "container"}
         return subprocess.run(
             words,
             cwd=cwd,
-            env=os.environ | own,
+            env=os.environ | environment_of(self.folder) | own,
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
         )
-
-
-def shown(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == PASS, done.stdout[-4000:] + done.stderr[-4000:]
-    return done.stdout
-
-
-def configure(folder: Path) -> None:
-    """Keep apart from any other podman of this machine.
-
-    runc also takes the cgroups of older systems, as crun does not.
-    """
-    (folder / "containers.conf").write_text(
-        f"""\
-[containers]
-default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
-[engine]
-runtime = "runc"
-cgroup_manager = "cgroupfs"
-events_logger = "none"
-lock_type = "file"
-tmp_dir = "{folder}/tmp"
-[network]
-network_config_dir = "{folder}/networks"
-"""
-    )
-    (folder / "storage.conf").write_text(
-        f"""\
-[storage]
-driver = "overlay"
-graphroot = "{folder}/store"
-runroot = "{folder}/run"
-"""
-    )
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +104,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
     finally:
         made.call("podman", "rm", "--all", "--force", "--time", "0")
         subprocess.run(("ip", "netns", "delete", made.namespace), check=True)
-        for store in (made.folder / "store" / "overlay", made.folder / "store"):
-            with contextlib.suppress(subprocess.CalledProcessError):
-                subprocess.run(("umount", "-q", store), check=True)
-        shutil.rmtree(made.folder)
+        remove(made.folder)
 
 
 def make_base(podman: Podman) -> None:

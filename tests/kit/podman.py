@@ -1,0 +1,120 @@
+"""A podman of the tests: with storage and settings apart from any other's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dbcheck.cli import PASS
+
+# A server that is made when it first starts, as the image of its project does.
+START = """\
+set -eu
+PATH=$(echo /usr/lib/postgresql/*/bin):$PATH
+install -d -o postgres -m 700 "$1"
+as() { setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; }
+[ -e "$1/PG_VERSION" ] || as initdb -D "$1" -U dbcheck -A trust >/dev/null
+exec setpriv --reuid=postgres --regid=postgres --clear-groups \\
+    postgres -D "$1" -p "$2" -c unix_socket_directories=
+"""
+
+
+def shown(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == PASS, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def configure(folder: Path) -> None:
+    """Keep apart from any other podman of this machine.
+
+    runc also takes the cgroups of older systems, as crun does not.
+    """
+    (folder / "containers.conf").write_text(
+        f"""\
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+lock_type = "file"
+tmp_dir = "{folder}/tmp"
+[network]
+network_config_dir = "{folder}/networks"
+"""
+    )
+    (folder / "storage.conf").write_text(
+        f"""\
+[storage]
+driver = "overlay"
+graphroot = "{folder}/store"
+runroot = "{folder}/run"
+"""
+    )
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """Return the variables that have podman use what configure() wrote."""
+    return {
+        "CONTAINERS_CONF": str(folder / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+    }
+
+
+def remove(folder: Path) -> None:
+    """Remove the storage, once no container is left."""
+    for store in (folder / "store" / "overlay", folder / "store"):
+        with contextlib.suppress(subprocess.CalledProcessError):
+            subprocess.run(("umount", "-q", store), check=True)
+    shutil.rmtree(folder)
+
+
+@dataclass(frozen=True)
+class Containers:
+    """Containers that have this machine's files and network, and folders of their own.
+
+    No image is needed: what a container writes goes to a layer above the files.
+    """
+
+    folder: Path
+
+    def call(self, *words: str | Path) -> str:
+        done = subprocess.run(
+            ("podman", *words),
+            env=os.environ | environment_of(self.folder),
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+        return shown(done)
+
+    def run(self, name: str, data: str, port: int, *options: str | Path) -> None:
+        """Start a container with a PostgreSQL."""
+        start = self.folder / "start"
+        start.write_text(START)
+        how = ("run", "--detach", "--name", name, "--network", "host")
+        mounted = ("--volume", f"{start}:/start:ro", *options, "--rootfs", "/:O")
+        self.call(*how, *mounted, "sh", "/start", data, str(port))
+
+
+@contextlib.contextmanager
+def containers_in(folder: Path) -> Iterator[Containers]:
+    """Give containers that end with the block; skip if there is no podman."""
+    if not (shutil.which("podman") and shutil.which("runc")):
+        pytest.skip("make pages: podman or runc is missing")
+    folder.mkdir()
+    configure(folder)
+    made = Containers(folder)
+    try:
+        yield made
+    finally:
+        made.call("rm", "--all", "--force", "--time", "0")
+        made.call("volume", "rm", "--all", "--force")
+        remove(folder)
