@@ -33,6 +33,7 @@ from dbcheck.model.watched import Folders
 from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, build_program
 from dbcheck.remote.way import HERE, LOCAL, find_way
+from dbcheck.server_log.lines import unwrap_lines
 from dbcheck.server_log.postgresql import merge_early_log
 
 _REPLY_S = 1.0
@@ -432,7 +433,8 @@ class TargetHost:
         found = self._request(
             _Logged, host_agent.READ_LOG, path=path, marks=marks, limit=limit_bytes
         )
-        text = merge_early_log(found.text, found.early)
+        early = unwrap_lines(found.early)
+        text = merge_early_log(unwrap_lines(found.text), early)
         return LogTail(text, found.truncated, found.rewound)
 
     def shutdown_record(self, boot_id: str, since_us: int) -> str:

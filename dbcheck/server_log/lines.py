@@ -463,3 +463,42 @@ def _parse_json_line(raw: str) -> Line | None:
 def _shorten_line(raw: str, message: str) -> str:
     found = _MYSQL.search(raw) or _MARIADB.search(raw)
     return found[0].strip() if found else message
+
+
+# Docker writes a JSON object for each line (Docker documentation, JSON File logging
+# driver).  The engines of Kubernetes, and Podman, put a time, the stream and F before a
+# line, or P before each part of a longer one (kubelet, kuberuntime/logs, parseCRILog).
+_DOCKER = '{"log":'
+_CRI = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(?:Z|[+-][0-9]{2}:[0-9]{2})"
+    r" (?:stdout|stderr) ([FP])(?::[^ ]*)? (.*)"
+)
+
+
+def unwrap_lines(text: str) -> str:
+    """Return *text* without what a container engine wrote around the server's lines.
+
+    A line that no engine wrote, or that was cut, stays as it is.
+    """
+    if _DOCKER not in text and " F " not in text:
+        return text
+    return "".join(_join_parts(text))
+
+
+def _join_parts(text: str) -> Iterator[str]:
+    for line in text.splitlines(keepends=True):
+        if line.startswith(_DOCKER):
+            yield _read_docker_line(line)
+        elif found := _CRI.fullmatch(line.rstrip("\n")):
+            yield found[2] + ("\n" if found[1] == "F" else "")
+        else:
+            yield line
+
+
+def _read_docker_line(line: str) -> str:
+    try:
+        found = json.loads(line)
+    except ValueError:  # the line was cut
+        return line
+    shown = found.get("log") if isinstance(found, dict) else None
+    return shown if isinstance(shown, str) else line

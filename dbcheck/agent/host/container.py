@@ -23,12 +23,13 @@ from dbcheck.agent.host.servers import (
     PROCESSES,
     SERVER,
     find_server_folder,
+    is_writable,
     list_processes,
     pid_of,
     read_parent,
     read_program_path,
 )
-from dbcheck.agent.wire import read_first_line, read_lines
+from dbcheck.agent.wire import Refusal, read_first_line, read_lines
 
 OWN_PROCESS = "/proc/self"
 LINKS_DEEP_MAX = 40  # most links that the kernel follows in a path (path_resolution(7))
@@ -261,6 +262,46 @@ def describe_container(process: int) -> dict[str, Any] | None:
     None without a process.
     """
     return {"process": process, "cgroup": read_cgroup(process)} if process else None
+
+
+# What a container engine puts into the path of a container's log: the id of the
+# container, or on Kubernetes that of its pod.  systemd has "_" for "-" in a name.
+CONTAINER_ID = re.compile(
+    r"[0-9a-f]{64}|(?<=pod)[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}"
+)
+NUMBERED_LOG = re.compile(r"[0-9]+\.log")  # of kubelet: by starts of the container
+
+
+def find_container_log(process: str) -> str:
+    """Return the file that its engine writes the output of a container to.
+
+    process: of the container.  "" if it is in none, or no process of this host writes
+    such a file.  A folder if there is one file for each start.  Raise Refusal if it may
+    be one of several.
+    """
+    groups = "".join(read_lines(process + "/cgroup"))
+    ids = [found.replace("_", "-") for found in CONTAINER_ID.findall(groups)]
+    if not ids:
+        return ""
+    found = set()
+    for writer in list_processes():
+        for path in list_written_logs(writer):
+            if any(each in path for each in ids):
+                folder, name = os.path.split(path)
+                found.add(folder if NUMBERED_LOG.fullmatch(name) else path)
+    if len(found) > 1:
+        several = ", ".join(sorted(found))
+        raise Refusal("log", f"the server's log may be each of {several}")
+    return found.pop() if found else ""
+
+
+def list_written_logs(process: str) -> Iterator[str]:
+    """Yield the paths of files *.log that a process has open to write."""
+    with contextlib.suppress(OSError):  # it ended, or is another account's
+        for number in os.listdir(process + "/fd"):
+            path = os.readlink(f"{process}/fd/{number}")
+            if path.endswith(".log") and is_writable(f"{process}/fdinfo/{number}"):
+                yield path
 
 
 def read_cgroup(process: int) -> str:

@@ -12,10 +12,11 @@ import stat
 import zlib
 from typing import IO, Any
 
-from dbcheck.agent.host.container import View
+from dbcheck.agent.host.container import View, find_container_log
 from dbcheck.agent.host.journal import JOURNAL, mark_journal, read_journal_since
 from dbcheck.agent.host.open import list_names, open_regular
 from dbcheck.agent.host.process import find_error_file
+from dbcheck.agent.host.servers import find_server_processes
 from dbcheck.agent.wire import Refusal
 
 PACKED_ENDINGS = (".gz", ".xz", ".bz2", ".zst")
@@ -45,6 +46,8 @@ def mark_log(path: str) -> dict[str, list[int]]:
     if path.startswith(STDERR):
         directory = path[len(STDERR) :]
         file = find_error_file(directory)
+        for process in () if file else find_server_processes(directory):
+            file = file or find_container_log(process)
         return mark_files(file) if file else mark_journal(directory)
     if path.startswith(JOURNAL):
         return mark_journal(path[len(JOURNAL) :])

@@ -153,7 +153,10 @@ def test_a_container_that_is_killed_shows_its_process_alone(
         with rig_of(engine, tmp_path, cut, restore) as rig:
             outcome = run_cycle(rig, quick(), SEED)
     assert outcome.case.depth is not None
+    assert outcome.case.host is not None
     if comes_back == "as it was":
+        assert outcome.case.host.log is not None
+        assert "was not properly shut down" in outcome.case.host.log.text
         assert outcome.case.depth.depth is Depth.PROCESS, outcome.case.depth
         assert outcome.verdict is not Verdict.FAIL
         assert status(outcome, ItemId.NOT_RESTORED) is Status.PRESENT

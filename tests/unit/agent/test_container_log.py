@@ -1,0 +1,67 @@
+"""Which file a container engine keeps of what a server writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dbcheck.agent.host import servers
+from dbcheck.agent.host.container import find_container_log
+from dbcheck.agent.wire import Refusal
+
+ID = "2833c40a60fcbb8303cdfccd99d72b2ce717d173ed08e9d5d828b43ae87c616d"
+POD = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+OF_POD = f"/var/log/pods/db_pg-0_{POD}"
+DOCKER = f"0::/system.slice/docker-{ID}.scope\n"
+KUBELET = (
+    f"0::/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice/"
+    f"cri-containerd-{ID}.scope\n"
+)
+OF_DOCKER = f"/var/lib/docker/containers/{ID}/{ID}-json.log"
+APPEND, READ = "flags:\t02102001\n", "flags:\t0100000\n"
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(servers, "PROCESSES", str(tmp_path))
+    return tmp_path
+
+
+def server_in(proc: Path, cgroup: str) -> str:
+    (proc / "9").mkdir()
+    (proc / "9/cgroup").write_text(cgroup)
+    return str(proc / "9")
+
+
+def writer(proc: Path, pid: int, path: str, flags: str = APPEND) -> None:
+    for folder in ("fd", "fdinfo"):
+        (proc / str(pid) / folder).mkdir(parents=True)
+    (proc / str(pid) / "fd/5").symlink_to(path)
+    (proc / str(pid) / "fdinfo/5").write_text(f"pos:\t0\n{flags}")
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "written", "found"),
+    [
+        (DOCKER, OF_DOCKER, OF_DOCKER),
+        (DOCKER, OF_DOCKER.replace(ID, "0" * 64), ""),
+        (KUBELET, f"{OF_POD}/postgres/0.log", f"{OF_POD}/postgres"),
+        ("0::/system.slice/postgresql.service\n", "/var/log/pg.log", ""),
+    ],
+)
+def test_it_is_known_by_the_id_of_the_container_or_the_pod(
+    cgroup: str, written: str, found: str, proc: Path
+) -> None:
+    server = server_in(proc, cgroup)
+    writer(proc, 7, written)
+    writer(proc, 8, f"/tmp/{ID}/{POD}/reader.log", READ)
+    assert find_container_log(server) == found
+
+
+def test_of_a_pod_with_several_containers_none_is_taken(proc: Path) -> None:
+    server = server_in(proc, KUBELET)
+    writer(proc, 7, f"{OF_POD}/postgres/1.log")
+    writer(proc, 8, f"{OF_POD}/backup/0.log")
+    with pytest.raises(Refusal, match=f"{OF_POD}/backup, {OF_POD}/postgres"):
+        find_container_log(server)
