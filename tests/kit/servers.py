@@ -5,6 +5,7 @@ Loaded by tests/conftest.py through pytest_plugins.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import DbcheckError
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.machine import SERVERS as SERVERS
 from dbcheck.lab.server_account import Account, draw_id, find_packaged_account
@@ -30,6 +32,14 @@ _BEGAN_S = int(time.time())  # of the tests
 def engine_of(server: DatabaseServer) -> Engine:
     """Return the engine that speaks to *server* as its account dbcheck."""
     return open_engine(server.url, server.password)
+
+
+def answers(engine: Engine) -> bool:
+    """Return True if the server takes queries."""
+    with contextlib.suppress(DbcheckError):
+        engine.facts()
+        return True
+    return False
 
 
 def segments(pids: list[int]) -> list[str]:

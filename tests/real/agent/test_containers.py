@@ -23,7 +23,9 @@ from dbcheck.model.places import DATA, Place
 from tests.kit.containers import inspected, started_apart
 from tests.kit.logins import host_as
 from tests.kit.refusals import refused
-from tests.kit.servers import NewServer, engine_of
+from tests.kit.servers import NewServer, answers, engine_of
+from tests.kit.user_namespaces import SHIFT, running_inside
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -199,3 +201,31 @@ def test_no_drive_is_cut_alone_below_a_container(new_server: NewServer) -> None:
         busy = drives.survey([], str(server.data), [], "/")["busy"]
     assert len(busy) == 1
     assert "in a container" in busy[0]
+
+
+@pytest.mark.parametrize("engine", ["mariadb", "postgresql"])
+def test_a_server_in_a_user_namespace_is_found(
+    engine: str, new_server: NewServer
+) -> None:
+    """As in a container without root: its account has another number on the host."""
+    server, inside = new_server(engine), Path("/mnt/data")
+    command, _ = server._command()
+    server.data.rename(volume_of(server))
+    owner = volume_of(server).stat()
+    uid, gid = owner.st_uid % 60_000, owner.st_gid % 60_000
+    outside = f"{SHIFT + uid}:{SHIFT + gid}"
+    owned = [each for each in server.run.iterdir() if each.name != "password"]
+    owned.append(volume_of(server))
+    subprocess.run(["chown", "-R", outside, *owned], check=True)
+    server.run.chmod(0o755)
+    command = [word.replace(str(server.data), str(inside)) for word in command]
+    engine_there = engine_of(server)
+    assert server._held
+    server._held.lend()
+    with running_inside(command, volume_of(server), inside, uid, gid):
+        wait_until(lambda: answers(engine_there), "the server takes queries")
+        facts = inspected(server).facts
+    assert facts.container
+    assert facts.data_directory == str(volume_of(server))
+    assert (facts.unseen, facts.seen_otherwise, facts.view_unread) == ({}, {}, "")
+    assert facts.process and not facts.process.unread

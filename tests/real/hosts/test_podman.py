@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import DbcheckError, HostError
+from dbcheck.base.errors import HostError
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.host import read_own_facts
 from dbcheck.cycle.outcome import Outcome
@@ -30,6 +30,7 @@ from tests.kit.nodes import site_of
 from tests.kit.podman import Containers, containers_in
 from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, Said, quick
+from tests.kit.servers import answers
 from tests.kit.waiting import wait_until
 from tests.planted.site import HandSwitch
 
@@ -57,13 +58,6 @@ def server_in(
     )
     wait_until(lambda: answers(engine), "the server takes queries")
     yield engine
-
-
-def answers(engine: Engine) -> bool:
-    with contextlib.suppress(DbcheckError):
-        engine.facts()
-        return True
-    return False
 
 
 def facts_of(engine: Engine) -> TargetFacts:
