@@ -225,6 +225,8 @@ def _make_filesystem_subject(
     if kind.startswith("nfs"):
         soft = [option for option in options if option in ("soft", "softerr")]
         values[storage.NFS_RETRIES] = soft[0] if soft else "hard"
+    if any(storage.EMPTY_DIR_FOLDER in path for path in volume.places.values()):
+        values[storage.POD_VOLUME] = storage.EMPTY_DIR
     facts = {name: Fact(value, _MOUNTS) for name, value in values.items()}
     why = volume.unreadable.get("filesystem", "")
     facts[storage.KIND] = (

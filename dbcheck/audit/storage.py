@@ -53,6 +53,10 @@ _KINDS = {
 }
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
 JOURNAL_MODE = "journal mode"
+# The folder in which kubelet keeps such volumes, of each pod (kubelet, volume/emptydir,
+# pluginName, and the name escaped for a path).
+POD_VOLUME, EMPTY_DIR = "volume of the pod", "emptydir"
+EMPTY_DIR_FOLDER = "/kubernetes.io~empty-dir/"
 DATA_COW = "copy on write"
 NFS_RETRIES = "retries"
 ZFS_SYNC, ZFS_FLUSH = "sync", "zfs_nocacheflush"
@@ -141,6 +145,18 @@ RULES = (
         fix="keep the data on a volume of the container engine or a bind mount",
         source="Linux, Documentation/filesystems/overlayfs.rst; Docker documentation,"
         " Storage: the writable layer is not persistent",
+        severity=Severity.WARNING,
+        subject=SubjectKind.FILESYSTEM,
+        absent_is_safe=True,
+    ),
+    Rule(
+        id="fs-empty-dir",
+        fact=POD_VOLUME,
+        unsafe=frozenset({EMPTY_DIR}),
+        why="The data are in an emptyDir of a pod: Kubernetes deletes them when it"
+        " moves or deletes the pod.",
+        fix="use a PersistentVolumeClaim",
+        source="Kubernetes documentation, Volumes, emptyDir",
         severity=Severity.WARNING,
         subject=SubjectKind.FILESYSTEM,
         absent_is_safe=True,

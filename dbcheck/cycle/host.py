@@ -191,7 +191,10 @@ def find_own_data(
     directory = require_data_directory(server)
     signs = {
         each.process: find_sign_of_other_data(
-            server.identity, server.started_us, each.names
+            server.identity,
+            server.started_us,
+            each.names,
+            is_standby=server.is_standby,
         )
         for each in host.find_data(directory)
     }

@@ -120,6 +120,7 @@ class DataNames:
     system_identifier: PostgreSQL's, of global/pg_control, in decimal.
     started_s:         when the server on it started, of PostgreSQL's postmaster.pid, in
                        seconds since the epoch.
+    is_standby:        the PostgreSQL on it is in recovery, by standby.signal.
     server_uuid:       MySQL's, of auto.cnf.
     marks:             the marks that dbcheck left in tables of MariaDB.
     unreadable:        name of one of these -> why it is "", None or not whole.
@@ -131,6 +132,7 @@ class DataNames:
     server_uuid: str
     marks: frozenset[str]
     unreadable: Mapping[str, str]
+    is_standby: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +148,21 @@ class FoundData:
 
 
 def find_sign_of_other_data(
-    identity: Mapping[str, str], started_us: int, found: DataNames
+    identity: Mapping[str, str],
+    started_us: int,
+    found: DataNames,
+    *,
+    is_standby: bool = False,
 ) -> str:
     """Return the sign that a directory is not the server's, "" if there is none.
 
-    identity, started_us: what the server reports over SQL, as model.server.ServerFacts.
+    The others are what the server reports over SQL, as model.server.ServerFacts.
     """
     if text := find_sign_of_other_names(identity, found):
         return text
     if "data_directory" in identity:  # as PostgreSQL calls it
+        if found.is_standby != is_standby:
+            return f"it is that of a {'standby' if found.is_standby else 'primary'}"
         return _find_sign_of_other_start(started_us, found)
     return ""
 

@@ -41,6 +41,7 @@ class ServerFacts:
     platform:   what the server prints of the system that it was built for, "" if
                 unknown.
     may_follow: connections may reach the server while it follows another server.
+    is_standby: a PostgreSQL that is in recovery.
     """
 
     product: str
@@ -56,6 +57,7 @@ class ServerFacts:
     platform: str = ""
     may_follow: bool = False
     log_names: Mapping[str, str] = field(default_factory=dict)
+    is_standby: bool = False
 
     @property
     def start_ambiguous_us(self) -> int:

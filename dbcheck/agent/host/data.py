@@ -117,6 +117,9 @@ def scan_links(
 
 
 READ_BYTES_MAX = 1 << 16  # most bytes that are read of a file
+# Files that PostgreSQL removes when its recovery is over (PostgreSQL 18 manual, 19.5.5
+# Archive Recovery).
+RECOVERY_FILES = ("standby.signal", "recovery.signal")
 MARKED_MAX = 1000  # most tables "marker", one in each database, that are searched
 AUTO_CNF = re.compile(rb"^\s*server[-_]uuid\s*=\s*([0-9A-Fa-f-]{36})\s*$", re.MULTILINE)
 ARIA_UUID = slice(4, 20)  # of aria_log_control
@@ -161,6 +164,7 @@ def read_data_names(path: str) -> dict[str, Any]:
         "empty": is_empty(path),
         "system_identifier": read_system_identifier(path, unreadable),
         "started_s": read_started_s(path, unreadable),
+        "is_standby": is_in_recovery(path),
         "server_uuid": read_server_uuid(path, unreadable),
         "marks": read_marks(path, unreadable),
         "unreadable": unreadable,
@@ -194,6 +198,11 @@ def read_started_s(path: str, unreadable: dict[str, str]) -> int | None:
     if len(lines) < 3 or re.fullmatch("[0-9]{1,18}", lines[2].strip()) is None:
         return None
     return int(lines[2])
+
+
+def is_in_recovery(path: str) -> bool:
+    """Return True if the PostgreSQL of a directory follows another, or an archive."""
+    return any(os.path.lexists(os.path.join(path, name)) for name in RECOVERY_FILES)
 
 
 def read_server_uuid(path: str, unreadable: dict[str, str]) -> str:

@@ -120,7 +120,9 @@ class PostgresqlEngine(Engine):
         unreadable: dict[str, str] = {}
         with self._open() as link:
             row = link.row("facts")
-            version, version_num, started_us, database, clock_us, platform = row
+            version, version_num, started_us, database, clock_us, platform, standby = (
+                row
+            )
             require_postgresql(self.target, platform)
             seen = dict(link.rows("settings"))
             require_own_storage(self.target, seen)
@@ -157,6 +159,7 @@ class PostgresqlEngine(Engine):
             server_log=postgresql_log(seen),
             log_names=pick_log_settings(seen),
             platform=platform,
+            is_standby=standby,
         )
 
     def require_rights(

@@ -72,6 +72,7 @@ def test_its_own_directory_is_recognised(
         (other(POSTGRESQL, started_s=None), "no server runs on it"),
         (other({"data_directory": "/d"}, 301), "301 s before"),
         (other(POSTGRESQL, -6), "6 s after"),
+        (other(POSTGRESQL, is_standby=True), "a standby"),
         (other(MYSQL, server_uuid="ab-2"), "is ab-2, and the server's is AB-1"),
         (other(MYSQL, server_uuid=""), "no server_uuid"),
         (find_missing_mark("dbcheck-mark-2", NAMES), "just wrote"),
@@ -109,6 +110,7 @@ def test_the_agent_reads_the_names_in_the_files(tmp_path: Path) -> None:
         "started_s": STARTED_S,
         "server_uuid": uuid,
         "marks": [f"dbcheck-mark-{number:032x}" for number in range(2)],
+        "is_standby": False,
         "unreadable": {},
     }
 

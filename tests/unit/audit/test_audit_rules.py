@@ -87,6 +87,7 @@ VALUES = {
     "fs-network": ("local", "network"),
     "fs-nfs-soft": ("hard", "soft"),
     "fs-overlay": ("local", "overlay"),
+    "fs-empty-dir": ("a claim", "emptydir"),
     "fs-fuse": ("local", "fuse"),
     "fs-no-journal": ("local", "no journal"),
     "fs-data-writeback": ("ordered", "writeback"),

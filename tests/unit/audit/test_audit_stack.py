@@ -395,6 +395,15 @@ def test_a_server_in_a_container_is_named() -> None:
     assert found(in_one, Readings())["host-container"]
 
 
+def test_a_volume_that_ends_with_its_pod_is_named() -> None:
+    facts = host(DISK)
+    path = "/var/lib/kubelet/pods/3e11fa47/volumes/kubernetes.io~empty-dir/data/pg"
+    volume = replace(facts.data, places={"data": path})
+    in_pod = found(replace(facts, volumes=(volume,)), Readings())
+    assert in_pod["fs-empty-dir"] == "unsafe"
+    assert "fs-empty-dir" not in found(facts, Readings())
+
+
 def test_controllers() -> None:
     data = {"VD LIST": [{"Cache": "RAWBD"}], "BBU_Info": [{"State": "Failed"}]}
     text = json.dumps({"Controllers": [{"Response Data": data}]})

@@ -128,7 +128,7 @@ def postgresql_facts(
     """Return the facts of a server with these settings, and what it was asked."""
     link = RecordedLink(
         {
-            "facts": [("16.4", "160004", 10, "orders 5", 20, POSTGRESQL)],
+            "facts": [("16.4", "160004", 10, "orders 5", 20, POSTGRESQL, False)],
             "settings": list(settings.items()),
             "cluster": [("7301234567890123456",)],
             "system_identifier": [("7301234567890123456", "00000001")],

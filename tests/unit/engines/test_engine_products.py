@@ -133,7 +133,7 @@ def test_an_audit_does_not_believe_what_another_product_says_of_fsync(
     """Also where what stands between hides what the server said at the login."""
     link = RecordedLink(
         {
-            "facts": [("15.12", "150012", 10, "orders 5", 99, version)],
+            "facts": [("15.12", "150012", 10, "orders 5", 99, version, False)],
             "settings": [(setting, "on")],
         }
     )
