@@ -120,7 +120,12 @@ def status(outcome: Outcome, name: ItemId) -> Status:
     return item.status
 
 
-@pytest.mark.parametrize("comes_back", ["as it was", "as a copy of before the load"])
+AS_IT_WAS, BY_ITSELF = "as it was", "at once"
+
+
+@pytest.mark.parametrize(
+    "comes_back", [AS_IT_WAS, BY_ITSELF, "as a copy of before the load"]
+)
 def test_a_container_that_is_killed_shows_its_process_alone(
     comes_back: str, containers: Containers, tmp_path: Path
 ) -> None:
@@ -128,8 +133,15 @@ def test_a_container_that_is_killed_shows_its_process_alone(
     data, copy = containers.folder / "data", containers.folder / "copy"
     data.mkdir()
 
+    def cut() -> None:
+        containers.call("kill", "--signal", "KILL", "db")
+        if comes_back == BY_ITSELF:  # as with a restart policy, before anybody looks
+            containers.call("start", "db")
+
     def restore() -> None:
-        if comes_back != "as it was":
+        if comes_back == BY_ITSELF:
+            return
+        if comes_back != AS_IT_WAS:
             data.rename(containers.folder / "lost")
             copy.rename(data)
         containers.call("start", "db")
@@ -140,15 +152,11 @@ def test_a_container_that_is_killed_shows_its_process_alone(
         engine.checkpoint()
         subprocess.run(["cp", "-a", data, copy], check=True)
         (copy / "postmaster.pid").unlink()
-
-        def cut() -> None:
-            containers.call("kill", "--signal", "KILL", "db")
-
         with rig_of(engine, tmp_path, cut, restore) as rig:
             outcome = run_cycle(rig, quick(), SEED)
     assert outcome.case.depth is not None
     assert outcome.case.host is not None
-    if comes_back == "as it was":
+    if comes_back in (AS_IT_WAS, BY_ITSELF):
         assert outcome.case.host.log is not None
         assert "was not properly shut down" in outcome.case.host.log.text
         assert outcome.case.depth.depth is Depth.PROCESS, outcome.case.depth
