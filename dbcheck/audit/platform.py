@@ -100,7 +100,7 @@ RULES = (
         why="Killing this container ends the server's process alone: the page cache and"
         " the drives stay as they were. Files are flushed by the host's kernel.",
         fix="cut the power of the host that runs the container, and keep the data on a"
-        " volume",
+        " volume or a bind mount",
         source="Docker documentation, docker kill; docs/power.md",
         severity=Severity.NOTE,
         subject=SubjectKind.HOST,

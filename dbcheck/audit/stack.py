@@ -17,15 +17,7 @@ from dbcheck.audit.subject import (
     parse_fact,
 )
 from dbcheck.model import layers
-from dbcheck.model.host import (
-    Container,
-    Drive,
-    Layer,
-    Reading,
-    Readings,
-    TargetFacts,
-    Volume,
-)
+from dbcheck.model.host import Drive, Layer, Reading, Readings, TargetFacts, Volume
 
 _MOUNTS = "/proc/self/mountinfo"
 _PROCESS = "/proc/PID of the server: cmdline, environ, maps, mem"
@@ -138,13 +130,15 @@ def _make_host_subject(readings: Readings, host: TargetFacts) -> Subject:
     )
     how = "systemd-detect-virt, /sys/class/dmi/id, /proc/sys/kernel/osrelease"
     values = {
-        platform.CONTAINER: _find_container(readings, host.container),
+        platform.CONTAINER: _find_container(readings),
         platform.VIRTUAL_MACHINE: _find_virtual_machine(readings, vendor),
         platform.CLOUD: _find_cloud(vendor),
         platform.DESKTOP: _find_desktop(release),
         "kernel": release,
     }
     facts = {fact: Fact(value, how) for fact, value in values.items() if value}
+    if host.container:
+        facts[platform.CONTAINER] = Fact(host.container.named, "/proc/PID/cgroup")
     process = host.process
     if process is not None:
         read = platform.list_facts_of_process(process)
@@ -171,9 +165,7 @@ _MACHINES_BY_VENDOR = {
 }
 
 
-def _find_container(readings: Readings, of_server: Container | None) -> str:
-    if of_server:
-        return of_server.cgroup or "mounts of its own"
+def _find_container(readings: Readings) -> str:
     if readings.text("", "/.dockerenv") == "yes":
         return "docker"
     container = readings.text("", "container") or readings.text(

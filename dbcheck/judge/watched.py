@@ -255,6 +255,11 @@ def places(case: Case) -> Item | None:
         return _judge_uninspected_places(case.tested.places)
     facts = before.facts
     reason = "; ".join(map(_describe_layers_and_places, facts.volumes))
+    if facts.container:
+        reason += (
+            f"; the server runs in a container ({facts.container.named}), and its data"
+            f" directory is {facts.data_directory} on the host"
+        )
     unseen = list_hidden_drives(facts.volumes)
     unseen += [
         f"{place} was not inspected ({why})" for place, why in facts.unseen.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -237,18 +238,29 @@ class ServerProcess:
     no_sync_unread: str = "only its command line was looked at"
 
 
+# In a control group of Docker, Podman and Kubernetes; the first digits are what the
+# engine's own lists show, and what its commands take (docker ps, podman ps, crictl ps).
+_CONTAINER_ID = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
+
+
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A server's process that has mounts or a root of its own, as in a container.
+    """The container of a server, or a service with mounts or a root of its own.
 
-    The places of the server are on this host where that process finds them.
+    The server's paths are looked up as this process of it finds them.
 
     process: its id on the host.
-    cgroup:  its control group, which mostly names the container; "" if there is none.
+    cgroup:  its control group (cgroups(7)), "" if it has none.
     """
 
     process: int
     cgroup: str
+
+    @property
+    def named(self) -> str:
+        """The short id that container engines use, else the control group."""
+        ids = _CONTAINER_ID.findall(self.cgroup)
+        return ids[-1] if ids else self.cgroup or f"process {self.process}"
 
 
 @dataclass(frozen=True, slots=True)

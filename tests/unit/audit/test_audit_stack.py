@@ -388,10 +388,31 @@ def test_hosts(shown: tuple[tuple[str, str, str], ...], rules: set[str]) -> None
     assert found_there.keys() - UNKNOWN_CACHE.keys() == rules
 
 
-def test_a_server_in_a_container_is_named() -> None:
-    in_one = replace(host(DISK), container=Container(4711, "/system.slice/pg.scope"))
+LONG_ID = "0123456789ab" + "f" * 52
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "named"),
+    [
+        (f"/docker/{LONG_ID}", "0123456789ab"),
+        (f"/system.slice/docker-{LONG_ID}.scope", "0123456789ab"),
+        (f"/machine.slice/libpod-{LONG_ID}.scope/container", "0123456789ab"),
+        (
+            "/kubepods.slice/kubepods-pod0a1b2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice/"
+            f"cri-containerd-{LONG_ID}.scope",
+            "0123456789ab",
+        ),
+        (f"/docker/{'a' * 64}/docker/{LONG_ID}", "0123456789ab"),
+        ("/lxc.payload.pg1/system.slice/pg.service", None),
+        ("/system.slice/pg.service", None),
+        ("", "process 4711"),
+    ],
+)
+def test_a_server_in_a_container_is_named(cgroup: str, named: str | None) -> None:
+    in_one = replace(host(DISK), container=Container(4711, cgroup))
     (subject, *_) = make_subjects(in_one, Readings(), PAGE_BYTES, guarded=True)
-    assert subject.facts[platform.CONTAINER].value == "/system.slice/pg.scope"
+    fact = subject.facts[platform.CONTAINER]
+    assert (fact.value, fact.how) == (named or cgroup, "/proc/PID/cgroup")
     assert found(in_one, Readings())["host-container"]
 
 

@@ -23,6 +23,7 @@ from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Completed, Depth, Remains, Ring
 from dbcheck.model.host import (
+    Container,
     HostBefore,
     LogMarks,
     LogTail,
@@ -182,6 +183,18 @@ def test_every_place_is_named_with_its_drives() -> None:
     assert item is not None
     assert item.status is Status.PRESENT
     assert item.reason == "xfs: data, undo (sda); xfs: WAL (sdb)"
+
+
+def test_the_places_name_a_container_and_its_data_on_the_host() -> None:
+    inner = Container(4711, f"/system.slice/docker-{'0123456789abcdef' * 4}.scope")
+    facts = replace(TWO, data_directory="/volumes/pg", container=inner)
+    item = places_item(case(replace(BEFORE, facts=facts)))
+    assert item is not None
+    assert item.status is Status.PRESENT
+    assert item.reason.endswith(
+        "; the server runs in a container (0123456789ab), and its data directory is "
+        "/volumes/pg on the host"
+    )
 
 
 def changed(**values: Any) -> TargetFacts:
