@@ -144,8 +144,8 @@ def inspect_host(
     facts = read_own_facts(node.host, server, places, mark_data)
     if facts.container and isinstance(node.power, DriveScoped):
         raise HostError(
-            f"the server runs in a container (process {facts.container.process}), so "
-            "its drives cannot be cut alone",
+            f"the server runs in a container ({facts.container.named}), so its drives "
+            "cannot be cut alone",
             id=ErrorId.CONTAINER_ON_CUT_DRIVE,
             hint="Cut the host: remove dbcheck_power_scope.",
         )
@@ -183,7 +183,7 @@ def mark_nothing() -> str:
 def find_own_data(
     host: TargetHost, server: ServerFacts, mark_data: Callable[[], str] = mark_nothing
 ) -> int:
-    """Return the process that finds the server's data, 0 if the host itself does.
+    """Return the process that has the server's data in a container, 0 if none has.
 
     mark_data: marks the server's data, and returns the mark, see Engine.mark_data().
     Raise HostError unless one directory on the host holds the server's own data.
@@ -208,17 +208,21 @@ def find_own_data(
             f"{directory} on the target's host is not the data directory of this "
             f"server: {'; '.join(dict.fromkeys(signs.values()))}",
             id=ErrorId.DATA_DIRECTORY_NOT_ON_HOST,
-            hint="Name the host on which that path holds the server's files, and log "
-            "in as root or as the server's user; in a container only root finds them. "
-            "Or run without --target-host.",
+            hint="Name the host that the server runs on, and log in there as root or, "
+            "unless it runs in a container, as the server's user. Or run without "
+            "--target-host.",
         )
     if len(own) > 1:
+        named = [
+            f"process {each} in a container" if each else "one in no container"
+            for each in own
+        ]
         raise HostError(
-            f"several servers on the target's host have {directory}, with the names "
-            f"of this server's data: processes {', '.join(map(str, own))}",
+            f"several servers on the target's host have the data directory {directory} "
+            f"with this server's id: {', '.join(named)}",
             id=ErrorId.DATA_DIRECTORY_AMBIGUOUS,
-            hint="One may use a copy of the other's data. End the one that is not "
-            "meant. Or run without --target-host.",
+            hint="One was copied from the other. Stop the one that is not the target. "
+            "Or run without --target-host.",
         )
     return own[0]
 
@@ -240,9 +244,9 @@ def read_own_facts(
         raise HostError(
             f"the server finds its {place} elsewhere than the target's host: {text}",
             id=ErrorId.SERVER_FINDS_OTHER_FILES,
-            hint="The server's processes have different mounts, so its depth cannot be "
-            "measured there. Mount that path for the whole host. Or run without "
-            "--target-host.",
+            hint="A process of the server has mounts of its own (a container, or "
+            "BindPaths= of a service), so its depth cannot be measured there. Mount "
+            "that path for the whole host. Or run without --target-host.",
         )
     return facts
 
@@ -413,8 +417,8 @@ def read_facts_again(
 ) -> TargetFacts:
     """Return the facts of a host that *before* described; raise HostError.
 
-    A container has another process now.  If several have data of the server's names,
-    that with the directory from before is taken.
+    The container has another process now.  If several servers have the server's id, the
+    one with the directory from before is taken.
     """
     if before.container is None:
         return host.facts(before.data_directory, places)
@@ -428,10 +432,11 @@ def read_facts_again(
     if same or len(found) == 1:
         return (same or found)[0]
     raise HostError(
-        f"{len(found)} servers on the target's host have {directory} with this "
-        f"server's names, none on {before.data_directory} as before the cut",
+        f"the server's data directory is not {before.data_directory} on the target's "
+        f"host any more: {len(found) or 'no'} containers there have data with its id",
         id=ErrorId.DATA_DIRECTORY_MOVED,
-        hint="The container has another volume now, or runs on another host.",
+        hint="Have the container come back on the same host with the same volume, "
+        "then run it again.",
     )
 
 

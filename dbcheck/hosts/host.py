@@ -75,7 +75,7 @@ REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     "EXDEV": (
         ErrorId.DATA_IN_CONTAINER_ALONE,
         "Keep the data on a volume of the container engine or a bind mount: what a "
-        "container has for itself is lost with it.",
+        "container keeps for itself is removed with it.",
     ),
     "ENOSPC": (
         ErrorId.HOST_DISK_FULL,
@@ -308,7 +308,7 @@ class TargetHost:
     ) -> TargetFacts:
         """Describe the host, and what the data directory and *places* lie on.
 
-        process: as which the paths are looked up, see model.places.FoundData.
+        process: whose view of the paths counts, see model.places.FoundData.
         Raise HostError, also if the data directory is not there.
         """
         asked = _make_request(data_directory, places)
@@ -408,9 +408,9 @@ class TargetHost:
         return found.text, found.why
 
     def find_data(self, data_directory: str) -> tuple[FoundData, ...]:
-        """Find that directory on this host, and in containers on it.
+        """Find the directories at that path: the host's own, and those in containers.
 
-        This host's own comes first.  Raise HostError if there is none.
+        The host's own comes first.  Raise HostError if there is none.
         """
         found = self._request(_Found, host_agent.FIND_DATA, path=data_directory)
         return found.found

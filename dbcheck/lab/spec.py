@@ -286,8 +286,8 @@ class LabSpec:
         bool,
         Setting(
             "--container",
-            help="Run the server with mounts of its own, as in a container, with its "
-            "data at a path that its host does not have.",
+            help="Run the server with mounts of its own, as in a container: its data "
+            "are at a path that the host does not have.",
         ),
     ] = False
     galera: bool = False

@@ -137,10 +137,10 @@ class DataNames:
 
 @dataclass(frozen=True, slots=True)
 class FoundData:
-    """A directory that may be a server's, by the path that the server names.
+    """A directory at the path that the server names: its own data, or another's.
 
-    process: the process that has it at that path, in a container: one with mounts or a
-             root of its own.  0: the host itself has it there.
+    process: the first process of the server in a container that has it at that path;
+             0 if the host itself has it there.
     """
 
     process: int
@@ -168,10 +168,7 @@ def find_sign_of_other_data(
 
 
 def find_sign_of_other_names(identity: Mapping[str, str], found: DataNames) -> str:
-    """Return the sign that a directory is not the server's, as it may be at any start.
-
-    As find_sign_of_other_data().
-    """
+    """Return as find_sign_of_other_data(), but of what stays over a restart alone."""
     if found.empty:
         return "it is empty"
     for name in ("system_identifier", "server_uuid"):

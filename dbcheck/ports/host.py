@@ -79,7 +79,7 @@ class TargetHost(Protocol):
     ) -> TargetFacts:
         """Describe the host, and what the data directory and *places* lie on.
 
-        process: as which the paths are looked up, see FoundData.
+        process: whose view of the paths counts, see FoundData.
         """
 
     def readings(self, volumes: Sequence[Volume]) -> Readings:
@@ -122,9 +122,9 @@ class TargetHost(Protocol):
         """Return fio's output on random writes in *folder*, or why it cannot run."""
 
     def find_data(self, data_directory: str) -> Sequence[FoundData]:
-        """Find that directory on this host, which comes first, and in its containers.
+        """Find the directories at that path: the host's own, and those in containers.
 
-        Raise HostError if there is none.
+        The host's own comes first.  Raise HostError if there is none.
         """
 
     def find_log(self, path: str, process: int) -> str:

@@ -1,11 +1,11 @@
-"""Finds a server in a container, and what this host calls the files that it has.
+"""Finds a server in a container, and this host's own paths of its files.
 
-A service or a container has mounts of its own (mount_namespaces(7)), and may have a
-root of its own (pivot_root(2)), so a path that the server names may be nothing here, or
-another file.  Any of them is recognised by this, and not by a product's files.
-/proc/PID/root shows the files as the process finds them, mounts included; all but its
-own account and root may not look (proc(5)).  The kernel would follow an absolute link
-below it from this process's own root, so each link is followed here.
+A container has mounts of its own (mount_namespaces(7)), and may have a root of its own
+(pivot_root(2)); so may a service.  A path that its server names may lead to nothing on
+this host, or to another file.  A container is recognised by that alone, whatever made
+it.  /proc/PID/root shows the files as the process finds them, mounts included, but only
+to root and to the process's own account (proc(5)).  The kernel would follow an absolute
+link below it from this process's own root, so each link is followed here.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ CGROUP = re.compile(r"(?:0:|[0-9]+:name=systemd):(/.+)")  # cgroups(7)
 
 
 class View:
-    """The files as this process finds them, or as the process of a server does.
+    """The files as one process finds them: this one, or one of a server.
 
-    folder: of the process, in /proc.
+    folder: the folder of the process in /proc.
     """
 
     def __init__(self, folder: str) -> None:
@@ -53,7 +53,7 @@ class View:
     def find(self, path: str) -> str:
         """Return this host's path, without links, of what the process has at *path*.
 
-        Raise OSError if nothing is there, or nothing that this host shows.
+        Raise OSError if nothing is there, or if this host has no path to it (EXDEV).
         """
         if self.folder == OWN_PROCESS:
             return os.path.realpath(path)
@@ -61,11 +61,11 @@ class View:
             return self._list_on_host(handle, inner)[0]
 
     def find_containing_folder(self, path: str) -> str:
-        """Return this host's path of the folder at *path*, or that its file lies in.
+        """Return this host's path of the folder at *path*, or of a file's folder there.
 
-        A file may be mounted alone.  Then its filesystem may be mounted elsewhere too,
-        and show the file's folder; else the path is the file's own.
-        Raise OSError, also if the link is broken, or leads to neither of the two.
+        A file may be mounted alone.  If another mount of its filesystem shows its
+        folder, that is returned, else the path of the file itself.
+        Raise OSError, also if a link is broken or leads to neither a file nor a folder.
         """
         with self._open(path) as (handle, inner):
             status = os.fstat(handle)
@@ -105,11 +105,11 @@ class View:
         return read_mounts(self.folder + "/mountinfo")
 
     def _list_on_host(self, handle: int, path: str) -> list[str]:
-        """List this host's paths of the open file, which the process has at *path*.
+        """List this host's paths of an open file that the process has at *path*.
 
-        A mount of this host shows it if it is of the same filesystem, and of a folder
-        of it that holds the file.  Others may be mounted over that, so what is found is
-        compared.  Paths that can be written come first.
+        A mount of this host shows the file if it shows the same filesystem from a
+        folder above the file.  Another mount may cover that, so device and inode are
+        compared.  Paths on writable mounts come first.  Raise OSError if there is none.
         """
         number, wanted = read_mount_id(handle), read_identity_of(os.fstat(handle))
         for mount in self.read_mounts():
@@ -137,8 +137,8 @@ OWN = View(OWN_PROCESS)
 def describe_private_mount(mount: Mounted) -> str:
     """Describe a mount that no mount of this host shows."""
     return (
-        f"the server finds it on {mount.type} ({mount.source}), which is mounted at"
-        f" {mount.point} for its container alone"
+        f"it is on {mount.type} ({mount.source}), which is mounted at {mount.point} in"
+        " the server's container, but nowhere on this host"
     )
 
 
@@ -214,10 +214,11 @@ def identify_view(process: str) -> tuple[str, int, int]:
 
 
 def find_contained_servers(path: str) -> tuple[list[int], str]:
-    """Find servers in containers that work in a folder of theirs at *path*.
+    """Find the servers in containers that have their data directory at *path* there.
 
-    Return of each the process that started the others; then which servers could not be
-    looked at, "" if none.  Raise OSError if this host's own *path* cannot be seen.
+    Return the id of the first process of each, and a sentence on servers that this
+    account may not look at, "" if there are none.  Raise OSError if this host's own
+    *path* cannot be seen.
     """
     own, found, hidden = identify_view(OWN_PROCESS), [], []
     seen = {None, OWN.identify(path)}
@@ -239,14 +240,18 @@ def find_contained_servers(path: str) -> tuple[list[int], str]:
             continue
         seen.add(identity)
         found.append(pid_of(folder))
-    text = f"only root sees the files of process {', '.join(hidden)}" if hidden else ""
-    return found, text
+    if not hidden:
+        return found, ""
+    # Each session of a server is one of them.
+    more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
+    process = f"process {hidden[0]}{more}, of a database server"
+    return found, f"only root sees the files of {process}"
 
 
 def is_started_by_server(process: str) -> bool:
     """Return True if the parent of a process runs the same program in the same folder.
 
-    Only the first process of a server lives as long as the server.
+    Such a process, as that of a session, may end before its server does.
     """
     parent = os.path.join(PROCESSES, read_parent(process))
     with contextlib.suppress(OSError):
@@ -265,7 +270,8 @@ def describe_container(process: int) -> dict[str, Any] | None:
 
 
 # What a container engine puts into the path of a container's log: the id of the
-# container, or on Kubernetes that of its pod.  systemd has "_" for "-" in a name.
+# container, or on Kubernetes that of its pod.  In the name of a slice of systemd the
+# pod's id has "_" for "-".
 CONTAINER_ID = re.compile(
     r"[0-9a-f]{64}|(?<=pod)[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}"
 )
@@ -273,11 +279,12 @@ NUMBERED_LOG = re.compile(r"[0-9]+\.log")  # of kubelet: by starts of the contai
 
 
 def find_container_log(process: str) -> str:
-    """Return the file that its engine writes the output of a container to.
+    """Return the file that a container engine writes a container's output to.
 
-    process: of the container.  "" if it is in none, or no process of this host writes
-    such a file.  A folder if there is one file for each start.  Raise Refusal if it may
-    be one of several.
+    process: the folder in /proc of a process of the container.
+    Return "" if the process is in no container, or nobody writes such a file; the
+    file's folder if the engine begins a file at each start.  Raise Refusal if there are
+    several.
     """
     groups = "".join(read_lines(process + "/cgroup"))
     ids = [found.replace("_", "-") for found in CONTAINER_ID.findall(groups)]
@@ -291,7 +298,7 @@ def find_container_log(process: str) -> str:
                 found.add(folder if NUMBERED_LOG.fullmatch(name) else path)
     if len(found) > 1:
         several = ", ".join(sorted(found))
-        raise Refusal("log", f"the server's log may be each of {several}")
+        raise Refusal("log", f"the server's log may be any of {several}")
     return found.pop() if found else ""
 
 

@@ -129,12 +129,14 @@ MARK = re.compile(rb"dbcheck-mark-[0-9a-f]{32}")
 
 
 def find_data(path: str) -> dict[str, Any]:
-    """Find the directory *path* of this host, and of the servers in containers.
+    """Find the directories at *path*: on this host, and in containers with a server.
 
-    found: of each the process that has it at that path (0: this host's own), and the
-    names of its data.  Raise OSError if there is none.
-    Who sees a container's server sees each server, so this host's own directory is left
-    out then unless a server works in it: it may be a copy, or of a server that is down.
+    found: a list of process (the first of the server in the container, 0 for this
+    host's own directory) and names (of the data, see read_data_names()).  Raise OSError
+    if there is no such directory.
+    An account that may look at a server in a container may look at any server.  Then
+    this host's own directory counts only if a server works in it; else it may be a
+    copy, or the data of a server that is down.
     """
     found = []
     absent: OSError | None = None

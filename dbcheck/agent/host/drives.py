@@ -214,11 +214,11 @@ def find_swaps(names: Container[str]) -> list[str]:
 
 
 def find_server_in_container(directory: str) -> list[str]:
-    """Describe the server whose data directory this is, if it runs in a container."""
+    """Describe the servers with this data directory, if all are in containers."""
     contained, _ = find_contained_servers(directory)
     if any(find_server_processes(directory)):
         return []
-    return [f"process {process}, a server, is in a container" for process in contained]
+    return [f"a server (process {each}) runs in a container" for each in contained]
 
 
 def find_multi_device_parts(names: Container[str]) -> list[str]:

@@ -203,7 +203,7 @@ def collect_facts(
     places: of each its name, its path, and the names of the files in it that count, as
     shell patterns; the data directory comes first, and must exist.  Places on one
     filesystem share a volume.  Return as unseen why a place cannot be looked at.
-    process: as which the paths are looked up, see container.View.of().
+    process: whose view of the paths counts, see container.View.of().
     """
     view = View.of(process)
     volumes = [Volume(view.find(places[0][1]))]

@@ -13,7 +13,8 @@ from dbcheck.agent.host.data import read_data_names
 from dbcheck.agent.host.facts import read_births, read_change_times
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import find_own_data, inspect_host
+from dbcheck.cycle.host import find_own_data, inspect_host, read_facts_again
+from dbcheck.model.host import Container, TargetFacts
 from dbcheck.model.places import (
     DataNames,
     FoundData,
@@ -22,6 +23,7 @@ from dbcheck.model.places import (
 )
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.host import TargetHost
+from tests.kit.host_samples import FACTS
 from tests.kit.partial_rig import RecordingListener, node_of
 from tests.kit.refusals import refused
 
@@ -134,6 +136,9 @@ class Elsewhere:
     def find_data(self, data_directory: str) -> list[FoundData]:
         return [FoundData(number, names) for number, names in enumerate(self._names)]
 
+    def facts(self, *asked: object) -> TargetFacts:
+        return FACTS
+
 
 class Marking:
     """A server; marked: it was made to write."""
@@ -182,11 +187,36 @@ def test_of_several_servers_at_one_path_the_own_one_is_found(
     assert find_own_data(host, server, lambda: mark) == own
 
 
-def test_a_server_whose_data_another_one_has_too_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("found", "named"),
+    [
+        ((NAMES, OTHER, NAMES), "one in no container, process 2 in a container"),
+        ((OTHER, NAMES, NAMES), "process 1 in a container, process 2 in a container"),
+    ],
+)
+def test_a_server_whose_data_another_one_has_too_is_refused(
+    found: tuple[DataNames, ...], named: str
+) -> None:
     server = ServerFacts("p", "1", MYSQL, STARTED_S * 1_000_000, 0, 0, {})
-    host = cast(TargetHost, Elsewhere(OTHER, NAMES, NAMES))
-    with refused(ErrorId.DATA_DIRECTORY_AMBIGUOUS, HostError, naming="1, 2"):
+    host = cast(TargetHost, Elsewhere(*found))
+    with refused(ErrorId.DATA_DIRECTORY_AMBIGUOUS, HostError, naming=named):
         find_own_data(host, server)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [((OTHER,), "no containers"), ((OTHER, NAMES, NAMES), "2 containers")],
+)
+def test_a_container_that_came_back_without_its_volume_is_named(
+    names: tuple[DataNames, ...], said: str
+) -> None:
+    server = ServerFacts("p", "1", MYSQL, STARTED_S * 1_000_000, 0, 0, {})
+    before = replace(FACTS, data_directory="/volume", container=Container(1, ""))
+    host = cast(TargetHost, Elsewhere(*names))
+    with refused(
+        ErrorId.DATA_DIRECTORY_MOVED, HostError, naming=("/volume", f"{said} there")
+    ):
+        read_facts_again(host, before, server, ())
 
 
 def test_the_ctime_of_what_no_server_writes_is_a_fact(tmp_path: Path) -> None:
