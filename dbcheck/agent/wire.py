@@ -238,9 +238,12 @@ def read_first_line(path: str) -> str:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """Yield the lines of a file; none if it cannot be read."""
+    """Yield the lines of a file; none if it cannot be read.
+
+    A line may contain "\\r", as a name in a table of /proc may.
+    """
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
             yield from file
     except OSError:
         return
@@ -362,7 +365,7 @@ def list_mounts(table: str = "") -> Iterator[dict[str, str]]:
     if not os.path.exists(MOUNTINFO):
         yield from parse_mounts(read_program_lines("mount"))
     for line in read_lines(table or MOUNTINFO):
-        fields = line.split()
+        fields = split_mount(line)
         kind, source, options = fields[fields.index("-") + 1 :][:3]
         yield {
             "point": unescape(fields[4]),
@@ -370,6 +373,15 @@ def list_mounts(table: str = "") -> Iterator[dict[str, str]]:
             "type": kind,
             "options": ",".join(merge_options(fields[5], options)),
         }
+
+
+def split_mount(line: str) -> list[str]:
+    """Return the fields of a line of mountinfo, of which the source may be "".
+
+    Of white space the kernel escapes blanks, tabs and newlines alone (mangle(),
+    fs/proc_namespace.c).
+    """
+    return line.rstrip("\n").split(" ")
 
 
 def merge_options(of_mount: str, of_filesystem: str) -> list[str]:

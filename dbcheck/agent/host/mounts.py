@@ -20,6 +20,7 @@ from dbcheck.agent.wire import (
     describe_error,
     merge_options,
     read_lines,
+    split_mount,
     unescape,
 )
 from dbcheck.base.system import steps
@@ -35,7 +36,7 @@ class Mounted:
     """One line of mountinfo (proc(5))."""
 
     def __init__(self, line: str) -> None:
-        fields = line.split()
+        fields = split_mount(line)
         kind, source, options = fields[fields.index("-") + 1 :][:3]
         self.id, self.parent = map(int, fields[:2])
         self.device = fields[2]

@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.agent.host import mounts
 from dbcheck.agent.host.mounts import Mounted, read_mount_id, read_mounts
-from dbcheck.agent.wire import Refusal
+from dbcheck.agent.wire import Refusal, find_covering_mount
 from tests.kit.files import ACCOUNT, AS_ROOT
 
 FUSE = "{id} 1 0:99 / {point} rw - fuse.sshfs /dev/sda rw,user_id={user},group_id=0"
@@ -120,3 +120,19 @@ def test_a_folder_on_a_drive_without_power_was_looked_at_before(above: Path) -> 
     with pytest.raises(Refusal, match="can be written by others"):
         mounts.open_folder_above(point, [mount + 1])
     os.close(mounts.open_folder_above(point, [mount]))
+
+
+@pytest.mark.parametrize(
+    ("point", "source"), [("/m/a", ""), ("/m/b\u00a0c", "x"), ("/m/d\re", "y")]
+)
+def test_a_mount_with_an_odd_name_or_no_source_is_read(
+    point: str, source: str, tmp_path: Path
+) -> None:
+    """As a container may have one among its mounts."""
+    table = tmp_path / "mountinfo"
+    line = f"2 1 0:9 / {point} rw - tmpfs {source} rw\n"
+    table.write_bytes(line.encode())
+    (mount,) = read_mounts(str(table))
+    assert (mount.point, mount.source, mount.options) == (point, source, "rw")
+    found = find_covering_mount(point, str(table))
+    assert (found["point"], found["source"]) == (point, source)
