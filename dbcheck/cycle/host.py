@@ -199,9 +199,11 @@ def find_own_data(
         for each in host.find_data(directory)
     }
     if not all(signs.values()) and (mark := mark_data()):
-        for each in host.find_data(directory):
-            if not signs.get(each.process, ""):
-                signs[each.process] = find_missing_mark(mark, each.names)
+        # A container may have ended or started meanwhile: only this look counts.
+        signs = {
+            each.process: signs.get(each.process) or find_missing_mark(mark, each.names)
+            for each in host.find_data(directory)
+        }
     own = [process for process, sign in signs.items() if not sign]
     if not own:
         raise HostError(
@@ -423,14 +425,22 @@ def read_facts_again(
     if before.container is None:
         return host.facts(before.data_directory, places)
     directory = require_data_directory(server)
-    found = [
-        host.facts(directory, places, each.process)
-        for each in host.find_data(directory)
-        if not find_sign_of_other_names(server.identity, each.names)
-    ]
+    found: list[TargetFacts] = []
+    failure: HostError | None = None
+    for each in host.find_data(directory):
+        if find_sign_of_other_names(server.identity, each.names):
+            continue
+        try:
+            found.append(host.facts(directory, places, each.process))
+        except HostError as error:  # it may be another server's
+            failure = failure or error
     same = [each for each in found if each.data_directory == before.data_directory]
-    if same or len(found) == 1:
-        return (same or found)[0]
+    if same:
+        return same[0]
+    if failure:
+        raise failure
+    if len(found) == 1:
+        return found[0]
     raise HostError(
         f"the server's data directory is not {before.data_directory} on the target's "
         f"host any more: {len(found) or 'no'} containers there have data with its id",

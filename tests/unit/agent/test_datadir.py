@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 import pytest
@@ -217,6 +219,63 @@ def test_a_container_that_came_back_without_its_volume_is_named(
         ErrorId.DATA_DIRECTORY_MOVED, HostError, naming=("/volume", f"{said} there")
     ):
         read_facts_again(host, before, server, ())
+
+
+class Changing:
+    """A host whose containers start and end between two looks; facts: of each."""
+
+    def __init__(
+        self,
+        *looks: dict[int, DataNames],
+        facts: Mapping[int, TargetFacts | HostError] = MappingProxyType({}),
+    ) -> None:
+        self._looks, self._facts = iter(looks), facts
+
+    def find_data(self, data_directory: str) -> list[FoundData]:
+        return [FoundData(*each) for each in next(self._looks).items()]
+
+    def facts(self, data_directory: str, places: object, process: int) -> TargetFacts:
+        found = self._facts[process]
+        if isinstance(found, HostError):
+            raise found
+        return found
+
+
+UNMARKED = replace(NAMES, marks=frozenset())
+
+
+@pytest.mark.parametrize("then", [{7: NAMES}, {7: NAMES, 8: UNMARKED}])
+def test_what_is_gone_at_the_second_look_is_not_taken(
+    then: dict[int, DataNames],
+) -> None:
+    """0: this host's own, an old copy that is left out once a container is seen."""
+    server = ServerFacts("p", "1", MARIADB, STARTED_S * 1_000_000, 0, 0, {})
+    host = cast(TargetHost, Changing({0: UNMARKED}, then))
+    assert find_own_data(host, server, lambda: "dbcheck-mark-1") == 7
+    host = cast(TargetHost, Changing({0: UNMARKED}, {8: UNMARKED}))
+    with refused(ErrorId.DATA_DIRECTORY_NOT_ON_HOST, HostError):
+        find_own_data(host, server, lambda: "dbcheck-mark-1")
+
+
+IN_MEMORY = HostError("in memory", id=ErrorId.DATA_IN_CONTAINER_ALONE)
+
+
+def test_after_the_cut_a_neighbour_that_cannot_be_read_hides_nothing() -> None:
+    """Of MariaDB no name tells which container is the one of before."""
+    server = ServerFacts("p", "1", MARIADB, STARTED_S * 1_000_000, 0, 0, {})
+    before = replace(FACTS, data_directory="/v", container=Container(7, ""))
+    after, other = replace(before, boot_id="b"), replace(before, data_directory="/w")
+
+    def again(*facts: TargetFacts | HostError) -> TargetFacts:
+        by_process = dict(enumerate(facts, 8))
+        look = dict.fromkeys(by_process, NAMES)
+        host = cast(TargetHost, Changing(look, facts=by_process))
+        return read_facts_again(host, before, server, ())
+
+    assert again(IN_MEMORY, after) is after
+    assert again(other) is other
+    with refused(ErrorId.DATA_IN_CONTAINER_ALONE, HostError):
+        again(IN_MEMORY, other)
 
 
 def test_the_ctime_of_what_no_server_writes_is_a_fact(tmp_path: Path) -> None:
