@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import glob
 import itertools
@@ -134,24 +133,23 @@ def find_data(path: str) -> dict[str, Any]:
     found: a list of process (the first of the server in the container, 0 for this
     host's own directory) and names (of the data, see read_data_names()).  Raise OSError
     if there is no such directory.
-    An account that may look at a server in a container may look at any server.  Then
-    this host's own directory counts only if a server works in it; else it may be a
-    copy, or the data of a server that is down.
+    Root sees each server.  So if root sees one in a container, this host's own
+    directory counts only if a server works in it; else it may be a copy, or the data of
+    a server that is down.
     """
     found = []
-    absent: OSError | None = None
+    failure: OSError | None = None
     contained, hidden = find_contained_servers(path)
-    try:
-        if not contained or any(find_server_processes(path)):
-            found.append({"process": 0, "names": read_data_names(path)})
-    except OSError as error:
-        absent = error
-    for process in contained:
-        with contextlib.suppress(OSError):  # it ended
-            names = read_data_names(f"{PROCESSES}/{process}/cwd")
+    sees_all = os.geteuid() == 0 and not hidden
+    own = not (contained and sees_all) or any(find_server_processes(path))
+    for process in [0, *contained] if own else contained:
+        try:
+            names = read_data_names(f"{PROCESSES}/{process}/cwd" if process else path)
             found.append({"process": process, "names": names})
-    if absent is not None and not found:
-        raise OSError(errno.EACCES, hidden, path) if hidden else absent
+        except OSError as error:  # there is none, or the process ended
+            failure = error
+    if failure and not found:
+        raise OSError(errno.EACCES, hidden, path) if hidden else failure
     return {"found": found}
 
 

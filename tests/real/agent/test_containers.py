@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -229,3 +231,46 @@ def test_a_server_in_a_user_namespace_is_found(
     assert facts.data_directory == str(volume_of(server))
     assert (facts.unseen, facts.seen_otherwise, facts.view_unread) == ({}, {}, "")
     assert facts.process and not facts.process.unread
+
+
+# It ends with its standard input.
+UNPRIVILEGED = """
+mount --bind "$1" "$2" && cd "$2" && exec "$3" -c 'echo; read wait'
+"""
+
+
+@pytest.mark.parametrize("copy", ["of the server's data", "that its account hides"])
+def test_who_is_not_root_sees_the_hosts_own_data_beside_a_container(
+    copy: str,
+) -> None:
+    """Another account's server cannot be seen to work in the host's own directory."""
+    top = Path(tempfile.mkdtemp(prefix="dbcheck-", dir="/dev/shm"))
+    program, inside, outside = top / "mysqld", top / "data", top / "copy"
+    top.chmod(0o755)
+    inside.mkdir()
+    outside.mkdir()
+    program.symlink_to(shutil.which("dash") or "/bin/sh")
+    os.chown(outside, 4242, 4242)
+    if copy == "of the server's data":
+        (inside / "auto.cnf").write_text(f"server-uuid={uuid.uuid4()}\n")
+        shutil.copy(inside / "auto.cnf", outside)
+    else:
+        outside.chmod(0o300)
+    words = ["setpriv", "--reuid=4242", "--regid=4242", "--clear-groups"]
+    words += ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    words += [UNPRIVILEGED, "sh", str(outside), str(inside), str(program)]
+    try:
+        with (
+            subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            ) as running,
+            contextlib.closing(host_as(4242, 4242)) as host,
+        ):
+            assert running.stdout is not None
+            assert running.stdout.readline() == b"\n"
+            found = host.find_data(str(inside))
+            running.communicate(b"\n")
+    finally:
+        shutil.rmtree(top)
+    processes = [each.process for each in found]
+    assert processes == ([0] if "hides" in copy else [0, running.pid])
