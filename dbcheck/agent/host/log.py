@@ -10,6 +10,7 @@ import contextlib
 import os
 import stat
 import zlib
+from itertools import islice
 from typing import IO, Any
 
 from dbcheck.agent.host.container import View, find_container_log
@@ -46,8 +47,9 @@ def mark_log(path: str) -> dict[str, list[int]]:
     if path.startswith(STDERR):
         directory = path[len(STDERR) :]
         file = find_error_file(directory)
-        for process in () if file else find_server_processes(directory):
-            file = file or find_container_log(process)
+        # Sessions are in the container of the first process, and all of /proc is read.
+        for process in () if file else islice(find_server_processes(directory), 1):
+            file = find_container_log(process)
         return mark_files(file) if file else mark_journal(directory)
     if path.startswith(JOURNAL):
         return mark_journal(path[len(JOURNAL) :])

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent.host import drives
+from dbcheck.agent.host.data import find_data
+from dbcheck.agent.host.facts import collect_facts
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import find_own_data, read_facts_again
@@ -274,3 +277,35 @@ def test_who_is_not_root_sees_the_hosts_own_data_beside_a_container(
         shutil.rmtree(top)
     processes = [each.process for each in found]
     assert processes == ([0] if "hides" in copy else [0, running.pid])
+
+
+# It ends with its standard input.
+CHROOTED = """
+import ctypes, os, sys
+prctl, PR_SET_NAME = ctypes.CDLL(None).prctl, 15
+os.chroot(sys.argv[1])
+os.chdir(sys.argv[2])
+prctl(PR_SET_NAME, b"mysqld", 0, 0, 0)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_root_that_is_a_mere_folder_is_looked_into(tmp_path: Path) -> None:
+    """As of MariaDB's option chroot; what is mounted outside is not shown to it."""
+    data = tmp_path / "srv" / "data"
+    data.mkdir(parents=True)
+    (data / "ib_logfile0").touch()
+    words = [sys.executable, "-I", "-S", "-c", CHROOTED, str(tmp_path), "/srv/data"]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"\n"
+        found = find_data("/srv/data")["found"]
+        facts = collect_facts([(DATA, "/srv/data", ["ib_logfile*"])], running.pid)
+        running.communicate()
+    assert [each["process"] for each in found] == [running.pid]
+    assert facts["data_directory"] == str(data)
+    assert (facts["unseen"], facts["seen_otherwise"]) == ({}, {})
+    assert facts["view_unread"] == ""

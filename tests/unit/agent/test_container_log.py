@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.agent.host import servers
+from dbcheck.agent.host import log, servers
 from dbcheck.agent.host.container import find_container_log
 from dbcheck.agent.wire import Refusal
 
@@ -65,3 +65,17 @@ def test_of_a_pod_with_several_containers_none_is_taken(proc: Path) -> None:
     writer(proc, 8, f"{OF_POD}/backup/0.log")
     with pytest.raises(Refusal, match=f"{OF_POD}/backup, {OF_POD}/postgres"):
         find_container_log(server)
+
+
+def test_of_many_sessions_one_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would have all of /proc read, for a container that has no such file."""
+    asked: list[str] = []
+    processes = [f"/proc/{number}" for number in range(500)]
+    monkeypatch.setattr(log, "find_error_file", lambda _: "")
+    monkeypatch.setattr(log, "find_server_processes", lambda _: iter(processes))
+    monkeypatch.setattr(log, "find_container_log", lambda each: asked.append(each))
+    monkeypatch.setattr(log, "mark_journal", lambda _: {"db.service": [1, 0]})
+    assert log.mark_log(f"{log.STDERR}{tmp_path}") == {"db.service": [1, 0]}
+    assert asked == processes[:1]
