@@ -224,6 +224,15 @@ def identify_view(process: str) -> tuple[str, int, int]:
     return os.readlink(process + "/ns/mnt"), root.st_dev, root.st_ino
 
 
+def read_view_links(process: str) -> tuple[str, str]:
+    """Return the mount namespace of a process, and what its root is called here.
+
+    Unlike identify_view() this asks no filesystem: only a server's may be asked, as any
+    other may be on dead NFS.  Raise OSError.
+    """
+    return os.readlink(process + "/ns/mnt"), os.readlink(process + "/root")
+
+
 def find_contained_servers(path: str) -> tuple[list[int], str]:
     """Find the servers in containers that have their data directory at *path* there.
 
@@ -231,11 +240,11 @@ def find_contained_servers(path: str) -> tuple[list[int], str]:
     account may not look at, "" if there are none.  Raise OSError if this host's own
     *path* cannot be seen.
     """
-    own, found, hidden = identify_view(OWN_PROCESS), [], []
+    own, found, hidden = read_view_links(OWN_PROCESS), [], []
     seen = {None, OWN.identify(path)}
     for folder in list_processes():
         try:
-            if identify_view(folder) == own:
+            if read_view_links(folder) == own:
                 continue
             status = find_server_folder(folder, os.readlink(folder + "/cwd"))
             identity = read_identity_of(status) if status else None

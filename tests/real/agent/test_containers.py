@@ -11,10 +11,12 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dbcheck.agent.host import drives
+from dbcheck.agent.host.container import find_contained_servers
 from dbcheck.agent.host.data import find_data
 from dbcheck.agent.host.facts import collect_facts
 from dbcheck.base.error_ids import ErrorId
@@ -309,3 +311,27 @@ def test_a_root_that_is_a_mere_folder_is_looked_into(tmp_path: Path) -> None:
     assert facts["data_directory"] == str(data)
     assert (facts["unseen"], facts["seen_otherwise"]) == ({}, {})
     assert facts["view_unread"] == ""
+
+
+def test_of_no_other_process_the_root_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be on a network filesystem that does not answer."""
+    looked: list[str] = []
+    look = os.stat
+
+    def stat(path: Any, **options: Any) -> os.stat_result:
+        looked.append(str(path))
+        return look(path, **options)
+
+    words = ["unshare", "--mount", "chroot", "/", "sh", "-c", "echo; read wait"]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"\n"
+        monkeypatch.setattr(os, "stat", stat)
+        assert find_contained_servers(str(tmp_path)) == ([], "")
+        monkeypatch.undo()
+        running.communicate()
+    assert not [path for path in looked if path.startswith(f"/proc/{running.pid}/")]
