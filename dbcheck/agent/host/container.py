@@ -112,7 +112,16 @@ class View:
         compared.  Paths on writable mounts come first.  Raise OSError if there is none.
         """
         wanted = read_identity_of(os.fstat(handle))
-        mount, path = self._find_mount(handle, path)
+        number = read_mount_id(handle)
+        for mount in self.read_mounts():
+            if mount.id == number:
+                break
+        else:
+            # What is mounted outside of a root of chroot(2) is not shown to a process.
+            there = os.readlink(f"/proc/self/fd/{handle}")
+            if read_identity_of(os.lstat(there)) != wanted:
+                raise OSError(0, "its mount is not shown in /proc", path)
+            return [there]
         file = join_below(mount.root, path, mount.point)
         shown: list[tuple[bool, int, str]] = []
         for own in read_mounts():
@@ -125,21 +134,6 @@ class View:
         if not shown:
             raise OSError(errno.EXDEV, describe_private_mount(mount), path)
         return [there for _, _, there in sorted(shown)]
-
-    def _find_mount(self, handle: int, path: str) -> tuple[Mounted, str]:
-        """Return the mount that an open file is on, and the file's path there.
-
-        The path is of the view that shows the mount: a process with a root of its own
-        is not shown what is mounted outside of it (chroot(2)), but this process may be.
-        """
-        number = read_mount_id(handle)
-        for mount in self.read_mounts():
-            if mount.id == number:
-                return mount, path
-        for mount in read_mounts():
-            if mount.id == number:
-                return mount, os.readlink(f"/proc/self/fd/{handle}")
-        raise OSError(0, "its mount is not shown in /proc", path)
 
 
 OWN = View(OWN_PROCESS)

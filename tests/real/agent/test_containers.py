@@ -293,12 +293,16 @@ sys.stdin.read()
 """
 
 
-def test_a_root_that_is_a_mere_folder_is_looked_into(tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", [[], ["unshare", "--mount"]])
+def test_a_root_that_is_a_mere_folder_is_looked_into(
+    apart: list[str], tmp_path: Path
+) -> None:
     """As of MariaDB's option chroot; what is mounted outside is not shown to it."""
     data = tmp_path / "srv" / "data"
     data.mkdir(parents=True)
     (data / "ib_logfile0").touch()
-    words = [sys.executable, "-I", "-S", "-c", CHROOTED, str(tmp_path), "/srv/data"]
+    words = [*apart, sys.executable, "-I", "-S", "-c", CHROOTED]
+    words += [str(tmp_path), "/srv/data"]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as running:
