@@ -223,8 +223,9 @@ def find_own_data(
             f"several servers on the target's host have the data directory {directory} "
             f"with this server's id: {', '.join(named)}",
             id=ErrorId.DATA_DIRECTORY_AMBIGUOUS,
-            hint="One was copied from the other. Stop the one that is not the target. "
-            "Or run without --target-host.",
+            hint="One was copied from the other, or both are MariaDB, whose data have "
+            "no id but the mark that a run writes. Stop the one that is not the "
+            "target. Or run without --target-host.",
         )
     return own[0]
 

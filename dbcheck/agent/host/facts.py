@@ -26,6 +26,7 @@ from dbcheck.agent.host.devices import (
 )
 from dbcheck.agent.host.open import pin_block_device
 from dbcheck.agent.host.process import describe_server_process
+from dbcheck.agent.host.servers import find_server_processes, pid_of
 from dbcheck.agent.host.tools import BLOCK, read_output
 from dbcheck.agent.host.view import compare_with_server_view
 from dbcheck.agent.wire import (
@@ -203,10 +204,13 @@ def collect_facts(
     places: of each its name, its path, and the names of the files in it that count, as
     shell patterns; the data directory comes first, and must exist.  Places on one
     filesystem share a volume.  Return as unseen why a place cannot be looked at.
-    process: whose view of the paths counts, see container.View.of().
+    process: whose view of the paths counts, see container.View.of().  Raise OSError if
+    it is not a server's that works in the data directory.
     """
     view = View.of(process)
     volumes = [Volume(view.find(places[0][1]))]
+    if process:
+        require_server(process, volumes[0].path)
     unseen: dict[str, str] = {}
     for name, path, files in places:
         if not os.path.isabs(path):
@@ -237,6 +241,17 @@ def collect_facts(
         if not facts[name]:
             unreadable[name] = "not reported by the host"
     return {**facts, "unreadable": unreadable}
+
+
+def require_server(process: int, directory: str) -> None:
+    """Raise OSError unless a process is a server's that works in *directory*.
+
+    It may have ended since it was found, and left its id to another process, which may
+    find an old copy at the server's path.
+    """
+    if process not in map(pid_of, find_server_processes(directory)):
+        text = f"process {process} is not a server's that works there (any more)"
+        raise OSError(errno.ESRCH, text, directory)
 
 
 def assign_place(volumes: list[Volume], name: str, path: str) -> None:

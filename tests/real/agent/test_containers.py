@@ -339,3 +339,11 @@ def test_of_no_other_process_the_root_is_looked_at(
         monkeypatch.undo()
         running.communicate()
     assert not [path for path in looked if path.startswith(f"/proc/{running.pid}/")]
+
+
+def test_a_process_that_got_the_id_of_the_servers_is_not_believed(
+    tmp_path: Path,
+) -> None:
+    """The server ended since it was found; this host has a copy at its path."""
+    with pytest.raises(OSError, match=f"process {os.getpid()} is not a server's"):
+        collect_facts([(DATA, str(tmp_path), [])], os.getpid())
