@@ -299,13 +299,18 @@ def find_container_log(process: str) -> str:
     Return "" if the process is in no container, or nobody writes such a file; the
     file's folder if the engine begins a file at each start.  Raise Refusal if there are
     several.
+    Anybody sees the id, so a file counts only if its writer has the account of root, of
+    the container, or of what started that, as an engine without root.
     """
     groups = "".join(read_lines(process + "/cgroup"))
     ids = [found.replace("_", "-") for found in CONTAINER_ID.findall(groups)]
     if not ids:
         return ""
+    accounts = {"0", *map(read_account, [process, *list_ancestors(process)])}
     found = set()
     for writer in list_processes():
+        if read_account(writer) not in accounts:
+            continue
         for path in list_written_logs(writer):
             if any(each in path for each in ids):
                 folder, name = os.path.split(path)
@@ -314,6 +319,24 @@ def find_container_log(process: str) -> str:
         several = ", ".join(sorted(found))
         raise Refusal("log", f"the server's log may be any of {several}")
     return found.pop() if found else ""
+
+
+def list_ancestors(process: str) -> Iterator[str]:
+    """Yield the folders in /proc of what started a process, its parent first."""
+    while (parent := read_parent(process)) not in ("", "0"):
+        process = os.path.join(PROCESSES, parent)
+        yield process
+
+
+def read_account(process: str) -> str:
+    """Return the number of a process's account (proc(5), status), "" if it ended.
+
+    The folder in /proc shows root's for a process that hides its memory.
+    """
+    for line in read_lines(process + "/status"):
+        if line.startswith("Uid:"):
+            return line.split()[2]
+    return ""
 
 
 def list_written_logs(process: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.agent.host import log, servers
+from dbcheck.agent.host import container, log, servers
 from dbcheck.agent.host.container import find_container_log
 from dbcheck.agent.wire import Refusal
 
@@ -24,17 +24,24 @@ APPEND, READ = "flags:\t02102001\n", "flags:\t0100000\n"
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(servers, "PROCESSES", str(tmp_path))
+    for module in (servers, container):
+        monkeypatch.setattr(module, "PROCESSES", str(tmp_path))
     return tmp_path
 
 
 def server_in(proc: Path, cgroup: str) -> str:
     (proc / "9").mkdir()
     (proc / "9/cgroup").write_text(cgroup)
+    (proc / "9/status").write_text("Uid:\t0\t999\t999\t999\n")
     return str(proc / "9")
 
 
-def writer(proc: Path, pid: int, path: str, flags: str = APPEND) -> None:
+def writer(
+    proc: Path, pid: int, path: str, flags: str = APPEND, account: int = 0
+) -> None:
+    (proc / str(pid)).mkdir()
+    uids = f"Uid:\t{account}\t{account}\t{account}\t{account}\n"
+    (proc / str(pid) / "status").write_text(uids)
     for folder in ("fd", "fdinfo"):
         (proc / str(pid) / folder).mkdir(parents=True)
     (proc / str(pid) / "fd/5").symlink_to(path)
@@ -57,6 +64,27 @@ def test_it_is_known_by_the_id_of_the_container_or_the_pod(
     writer(proc, 7, written)
     writer(proc, 8, f"/tmp/{ID}/{POD}/reader.log", READ)
     assert find_container_log(server) == found
+
+
+def test_who_has_nothing_to_do_with_the_container_writes_no_log_of_it(
+    proc: Path,
+) -> None:
+    """Each account sees the id, and could say that the server recovered."""
+    server = server_in(proc, DOCKER)
+    writer(proc, 6, f"/tmp/{ID}.log", account=1000)
+    assert find_container_log(server) == ""
+    writer(proc, 7, OF_DOCKER)
+    assert find_container_log(server) == OF_DOCKER
+
+
+def test_an_engine_without_root_writes_the_log(proc: Path) -> None:
+    server = server_in(proc, f"0::/user.slice/libpod-{ID}.scope\n")
+    (proc / "9/stat").write_text("9 (postgres) S 5 9 9 0\n")
+    log_of_podman = f"/home/me/{ID}/userdata/ctr.log"
+    writer(proc, 5, log_of_podman, account=1000)
+    (proc / "5/stat").write_text("5 (conmon) S 1 5 5 0\n")
+    writer(proc, 6, f"/tmp/{ID}.log", account=1001)
+    assert find_container_log(server) == log_of_podman
 
 
 def test_of_a_pod_with_several_containers_none_is_taken(proc: Path) -> None:
