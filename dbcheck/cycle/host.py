@@ -341,16 +341,28 @@ def end_host_canaries(
 
 
 def inspect_host_again(
-    node: Node, listener: Listener, before: NodeBefore, *, remove: bool = True
+    node: Node,
+    listener: Listener,
+    before: NodeBefore,
+    *,
+    remove: bool = True,
+    absent: bool = False,
 ) -> HostAfter | None:
     """Describe the host after recovery; read its canaries' files and its log.
 
-    remove: whether the canaries are deleted after that.
+    remove: whether the canaries are deleted after that.  absent: the server does not
+    answer.
     """
     if node.host is None or before.host is None:
         return None
     return finish_host_inspection(
-        node.host, listener, before.host, before.facts, before.places, remove=remove
+        node.host,
+        listener,
+        before.host,
+        before.facts,
+        before.places,
+        remove=remove,
+        absent=absent,
     )
 
 
@@ -362,6 +374,7 @@ def finish_host_inspection(
     places: Sequence[Place],
     *,
     remove: bool = True,
+    absent: bool = False,
 ) -> HostAfter:
     """Do what inspect_host_again() does, for a host that was asked before the load.
 
@@ -381,7 +394,9 @@ def finish_host_inspection(
             failures.append(str(error))
             return None
 
-    facts = answer(lambda: read_facts_again(host, before.facts, server, places))
+    facts = answer(
+        lambda: read_facts_again(host, before.facts, server, places, absent=absent)
+    )
     read = read_client_clocks() if facts is not None else None
     remains, *elsewhere = (
         answer(partial(host.read_canaries, folder, nonce)) if folder else None
@@ -417,14 +432,45 @@ def read_facts_again(
     before: TargetFacts,
     server: ServerFacts,
     places: Sequence[Place],
+    *,
+    absent: bool = False,
 ) -> TargetFacts:
     """Return the facts of a host that *before* described; raise HostError.
 
     The container has another process now.  If several servers have the server's id, the
     one with the directory from before is taken.
+    absent: the server does not answer, so its container may have no process, as with
+    data that keep it from starting, and what is found may be a neighbour's.  Then the
+    host is asked about its own paths.
     """
     if before.container is None:
         return host.facts(before.data_directory, places)
+    try:
+        found = _read_facts_of_new_process(host, before, server, places)
+        if not absent or found.data_directory == before.data_directory:
+            return found
+    except HostError:
+        if not absent:
+            raise
+    of_host = [
+        Place(name, path)
+        for volume in before.volumes
+        for name, path in volume.places.items()
+    ]
+    return host.facts(before.data_directory, of_host)
+
+
+def _read_facts_of_new_process(
+    host: TargetHost,
+    before: TargetFacts,
+    server: ServerFacts,
+    places: Sequence[Place],
+) -> TargetFacts:
+    """Return the facts as the process of the container that came back finds them.
+
+    If several have data of the server's names, that with the directory from before is
+    taken.  Raise HostError.
+    """
     directory = require_data_directory(server)
     found: list[TargetFacts] = []
     failure: HostError | None = None

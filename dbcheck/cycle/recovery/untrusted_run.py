@@ -86,7 +86,10 @@ def _ask_of_run(
     """
     node, recorded = rig.site.nodes[name], manifest.nodes[name]
     if node.host is None or recorded.host is None or run.is_own():
-        return inspect_host_again(node, rig.listener, recorded, remove=remove)
+        absent = server is None and name == rig.site.reader_name
+        return inspect_host_again(
+            node, rig.listener, recorded, remove=remove, absent=absent
+        )
     if server is None:
         return None
     try:

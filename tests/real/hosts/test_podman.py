@@ -96,6 +96,7 @@ def rig_of(
     folder: Path,
     cut: Callable[[], object],
     restore: Callable[[], object],
+    return_s: float = 60,
 ) -> Iterator[Rig]:
     """Give a rig that asks this machine, as the host that it cuts would be asked."""
     with (
@@ -110,7 +111,7 @@ def rig_of(
             FrameLogReader(),
             Said(),
             folder / "runs",
-            Limits(silence_s=3.0, cut_s=4.0, return_s=60),
+            Limits(silence_s=3.0, cut_s=4.0, return_s=return_s),
             lab={"cut": "process"},
         )
 
@@ -165,3 +166,29 @@ def test_a_container_that_is_killed_shows_its_process_alone(
     else:
         assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
         assert status(outcome, ItemId.NOT_RESTORED) is Status.CONTRADICTED
+
+
+def test_damaged_data_that_keep_a_container_from_starting_are_a_failure(
+    containers: Containers, tmp_path: Path
+) -> None:
+    """No process has the data then, but the host has them still."""
+    data = containers.folder / "data"
+    data.mkdir()
+
+    def restore() -> None:
+        for log in (data / "pg_wal").glob("0*"):
+            log.write_bytes(bytes(log.stat().st_size))
+        containers.call("start", "db")
+
+    with server_in(containers, "db", "--volume", f"{data}:{DATA}") as engine:
+        engine.prepare((LEDGER,))
+
+        def cut() -> None:
+            containers.call("kill", "--signal", "KILL", "db")
+
+        with rig_of(engine, tmp_path, cut, restore, return_s=8) as rig:
+            outcome = run_cycle(rig, quick(), SEED)
+    assert outcome.case.host is not None
+    assert outcome.case.host.facts is not None, outcome.case.host.failure
+    assert outcome.case.host.facts.data_directory == str(data)
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from dbcheck.model.host import Container, TargetFacts
 from dbcheck.model.places import (
     DataNames,
     FoundData,
+    Place,
     find_missing_mark,
     find_sign_of_other_data,
 )
@@ -234,7 +235,11 @@ class Changing:
     def find_data(self, data_directory: str) -> list[FoundData]:
         return [FoundData(*each) for each in next(self._looks).items()]
 
-    def facts(self, data_directory: str, places: object, process: int) -> TargetFacts:
+    def facts(
+        self, data_directory: str, places: Sequence[Place], process: int = 0
+    ) -> TargetFacts:
+        if not process:
+            assert (data_directory, places[0]) == ("/v", Place("data", "/v"))
         found = self._facts[process]
         if isinstance(found, HostError):
             raise found
@@ -263,19 +268,26 @@ IN_MEMORY = HostError("in memory", id=ErrorId.DATA_IN_CONTAINER_ALONE)
 def test_after_the_cut_a_neighbour_that_cannot_be_read_hides_nothing() -> None:
     """Of MariaDB no name tells which container is the one of before."""
     server = ServerFacts("p", "1", MARIADB, STARTED_S * 1_000_000, 0, 0, {})
-    before = replace(FACTS, data_directory="/v", container=Container(7, ""))
+    volumes = (replace(FACTS.volumes[0], places={"data": "/v"}),)
+    before = replace(
+        FACTS, data_directory="/v", volumes=volumes, container=Container(7, "")
+    )
     after, other = replace(before, boot_id="b"), replace(before, data_directory="/w")
+    of_host = replace(before, container=None)
 
-    def again(*facts: TargetFacts | HostError) -> TargetFacts:
+    def again(*facts: TargetFacts | HostError, absent: bool = False) -> TargetFacts:
         by_process = dict(enumerate(facts, 8))
         look = dict.fromkeys(by_process, NAMES)
-        host = cast(TargetHost, Changing(look, facts=by_process))
-        return read_facts_again(host, before, server, ())
+        host = cast(TargetHost, Changing(look, facts={**by_process, 0: of_host}))
+        return read_facts_again(host, before, server, (), absent=absent)
 
     assert again(IN_MEMORY, after) is after
     assert again(other) is other
     with refused(ErrorId.DATA_IN_CONTAINER_ALONE, HostError):
         again(IN_MEMORY, other)
+    assert again(other, absent=True) is of_host
+    assert again(IN_MEMORY, absent=True) is of_host
+    assert again(other, after, absent=True) is after
 
 
 def test_the_ctime_of_what_no_server_writes_is_a_fact(tmp_path: Path) -> None:
