@@ -131,7 +131,8 @@ def test_a_server_in_a_container_is_judged_as_any_other(
     wanted = Verdict.PASS if case == "honest" else Verdict.FAIL
     assert outcome.verdict is wanted, outcome.judgement
     depth = outcome.result.depth
-    assert depth and depth.depth is Depth.DRIVE
+    # An honest drive may have been flushed just before the cut: it had nothing to lose.
+    assert depth and depth.depth in (Depth.OS, Depth.DRIVE)
     assert status(outcome, ItemId.NOT_RESTORED.value) is Status.PRESENT
 
 
