@@ -20,7 +20,10 @@ set -eu
 PATH=$(echo /usr/lib/postgresql/*/bin):$PATH
 install -d -o postgres -m 700 "$1"
 as() { setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; }
-[ -e "$1/PG_VERSION" ] || as initdb -D "$1" -U dbcheck -A trust >/dev/null
+if ! [ -e "$1/PG_VERSION" ]; then
+    [ -z "$3" ] || install -d -o postgres -m 700 "$3"
+    as initdb -D "$1" ${3:+-X "$3"} -U dbcheck -A trust >/dev/null
+fi
 exec setpriv --reuid=postgres --regid=postgres --clear-groups \\
     postgres -D "$1" -p "$2" -c unix_socket_directories=
 """
@@ -95,13 +98,15 @@ class Containers:
         )
         return shown(done)
 
-    def run(self, name: str, data: str, port: int, *options: str | Path) -> None:
-        """Start a container with a PostgreSQL."""
+    def run(
+        self, name: str, data: str, port: int, *options: str | Path, log: str = ""
+    ) -> None:
+        """Start a container with a PostgreSQL; *log*: its WAL, "" with the data."""
         start = self.folder / "start"
         start.write_text(START)
         how = ("run", "--detach", "--name", name, "--network", "host")
         mounted = ("--volume", f"{start}:/start:ro", *options, "--rootfs", "/:O")
-        self.call(*how, *mounted, "sh", "/start", data, str(port))
+        self.call(*how, *mounted, "sh", "/start", data, str(port), log)
 
 
 @contextlib.contextmanager

@@ -233,9 +233,12 @@ def find_contained_servers(path: str) -> tuple[list[int], str]:
     Return the id of the first process of each, and a sentence on servers that this
     account may not look at, "" if there are none.  Raise OSError if this host's own
     *path* cannot be seen.
+    A server that has this host's root and this host's folder at *path* is in none, as a
+    service whose other mounts are its own.
     """
     own, found, hidden = read_view_links(OWN_PROCESS), [], []
-    seen = {None, OWN.identify(path)}
+    here, top = OWN.identify(path), read_identity_of(os.stat("/"))
+    seen: set[tuple[int, int] | None] = {None}
     for folder in list_processes():
         try:
             if read_view_links(folder) == own:
@@ -245,6 +248,9 @@ def find_contained_servers(path: str) -> tuple[list[int], str]:
             if identity in seen or View(folder).identify(path) != identity:
                 continue
             if is_started_by_server(folder):
+                continue
+            root = read_identity_of(os.stat(os.path.join(folder, "root", "")))
+            if (identity, root) == (here, top):
                 continue
         except PermissionError:
             if SERVER.fullmatch(read_first_line(folder + "/comm")):
@@ -260,6 +266,13 @@ def find_contained_servers(path: str) -> tuple[list[int], str]:
     more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     process = f"process {hidden[0]}{more}, of a database server"
     return found, f"only root sees the files of {process}"
+
+
+def shares_folder(process: int, path: str) -> bool:
+    """Return True if a process has this host's own folder at *path*."""
+    with contextlib.suppress(OSError):  # it ended
+        return View.of(process).identify(path) == OWN.identify(path)
+    return False
 
 
 def is_started_by_server(process: str) -> bool:

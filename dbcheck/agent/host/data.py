@@ -14,7 +14,12 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any
 
-from dbcheck.agent.host.container import OWN, View, find_contained_servers
+from dbcheck.agent.host.container import (
+    OWN,
+    View,
+    find_contained_servers,
+    shares_folder,
+)
 from dbcheck.agent.host.mounts import Mounted
 from dbcheck.agent.host.open import open_regular
 from dbcheck.agent.host.servers import PROCESSES, find_server_processes
@@ -133,6 +138,7 @@ def find_data(path: str) -> dict[str, Any]:
     found: a list of process (the first of the server in the container, 0 for this
     host's own directory) and names (of the data, see read_data_names()).  Raise OSError
     if there is no such directory.
+    A container may have this host's own directory; then it counts as the container's.
     Root sees each server.  So if root sees one in a container, this host's own
     directory counts only if a server works in it; else it may be a copy, or the data of
     a server that is down.
@@ -141,7 +147,9 @@ def find_data(path: str) -> dict[str, Any]:
     failure: OSError | None = None
     contained, hidden = find_contained_servers(path)
     sees_all = os.geteuid() == 0 and not hidden
-    own = not (contained and sees_all) or any(find_server_processes(path))
+    own = not any(shares_folder(process, path) for process in contained) and (
+        not (contained and sees_all) or any(find_server_processes(path))
+    )
     for process in [0, *contained] if own else contained:
         try:
             names = read_data_names(f"{PROCESSES}/{process}/cwd" if process else path)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Container, Sequence
 from typing import Any
 
-from dbcheck.agent.host.container import find_contained_servers
+from dbcheck.agent.host.container import find_contained_servers, shares_folder
 from dbcheck.agent.host.devices import (
     BTRFS,
     DEVICE_SEPARATOR,
@@ -216,8 +216,9 @@ def find_swaps(names: Container[str]) -> list[str]:
 def find_server_in_container(directory: str) -> list[str]:
     """Describe the servers with this data directory, if all are in containers."""
     contained, _ = find_contained_servers(directory)
+    shared = [each for each in contained if shares_folder(each, directory)]
     if any(find_server_processes(directory)):
-        return []
+        contained = shared
     return [f"a server (process {each}) runs in a container" for each in contained]
 
 

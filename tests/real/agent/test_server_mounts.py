@@ -83,6 +83,7 @@ def test_a_server_with_mounts_of_its_own_elsewhere_is_inspected_as_ever(
     apart = {Path("/mnt"): in_memory, server.data: server.data}
     with started_apart(server, apart):
         facts = inspected(server).facts
+    assert facts.container is None
     assert (dict(facts.seen_otherwise), facts.view_unread) == ({}, "")
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from dbcheck.agent.host import drives
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.cycle import run_cycle
@@ -48,11 +51,15 @@ def containers(tmp_path: Path) -> Iterator[Containers]:
 
 @contextlib.contextmanager
 def server_in(
-    containers: Containers, name: str, *options: str | Path
+    containers: Containers,
+    name: str,
+    *options: str | Path,
+    data: str = DATA,
+    log: str = "",
 ) -> Iterator[Engine]:
     """Run a container; give the engine of its server once it takes queries."""
     held = HeldPort()
-    containers.run(name, DATA, held.number, *options)
+    containers.run(name, data, held.number, *options, log=log)
     engine = open_engine(
         f"postgresql+psycopg2://dbcheck@127.0.0.1:{held.number}/postgres"
     )
@@ -88,6 +95,34 @@ def test_each_container_has_its_data_where_its_volume_is(
         assert facts.container
         assert "libpod" in facts.container.cgroup
         assert (facts.unseen, facts.seen_otherwise, facts.view_unread) == ({}, {}, "")
+
+
+@pytest.fixture
+def searchable() -> Iterator[Path]:
+    """A folder that the server's account can reach; pytest's own is not."""
+    folder = Path(tempfile.mkdtemp(prefix="dbcheck-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_container_may_have_its_data_at_the_hosts_own_path(
+    containers: Containers, searchable: Path
+) -> None:
+    """And its log at a path that it alone has."""
+    data, log = searchable, containers.folder / "wal"
+    log.mkdir()
+    mounted = ("--volume", f"{data}:{data}", "--volume", f"{log}:/wal")
+    with server_in(
+        containers, "db", *mounted, data=f"{data}/pg", log="/wal/files"
+    ) as engine:
+        facts = facts_of(engine)
+        busy = drives.survey([], f"{data}/pg", [], "/")["busy"]
+    assert facts.container
+    assert facts.data_directory == f"{data}/pg"
+    assert facts.data.places["WAL"] == f"{log}/files"
+    assert (facts.unseen, facts.seen_otherwise, facts.view_unread) == ({}, {}, "")
+    assert len(busy) == 1
 
 
 @contextlib.contextmanager
