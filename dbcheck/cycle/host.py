@@ -16,6 +16,13 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.base.system import clocks_us
+from dbcheck.cycle.own_data import (
+    find_own_data,
+    mark_nothing,
+    read_facts_again,
+    read_own_facts,
+    require_data_directory,
+)
 from dbcheck.hosts import host as agent_host
 from dbcheck.model.depth import Completed
 from dbcheck.model.host import (
@@ -26,12 +33,7 @@ from dbcheck.model.host import (
     Volume,
     VolumeCanaries,
 )
-from dbcheck.model.places import (
-    Place,
-    find_missing_mark,
-    find_sign_of_other_data,
-    find_sign_of_other_names,
-)
+from dbcheck.model.places import Place
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
@@ -175,85 +177,6 @@ def start_host_inspection(
     return before, HostCanaries(data, tuple(others))
 
 
-def mark_nothing() -> str:
-    """Stand for Engine.mark_data() where nothing may be written."""
-    return ""
-
-
-def find_own_data(
-    host: TargetHost, server: ServerFacts, mark_data: Callable[[], str] = mark_nothing
-) -> int:
-    """Return the process that has the server's data in a container, 0 if none has.
-
-    mark_data: marks the server's data, and returns the mark, see Engine.mark_data().
-    Raise HostError unless one directory on the host holds the server's own data.
-    """
-    directory = require_data_directory(server)
-    signs = {
-        each.process: find_sign_of_other_data(
-            server.identity,
-            server.started_us,
-            each.names,
-            is_standby=server.is_standby,
-        )
-        for each in host.find_data(directory)
-    }
-    if not all(signs.values()) and (mark := mark_data()):
-        # A container may have ended or started meanwhile: only this look counts.
-        signs = {
-            each.process: signs.get(each.process) or find_missing_mark(mark, each.names)
-            for each in host.find_data(directory)
-        }
-    own = [process for process, sign in signs.items() if not sign]
-    if not own:
-        raise HostError(
-            f"{directory} on the target's host is not the data directory of this "
-            f"server: {'; '.join(dict.fromkeys(signs.values()))}",
-            id=ErrorId.DATA_DIRECTORY_NOT_ON_HOST,
-            hint="Name the host that the server runs on, and log in there as root or, "
-            "unless it runs in a container, as the server's user. Or run without "
-            "--target-host.",
-        )
-    if len(own) > 1:
-        named = [
-            f"process {each} in a container" if each else "one in no container"
-            for each in own
-        ]
-        raise HostError(
-            f"several servers on the target's host have the data directory {directory} "
-            f"with this server's id: {', '.join(named)}",
-            id=ErrorId.DATA_DIRECTORY_AMBIGUOUS,
-            hint="One was copied from the other, or both are MariaDB, whose data have "
-            "no id but the mark that a run writes. Stop the one that is not the "
-            "target. Or run without --target-host.",
-        )
-    return own[0]
-
-
-def read_own_facts(
-    host: TargetHost,
-    server: ServerFacts,
-    places: Sequence[Place],
-    mark_data: Callable[[], str] = mark_nothing,
-) -> TargetFacts:
-    """Return the facts of the host, and of the server's own data and *places* there.
-
-    See find_own_data().  Raise HostError, also if one of the server's processes finds
-    other files at a path.
-    """
-    process = find_own_data(host, server, mark_data)
-    facts = host.facts(require_data_directory(server), places, process)
-    for place, text in facts.seen_otherwise.items():
-        raise HostError(
-            f"the server finds its {place} elsewhere than the target's host: {text}",
-            id=ErrorId.SERVER_FINDS_OTHER_FILES,
-            hint="A process of the server has mounts of its own (a container, or "
-            "BindPaths= of a service), so its depth cannot be measured there. Mount "
-            "that path for the whole host. Or run without --target-host.",
-        )
-    return facts
-
-
 def _find_readable_log(
     listener: Listener, host: TargetHost, path: str, facts: TargetFacts
 ) -> str:
@@ -286,19 +209,6 @@ def _start_canaries_on_volume(
         else:
             return canaries, VolumeCanaries(canaries.folder, canaries.nonce)
     return None, VolumeCanaries("", "", failure)
-
-
-def require_data_directory(server: ServerFacts) -> str:
-    """Return the server's data directory; raise HostError if it is not readable."""
-    for name in ("data_directory", "datadir"):
-        if name in server.identity:
-            return server.identity[name]
-    raise HostError(
-        "the server's data_directory cannot be read: "
-        + server.unreadable.get("data_directory", "the server shows none"),
-        id=ErrorId.PRIVILEGE_MISSING,
-        hint="dbcheck grants prints every right that the account needs, with reasons.",
-    )
 
 
 def describe_drive_server(
@@ -424,76 +334,6 @@ def finish_host_inspection(
         read,
         left,
         recorded,
-    )
-
-
-def read_facts_again(
-    host: TargetHost,
-    before: TargetFacts,
-    server: ServerFacts,
-    places: Sequence[Place],
-    *,
-    absent: bool = False,
-) -> TargetFacts:
-    """Return the facts of a host that *before* described; raise HostError.
-
-    The container has another process now.  If several servers have the server's id, the
-    one with the directory from before is taken.
-    absent: the server does not answer, so its container may have no process, as with
-    data that keep it from starting, and what is found may be a neighbour's.  Then the
-    host is asked about its own paths.
-    """
-    if before.container is None:
-        return host.facts(before.data_directory, places)
-    try:
-        found = _read_facts_of_new_process(host, before, server, places)
-        if not absent or found.data_directory == before.data_directory:
-            return found
-    except HostError:
-        if not absent:
-            raise
-    of_host = [
-        Place(name, path)
-        for volume in before.volumes
-        for name, path in volume.places.items()
-    ]
-    return host.facts(before.data_directory, of_host)
-
-
-def _read_facts_of_new_process(
-    host: TargetHost,
-    before: TargetFacts,
-    server: ServerFacts,
-    places: Sequence[Place],
-) -> TargetFacts:
-    """Return the facts as the process of the container that came back finds them.
-
-    If several have data of the server's names, that with the directory from before is
-    taken.  Raise HostError.
-    """
-    directory = require_data_directory(server)
-    found: list[TargetFacts] = []
-    failure: HostError | None = None
-    for each in host.find_data(directory):
-        if find_sign_of_other_names(server.identity, each.names):
-            continue
-        try:
-            found.append(host.facts(directory, places, each.process))
-        except HostError as error:  # it may be another server's
-            failure = failure or error
-    same = [each for each in found if each.data_directory == before.data_directory]
-    if same:
-        return same[0]
-    if failure:
-        raise failure
-    if len(found) == 1:
-        return found[0]
-    raise HostError(
-        f"the server's data directory is not {before.data_directory} on the target's "
-        f"host any more: {len(found) or 'no'} containers there have data with its id",
-        id=ErrorId.DATA_DIRECTORY_MOVED,
-        hint="Have the container come back on the same host with the same volume, "
-        "then run it again.",
     )
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from dbcheck.base import interrupt
 from dbcheck.base.errors import EngineError, HostError
 from dbcheck.base.system import now_us
-from dbcheck.cycle.host import require_data_directory
+from dbcheck.cycle.own_data import require_data_directory
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.flushes import Sample, UnderLoad

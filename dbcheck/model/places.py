@@ -141,10 +141,12 @@ class FoundData:
 
     process: the first process of the server in a container that has it at that path;
              0 if the host itself has it there.
+    hostname: of the container or the host, "" if unknown.
     """
 
     process: int
     names: DataNames
+    hostname: str = ""
 
 
 def find_sign_of_other_data(

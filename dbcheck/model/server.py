@@ -42,6 +42,7 @@ class ServerFacts:
                 unknown.
     may_follow: connections may reach the server while it follows another server.
     is_standby: a PostgreSQL that is in recovery.
+    hostname:   the name of its host or container, "" if it does not report that.
     """
 
     product: str
@@ -58,6 +59,7 @@ class ServerFacts:
     may_follow: bool = False
     log_names: Mapping[str, str] = field(default_factory=dict)
     is_standby: bool = False
+    hostname: str = ""
 
     @property
     def start_ambiguous_us(self) -> int:

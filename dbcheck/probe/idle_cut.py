@@ -10,9 +10,9 @@ from dbcheck.base import interrupt
 from dbcheck.cycle.host import (
     end_host_canaries,
     finish_host_inspection,
-    read_own_facts,
     start_host_inspection,
 )
+from dbcheck.cycle.own_data import read_own_facts
 from dbcheck.judge.volumes import VolumeDepth, find_volume_depths
 from dbcheck.model.cut import Cut, CutClass
 from dbcheck.model.depth import RECENT_S, Reached, ReachedVolume

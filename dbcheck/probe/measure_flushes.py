@@ -12,7 +12,7 @@ from dbcheck.audit.stack import is_drive_volatile
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import read_own_facts
+from dbcheck.cycle.own_data import read_own_facts
 from dbcheck.load.sessions import commit
 from dbcheck.model.flushes import Sample
 from dbcheck.model.host import Readings, TargetFacts, Volume

@@ -13,7 +13,7 @@ from contextlib import closing
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import TargetChanged
-from dbcheck.cycle.host import read_own_facts
+from dbcheck.cycle.own_data import read_own_facts
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.golive import StepId
 from dbcheck.model.host import TargetFacts, Volume

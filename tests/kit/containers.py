@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from dbcheck.cycle.host import end_host_canaries, read_own_facts, start_host_inspection
+from dbcheck.cycle.host import end_host_canaries, start_host_inspection
+from dbcheck.cycle.own_data import read_own_facts
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import syscalls
 from dbcheck.lab.servers.base import DatabaseServer

@@ -288,6 +288,21 @@ def is_started_by_server(process: str) -> bool:
     return False
 
 
+def read_hostname(process: int) -> str:
+    """Return the hostname of a process, 0: of this one; "" if it is not known.
+
+    Container engines put that of a container into the environment of its processes.
+    """
+    folder = f"{PROCESSES}/{process}" if process else OWN_PROCESS
+    with contextlib.suppress(OSError):
+        if os.readlink(folder + "/ns/uts") == os.readlink(OWN_PROCESS + "/ns/uts"):
+            return os.uname().nodename
+        for variable in "".join(read_lines(folder + "/environ")).split("\0"):
+            if variable.startswith("HOSTNAME="):
+                return variable.partition("=")[2]
+    return ""
+
+
 def describe_container(process: int) -> dict[str, Any] | None:
     """Describe the container of a process; see model.host.Container.
 

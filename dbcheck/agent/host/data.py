@@ -18,6 +18,7 @@ from dbcheck.agent.host.container import (
     OWN,
     View,
     find_contained_servers,
+    read_hostname,
     shares_folder,
 )
 from dbcheck.agent.host.mounts import Mounted
@@ -136,8 +137,9 @@ def find_data(path: str) -> dict[str, Any]:
     """Find the directories at *path*: on this host, and in containers with a server.
 
     found: a list of process (the first of the server in the container, 0 for this
-    host's own directory) and names (of the data, see read_data_names()).  Raise OSError
-    if there is no such directory.
+    host's own directory), names (of the data, see read_data_names()) and hostname (of
+    the container or this host, "" if unknown).  Raise OSError if there is no such
+    directory.
     A container may have this host's own directory; then it counts as the container's.
     Root sees each server.  So if root sees one in a container, this host's own
     directory counts only if a server works in it; else it may be a copy, or the data of
@@ -153,7 +155,8 @@ def find_data(path: str) -> dict[str, Any]:
     for process in [0, *contained] if own else contained:
         try:
             names = read_data_names(f"{PROCESSES}/{process}/cwd" if process else path)
-            found.append({"process": process, "names": names})
+            hostname = read_hostname(process)
+            found.append({"process": process, "names": names, "hostname": hostname})
         except OSError as error:  # there is none, or the process ended
             failure = error
     if failure and not found:

@@ -11,7 +11,7 @@ from dbcheck.audit.servers import make_other_subjects, make_server_subject
 from dbcheck.audit.stack import make_subjects, make_unseen_subjects
 from dbcheck.audit.subject import Subject
 from dbcheck.base.errors import EngineError, HostError
-from dbcheck.cycle.host import read_own_facts
+from dbcheck.cycle.own_data import read_own_facts
 from dbcheck.model.audited import Flag, RuleStatus, format_alarm_counts, list_alarms
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import HostBefore, Readings, TargetFacts

@@ -13,13 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dbcheck.base.errors import EngineError, HostError
-from dbcheck.cycle.host import (
-    await_host,
-    find_own_data,
-    finish_host_inspection,
-    inspect_host_again,
-    require_data_directory,
-)
+from dbcheck.cycle.host import await_host, finish_host_inspection, inspect_host_again
+from dbcheck.cycle.own_data import find_own_data, require_data_directory
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.stored_run import RowStore
 from dbcheck.model.host import COLLECTOR, HostAfter, HostBefore, LogMarks, TargetFacts

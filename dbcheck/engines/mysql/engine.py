@@ -185,6 +185,7 @@ class MysqlEngine(Replicating):
             log=self._storage.log_position(lower),
             server_log=innodb_log(variables),
             log_names=pick_log_settings(variables),
+            hostname=variables.get("hostname", ""),
         )
 
     def require_rights(

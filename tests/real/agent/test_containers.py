@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from dbcheck.agent.host import drives
-from dbcheck.agent.host.container import find_contained_servers
+from dbcheck.agent.host.container import find_contained_servers, read_hostname
 from dbcheck.agent.host.data import find_data
 from dbcheck.agent.host.facts import collect_facts
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import find_own_data, read_facts_again
+from dbcheck.cycle.own_data import find_own_data, read_facts_again
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import syscalls
 from dbcheck.lab.servers.base import DatabaseServer
@@ -347,3 +347,25 @@ def test_a_process_that_got_the_id_of_the_servers_is_not_believed(
     """The server ended since it was found; this host has a copy at its path."""
     with pytest.raises(OSError, match=f"process {os.getpid()} is not a server's"):
         collect_facts([(DATA, str(tmp_path), [])], os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("unshare", "--uts", "env", "HOSTNAME=3fa1"), "3fa1"),
+        (("unshare", "--uts", "env", "-u", "HOSTNAME"), ""),
+        (("env", "HOSTNAME=3fa1"), os.uname().nodename),
+    ],
+)
+def test_a_hostname_is_known_by_its_namespace(
+    words: tuple[str, ...], name: str
+) -> None:
+    with subprocess.Popen(
+        (*words, "sh", "-c", "echo; read wait"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        assert read_hostname(process.pid) == name
+    assert read_hostname(0) == os.uname().nodename

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import find_own_data, require_data_directory
+from dbcheck.cycle.own_data import find_own_data, require_data_directory
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.server import ServerFacts

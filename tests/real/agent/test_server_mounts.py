@@ -17,7 +17,7 @@ import pytest
 from dbcheck.agent.host import drives, process, remount
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import require_data_directory
+from dbcheck.cycle.own_data import require_data_directory
 from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer

@@ -20,7 +20,8 @@ from dbcheck.agent.host.canary import RUN
 from dbcheck.agent.host.folder import BESIDE, INSIDE, MARKER
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import end_host_canaries, read_own_facts, start_host_inspection
+from dbcheck.cycle.host import end_host_canaries, start_host_inspection
+from dbcheck.cycle.own_data import read_own_facts
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import PARTS, TargetHost, open_host
 from dbcheck.lab.servers.base import DatabaseServer

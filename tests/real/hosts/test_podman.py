@@ -15,8 +15,8 @@ from dbcheck.agent.host import drives
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.cycle.host import read_own_facts
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.own_data import read_own_facts
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host

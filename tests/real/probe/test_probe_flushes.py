@@ -20,7 +20,7 @@ import pytest
 
 from dbcheck.base.errors import EngineError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE
-from dbcheck.cycle.host import require_data_directory
+from dbcheck.cycle.own_data import require_data_directory
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab

@@ -18,7 +18,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import require_data_directory
+from dbcheck.cycle.own_data import require_data_directory
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.spec import DriveSpec, LabSpec

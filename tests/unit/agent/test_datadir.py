@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import cast
 
 import pytest
@@ -15,7 +15,8 @@ from dbcheck.agent.host.data import read_data_names
 from dbcheck.agent.host.facts import read_births, read_change_times
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import find_own_data, inspect_host, read_facts_again
+from dbcheck.cycle.host import inspect_host
+from dbcheck.cycle.own_data import find_own_data, read_facts_again
 from dbcheck.model.host import Container, TargetFacts
 from dbcheck.model.places import (
     DataNames,
@@ -306,3 +307,28 @@ def test_a_file_whose_facts_cannot_be_read_is_named_beside_the_others(
     assert read_births(str(tmp_path), unreadable).keys() == {"."}
     assert read_change_times(str(tmp_path), unreadable).keys() == {"PG_VERSION"}
     assert unreadable.keys() == {"made ibdata1", "changed auto.cnf"}
+
+
+@pytest.mark.parametrize(
+    ("hostnames", "own"),
+    [
+        (("db1", "3fa1"), 0),
+        (("3fa1", "db1"), 1),
+        (("db1", "db1"), None),
+        (("db1", ""), None),  # it may have that name as well
+        (("db2", "3fa1"), None),
+    ],
+)
+def test_the_hostname_decides_if_nothing_else_does(
+    hostnames: tuple[str, ...], own: int | None
+) -> None:
+    """Of MariaDB an audit, which writes no mark, has no other sign."""
+    facts = ServerFacts("p", "1", MARIADB, STARTED_S * 1_000_000, 0, 0, {})
+    server = replace(facts, hostname="db1")
+    look = [FoundData(each, NAMES, name) for each, name in enumerate(hostnames)]
+    host = cast(TargetHost, SimpleNamespace(find_data=lambda _: look))
+    if own is None:
+        with refused(ErrorId.DATA_DIRECTORY_AMBIGUOUS, HostError):
+            find_own_data(host, server)
+    else:
+        assert find_own_data(host, server) == own
