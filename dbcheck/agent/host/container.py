@@ -15,7 +15,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dbcheck.agent.host.mounts import Mounted, read_mount_id, read_mounts
@@ -317,7 +317,11 @@ def describe_container(process: int) -> dict[str, Any] | None:
 CONTAINER_ID = re.compile(
     r"[0-9a-f]{64}|(?<=pod)[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}"
 )
-NUMBERED_LOG = re.compile(r"[0-9]+\.log")  # of kubelet: by starts of the container
+# A file of kubelet for each start of a container, below the folder of its pod, whose
+# name ends with an id.
+POD_LOG = re.compile(r"(/.+_[0-9a-f-]{32,36}/[^/]+)/[0-9]+\.log[^/]*")
+# kubelet has a link to each such file there, by the id of the container.
+POD_LOG_LINKS = "/var/log/containers"
 
 
 def find_container_log(process: str) -> str:
@@ -334,6 +338,8 @@ def find_container_log(process: str) -> str:
     ids = [found.replace("_", "-") for found in CONTAINER_ID.findall(groups)]
     if not ids:
         return ""
+    if linked := find_linked_log(ids):
+        return find_log_folder(linked)
     accounts = {"0", *map(read_account, [process, *list_ancestors(process)])}
     found = set()
     for writer in list_processes():
@@ -341,8 +347,7 @@ def find_container_log(process: str) -> str:
             continue
         for path in list_written_logs(writer):
             if any(each in path for each in ids):
-                folder, name = os.path.split(path)
-                found.add(folder if NUMBERED_LOG.fullmatch(name) else path)
+                found.add(find_log_folder(path))
     if len(found) > 1:
         several = ", ".join(sorted(found))
         raise Refusal("log", f"the server's log may be any of {several}")
@@ -365,6 +370,25 @@ def read_account(process: str) -> str:
         if line.startswith("Uid:"):
             return line.split()[2]
     return ""
+
+
+def find_linked_log(ids: Sequence[str]) -> str:
+    """Return the log that a link of kubelet names for one of the containers, or "".
+
+    Their paths have the id of the pod alone, which its other containers have, too.
+    """
+    with contextlib.suppress(OSError):  # there is no kubelet, or it shows root alone
+        for name in os.listdir(POD_LOG_LINKS):
+            link = os.path.join(POD_LOG_LINKS, name)
+            if name.endswith(tuple(f"-{each}.log" for each in ids)):
+                return os.path.realpath(link) if os.path.exists(link) else ""
+    return ""
+
+
+def find_log_folder(path: str) -> str:
+    """Return the folder of a log that is one of several, by starts, else the log."""
+    found = POD_LOG.fullmatch(path)
+    return found[1] if found else path
 
 
 def list_written_logs(process: str) -> Iterator[str]:

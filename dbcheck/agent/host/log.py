@@ -13,7 +13,7 @@ import zlib
 from itertools import islice
 from typing import IO, Any
 
-from dbcheck.agent.host.container import View, find_container_log
+from dbcheck.agent.host.container import View, find_container_log, find_log_folder
 from dbcheck.agent.host.journal import JOURNAL, mark_journal, read_journal_since
 from dbcheck.agent.host.open import list_names, open_regular
 from dbcheck.agent.host.process import find_error_file
@@ -116,7 +116,8 @@ def read_since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, 
     if path.startswith((JOURNAL, STDERR)):
         if not all(map(os.path.isabs, marks)):
             return read_journal_since(marks, limit)
-        path = min(marks, key=len)  # the others were rotated out of it
+        # The others were rotated out of it, or are of other starts of the container.
+        path = find_log_folder(min(marks, key=len))
     known = {mark[0]: mark for mark in marks.values()}
     newest = max(marks.values(), key=lambda mark: mark[2:3], default=None)
     text, unread = b"", SCAN_BYTES_MAX

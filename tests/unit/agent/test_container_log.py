@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from dbcheck.agent.host import container, log, servers
-from dbcheck.agent.host.container import find_container_log
+from dbcheck.agent.host.container import find_container_log, find_log_folder
+from dbcheck.agent.host.log import STDERR, mark_files, read_since
 from dbcheck.agent.wire import Refusal
 
 ID = "2833c40a60fcbb8303cdfccd99d72b2ce717d173ed08e9d5d828b43ae87c616d"
@@ -26,6 +28,7 @@ APPEND, READ = "flags:\t02102001\n", "flags:\t0100000\n"
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for module in (servers, container):
         monkeypatch.setattr(module, "PROCESSES", str(tmp_path))
+    monkeypatch.setattr(container, "POD_LOG_LINKS", str(tmp_path / "links"))
     return tmp_path
 
 
@@ -107,3 +110,49 @@ def test_of_many_sessions_one_is_asked(
     monkeypatch.setattr(log, "mark_journal", lambda _: {"db.service": [1, 0]})
     assert log.mark_log(f"{log.STDERR}{tmp_path}") == {"db.service": [1, 0]}
     assert asked == processes[:1]
+
+
+def test_of_a_pod_with_several_containers_the_link_of_kubelet_names_one(
+    proc: Path,
+) -> None:
+    server = server_in(proc, KUBELET)
+    writer(proc, 7, f"{OF_POD}/postgres/1.log")
+    writer(proc, 8, f"{OF_POD}/backup/0.log")
+    own = proc / f"pods/db_pg-0_{POD}/postgres"
+    own.mkdir(parents=True)
+    (own / "1.log").touch()
+    (proc / "links").mkdir()
+    for name, target in ((ID, own / "1.log"), ("0" * 64, proc / "backup/0.log")):
+        (proc / f"links/pg-0_db_any-{name}.log").symlink_to(target)
+    assert find_container_log(server) == str(own)
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        (f"{OF_POD}/postgres/0.log", f"{OF_POD}/postgres"),
+        (f"{OF_POD}/postgres/12.log.20261130-094855", f"{OF_POD}/postgres"),
+        ("/var/log/pods/db_pg_" + "0a" * 16 + "/pg/1.log", None),  # a static pod
+        (OF_DOCKER, OF_DOCKER),
+        ("/var/log/pg/1.log", "/var/log/pg/1.log"),
+    ],
+)
+def test_each_start_of_a_pods_container_has_a_file(
+    path: str, folder: str | None
+) -> None:
+    assert find_log_folder(path) == (folder or path.rpartition("/")[0])
+
+
+def test_a_log_is_read_on_in_the_file_of_the_next_start(tmp_path: Path) -> None:
+    """kubelet keeps the files of the last two starts alone."""
+    folder = tmp_path / f"db_pg-0_{POD}/postgres"
+    folder.mkdir(parents=True)
+    (folder / "8.log").write_text("first\n")
+    (folder / "9.log").write_text("second\n")
+    marks = mark_files(str(folder))
+    (folder / "9.log").write_text("second\nkilled\n")
+    (folder / "8.log").unlink()
+    (folder / "10.log").write_text("recovered\n")
+    os.utime(folder / "9.log", (1, 1))  # they may be written at one tick of the clock
+    found = read_since(f"{STDERR}/data", marks, 1000)
+    assert (found["text"], found["truncated"]) == ("killed\nrecovered\n", False)
