@@ -167,8 +167,8 @@ def judge_not_restored(case: Case) -> Item:
     if case.manifest.lab_cut is LabCut.DRIVE:
         return Item(name, _PRESENT, "the lab's drive keeps its own data", False)
     if before is None or after is None or after.facts is None:
-        reason = "data directory not inspected (add --target-host)"
-        return Item(name, _UNSEEN, reason, False)
+        why = after.failure if before and after else "add --target-host"
+        return Item(name, _UNSEEN, f"data directory not inspected ({why})", False)
     then, now = before.facts.made, after.facts.made
     shared = sorted(then.keys() & now.keys())
     for what in shared:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.cycle.host import read_own_facts
+from dbcheck.cycle.own_data import read_own_facts
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
