@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -59,17 +59,20 @@ def started_apart(
 
 
 def mount_root(root: Path, mounts: Mapping[Path, Path]) -> None:
-    """Mount a new folder in memory at *root*, with *mounts* in it, for this thread."""
-    made = Path(tempfile.mkdtemp(prefix="dbcheck-", dir="/dev/shm"))
-    syscalls.mount("none", str(made), "tmpfs", 0, "mode=755")
-    for path, source in mounts.items():
-        there = made / path.relative_to(root)
-        if not there.exists():
-            there.mkdir(parents=True)
-        syscalls.mount(str(source), str(there), None, MS_BIND)
-    syscalls.mount(str(made), str(root), None, MS_BIND | syscalls.MS_REC)
-    syscalls.umount(str(made), syscalls.MNT_DETACH)
-    made.rmdir()
+    """Mount a new folder in memory at *root*, with *mounts* in it, for this thread.
+
+    What is mounted there may lie below *root*, and so is held open before.
+    """
+    with contextlib.ExitStack() as opened:
+        handles = {}
+        for path, source in mounts.items():
+            handles[path] = os.open(source, os.O_PATH)
+            opened.callback(os.close, handles[path])
+        syscalls.mount("none", str(root), "tmpfs", 0, "mode=755")
+        for path, handle in handles.items():
+            if not path.exists():
+                path.mkdir(parents=True)
+            syscalls.mount(f"/proc/self/fd/{handle}", str(path), None, MS_BIND)
 
 
 def inspected(server: DatabaseServer) -> HostBefore:

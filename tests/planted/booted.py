@@ -30,8 +30,10 @@ class Booted:
             raise HostError("no route to host", id=ErrorId.HOST_UNREACHABLE)
         self._host.reach()
 
-    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
-        facts: TargetFacts = self._host.facts(data_directory, places)
+    def facts(
+        self, data_directory: str, places: Sequence[Place] = (), process: int = 0
+    ) -> TargetFacts:
+        facts: TargetFacts = self._host.facts(data_directory, places, process)
         return replace(facts, boot_id="another", uptime_s=1) if self.cut else facts
 
     def __getattr__(self, name: str) -> Any:
