@@ -91,7 +91,9 @@ def _ask_of_run(
         places = node.engine.places(tables_of(manifest.workload))
         directory = require_data_directory(server)
         await_host(node.host, rig.listener)
-        process = find_own_data(node.host, server)
+        process = 0  # of the host itself, unless a container has the server's data
+        with contextlib.suppress(HostError):
+            process = find_own_data(node.host, server)
         facts = node.host.facts(directory, places, process)
     except (EngineError, HostError) as error:
         return HostAfter(None, None, None, str(error))
