@@ -376,7 +376,7 @@ def list_mounts(table: str = "") -> Iterator[dict[str, str]]:
 
 
 def split_mount(line: str) -> list[str]:
-    """Return the fields of a line of mountinfo, of which the source may be "".
+    """Split a line of mountinfo into its fields; that of the source may be empty.
 
     Of white space the kernel escapes blanks, tabs and newlines alone (mangle(),
     fs/proc_namespace.c).

@@ -353,8 +353,6 @@ def list_hosts(manifest: Manifest) -> set[str]:
     for node in manifest.nodes.values():
         if node.host and node.host.facts.hostname:
             found.add(node.host.facts.hostname)
-        if node.facts.hostname:
-            found.add(node.facts.hostname)
     found |= {other for name in found for other in _list_dns_forms(name)}
     names = {name for name in found if name != "localhost" and not _is_address(name)}
     others = {word.lower() for word in _list_other_words(manifest, urls)}
@@ -394,8 +392,7 @@ def _list_other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
     for name, node in manifest.nodes.items():
         if (host := node.host) is not None:
             host = replace(host, facts=replace(host.facts, hostname=""))
-        server = replace(node.facts, hostname="")
-        nodes[name] = replace(node, target="", host=host, facts=server)
+        nodes[name] = replace(node, target="", host=host)
     yield from _list_texts(replace(manifest, nodes=nodes, witness="", user=""))
 
 

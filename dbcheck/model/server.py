@@ -42,7 +42,8 @@ class ServerFacts:
                 unknown.
     may_follow: connections may reach the server while it follows another server.
     is_standby: a PostgreSQL that is in recovery.
-    hostname:   the name of its host or container, "" if it does not report that.
+    hostname:   the name of its host or container; "" if it does not report that, and in
+                records, which need no other name of a user's host.
     """
 
     product: str

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 from dbcheck.cycle.host import end_host_canaries, start_host_inspection
 from dbcheck.cycle.own_data import read_own_facts
@@ -20,6 +24,15 @@ from tests.kit.drive_mounts import MS_SLAVE
 from tests.kit.servers import engine_of
 
 MS_BIND = 4096  # mount(2), linux/mount.h
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A folder on another filesystem, which loses all with the power."""
+    folder = Path(tempfile.mkdtemp(prefix="dbcheck-", dir="/dev/shm"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @contextlib.contextmanager

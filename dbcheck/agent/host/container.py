@@ -328,7 +328,7 @@ def find_container_log(process: str) -> str:
     """Return the file that a container engine writes a container's output to.
 
     process: the folder in /proc of a process of the container.
-    Return "" if the process is in no container, or nobody writes such a file; the
+    Return "" if the process is in no container, or no process writes such a file; the
     file's folder if the engine begins a file at each start.  Raise Refusal if there are
     several.
     Anybody sees the id, so a file counts only if its writer has the account of root, of
@@ -377,7 +377,7 @@ def find_linked_log(ids: Sequence[str]) -> str:
 
     Their paths have the id of the pod alone, which its other containers have, too.
     """
-    with contextlib.suppress(OSError):  # there is no kubelet, or it shows root alone
+    with contextlib.suppress(OSError):  # no kubelet is here, or only root may list it
         for name in os.listdir(POD_LOG_LINKS):
             link = os.path.join(POD_LOG_LINKS, name)
             if name.endswith(tuple(f"-{each}.log" for each in ids)):

@@ -138,8 +138,7 @@ def find_data(path: str) -> dict[str, Any]:
 
     found: a list of process (the first of the server in the container, 0 for this
     host's own directory), names (of the data, see read_data_names()) and hostname (of
-    the container or this host, "" if unknown).  Raise OSError if there is no such
-    directory.
+    the container or this host, "" if unknown).  Raise OSError if none is found.
     A container may have this host's own directory; then it counts as the container's.
     Root sees each server.  So if root sees one in a container, this host's own
     directory counts only if a server works in it; else it may be a copy, or the data of

@@ -416,12 +416,14 @@ def find_filesystem_of_place(
     """Return path (links followed), filesystem and its device of a place.
 
     The folders on other devices that hold files of the place follow, if they can be
-    seen.  [] if the place does not exist, None if it cannot be seen.
+    seen.  [] if the place does not exist, None if it cannot be seen, as when the
+    process of *view* has ended.
     """
     try:
         volumes = [Volume(view.find(path))]
     except OSError as error:
-        return [] if error.errno in NOT_THERE_ERRORS else None
+        is_gone = error.errno in NOT_THERE_ERRORS and os.path.exists(view.folder)
+        return [] if is_gone else None
     for folder in OutlyingFiles(path, files, view).away:
         with contextlib.suppress(OSError):  # it was removed just now
             volumes.append(Volume(folder))

@@ -118,7 +118,8 @@ def has_own_mounts(process: str) -> bool:
 def find_server_folder(process: str, path: str) -> os.stat_result | None:
     """Return the status of the folder that a server's process works in; raise OSError.
 
-    None if it is no server's process, or of an account that does not own the folder.
+    Return None for a process of another program, and for one whose account does not own
+    the folder.
     path: of the folder, as the process's "cwd" shows it.
     """
     account = os.stat(process).st_uid

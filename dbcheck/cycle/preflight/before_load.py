@@ -357,7 +357,7 @@ def _describe_nodes(
             canaries[name] = running
         nodes[name] = NodeBefore(
             target=node.engine.target,
-            facts=facts,
+            facts=replace(facts, hostname=""),
             power=node.power.kind,
             host=host,
             places=places,

@@ -49,7 +49,8 @@ def ask_nodes(
             server if name == rig.site.reader_name else _read_node_facts(rig.site, name)
         )
         host = _ask_of_run(rig, run, manifest, name, facts, remove=remove_canaries)
-        found[name] = NodeAfter(facts, host)
+        stored = replace(facts, hostname="") if facts else None
+        found[name] = NodeAfter(stored, host)
     return found
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from dbcheck.lab import syscalls
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.host import TargetFacts
 from dbcheck.model.places import DATA, Place
+from tests.kit.containers import in_memory as in_memory
 from tests.kit.containers import inspected, started_apart
 from tests.kit.logins import host_as
 from tests.kit.refusals import refused
@@ -72,14 +72,6 @@ def test_the_data_are_found_on_their_volume(
     paths = [path for volume in facts.volumes for path in volume.places.values()]
     assert len(paths) > 2
     assert all(Path(path).is_relative_to(volume_of(server)) for path in paths)
-
-
-@pytest.fixture
-def in_memory() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="dbcheck-", dir="/dev/shm"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
 
 
 def places_on(facts: TargetFacts, filesystem: str) -> dict[str, str]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.host import TargetFacts
 from dbcheck.model.places import DATA, Place
 from dbcheck.rows.table import LEDGER
+from tests.kit.containers import in_memory as in_memory
 from tests.kit.containers import inspected, started_apart
 from tests.kit.refusals import refused
 from tests.kit.servers import NewServer, engine_of
@@ -35,15 +34,6 @@ FILES = {
 }
 
 pytestmark = pytest.mark.root
-
-
-@pytest.fixture
-def in_memory() -> Iterator[Path]:
-    """A folder on another filesystem, which loses all with the power."""
-    folder = Path(tempfile.mkdtemp(prefix="dbcheck-", dir="/dev/shm"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
 
 
 def facts_of(server: DatabaseServer) -> TargetFacts:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent.host import data, view
-from dbcheck.agent.host.container import open_below_root
+from dbcheck.agent.host.container import OWN, View, open_below_root
+from dbcheck.agent.host.facts import find_filesystem_of_place
 from dbcheck.agent.host.process import NO_PROCESS
 
 
@@ -134,3 +135,13 @@ def test_a_copy_may_have_lost_one_of_its_names(reverse: bool, tmp_path: Path) ->
     claimed, why = view.find_server_elsewhere([copy], here + "/cwd")
     assert " 9 " in claimed
     assert not why
+
+
+def test_where_a_place_lies_is_not_known_once_its_process_has_ended(
+    tmp_path: Path,
+) -> None:
+    """That is no place that was removed: a container ends with the cut."""
+    gone, ended = str(tmp_path / "gone"), View(str(tmp_path / "9"))
+    assert find_filesystem_of_place(gone, [], OWN) == []
+    assert find_filesystem_of_place(gone, [], ended) is None
+    assert find_filesystem_of_place(str(tmp_path), [], ended) is None
