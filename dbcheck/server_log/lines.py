@@ -371,12 +371,35 @@ def _drop_quoted_lines(raws: Iterable[str]) -> Iterator[str]:
 
 def _strip_prefix_of_journal(raw: str) -> str:
     """Return the server's own part of a line that the journal or syslog keeps."""
+    if raw.startswith('{"') and _CNPG in raw:
+        return _read_cnpg_line(raw)
     if raw.startswith('{"') and '"MESSAGE"' in raw:  # journalctl --output=json
         with contextlib.suppress(ValueError, RecursionError):
             entry = json.loads(raw)
             if isinstance(message := entry.get("MESSAGE"), str):
                 return message
     return _JOURNAL_PREFIX.sub("", raw, count=1) if _JOURNAL_PREFIX.match(raw) else raw
+
+
+# CloudNativePG's instance manager runs the server.  It logs each record of the server's
+# csvlog as an object, and each line of its standard error as a text (CloudNativePG
+# 1.30.0, pkg/management/postgres/logpipe/loggingCollector.go; pkg/execlog of its
+# machinery 0.5.0).  Those columns that are read here have jsonlog's names.
+_CNPG = '"logger":"postgres"'
+
+
+def _read_cnpg_line(raw: str) -> str:
+    """Return what the server wrote; *raw* itself if the manager says it of its own."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):  # the line was cut
+        return raw
+    if not isinstance(found, dict) or found.get("logger") != "postgres":
+        return raw
+    record, text = found.get("record"), found.get("msg")
+    if isinstance(record, dict):
+        return json.dumps(record)
+    return text if "pipe" in found and isinstance(text, str) else raw
 
 
 def parse_line(raw: str) -> Line | None:
