@@ -331,16 +331,15 @@ def find_container_log(process: str) -> str:
     Return "" if the process is in no container, or no process writes such a file; the
     file's folder if the engine begins a file at each start.  Raise Refusal if there are
     several.
-    Anybody sees the id, so a file counts only if its writer has the account of root, of
-    the container, or of what started that, as an engine without root.
+    Anybody sees the id, so a file counts only if its writer has an account that
+    list_log_accounts() names.
     """
-    groups = "".join(read_lines(process + "/cgroup"))
-    ids = [found.replace("_", "-") for found in CONTAINER_ID.findall(groups)]
+    ids = list_container_ids(process)
     if not ids:
         return ""
     if linked := find_linked_log(ids):
         return find_log_folder(linked)
-    accounts = {"0", *map(read_account, [process, *list_ancestors(process)])}
+    accounts = list_log_accounts(process)
     found = set()
     for writer in list_processes():
         if read_account(writer) not in accounts:
@@ -352,6 +351,20 @@ def find_container_log(process: str) -> str:
         several = ", ".join(sorted(found))
         raise Refusal("log", f"the server's log may be any of {several}")
     return found.pop() if found else ""
+
+
+def list_container_ids(process: str) -> list[str]:
+    """List the ids of containers and pods in the control groups of a process."""
+    groups = "".join(read_lines(process + "/cgroup"))
+    return [found.replace("_", "-") for found in CONTAINER_ID.findall(groups)]
+
+
+def list_log_accounts(process: str) -> set[str]:
+    """Return the accounts that keep a container's log: root's, and those of the engine.
+
+    An engine without root has that of the container, or of what started it.
+    """
+    return {"0", *map(read_account, [process, *list_ancestors(process)])} - {""}
 
 
 def list_ancestors(process: str) -> Iterator[str]:

@@ -16,11 +16,15 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dbcheck.agent.host.container import list_container_ids, list_log_accounts
 from dbcheck.agent.host.servers import find_server_processes
 from dbcheck.agent.wire import Refusal, read_lines
 
 # Prefix of a data directory, used instead of a log's path; see log.mark_log().
 JOURNAL = "journal:"
+# Begins what stands for a container in place of a service: its id and the accounts that
+# may keep its log.
+CONTAINER = "container "
 # systemd names the cgroup of a unit after the unit.  A cgroup's path has slices, then a
 # unit of the system's manager.  If that unit is user@UID.service, the manager of a
 # user, slices and a unit of this manager follow (systemd, src/basic/cgroup-util.c,
@@ -39,14 +43,27 @@ JOURNALCTL_TIMEOUT_S = 60
 def mark_journal(directory: str) -> dict[str, list[int]]:
     """Return the server's unit, and from which second on its journal is to be read.
 
-    Raise Refusal if the server is not a systemd service, or this user may see none
-    of its messages.
+    Raise Refusal if the server is neither a systemd service nor in a container whose
+    engine logs there, or if this user may see none of its messages.
     """
-    unit = find_unit(directory)
+    try:
+        unit = find_unit(directory)
+    except Refusal:
+        unit = find_container(directory)
+        if not unit:
+            raise
     if not run_journalctl(unit, "--lines=1", 1)[0]:
         raise Refusal("journal", "the journal has no message of " + unit)
     # In the form of log.mark_files(); the 0 is not used.
     return {unit: [math.ceil(time.time()), 0]}
+
+
+def find_container(directory: str) -> str:
+    """Return what stands for the container of the server in *directory*, or ""."""
+    for process in find_server_processes(directory):
+        for found in list_container_ids(process)[-1:]:
+            return " ".join([CONTAINER + found, *sorted(list_log_accounts(process))])
+    return ""
 
 
 def find_unit(directory: str) -> str:
@@ -134,7 +151,14 @@ def make_unit_matches(unit: str) -> list[str]:
     """Return journalctl's matches of a service (systemd.journal-fields(7)).
 
     unit: as find_unit() returns it.  Units of several users may have one name.
+
+    Docker's journald driver and conmon, of Podman and CRI-O, put CONTAINER_ID_FULL to
+    each line (Docker documentation, journald logging driver; conmon,
+    src/ctr_logging.c).  Anybody could, and only root the _UID of another account.
     """
+    if unit.startswith(CONTAINER):
+        found, *accounts = unit[len(CONTAINER) :].split()
+        return [f"CONTAINER_ID_FULL={found}", *(f"_UID={each}" for each in accounts)]
     manager, _, name = unit.rpartition("/")
     if not manager:
         return ["_SYSTEMD_UNIT=" + name]

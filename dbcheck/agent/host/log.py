@@ -117,7 +117,11 @@ def read_since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, 
         if not all(map(os.path.isabs, marks)):
             return read_journal_since(marks, limit)
         # The others were rotated out of it, or are of other starts of the container.
-        path = find_log_folder(min(marks, key=len))
+        file = min(marks, key=len)
+        folder = find_log_folder(file)
+        if folder != file:
+            return read_logs_of_pods(path[len(STDERR) :], folder, marks, limit)
+        path = folder
     known = {mark[0]: mark for mark in marks.values()}
     newest = max(marks.values(), key=lambda mark: mark[2:3], default=None)
     text, unread = b"", SCAN_BYTES_MAX
@@ -155,7 +159,11 @@ def read_collected_since(
         file: mark for file, mark in marks.items() if os.path.dirname(file) == folder
     }
     outside = {file: mark for file, mark in marks.items() if file not in inside}
-    found = read_since(folder, inside, limit)
+    if outside and not inside and not os.path.isdir(folder):
+        # It held nothing to read, as pipes, and was an emptyDir of a pod that is gone.
+        found = {"text": "", "truncated": False, "rewound": False}
+    else:
+        found = read_since(folder, inside, limit)
     if outside:
         try:
             early = read_since(STDERR + directory, outside, limit)
@@ -165,6 +173,35 @@ def read_collected_since(
         found["truncated"] |= early["truncated"]
         found["rewound"] |= early["rewound"]
     return found
+
+
+def read_logs_of_pods(
+    directory: str, folder: str, marks: dict[str, list[int]], limit: int
+) -> dict[str, Any]:
+    """Read the log of a pod, and that of the pod that was made in its place, if any.
+
+    What the old pod logged goes with it, at a moment that kubelet chooses.
+    """
+    found = {"text": "", "truncated": True, "rewound": False}
+    if os.path.isdir(folder):
+        found = read_since(folder, marks, limit)
+    new = find_log_of_server(directory)
+    if new not in ("", folder):
+        later = read_since(new, {}, limit)
+        found["text"] += later["text"]
+        found["truncated"] |= later["truncated"]
+    return found
+
+
+def find_log_of_server(directory: str) -> str:
+    """Return what find_container_log() does for a server, "" also if it is not clear.
+
+    Sessions are in the container of the first process, and all of /proc is read.
+    """
+    with contextlib.suppress(Refusal):
+        for process in islice(find_server_processes(directory), 1):
+            return find_container_log(process)
+    return ""
 
 
 def _read_lines(stream: IO[bytes], room: int, size: int) -> bytes:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.agent.host import journal, servers
+from dbcheck.agent.host import container, journal, servers
 from dbcheck.agent.host.journal import parse_units
 from dbcheck.agent.wire import Refusal
 from dbcheck.lab import syscalls
@@ -185,11 +185,55 @@ def test_a_server_without_a_service_of_its_own_has_no_journal(
         journal.mark_journal(server_in(cgroup))
 
 
-ENTRIES = (
-    ("user@1000.service", "pg.service", "1000", "own"),
-    ("user@1000.service", "mail.service", "1000", "another's of the same user"),
-    ("user@1001.service", "pg.service", "1001", "another user's"),
-    ("pg.service", "", "", "the system's"),
+def test_a_container_whose_engine_logs_to_the_journal_is_known_by_its_id(
+    server_in: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container, "PROCESSES", str(tmp_path / "proc"))
+    data = server_in(f"0::/machine.slice/libpod-{ID}.scope/container\n")
+    uids = "PPid:\t1\nUid:\t0\t999\t999\t999\n"
+    (tmp_path / "proc/8/status").write_text(uids)
+    assert journal.find_container(data) == f"container {ID} 0 999"
+
+
+def test_a_service_with_a_container_is_known_by_its_unit(
+    server_in: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = server_in(f"0::/system.slice/pg.service/libpod-payload-{ID}\n")
+    monkeypatch.setattr(journal, "run_journalctl", lambda *_: (b"x", False))
+    assert list(journal.mark_journal(data)) == ["pg.service"]
+
+
+ID = "2833c40a60fcbb8303cdfccd99d72b2ce717d173ed08e9d5d828b43ae87c616d"
+ENTRIES: tuple[tuple[str, dict[str, str]], ...] = (
+    (
+        "own",
+        {
+            "_SYSTEMD_UNIT": "user@1000.service",
+            "_SYSTEMD_USER_UNIT": "pg.service",
+            "_SYSTEMD_OWNER_UID": "1000",
+        },
+    ),
+    (
+        "another's of the same user",
+        {
+            "_SYSTEMD_UNIT": "user@1000.service",
+            "_SYSTEMD_USER_UNIT": "mail.service",
+            "_SYSTEMD_OWNER_UID": "1000",
+        },
+    ),
+    (
+        "another user's",
+        {
+            "_SYSTEMD_UNIT": "user@1001.service",
+            "_SYSTEMD_USER_UNIT": "pg.service",
+            "_SYSTEMD_OWNER_UID": "1001",
+        },
+    ),
+    ("the system's", {"_SYSTEMD_UNIT": "pg.service"}),
+    ("the container's", {"CONTAINER_ID_FULL": ID, "_UID": "0"}),
+    ("without root", {"CONTAINER_ID_FULL": ID, "_UID": "1000"}),
+    ("a stranger's", {"CONTAINER_ID_FULL": ID, "_UID": "1001"}),
+    ("another container's", {"CONTAINER_ID_FULL": "0" * 64, "_UID": "0"}),
 )
 
 
@@ -200,6 +244,8 @@ ENTRIES = (
         ("user@1000.service/pg.service", "own\n"),
         ("pg.service", "the system's\n"),
         ("user@1002.service/pg.service", ""),
+        (f"container {ID} 0 1000", "the container's\nwithout root\n"),
+        (f"container {ID} 0", "the container's\n"),
     ],
 )
 def test_journalctl_shows_the_messages_of_that_service_alone(
@@ -212,11 +258,9 @@ def test_journalctl_shows_the_messages_of_that_service_alone(
     if writer is None or reader is None:
         pytest.skip("systemd-journal-remote is not installed")
     lines = []
-    for number, (system, user, owner, text) in enumerate(ENTRIES, 1):
+    for number, (text, fields) in enumerate(ENTRIES, 1):
         lines += [f"__REALTIME_TIMESTAMP={number}000000000", f"MESSAGE={text}"]
-        lines.append(f"_SYSTEMD_UNIT={system}")
-        if user:
-            lines += [f"_SYSTEMD_USER_UNIT={user}", f"_SYSTEMD_OWNER_UID={owner}"]
+        lines += [f"{name}={value}" for name, value in fields.items()]
         lines += ["_BOOT_ID=" + "1" * 32, ""]
     subprocess.run(
         [writer, "-o", str(tmp_path / "a.journal"), "-"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,65 @@ def test_a_log_is_read_on_in_the_file_of_the_next_start(tmp_path: Path) -> None:
     os.utime(folder / "9.log", (1, 1))  # they may be written at one tick of the clock
     found = read_since(f"{STDERR}/data", marks, 1000)
     assert (found["text"], found["truncated"]) == ("killed\nrecovered\n", False)
+
+
+@pytest.fixture
+def new_pod(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, dict[str, list[int]]]:
+    """Return the log's folder of a pod's server, and the marks of the pod before it.
+
+    What the pod before it has logged is still there.
+    """
+    old, new = (
+        proc / f"db_pg-0_{uid}/postgres" for uid in (POD.replace("3e", "4f"), POD)
+    )
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+    (old / "0.log").write_text("first\n")
+    marks = mark_files(str(old))
+    server = server_in(proc, KUBELET)
+    writer(proc, 7, f"{new}/0.log")
+    monkeypatch.setattr(log, "find_server_processes", lambda _: iter([server]))
+    return new, marks
+
+
+@pytest.mark.parametrize("path", [f"{STDERR}/data", "collector:/data//gone"])
+def test_the_log_of_a_pod_that_was_made_anew_is_read_and_lacks_a_part(
+    path: str, new_pod: tuple[Path, dict[str, list[int]]]
+) -> None:
+    folder, marks = new_pod
+    shutil.rmtree(Path(min(marks)).parent)
+    (folder / "0.log").write_text("shut down\n")
+    found = read_since(path, marks, 1000)
+    assert found["text"] + found.get("early", "") == "shut down\n"
+    assert (found["truncated"], found["rewound"]) == (True, False)
+
+
+def test_what_is_left_of_the_old_pods_log_is_read_before_the_new_ones(
+    new_pod: tuple[Path, dict[str, list[int]]],
+) -> None:
+    folder, marks = new_pod
+    Path(min(marks)).write_text("first\nasked\n")
+    (folder / "0.log").write_text("shut down\n")
+    found = read_since(f"{STDERR}/data", marks, 1000)
+    text = "asked\nshut down\n"
+    assert found == {"text": text, "truncated": False, "rewound": False}
+
+
+def test_a_new_pod_whose_log_is_not_found_lacks_a_part(
+    proc: Path, new_pod: tuple[Path, dict[str, list[int]]]
+) -> None:
+    shutil.rmtree(Path(min(new_pod[1])).parent)
+    (proc / "7/fd/5").unlink()
+    found = read_since(f"{STDERR}/data", new_pod[1], 1000)
+    assert found == {"text": "", "truncated": True, "rewound": False}
+
+
+def test_a_collectors_folder_with_a_log_has_to_stay(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log/pg.log").write_text("first\n")
+    marks = mark_files(str(tmp_path / "log"))
+    (tmp_path / "log").rename(tmp_path / "moved")
+    with pytest.raises(FileNotFoundError, match="log"):
+        read_since(f"collector:/data/{tmp_path}/log", marks, 1000)
