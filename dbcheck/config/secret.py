@@ -14,7 +14,7 @@ from typing import Literal
 from dbcheck.base import plain, processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.base.owners import expanded, is_ours
+from dbcheck.base.owners import expanded, has_acl, is_group_of, is_ours, own_users
 
 Kind = Literal["env", "file", "command"]
 # An option of a URL that holds a secret.  libpq and MySQL's driver have several names
@@ -82,7 +82,9 @@ class Secret:
             ) from None
         try:
             with plain.open_regular(path) as file:
-                require_private(path, os.fstat(file.fileno()), self.what)
+                found = os.fstat(file.fileno())
+                if not _is_shown_by_root(path, found):
+                    require_private(path, found, self.what)
                 return self._first_line(plain.read_rest(file, plain.SECRET_MAX))
         except OSError as error:
             raise UsageError(
@@ -127,6 +129,20 @@ class Secret:
         return _decode_secret(
             line, f"the {self.what} {_NAMES[self.kind]} {self._shown}"
         )
+
+
+def _is_shown_by_root(path: Path, found: os.stat_result) -> bool:
+    """Return True if root lets no one but this user read a file, through a group.
+
+    So a pod that runs as a user sees the files of its Secrets (fsGroup,
+    https://kubernetes.io/docs/tasks/configure-pod-container/security-context/, 1.34).
+    """
+    return (
+        found.st_uid == 0
+        and not stat.S_IMODE(found.st_mode) & 0o037
+        and not has_acl(path)
+        and is_group_of(found.st_gid, own_users() | {0})
+    )
 
 
 def require_private(path: Path, found: os.stat_result, what: str) -> None:

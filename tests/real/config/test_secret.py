@@ -9,7 +9,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import Secret
 from dbcheck.runner.assemble import make_engine
-from tests.kit.files import STRANGER
+from tests.kit.files import STRANGER, let_write
 from tests.kit.refusals import refused
 
 
@@ -95,3 +95,23 @@ def test_a_file_of_another_user_is_refused(
         secret.read()
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
     assert secret.read() == "hunter2"
+
+
+@pytest.mark.root
+def test_root_may_show_a_file_to_this_user_alone(tmp_path: Path) -> None:
+    """Through a group without others, as that of a Secret of Kubernetes."""
+    file = tmp_path / "secret"
+    file.write_text("hunter2\n")
+    file.chmod(0o440)
+    os.chown(file, 0, 0)  # of root's group, which has root alone
+    secret = Secret("password", "file", (str(file),))
+    assert secret.read() == "hunter2"
+    for group, mode in ((STRANGER, 0o440), (0, 0o460), (0, 0o444)):
+        os.chown(file, 0, group)
+        file.chmod(mode)
+        with refused(ErrorId.SECRET_FILE_NOT_PRIVATE, naming=f"mode {mode:o}"):
+            secret.read()
+    file.chmod(0o440)
+    let_write(file, STRANGER)
+    with refused(ErrorId.SECRET_FILE_NOT_PRIVATE):
+        secret.read()
