@@ -11,7 +11,7 @@ import datetime
 import ipaddress
 import os
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,12 +26,6 @@ from dbcheck.lab.server_account import Account
 # Before now and after now, as the clock of a machine may be far off.
 _VALID_FOR = datetime.timedelta(days=3650)
 _PEM = serialization.Encoding.PEM
-_HOST_NAMES = x509.SubjectAlternativeName(
-    [
-        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-        x509.DNSName("localhost"),
-    ]
-)
 # Each server is a client as well: the nodes of a cluster connect to each other.
 _BOTH_ENDS = x509.ExtendedKeyUsage(
     [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -101,9 +95,10 @@ class Authority:
         ]
         self._certificate = self._sign_certificate(self._name, self._key, extensions)
 
-    def issue_certificate(self, name: str) -> Identity:
+    def issue_certificate(self, name: str, *addresses: str) -> Identity:
         """Return a new certificate for 127.0.0.1 and localhost; *name* is its owner's.
 
+        addresses: others that it is for, of IP.
         Its owner may show it as a server and as a client.
         """
         key = ec.generate_private_key(ec.SECP256R1())
@@ -111,7 +106,7 @@ class Authority:
             x509.BasicConstraints(ca=False, path_length=None),
             _make_usage_extension(of_authority=False),
             _BOTH_ENDS,
-            _HOST_NAMES,
+            _make_host_names(addresses),
         ]
         certificate = self._sign_certificate(_make_name(name), key, extensions)
         key_text = key.private_bytes(
@@ -172,6 +167,13 @@ def descriptor_path(descriptor: int) -> Path:
 
 def _make_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _make_host_names(addresses: Iterable[str]) -> x509.SubjectAlternativeName:
+    ips = map(ipaddress.ip_address, ("127.0.0.1", *addresses))
+    return x509.SubjectAlternativeName(
+        [*map(x509.IPAddress, ips), x509.DNSName("localhost")]
+    )
 
 
 def _make_usage_extension(*, of_authority: bool) -> x509.KeyUsage:

@@ -52,6 +52,15 @@ def test_nodes_of_one_cluster_know_each_other(tmp_path: Path, host: str) -> None
     assert answered(at_server(one), two.for_client(), host) == b"welcome"
 
 
+def test_a_certificate_is_for_the_addresses_that_were_named(tmp_path: Path) -> None:
+    issued = Authority().issue_certificate("node1", "192.0.2.1")
+    one = issued.write(tmp_path / "one")
+    for host in ("127.0.0.1", "192.0.2.1"):
+        assert answered(at_server(one), one.for_client(), host) == b"welcome"
+    with pytest.raises(ssl.SSLCertVerificationError, match="192.0.2.2"):
+        answered(at_server(one), one.for_client(), "192.0.2.2")
+
+
 def test_a_node_of_another_cluster_is_a_stranger(tmp_path: Path) -> None:
     one = Authority().issue_certificate("node1").write(tmp_path / "one")
     other = Authority().issue_certificate("node1").write(tmp_path / "other")
