@@ -23,6 +23,8 @@ class SubjectKind(enum.Enum):
     LAYER = "block device"
     DRIVE = "drive"
     CONTROLLER = "RAID controller"
+    POD = "pod"
+    CLAIM = "volume claim"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.audit import devices, mysql, platform, postgresql, storage
+from dbcheck.audit import devices, mysql, platform, pods, postgresql, storage
 from dbcheck.audit.rule import Harm, Rule, SubjectKind
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.model.audited import Flag, RuleStatus, Severity
@@ -22,6 +22,8 @@ BELOW: tuple[Rule, ...] = (  # rules on everything below a server
     *devices.DRIVE_RULES,
     *devices.CONTROLLER_RULES,
     *platform.RULES,
+    *pods.POD_RULES,
+    *pods.CLAIM_RULES,
 )
 _UNREAD_FACT = Fact(None, "", "it is not shown")
 

@@ -24,6 +24,7 @@ class ErrorId(StrEnum):
     WITNESS_DISK_FULL = "witness-disk-full"
     WITNESS_EVENT_TOO_LONG = "witness-event-too-long"
     WITNESS_FILESYSTEM_READ_ONLY = "witness-filesystem-read-only"
+    WITNESS_FOLDER_GOES_WITH_POD = "witness-folder-goes-with-pod"
     WITNESS_FOLDER_IN_MEMORY = "witness-folder-in-memory"
     WITNESS_FOLDER_IS_FILE = "witness-folder-is-file"
     WITNESS_FOLDER_NOT_WRITABLE = "witness-folder-not-writable"
@@ -38,7 +39,9 @@ class ErrorId(StrEnum):
     WITNESS_NOT_CONFIRMING = "witness-not-confirming"
     WITNESS_NOT_IDENTIFIED = "witness-not-identified"
     WITNESS_NOT_PLAUSIBLE = "witness-not-plausible"
+    WITNESS_ON_DATABASE_STORAGE = "witness-on-database-storage"
     WITNESS_ON_TARGET = "witness-on-target"
+    WITNESS_POD_UNKNOWN = "witness-pod-unknown"
     WITNESS_QUOTA_USED = "witness-quota-used"
     WITNESS_SENDS_TOO_MUCH = "witness-sends-too-much"
     WITNESS_URL_INVALID = "witness-url-invalid"
@@ -269,6 +272,20 @@ class ErrorId(StrEnum):
     INVENTORY_VARIABLE_UNKNOWN = "inventory-variable-unknown"
     ONE_HOST_NEEDED = "one-host-needed"
     VAULT_PASSWORD_MISSING = "vault-password-missing"
+
+    # Kubernetes.
+    KUBECONFIG_INVALID = "kubeconfig-invalid"
+    KUBERNETES_CONTAINER_UNKNOWN = "kubernetes-container-unknown"
+    KUBERNETES_NODE_UNKNOWN = "kubernetes-node-unknown"
+    KUBERNETES_NOT_ANSWERING = "kubernetes-not-answering"
+    KUBERNETES_NOT_INSTALLED = "kubernetes-not-installed"
+    KUBERNETES_PODS_SHARE_NODE = "kubernetes-pods-share-node"
+    KUBERNETES_POD_MISSING = "kubernetes-pod-missing"
+    KUBERNETES_PRIMARY_UNCLEAR = "kubernetes-primary-unclear"
+    KUBERNETES_REFUSED = "kubernetes-refused"
+    POD_NOT_READY = "pod-not-ready"
+    POD_ON_OTHER_NODE = "pod-on-other-node"
+    SERVER_IN_OTHER_POD = "server-in-other-pod"
 
     # The lab and its programs.
     APT_WITHOUT_MIRROR = "apt-without-mirror"

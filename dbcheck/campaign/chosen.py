@@ -224,7 +224,10 @@ def list_compared_values(manifest: Manifest) -> Configuration:
     of the drives tell them apart.
     """
     found = list_configuration(manifest)
-    host = manifest.writer.host
+    host, pod = manifest.writer.host, manifest.writer.pod
+    if pod is not None:
+        found |= {Key(name): value for name, value in pod.list_volumes().items()}
+        found[Key("node of Kubernetes")] = pod.node
     if host is not None:
         found[Key("host")] = host.facts.machine_id or host.facts.hostname
         for volume in host.facts.volumes:

@@ -104,9 +104,10 @@ def command(
 
     Reads the server's settings as its sessions have them, those of each role and
     database, every directory that a commit depends on, its filesystem and the block
-    devices and drives below it. Nothing is changed. What cannot be read is shown as
-    not known, with what would make it readable. Exits with 3 if some of the servers
-    and hosts that are named could not be read, and with 4 if no server could.
+    devices and drives below it; on Kubernetes its pods and the claims of their
+    volumes, too. Nothing is changed. What cannot be read is shown as not known, with
+    what would make it readable. Exits with 3 if some of the servers and hosts that are
+    named could not be read, and with 4 if no server could.
     docs/rules.md has the rules.
     """
     if receipt is not None:

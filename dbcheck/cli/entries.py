@@ -13,25 +13,33 @@ from dbcheck.base.errors import UsageError
 from dbcheck.cli.flags.target import EntryOptions, InventoryOptions, Named
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load_inventory
+from dbcheck.runner.placement import place_entry
 
 T = TypeVar("T")
 
 HOSTS_AT_ONCE = 32
 
 
-def find_entry(named: Named, *described: EntryOptions, clusters: bool = False) -> Entry:
+def find_entry(
+    named: Named,
+    *described: EntryOptions,
+    clusters: bool = False,
+    placed: bool = True,
+) -> Entry:
     """Return the host that is named, or that flags describe; raise UsageError if wrong.
 
     A name is looked up in the inventory; flags that shape the load win over it.
-    clusters: the name may be that of a group that is a cluster.
+    clusters: the name may be that of a group that is a cluster.  placed: find the node
+    of a target that runs on Kubernetes; raise HostError if that fails.
     """
     entry = Entry(name="", target="")
     if named.name:
         for options in described:
             options.require_beside(named.name)
-        entry = _find_named(
-            load_inventory(named.inventory), named.name, clusters=clusters
-        )
+        inventory = load_inventory(named.inventory)
+        entry = _find_named(inventory, named.name, clusters=clusters)
+        if placed:
+            entry = place_entry(inventory, entry, clusters=clusters)
     for options in described:
         entry = options.applied(entry)
     return entry
@@ -58,6 +66,7 @@ def find_entries(
 ) -> list[Entry]:
     """Return the hosts that are named, all of them, or the one that flags describe.
 
+    The nodes of those that run on Kubernetes are not looked up.
     Raise UsageError if that is nothing, or wrong.
     """
     if names or everything:

@@ -35,6 +35,7 @@ from dbcheck.runner.golive import GoLive, Guide, measure_cut_s, require_same_tar
 from dbcheck.runner.golive_folder import GoLiveFolder, GoLivePlan
 from dbcheck.runner.golive_steps import Check
 from dbcheck.runner.new_inventory import write_new_inventory
+from dbcheck.runner.placement import find_placed_server
 from dbcheck.runs.stored import make_folder
 from dbcheck.witness.window import WindowLimits
 
@@ -222,7 +223,7 @@ def _find_entry(named: NamedByArgument, described: NewHostOptions, root: Path) -
             hint="The inventory describes a named host; give one of the two.",
         )
     if named.name:
-        return load_inventory(named.inventory).entry(named.name)
+        return find_placed_server(load_inventory(named.inventory), named.name)
     if not given:
         raise UsageError(
             "neither a NAME nor --target is given",
@@ -279,7 +280,7 @@ def _open_stored(path: Path, named: NamedByArgument) -> tuple[GoLiveFolder, Entr
                 hint=f"Name the inventory yourself: {shlex.join(words)}.",
             )
         inventory = Path(folder.plan().inventory)
-    entry = load_inventory(inventory).entry(folder.plan().name)
+    entry = find_placed_server(load_inventory(inventory), folder.plan().name)
     _require_witness(entry)
     return folder, entry
 

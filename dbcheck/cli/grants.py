@@ -100,7 +100,7 @@ def command(
     what dbcheck cannot do without it. Whatever loads a server checks the rights of its
     workload first, and names each one that is missing.
     """
-    entry = find_entry(named, target, clusters=True)
+    entry = find_entry(named, target, clusters=True, placed=False)
     product = _PRODUCTS[product_name] if product_name else None
     server = describe_server(entry, product)
     workload = workload_file.load(workload_name or entry.workload or WORKLOAD)
@@ -138,12 +138,13 @@ def describe_server(entry: Entry, product: Product | None) -> Server:
             hint="Leave --product out, or correct the URL.",
         )
     promotes = entry.promoted_by == PromotedBy.SQL.value
+    is_cluster = bool(entry.standbys or (entry.kubernetes and entry.topology))
     return Server(
         product or by_url,
         url.username or NAME,
         url.database or (is_postgresql and url.username) or NAME,  # as libpq does
         asks_host=bool(entry.host),
-        topology=SiteKind(entry.topology) if entry.standbys else SiteKind.SINGLE,
+        topology=SiteKind(entry.topology) if is_cluster else SiteKind.SINGLE,
         forms_group=promotes and Promise(entry.survives).cuts_all,
         promotes=promotes,
     )

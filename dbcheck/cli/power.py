@@ -16,6 +16,7 @@ from dbcheck.cli.flags.target import InventoryOptions
 from dbcheck.cli.say import say
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load_inventory
+from dbcheck.inventory.machines import place_on_machine
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.depth import Depth
 from dbcheck.ports.power import PowerSwitch
@@ -23,6 +24,7 @@ from dbcheck.power import consent as agreed
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import check_interlocks
+from dbcheck.runner.placement import place_entry
 from dbcheck.runner.switch_test import NOT_BACK, require_back, run_switch_test
 
 
@@ -41,9 +43,10 @@ def command() -> None:
 def state(host: str, lookup: InventoryOptions, as_json: bool) -> None:
     """Print what the switch reports: on, off or unknown.
 
-    A lab also reports why its server is not there though its power is on.
+    A lab also reports why its server is not there though its power is on. Where
+    the database runs on Kubernetes, HOST is the node of its pod.
     """
-    _, switch = _find_switch(host, lookup)
+    _, switch = _find_switch(host, lookup, needs_server=False)
     found, failure = switch.state().value, switch.failure()
     result = {"host": host, "switch": switch.kind.value, "state": found}
     if failure and not as_json:
@@ -77,9 +80,10 @@ def cut(
 def restore(host: str, lookup: InventoryOptions, as_json: bool) -> None:
     """Apply the power after its time off; the host may still boot.
 
-    A lab's server that did not come back is an error.
+    A lab's server that did not come back is an error. Where the database runs on
+    Kubernetes, HOST is the node whose power was cut.
     """
-    entry, switch = _find_switch(host, lookup, unattended=True)
+    entry, switch = _find_switch(host, lookup, unattended=True, needs_server=False)
     switch.restore()
     require_back(host, switch)
     done = "the power is restored"
@@ -161,13 +165,31 @@ def _format_test(
 
 
 def _find_switch(
-    host: str, lookup: InventoryOptions, *, unattended: bool = False
+    host: str,
+    lookup: InventoryOptions,
+    *,
+    unattended: bool = False,
+    needs_server: bool = True,
 ) -> tuple[Entry, PowerSwitch]:
     """Return a host and its switch; raise UsageError if *unattended* and there is none.
 
     A human who is asked to cut and, at once, to restore would test nothing.
+    needs_server: False also takes a node of Kubernetes, and only that: while the power
+    is off, the pod that is asked for may be on another node.
     """
-    entry = load_inventory(lookup.inventory).entry(host)
+    inventory = load_inventory(lookup.inventory)
+    if host in inventory.others and not needs_server:
+        machine = inventory.machine(host)
+        entry = place_on_machine(Entry(name=host, target=""), machine, None)
+    else:
+        entry = inventory.entry(host)
+        if entry.kubernetes and not needs_server:
+            raise UsageError(
+                f"{host} runs in pods of Kubernetes, and has no switch of its own",
+                id=ErrorId.ONE_HOST_NEEDED,
+                hint="Name the host of its node, as the inventory has it.",
+            )
+        entry = place_entry(inventory, entry)
     if unattended and entry.power.attended:
         raise UsageError(
             f"host {host} has no switch: its dbcheck_power is manual",

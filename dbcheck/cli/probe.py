@@ -30,6 +30,7 @@ from dbcheck.report.flushes import draw_all_flushes
 from dbcheck.report.latency import draw_latencies
 from dbcheck.runner import assemble
 from dbcheck.runner.checks import COMMITS, probe_flushes_of_one_of_many
+from dbcheck.runner.placement import place_to_look
 
 FILEIO = "fileio"
 WRITES, WRITES_MIN, WRITES_MAX = 300, 10, 100_000
@@ -143,6 +144,7 @@ def _time_writes(
 ) -> LatencyResult:
     """Time writes on one host; one that cannot be reached does not end the others."""
     try:
+        entry = place_to_look(entry)
         with closing(assemble.require_entry_host(entry)) as host:
             if folder is not None:
                 return probe_folder(folder, host, effort, entry.name)

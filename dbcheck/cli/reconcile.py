@@ -96,7 +96,7 @@ def command(
     from dbcheck.runner.resume import reconcile_entry
 
     described = (target, host, witness, wait, restart)
-    entry = find_entry(named, *described, clusters=True)
+    entry = find_entry(named, *described, clusters=True, placed=False)
     accept_new_key, live = witness.accept_new_host_key, not as_json
     outcome = reconcile_entry(
         entry, run, run_id or "", runs, accept_new_key=accept_new_key, live=live

@@ -67,7 +67,7 @@ def check(
     The witness is --witness, or that of the host NAME in an inventory. With the target,
     by --target or NAME, it is also checked that the witness is another host.
     """
-    entry = find_entry(named, witness, target)
+    entry = find_entry(named, witness, target, placed=False)
     found = check_witness(entry, witness.accept_new_host_key)
     if as_json:
         output.print_json(asdict(found))
@@ -89,7 +89,8 @@ def show(run: Path | None, named: NamedByFlag, witness: WitnessOptions) -> None:
     printed as JSON lines. Without RUN: the runs on the witness, oldest first, with
     when each began, whether it was judged, and its target.
     """
-    entry, accept_new_key = find_entry(named, witness), witness.accept_new_host_key
+    entry = find_entry(named, witness, placed=False)
+    accept_new_key = witness.accept_new_host_key
     if run is None:
         for line in _describe_runs(entry, accept_new_key):
             say(line)
@@ -200,7 +201,8 @@ def verify(
     RUN is a run folder; or with --witness or --name a run's id there. The logs of a
     folder are also compared with what the witness had confirmed to the client.
     """
-    entry, accept_new_key = find_entry(named, witness), witness.accept_new_host_key
+    entry = find_entry(named, witness, placed=False)
+    accept_new_key = witness.accept_new_host_key
     with _open_logs(run, entry, accept_new_key) as logs:
         confirmed = _read_confirmed(run, entry)
         results = [_verify_log(log, confirmed.get(log.number)) for log in logs]

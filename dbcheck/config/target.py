@@ -20,6 +20,25 @@ _Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """The keys of dbcheck_kubernetes.
+
+    selector:  labels, as `kubectl get pods -l` takes them.
+    namespace: "" for the namespace of the context, or of dbcheck's own pod.
+    container: "" for the only container, or the one that the operator's pods have.
+    context:   of the kubeconfig; "" for its current one, or, without a kubeconfig, the
+               service account of dbcheck's own pod.
+    kubeconfig: None for KUBECONFIG, or ~/.kube/config.
+    """
+
+    selector: Annotated[str, Meta(pattern=r"\S")]  # a blank one matches all pods
+    namespace: str = ""
+    container: str = ""
+    context: str = ""
+    kubeconfig: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TargetSettings:
     """The settings of one target.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dbcheck.base import limits
 from dbcheck.model.witness import Json
 from dbcheck.ports.listener import Listener
-from dbcheck.ports.site import Site
+from dbcheck.ports.site import PodSource, Site
 from dbcheck.ports.witness import LogReader, Witness
 from dbcheck.runs.folder import reconcile_command
 
@@ -65,6 +65,8 @@ class Rig:
     permit:   the permit of this target to be without power.
     far:      the workers on other machines that share the sessions, None if the
               sessions run on this machine.
+    witness_pods: the pods on Kubernetes among which the witness's is, None if it is in
+              none.
     reconcile_flags: the flags with which dbcheck reconcile reaches this target and its
               witness, and reads all that this rig reads.
     """
@@ -83,6 +85,7 @@ class Rig:
     store: Callable[[], None] = lambda: None
     permit: CutPermit = field(default_factory=CutPermit)
     far: FarWorkers | None = None
+    witness_pods: PodSource | None = None
     reconcile_flags: Sequence[str] = ()
 
     def reconcile_command(self, run: Path) -> str:

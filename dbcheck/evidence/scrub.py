@@ -9,6 +9,9 @@ Each host name is replaced by the same other name everywhere, so that equal name
 equal, and so is the account that ran dbcheck, where a record names it as that.
 Addresses become those that RFC 5737 and RFC 3849 set aside for documentation, as they
 must still be addresses; loopback addresses stay as they are.
+
+Of Kubernetes, the names of pods, namespaces, claims, volumes and what makes pods are
+replaced, and what names a volume to its driver; uids and storage classes stay.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from sqlalchemy.exc import ArgumentError
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.judge.result import Checked
+from dbcheck.model.pods import PersistentVolume, Pod, PodVolume
 from dbcheck.model.records import Manifest
 
 SECRET_MIN = 4  # characters; a shorter one would match ordinary text
@@ -174,10 +178,29 @@ _HOSTS_IN_TEXT = tuple(
         r"\bhost\s?=\s?['\"]?",
         r"(?<=[\w'])'?@'?",
         r"(?<!\S)(?:-J|proxyjump)\s(?:[\w.-]{1,80}@)?",
+        r"\b(?:host name:|to resolve|valid for|hostname|match)\s'?",  # of TLS and DNS
     )
 )
 _OURS = re.compile(r"host-\d+|localhost|\d+", re.IGNORECASE)
+# Whose request the API of Kubernetes refuses.
+_USERS_IN_TEXT = re.compile(r'(?<=\bUser ")[^"\n]{1,300}(?=" cannot )')
 _OUR_USER = re.compile(r"user-\d+")
+# Field -> the word that a name in it becomes, with a number.
+_NAMES_IN_PODS: Mapping[type, Mapping[str, str]] = {
+    Pod: {"namespace": "namespace", "name": "pod"},
+    PodVolume: {"claim": "claim"},
+    PersistentVolume: {"name": "volume", "handle": "handle"},
+}
+_OURS_IN_PODS = re.compile(r"(?:namespace|pod|claim|volume|handle)-\d+")
+# A name that is no word of another text: it has a digit or a hyphen.
+_DISTINCT = re.compile(r"(?=.*[\d-]).{4,}", re.DOTALL)
+# Where the name of a namespace is known as that: {0}; {1}: the pod's.  The last two are
+# the kubelet's folder and file of a container's log.
+_PLACES_OF_NAMESPACES = (
+    *("namespaces/{0}/", 'namespace "{0}"', "namespace {0} ", "namespace {0}:"),
+    *(".{0}.svc", "/pods/{0}_{1}_", "/containers/{1}_{0}_"),
+)
+_NAMED = ("namespace", "name")
 _DOCUMENTATION_NETS = ("192.0.2", "198.51.100", "203.0.113")
 _ADDRESSES_IN_NET = 254
 
@@ -199,6 +222,9 @@ class Scrub:
         self._given: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
         self._names = _compile_host_pattern(names or ())
+        self._of_pods: dict[str, str] = {}  # what texts hold -> what they are to hold
+        self._namespaces: dict[str, str] = {}  # as _of_pods
+        self._pods: re.Pattern[str] | None = None
 
     def text(self, text: str) -> str:
         """Return *text* without secrets, and with the names that are shown instead."""
@@ -208,10 +234,15 @@ class Scrub:
         text = replace_secrets(text, self._without)
         if not self._redacts:
             return text
+        text = _USERS_IN_TEXT.sub(lambda found: self._user_of(found.group()), text)
         text = _IPV4.sub(self._address, text)
         text = _IPV6.sub(self._address, text)
+        if self._pods:
+            text = self._pods.sub(lambda found: self._of_pods[found.group()], text)
         if self._names:
             text = self._names.sub(self._host, text)
+        for name, shown in self._namespaces.items():
+            text = text.replace(name, shown)
         for pattern in _HOSTS_IN_TEXT:
             text = pattern.sub(self._elsewhere, text)
         return text
@@ -222,7 +253,45 @@ class Scrub:
         Names of fields and members of enumerations stay as they are.  Raise ValueError
         if a changed text is not valid in its record.
         """
+        if self._redacts:
+            self._learn_pods(record)
         found: T = self._value(record)
+        return found
+
+    def _learn_pods(self, value: Any) -> None:
+        """Take the names of all pods of a record, which its other texts may hold."""
+        known = len(self._of_pods)
+        for pod in _find_pods(value):
+            self._learn(pod)
+            for volume in pod.volumes:
+                self._learn(volume)
+                if volume.volume is not None:
+                    self._learn(volume.volume)
+            named = self._rename(pod)
+            shown = f"{named['namespace']}/{named['name']}"
+            self._of_pods[f"{pod.namespace}/{pod.name}"] = shown
+            for place in _PLACES_OF_NAMESPACES:
+                found = place.format(pod.namespace, pod.name)
+                self._namespaces[found] = place.format(*map(named.get, _NAMED))
+        if len(self._of_pods) > known:
+            words = sorted(self._of_pods, key=len, reverse=True)
+            choice = "|".join(map(re.escape, words))
+            self._pods = re.compile(rf"(?<![\w.-])(?:{choice})(?![\w-])")
+
+    def _learn(self, value: Pod | PodVolume | PersistentVolume) -> None:
+        for name, shown in self._rename(value).items():
+            was = getattr(value, name)
+            if name != "namespace" and _DISTINCT.fullmatch(was):
+                self._of_pods[was] = shown
+
+    def _rename(self, value: Pod | PodVolume | PersistentVolume) -> dict[str, str]:
+        """Return the fields of a pod, or of what it has mounted, that have names."""
+        found = {}
+        for name, kind in _NAMES_IN_PODS[type(value)].items():
+            was = getattr(value, name)
+            is_ours = not was or _OURS_IN_PODS.fullmatch(was)
+            new = was if is_ours else self._instead(was, kind, f"{kind}-{{}}".format)
+            found[name] = new
         return found
 
     def _value(self, value: Any) -> Any:
@@ -232,6 +301,10 @@ class Scrub:
             kept = {each.name: getattr(value, each.name) for each in fields(value)}
             if self._redacts and isinstance(value, Manifest | Checked) and value.user:
                 kept["user"] = self._user_of(value.user)
+            if self._redacts and isinstance(value, Pod | PodVolume | PersistentVolume):
+                kept |= self._rename(value)
+            if self._redacts and isinstance(value, Pod):
+                kept["node"] = self._host_of(value.node)
             return type(value)(**{k: self._value(each) for k, each in kept.items()})
         if isinstance(value, Mapping):
             return dict(itertools.starmap(self._pair, value.items()))
@@ -353,6 +426,8 @@ def list_hosts(manifest: Manifest) -> set[str]:
     for node in manifest.nodes.values():
         if node.host and node.host.facts.hostname:
             found.add(node.host.facts.hostname)
+        if node.pod and node.pod.node:
+            found.add(node.pod.node)
     found |= {other for name in found for other in _list_dns_forms(name)}
     names = {name for name in found if name != "localhost" and not _is_address(name)}
     others = {word.lower() for word in _list_other_words(manifest, urls)}
@@ -392,8 +467,23 @@ def _list_other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
     for name, node in manifest.nodes.items():
         if (host := node.host) is not None:
             host = replace(host, facts=replace(host.facts, hostname=""))
-        nodes[name] = replace(node, target="", host=host)
+        nodes[name] = replace(node, target="", host=host, pod=None)
     yield from _list_texts(replace(manifest, nodes=nodes, witness="", user=""))
+
+
+def _find_pods(value: Any) -> Iterator[Pod]:
+    """Yield each pod in records."""
+    if isinstance(value, Pod):
+        yield value
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from _find_pods(getattr(value, each.name))
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _find_pods(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _find_pods(each)
 
 
 def _list_texts(value: Any) -> Iterator[str]:

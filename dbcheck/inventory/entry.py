@@ -14,13 +14,14 @@ from msgspec import Meta
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import SECRET_OPTION, Secret
-from dbcheck.config.target import TargetSettings
+from dbcheck.config.target import KubernetesSettings, TargetSettings
 from dbcheck.inventory.fields import PREFIX, TYPE_OF_SOURCE, Fields
 from dbcheck.inventory.reaching import read_host
 from dbcheck.model import managed
 from dbcheck.model.cluster import Promise
 from dbcheck.model.cut import PowerScope, SwitchKind
 from dbcheck.model.host import Expected
+from dbcheck.model.replication import PromotedBy
 from dbcheck.power import registry, scope
 from dbcheck.power.kinds.config import SwitchConfig
 from dbcheck.power.kinds.manual import ManualConfig
@@ -29,6 +30,10 @@ from dbcheck.remote.address import AS_SSH, SshOptions
 
 _ASK_HOST = f"{PREFIX}ask_host"
 EXPECT = f"{PREFIX}expect_"
+KUBERNETES = f"{PREFIX}kubernetes"
+NODE = f"{PREFIX}kubernetes_node"
+_WITNESS_PODS = f"{PREFIX}kubernetes_witness"
+_PROMOTED_BY = f"{PREFIX}promoted_by"
 SECRETS = {f"{PREFIX}password": "the database's password", **registry.SECRETS}
 # The variables that are no field of Entry -> the type of their values.
 TYPES_OF_OTHERS: Mapping[str, Any] = {
@@ -38,6 +43,31 @@ TYPES_OF_OTHERS: Mapping[str, Any] = {
             description="`false`: ask the target's host nothing; the depth of the cut "
             "is then not measured. Default: `true`, but `false` where the URL leads to "
             "a managed service."
+        ),
+    ],
+    KUBERNETES: Annotated[
+        dict[str, Any],
+        Meta(
+            description="The server runs in a pod of Kubernetes: `selector` (labels, as"
+            " `kubectl get pods -l` takes them) and, where they are needed,"
+            " `namespace`, `container`, `context` and `kubeconfig`. SSH and the switch"
+            " are those of its node, which is a host of this inventory; see"
+            " [kubernetes.md](guides/kubernetes.md)."
+        ),
+    ],
+    _WITNESS_PODS: Annotated[
+        dict[str, Any],
+        Meta(
+            description="The witness is in a pod, too: the same keys. dbcheck then"
+            " checks that it shares no node and no storage with the database. With"
+            " `file:` it is dbcheck's own pod."
+        ),
+    ],
+    NODE: Annotated[
+        str,
+        Meta(
+            description="Of a node of Kubernetes: its name there, if it is not its"
+            " name in this inventory."
         ),
     ],
     **registry.TYPES_OF_OTHERS,
@@ -55,6 +85,11 @@ class Entry(TargetSettings):
                and how to log in there; "" if the host is not to be asked.
     doubt:     why its switch may be another host's as well, "" if nothing shows that.
     standbys:  the other hosts of a cluster, if this is its writer; otherwise ().
+    kubernetes: the pods that have the server, None if it does not run there.
+    witness_pods: the pods among which the witness's is, None if it is in none.
+    machine:   the host of the inventory that the pod with the server runs on, whose
+               are *host*, *power* and *expected*; "" if they are its own, or if the
+               pod was not looked up.
     """
 
     password: Secret | None = None
@@ -65,6 +100,9 @@ class Entry(TargetSettings):
     doubt: str = ""
     inventory: str = ""
     standbys: tuple[Entry, ...] = ()
+    kubernetes: KubernetesSettings | None = None
+    witness_pods: KubernetesSettings | None = None
+    machine: str = ""
 
     @property
     def drive_scope(self) -> scope.DriveScope | None:
@@ -82,15 +120,16 @@ class Entry(TargetSettings):
     def restore_command(self) -> str:
         """The command that restores the power, for a user; "" if there is none."""
         own_command: tuple[str, ...] = ()
-        if self.name:
-            own_command = ("dbcheck", "power", "restore", self.name)
+        if switched := self.machine or self.name:
+            own_command = ("dbcheck", "power", "restore", switched)
             own_command = (*own_command, "--inventory", self.inventory)
         return shlex.join(self.power.restore_command(own_command))
 
     @property
     def switched_host(self) -> SwitchedHost:
         """The host that a cut hits, with its switch."""
-        about = (self.name, self.target, self.host, self.expected, self.power)
+        name = self.machine or self.name
+        about = (name, self.target, self.host, self.expected, self.power)
         return SwitchedHost(*about, self.drive_scope)
 
     @property
@@ -117,18 +156,24 @@ KNOWN = frozenset(
 
 def parse_entry(fields: Fields) -> Entry:
     """Return the target that *fields* describe; raise UsageError naming the key."""
-    host, host_options = _read_host(fields)
+    pods = fields.read_mapping(KUBERNETES, KubernetesSettings)
+    host, host_options = ("", AS_SSH) if pods else _read_host(fields)
     given = {
         "name": fields.host,
         "password": fields.secret(f"{PREFIX}password"),
         "host": host,
         "host_options": host_options,
-        "power": registry.read_switch_config(fields),
+        "power": ManualConfig() if pods else registry.read_switch_config(fields),
         "expected": fields.read(Expected, EXPECT),
         "doubt": "",
         "inventory": "",
         "standbys": (),
+        "kubernetes": pods,
+        "witness_pods": fields.read_mapping(_WITNESS_PODS, KubernetesSettings),
+        "machine": "",
     }
+    if pods is not None and fields.value(_PROMOTED_BY, str, None) is None:
+        given["promoted_by"] = PromotedBy.AUTO.value  # the operator does
     entry = fields.read(Entry, PREFIX, given=given, keys=VARIABLE_OF_SETTING)
     if "://" not in entry.target or _has_password(entry.target):
         what, id = "is not a database URL", ErrorId.TARGET_URL_INVALID

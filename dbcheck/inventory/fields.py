@@ -110,6 +110,16 @@ class Fields:
         value = self._value(name)
         return default if value is None else self._convert(name, value, type_)
 
+    def read_mapping(self, name: str, kind: type[T]) -> T | None:
+        """Return the dataclass whose fields are the keys of the mapping *name*.
+
+        None if that variable is absent.
+        """
+        if (value := self._value(name)) is None:
+            return None
+        keys = self._convert(name, value, dict[str, Any])
+        return convert_fields(keys, kind, f"{self._place}: {name}", strict=False)
+
     def choose_name(self, *names: str) -> str:
         """Return the last of *names* that is a variable, or the first if none is."""
         defined = [name for name in names if self._variables.get(name) is not None]

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.inventory import listed
-from dbcheck.inventory.entry import KNOWN, Entry, parse_entry
+from dbcheck.inventory.entry import KNOWN, KUBERNETES, NODE, Entry, parse_entry
 from dbcheck.inventory.fields import PREFIX, Fields
+from dbcheck.inventory.machines import Machine, parse_machine, read_node_name
 from dbcheck.inventory.yaml_file import Variables
 from dbcheck.model.cluster import CLUSTER_NODES_MIN, SiteKind
 from dbcheck.model.replication import PromotedBy
@@ -93,18 +94,21 @@ class Inventory:
     """The targets of one file: the hosts that have a dbcheck_target.
 
     faults: name -> what is wrong with a host; commands on other hosts still work.
-    others: hosts that are not targets.
+    others: hosts that are not targets, with their variables; they may be the nodes of
+               Kubernetes.
     groups: name of a group -> the hosts in it, and in the groups in it.
     clustered: host that is a node of a cluster -> the name of the cluster's writer, "?"
                if the inventory does not name it.
+    switches: target -> its switch, also of one with a fault elsewhere.
     """
 
     file: str
     entries: Mapping[str, Entry]
     faults: Mapping[str, UsageError]
-    others: frozenset[str]
+    others: Mapping[str, Fields]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clustered: Mapping[str, str] = field(default_factory=dict)
+    switches: Mapping[str, SwitchConfig] = field(default_factory=dict)
 
     def targets(self) -> list[str]:
         """Return the names of all targets, also of those that are invalid."""
@@ -161,6 +165,51 @@ class Inventory:
                     f" {writer}: commits may wait for any of them.",
                 )
         return make_cluster(name, [self.entry(host) for host in hosts])
+
+    def machine(self, name: str) -> Machine:
+        """Return the host *name*, which is no target; raise UsageError if it is wrong.
+
+        Its switch must be no other host's.
+        """
+        machine = parse_machine(self.others[name])
+        outlet = machine.power.outlet()
+        for other in (*self.others, *self.switches):
+            if outlet and other != name and self._find_outlet(other) == outlet:
+                raise UsageError(
+                    f"{self.file}: hosts {name} and {other} have the same"
+                    f" {PREFIX}power",
+                    id=ErrorId.HOSTS_SHARE_VALUE,
+                    hint="Give each host its own switch.",
+                )
+        return machine
+
+    def find_machine(self, node: str) -> Machine | None:
+        """Return the host that Kubernetes calls *node*, None if there is none.
+
+        Raise UsageError if there are several.
+        """
+        named = [n for n, host in self.others.items() if read_node_name(host) == node]
+        if len(named) > 1:
+            raise UsageError(
+                f"{self.file}: hosts {named[0]} and {named[1]} are both the node {node}"
+                " of Kubernetes",
+                id=ErrorId.HOSTS_SHARE_VALUE,
+                hint=f"A host without {NODE} is the node of its own name.",
+            )
+        return self.machine(named[0]) if named else None
+
+    def _find_outlet(self, name: str) -> Hashable:
+        """Return what identifies the switch of a host, None if nothing does."""
+        if name in self.switches:
+            return self.switches[name].outlet()
+        try:
+            return registry.read_switch_config(self.others[name]).outlet()
+        except UsageError as error:
+            raise UsageError(
+                f"the power settings of {name} are invalid: {error}",
+                id=error.id,
+                hint=error.hint,
+            ) from None
 
     def entry(self, name: str) -> Entry:
         """Return the target *name*; raise UsageError if it is invalid or missing."""
@@ -242,7 +291,7 @@ class _InventoryBuilder:
         self._entries: dict[str, Entry] = {}
         self._switches: dict[str, SwitchConfig] = {}
         self._faults: dict[str, UsageError] = {}
-        self._others: set[str] = set()
+        self._others: dict[str, Fields] = {}
 
     def add(self, fields: Fields, variables: Variables) -> None:
         """Add the host of *fields*: as a target, as another host, or with its fault."""
@@ -250,9 +299,10 @@ class _InventoryBuilder:
         try:
             fields.refuse_unknown(KNOWN)
             if f"{PREFIX}target" not in variables:
-                self._others.add(name)
+                self._others[name] = fields
                 return
-            self._switches[name] = registry.read_switch_config(fields)
+            if KUBERNETES not in variables:
+                self._switches[name] = registry.read_switch_config(fields)
             self._entries[name] = parse_entry(fields)
         except UsageError as error:
             self._faults[name] = error
@@ -274,7 +324,9 @@ class _InventoryBuilder:
         outlets = {n: config.outlet() for n, config in self._switches.items()}
         self._refuse_shared("power", outlets)
         valid = {n: e for n, e in entries.items() if n not in self._faults}
-        return Inventory(self._file, valid, self._faults, frozenset(self._others))
+        return Inventory(
+            self._file, valid, self._faults, self._others, switches=self._switches
+        )
 
     def _refuse_shared(self, what: str, values: Mapping[str, Hashable]) -> None:
         """Note a fault of the hosts that have the same one of *values*.

@@ -16,7 +16,9 @@ from dbcheck.judge import driveonly
 from dbcheck.judge.case import Case
 from dbcheck.judge.host import compare_boots, judge_not_restored, judge_same_storage
 from dbcheck.judge.item import Status
+from dbcheck.judge.server import judge_same_pod
 from dbcheck.judge.server_end import IS_SHARED
+from dbcheck.judge.verdict import explain_unknown_volume
 from dbcheck.model.cut import Gone
 from dbcheck.model.host import HostAfter, HostBefore, LogTail, TargetFacts
 from dbcheck.server_log.startlog import (
@@ -68,12 +70,8 @@ def judge_absence(case: Case, answer: str = "") -> Absence:
     if doubt:
         return Absence(doubt=doubt)
     assert before is not None and after is not None
-    for item in (judge_same_storage(case), judge_not_restored(case)):
-        if item is not None and item.status in (
-            Status.CONTRADICTED,
-            Status.ABSENT,
-        ):
-            return Absence(doubt=item.reason)
+    if doubt := _find_doubt_about_data(case):
+        return Absence(doubt=doubt)
     names = case.tested.facts.log_names
     if after.log and (start := find_other_server(after.log.text, names)):
         return Absence(
@@ -91,6 +89,23 @@ def judge_absence(case: Case, answer: str = "") -> Absence:
                 " start the service again"
             )
     return absence
+
+
+def _find_doubt_about_data(case: Case) -> str:
+    """Return why the server may have come back to other data, "" if it did not."""
+    items = [
+        item
+        for item in (
+            judge_same_pod(case),
+            judge_same_storage(case),
+            judge_not_restored(case),
+        )
+        if item is not None
+    ]
+    for item in items:
+        if item.status in (Status.CONTRADICTED, Status.ABSENT):
+            return item.reason
+    return explain_unknown_volume(items)
 
 
 def _find_doubt_about_cut(case: Case) -> str:

@@ -36,7 +36,7 @@ def judge_readings_after_cut(case: Case) -> Item | None:
         reason = (
             f"host {before.facts.hostname} was checked before the load but not after"
         )
-        reason += " it, so its boot_id and canaries prove nothing; add --target-host"
+        reason += f" it, so its boot_id and canaries prove nothing; {_say_why(case)}"
         return Item(name, _UNSEEN, reason, True)
     lacking = [
         what
@@ -54,6 +54,12 @@ def judge_readings_after_cut(case: Case) -> Item | None:
     why = after.failure or next(filter(None, missing), "")
     reason = f"not read after the cut: {', '.join(lacking)}"
     return Item(name, _UNSEEN, f"{reason}: {why}" if why else reason, True)
+
+
+def _say_why(case: Case) -> str:
+    """Return why the tested node's host was not asked, or how it can be."""
+    off = case.before is not None and case.reader_kept_power
+    return f"{case.tested_name} stays off" if off else "add --target-host"
 
 
 def _are_all_canaries_read(before: HostBefore, after: HostAfter) -> bool:
@@ -167,7 +173,7 @@ def judge_not_restored(case: Case) -> Item:
     if case.manifest.lab_cut is LabCut.DRIVE:
         return Item(name, _PRESENT, "the lab's drive keeps its own data", False)
     if before is None or after is None or after.facts is None:
-        why = after.failure if before and after else "add --target-host"
+        why = after.failure if before and after else _say_why(case)
         return Item(name, _UNSEEN, f"data directory not inspected ({why})", False)
     then, now = before.facts.made, after.facts.made
     shared = sorted(then.keys() & now.keys())

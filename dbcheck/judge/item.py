@@ -25,6 +25,7 @@ class ItemId(enum.Enum):
     REPLAYED = "log replayed"
     PLACES = "places"
     SAME_STORAGE = "same storage"
+    SAME_POD = "same pod and volume"
     NOT_RESTORED = "not restored"
     UNSAFE_SHUTDOWNS = "unsafe shutdowns"
     HOST_ASKED_AGAIN = "host asked again"
@@ -189,6 +190,12 @@ _DOUBTS = {
         "it is not known whether the storage is the same as before",
         "the storage is not the one from before the load",
         "Find out what was exchanged or mounted elsewhere, and cut again",
+    ),
+    ItemId.SAME_POD: _Doubt(
+        "nothing shows that the pod that was read has the volumes that took the load",
+        "the pod that was read is not on the node and the volumes that took the load",
+        "Let dbcheck read pods, nodes, claims and volumes, keep the pod in place, and"
+        " cut again",
     ),
     ItemId.NOT_RESTORED: _Doubt(
         "the data may be a copy that was put back",

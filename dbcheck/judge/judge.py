@@ -33,6 +33,7 @@ from dbcheck.judge.host import judge_not_restored
 from dbcheck.judge.item import Item, ItemId
 from dbcheck.judge.server import (
     judge_not_refilled,
+    judge_same_pod,
     judge_same_server,
     judge_same_tables,
 )
@@ -74,6 +75,7 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     server_end.judge_log_replayed,
     watched.places,
     host.judge_same_storage,
+    server.judge_same_pod,
     host.judge_not_restored,
     host.judge_unsafe_shutdowns,
     host.judge_readings_after_cut,
@@ -161,7 +163,7 @@ def judge(case: Case) -> Judgement:
 def has_other_data(case: Case) -> bool:
     """Return True if other data answered than those that took the load."""
     items = [judge_same_server(case), judge_not_refilled(case)]
-    items += [judge_not_restored(case), judge_same_tables(case)]
+    items += [judge_same_pod(case), judge_not_restored(case), judge_same_tables(case)]
     return (
         find_item_of_other_data([item for item in items if item is not None])
         is not None

@@ -96,6 +96,7 @@ class Checked:
     drives: what the server's directories lie on; empty if the host was not asked.
     user:   the account on the client that ran dbcheck.
     clocks: which clocks differ from the client's, by which *begun* is given.
+    pod:    the pod of the server, its node, and what its claims are bound to.
     """
 
     begun: str = ""
@@ -103,6 +104,7 @@ class Checked:
     drives: tuple[CheckedDrive, ...] = ()
     user: str = ""
     clocks: str = ""
+    pod: str = ""
 
 
 def describe_checked(manifest: Manifest) -> Checked:
@@ -119,6 +121,7 @@ def describe_checked(manifest: Manifest) -> Checked:
         drives=tuple(found.values()),
         user=manifest.user,
         clocks=describe_clocks(manifest),
+        pod=manifest.writer.pod.described if manifest.writer.pod else "",
     )
 
 

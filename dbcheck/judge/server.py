@@ -11,6 +11,14 @@ from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.server_end import Ended, decide_how_server_ended
 from dbcheck.judge.watched import LATE_S, describe_changes_of_tables
 from dbcheck.model.cluster import SiteKind, compare_lineage
+from dbcheck.model.pods import (
+    Pod,
+    PodsAfter,
+    compare_pods,
+    find_pod_of_server,
+    list_primaries,
+    shows_no_restart,
+)
 from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.watched import FactKind
@@ -335,3 +343,92 @@ def _format_tables(tables: Sequence[str]) -> str:
 
 def _list_table_identities(record: Manifest | AfterRecord) -> dict[str, str]:
     return {name: table.identity for name, table in record.tables.items()}
+
+
+def judge_same_pod(case: Case) -> Item | None:
+    """Judge whether each server that was cut is in its pod's place again.
+
+    That is the same node, and the same volumes.  None if none was in a pod.  If the
+    node that was read kept its power, its pod alone counts, and it must be the very
+    pod from before; where a whole group was cut, the pods of all of its nodes count.
+    """
+    reader_name = case.after.reader_name
+    names = [reader_name]
+    if not case.reader_kept_power:
+        names += [name for name in case.cut_names if name != reader_name]
+    found = [
+        _judge_pod(case, name, pod)
+        for name in names
+        if (pod := case.manifest.nodes[name].pod) is not None
+    ]
+    if not found:
+        return None
+    order = (Status.CONTRADICTED, Status.NOT_OBSERVABLE, Status.PRESENT)
+    status = min((status for status, _ in found), key=order.index)
+    reason = "; ".join(reason for each, reason in found if each is status)
+    return Item(ItemId.SAME_POD, status, reason, required=True)
+
+
+def _judge_pod(case: Case, name: str, then: Pod) -> tuple[Status, str]:
+    """Judge the pod of one node, which was in the pod *then* before the load."""
+    node = case.after.nodes.get(name)
+    seen = node.pods if node else None
+    if seen is None:
+        why = "Kubernetes was not asked after the cut: reconcile asks it with --name"
+        return Status.NOT_OBSERVABLE, why
+    if seen.failure:
+        why = f"Kubernetes could not be asked after the cut: {seen.failure}"
+        return Status.NOT_OBSERVABLE, why
+    is_read = name == case.after.reader_name and not case.manifest.site.is_group
+    primaries = _list_primaries_now(case, seen) if is_read else []
+    if len(primaries) > 1:
+        named = " and ".join(pod.named for pod in primaries)
+        return Status.CONTRADICTED, f"more than one pod is a primary now: {named}"
+    facts = node.host.facts if node and node.host else None
+    cgroup = facts.container.cgroup if facts and facts.container else ""
+    # A node that took over, or whose server does not answer, is known by its pod.
+    by_role = is_read and not case.promoted and case.after.facts is not None
+    now, doubt = find_pod_of_server(seen.pods, cgroup, is_primary=by_role, known=then)
+    if now is None:
+        return Status.NOT_OBSERVABLE, f"after the cut, {doubt}"
+    if primaries and now != primaries[0]:
+        read = f"the server that was read is in {now.named}"
+        return Status.CONTRADICTED, f"{read}, and {primaries[0].named} is the primary"
+    was_cut = by_role and not case.reader_kept_power
+    if was_cut and not cgroup and shows_no_restart(then, now):
+        why = "is shown with its container from before the cut: no restart was reported"
+        return Status.NOT_OBSERVABLE, f"{now.named} {why}"
+    return _judge_place_of_pod(case, name, then, now)
+
+
+def _list_primaries_now(case: Case, seen: PodsAfter) -> list[Pod]:
+    """List the primaries but for the pod of an old writer that another took over from.
+
+    It may be off, and then nobody takes the label of a primary from it.
+    """
+    old = case.writer.pod.uid if case.promoted and case.writer.pod else ""
+    return [pod for pod in list_primaries(seen.pods) if pod.uid != old]
+
+
+def _judge_place_of_pod(
+    case: Case, name: str, then: Pod, now: Pod
+) -> tuple[Status, str]:
+    """Judge whether the pod *now* is where *then* was, on the same volumes."""
+    paths = [place.path for place in case.manifest.nodes[name].places if place.path]
+    compared = compare_pods(then, now, paths)
+    if compared.changed:
+        reason = f"{now.named} {compared.changed}"
+        if then.node != now.node and not case.promoted and len(case.cut_names) == 1:
+            reason += f": the power of {now.node} was not cut"
+        return Status.CONTRADICTED, reason
+    if case.reader_kept_power and then.uid != now.uid:
+        why = "is another pod than before, although the power of its node was not cut"
+        return Status.CONTRADICTED, f"{now.named} {why}"
+    if compared.unseen:
+        return Status.NOT_OBSERVABLE, f"{now.named}: {compared.unseen}"
+    claims = ", ".join(volume.claim for volume in now.volumes if volume.claim)
+    on = f"on the same volumes ({claims})" if claims else "with the same volumes"
+    reason = f"{now.named} is on node {now.node} again, {on}"
+    if then.uid != now.uid:
+        reason += f"; it was made anew, as another pod than {then.named} from before"
+    return Status.PRESENT, reason

@@ -28,6 +28,7 @@ NO_COMMIT = (
 # than the load was written to, or from a node that need not have the load's rows.
 _ITEMS_ABOUT_DATA = (
     ItemId.SAME_SERVER,
+    ItemId.SAME_POD,
     ItemId.SAME_TABLE,
     ItemId.NOT_RESTORED,
     ItemId.NOT_REFILLED,
@@ -73,15 +74,33 @@ def find_item_of_other_data(items: Sequence[Item]) -> Item | None:
 
 
 def explain_blameless_node(items: Sequence[Item], lost: str) -> str:
-    """Explain why a node that took over cannot be blamed for what is *lost*, or "".
+    """Explain why the node that was read cannot be blamed for what is *lost*, or "".
 
-    Another node may have what is lost; this node may be of another cluster, or may have
-    received it and not have applied it.
+    Another node may have what is lost, where one took over; this node may be of another
+    cluster, or may have received it and not have applied it.  A pod may have been given
+    another volume: see explain_unknown_volume().
     """
     for item in items:
         if item.id in _ITEMS_BEFORE_BLAME and item.status not in _ENOUGH_FOR_PASS:
             return f"{lost}; but {doubt_of(item)}"
-    return ""
+    unknown = explain_unknown_volume(items)
+    return f"{lost}; but {unknown}" if unknown else ""
+
+
+def explain_unknown_volume(items: Sequence[Item]) -> str:
+    """Explain why a pod may have been read from another volume, "" if it was not.
+
+    On Kubernetes that needs nobody's mistake: controllers make pods, claims and volumes
+    anew, and operators restore backups.  So what is missing is no loss until the
+    volumes were seen to be the same; it is enough that the host itself found the same
+    data directory, with the canaries of this run in its filesystem.
+    """
+    item = _find_item(items, ItemId.SAME_POD)
+    if item is None or item.status in _ENOUGH_FOR_PASS:
+        return ""
+    not_restored = _find_item(items, ItemId.NOT_RESTORED)
+    same_data = not_restored and not_restored.status is Status.PRESENT
+    return "" if same_data else doubt_of(item)
 
 
 def _find_item(items: Sequence[Item], item_id: ItemId) -> Item | None:
@@ -458,7 +477,8 @@ def _fail_for_loss(
     if may_be_other_data and judgement.verdict is not Verdict.FAIL:
         return judgement
     other_writers = written and bool(_find_writes_by_other_servers(items))
-    excused = other_writers or find_evidence_against_cut(items)
+    unknown = explain_unknown_volume(items)
+    excused = other_writers or unknown or find_evidence_against_cut(items)
     if judgement.verdict is Verdict.FAIL or (
         excused and judgement.verdict is Verdict.INCONCLUSIVE
     ):

@@ -15,6 +15,7 @@ class Family:
     """Facts that hold for every server of a family.
 
     name:            as engines and stored runs have it (ports.engine.Engine.family).
+    port:            at which its servers listen by default.
     page_bytes:      of the pages in which tables are stored, by default.
     page_guard:      the setting by which torn pages are restored, and its values, in
                      lower case, with which they are.
@@ -31,6 +32,7 @@ class Family:
     """
 
     name: str
+    port: int
     page_bytes: int
     page_guard: tuple[str, frozenset[str]]
     settings_source: str
@@ -50,6 +52,7 @@ class Family:
 
 POSTGRESQL = Family(
     "postgresql",
+    port=5432,
     page_bytes=8192,
     page_guard=("full_page_writes", frozenset({"on"})),
     settings_source="pg_settings, in a session like the load's",
@@ -61,6 +64,7 @@ POSTGRESQL = Family(
 )
 MYSQL = Family(
     "mysql",
+    port=3306,
     page_bytes=16384,
     page_guard=(
         "innodb_doublewrite",

@@ -25,6 +25,7 @@ from dbcheck.model.flushes import UnderLoad
 from dbcheck.model.host import ClientClocks, HostAfter, HostBefore
 from dbcheck.model.moments import PlannedCut
 from dbcheck.model.places import Place
+from dbcheck.model.pods import Pod, PodsAfter
 from dbcheck.model.replication import Promotion, ReplicationSeen
 from dbcheck.model.server import LogPosition, Refill, ServerFacts, TableCheck
 from dbcheck.model.unobserved import Observed
@@ -68,6 +69,7 @@ class NodeBefore:
     member_doubt:  what is assumed about member and connection, "" if nothing is.
     ahead_us:      by how much the server's clock is ahead of the client's, see
                    model.clocks; 0 if it is not known to differ.
+    pod:           the pod of Kubernetes that has its server, None elsewhere.
     """
 
     target: str
@@ -86,6 +88,7 @@ class NodeBefore:
     connection: str | None = None
     member_doubt: str = ""
     ahead_us: int = 0
+    pod: Pod | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,10 +432,12 @@ class NodeAfter:
 
     facts: the facts of the node's server, None if it did not come back.
     host:  what the node's host reported, None without --target-host.
+    pods:  the pods of the database; None if Kubernetes was not asked.
     """
 
     facts: ServerFacts | None
     host: HostAfter | None = None
+    pods: PodsAfter | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ read afterwards.  What is measured on each node is the campaign's work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.model.depth import Reached
+from dbcheck.model.pods import Pod
 from dbcheck.model.replication import Promotion
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
@@ -29,6 +30,16 @@ class Restarter(Protocol):
         """
 
 
+class PodSource(Protocol):
+    """The pods of one database; every call may raise HostError."""
+
+    def read(self) -> Sequence[Pod]:
+        """Return the pods as the API shows them now, sorted by name.
+
+        Pods that have ended, or have no node yet, are left out.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One server, its host and the switch of its power.
@@ -41,6 +52,7 @@ class Node:
               idle host; None if that is not known.
     class_assumed: it was not declared what the human who cuts takes the power from.
     restarter: who restarts the server in an orderly way, None if nobody can.
+    pods:     where the server runs on Kubernetes, None elsewhere.
     """
 
     engine: Engine
@@ -51,6 +63,7 @@ class Node:
     measured_depth: Reached | None = None
     class_assumed: bool = False
     restarter: Restarter | None = None
+    pods: PodSource | None = None
 
 
 class Site(Protocol):

@@ -49,7 +49,17 @@ _SHOWN_FACTS = {  # of a subject, in the storage section
     ),
     SubjectKind.CONTROLLER: ("write-back cache", "cache of its drives", "battery"),
     SubjectKind.HOST: ("kernel", "virtual machine", "container", "cloud"),
+    SubjectKind.POD: ("volume", "node", "nodes of the pods", "kept on different nodes"),
+    SubjectKind.CLAIM: (
+        "storage class",
+        "driver",
+        "kept by",
+        "copies",
+        "access mode",
+        "reclaim policy",
+    ),
 }
+_OF_KUBERNETES = (SubjectKind.POD, SubjectKind.CLAIM)  # shown without the host, too
 
 
 def draw_audit(result: AuditResult) -> RenderableType:
@@ -76,8 +86,9 @@ def draw_audit(result: AuditResult) -> RenderableType:
         parts += [_draw_findings(unsafe), ""]
     if unknown:
         parts += [_draw_unknown(unknown, result.host_error), ""]
-    if result.host:
-        parts += [Text("What was looked at", "bold"), _draw_stack(result.subjects), ""]
+    looked_at = result.subjects if result.host else _select_kubernetes(result)
+    if looked_at:
+        parts += [Text("What was looked at", "bold"), _draw_stack(looked_at), ""]
     parts += [Text(_LIMIT, "italic"), ""]
     return Group(*parts)
 
@@ -101,11 +112,23 @@ def summarize_findings(result: AuditResult) -> str:
     if result.unknown:
         counts.append(f"{result.unknown} {_UNKNOWN}")
     shown = f"{', '.join(counts)}; {result.safe} safe"
+    if result.host:
+        return shown
+    audited = "the server alone was"
+    if _select_kubernetes(result):
+        audited = "the server and its pods were"
     if result.host_error:
-        return f"the server alone was audited, not its host: {shown}"
-    if not result.host:
-        return f"the server alone was audited, as no host of it was named: {shown}"
-    return shown
+        return f"{audited} audited, not its host: {shown}"
+    return f"{audited} audited, as no host of it was named: {shown}"
+
+
+def _select_kubernetes(result: AuditResult) -> Sequence[SubjectResult]:
+    """Return the pods and claims, none if not even the pods could be read."""
+    found = [each for each in result.subjects if each.kind in _OF_KUBERNETES]
+    is_read = any(
+        fact.value is not None for each in found for fact in each.facts.values()
+    )
+    return found if is_read else []
 
 
 def _draw_findings(findings: Sequence[FindingResult]) -> RenderableType:

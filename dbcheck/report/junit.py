@@ -225,7 +225,7 @@ def _make_suite(
         " ".join(filter(None, (one.name, one.model, one.serial, one.firmware)))
         for one in checked.drives
     ]
-    known = {"drives": "; ".join(drives), "user": checked.user}
+    known = {"drives": "; ".join(drives), "pod": checked.pod, "user": checked.user}
     for name, value in {**properties, **known}.items():
         if value:
             suite.add_property(name, value)

@@ -16,16 +16,18 @@ from dbcheck.base.cores import count_free_cores
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
 from dbcheck.config.secret import Secret, read_variable
+from dbcheck.config.target import KubernetesSettings
 from dbcheck.cycle.host import describe_drive_server
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.inventory.entry import Entry
+from dbcheck.kubernetes.pods import DatabasePods
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.replication import PromotedBy
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
-from dbcheck.ports.site import Node, Restarter, Site
+from dbcheck.ports.site import Node, PodSource, Restarter, Site
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.driveonly import DriveOnlySwitch
@@ -165,6 +167,11 @@ def make_host(entry: Entry) -> TargetHost | None:
     return make_power_host(entry)
 
 
+def make_pod_source(settings: KubernetesSettings | None) -> PodSource | None:
+    """Return what shows the pods that *settings* name, None without any."""
+    return DatabasePods(settings) if settings else None
+
+
 def make_restarter(entry: Entry) -> Restarter | None:
     """Return the restarter of *entry*'s server, None if it has none."""
     if entry.restart:
@@ -203,6 +210,7 @@ def make_rig(
         ),
         read_twice=entry.twice,
         before_load=partial(_remember_consent, entry),
+        witness_pods=make_pod_source(entry.witness_pods),
     )
     if isinstance(entry.power, LabConfig):
         from dbcheck.runner import lab_rig
@@ -218,10 +226,14 @@ def _remember_consent(entry: Entry) -> None:
 
 def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
     if not entry.standbys:
-        return SingleServer(_make_node(entry, progress.ask))
+        ask = progress.ask
+        if entry.machine:  # where the pod is, nobody at the plug may know
+            ask = partial(_ask_human, progress, entry.machine)
+        return SingleServer(_make_node(entry, ask))
     nodes = {}
     for node_entry in (entry, *entry.standbys):
-        node = _make_node(node_entry, partial(_ask_human, progress, node_entry.name))
+        named = node_entry.machine or node_entry.name
+        node = _make_node(node_entry, partial(_ask_human, progress, named))
         if not cuts:
             node = replace(node, power=ReadOnlySwitch(node.power))
         nodes[node_entry.name] = node
@@ -256,6 +268,7 @@ def _make_node(entry: Entry, ask: Callable[[str], None]) -> Node:
         measured_depth=recall_measured_depth(entry.switched_host),
         class_assumed=entry.power.class_assumed,
         restarter=make_restarter(entry),
+        pods=make_pod_source(entry.kubernetes),
     )
 
 

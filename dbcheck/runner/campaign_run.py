@@ -23,6 +23,7 @@ from dbcheck.campaign.totals import ERROR_FILE, format_ending, make_result
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
+from dbcheck.inventory.load import load_inventory
 from dbcheck.judge.results import CampaignResult
 from dbcheck.power import consent
 from dbcheck.report.console import make_progress_console
@@ -35,7 +36,7 @@ from dbcheck.runner.guard import (
     require_passable,
     require_unshared_switch,
 )
-from dbcheck.runs.folder import RUNS
+from dbcheck.runs.folder import RUNS, reconcile_command
 from dbcheck.runs.stored import require_own, write_file
 from dbcheck.witness.window import WindowLimits
 
@@ -107,12 +108,36 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
             hint="Start a new campaign, or correct the inventory.",
         )
     require_terminal(entry)
+    require_node_of_runs(entry, folder)
     if folder.runs.resolve() != RUNS.resolve():  # its own runs are settled first
         engine = assemble.make_engine(entry.target, entry.password)
         require_none_pending(RUNS, engine)
     if entry.power.guarded:
         require_unshared_switch(entry)
         consent.require_consent(entry.switched_host, yes=yes)
+
+
+def require_node_of_runs(entry: Entry, folder: CampaignFolder) -> None:
+    """Raise UsageError if a cut that is not judged hit another node than *entry*'s.
+
+    The campaign would restore the power of the node that has the pod now.
+    """
+    if not entry.machine:
+        return
+    inventory = load_inventory(Path(entry.inventory))
+    for run in folder.list_runs_without_cycle():
+        pod = run.manifest().writer.pod
+        machine = inventory.find_machine(pod.node) if pod else None
+        then = machine.name if machine else pod and pod.node
+        if then and then != entry.machine and run.awaits_judgement():
+            judge = reconcile_command(run.path, ("--name", entry.name))
+            raise UsageError(
+                f"{run.path} cut the power of {then}, and the pod of {entry.name} is on"
+                f" {entry.machine} now",
+                id=ErrorId.SITE_DIFFERS_FROM_RUN,
+                hint=f"Give {then} its power (dbcheck power restore {then}), and judge"
+                f" that run: {judge}",
+            )
 
 
 def list_stored_campaigns(root: Path) -> list[CampaignFolder]:

@@ -21,6 +21,7 @@ from dbcheck.probe.flushes_result import FlushesResult
 from dbcheck.probe.measure_flushes import probe_flushes
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.runner import assemble
+from dbcheck.runner.placement import place_to_look
 from dbcheck.witness.window import WindowLimits
 
 PROBES = 200  # writes with an fsync on a witness
@@ -85,11 +86,12 @@ def check_witness(entry: Entry, accept_new_key: bool | None = None) -> WitnessCh
 
 def audit_entry(entry: Entry) -> AuditResult:
     """Audit one server and its host, where that may be asked; raise DbcheckError."""
-    host = assemble.make_host(entry)
+    entry = place_to_look(entry)
+    host, pods = assemble.make_host(entry), assemble.make_pod_source(entry.kubernetes)
     engine = assemble.make_engine(entry.target, entry.password)
     tables = tables_of(workload_file.load(entry.workload or AUDITED_WORKLOAD))
     try:
-        return audit_server(engine, host, tables, entry.name)
+        return audit_server(engine, host, tables, entry.name, pods)
     finally:
         if host is not None:
             host.close()
@@ -107,6 +109,7 @@ def audit_one_of_many(entry: Entry) -> AuditResult:
 
 def probe_entry_flushes(entry: Entry, commits: int, seed: int) -> FlushesResult:
     """Count the flushes of one server's drives; raise DbcheckError."""
+    entry = place_to_look(entry)
     with closing(assemble.require_entry_host(entry)) as host:
         engine = assemble.make_engine(entry.target, entry.password)
         return probe_flushes(engine, host, commits, seed, entry.name)

@@ -471,9 +471,8 @@ def _make_ended(begun: StepRecord, found: Found) -> StepResult:
 
 
 def _name_restore(check: Check) -> str:
-    return format_command(
-        Path(check.plan.inventory), "power", "restore", check.plan.name
-    )
+    switched = check.entry.machine or check.plan.name
+    return format_command(Path(check.plan.inventory), "power", "restore", switched)
 
 
 def _restore_power(check: Check, setup: Mapping[str, str]) -> None:

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, OtherProduct, UsageError
+from dbcheck.cycle.own_data import find_own_data
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.cut import CutClass, OtherUsers
-from dbcheck.model.host import Expected
+from dbcheck.model.host import Expected, Identity
 from dbcheck.model.managed import SERVICE
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine, Feature
@@ -33,6 +34,7 @@ def check_interlocks(
 ) -> str:
     """Check the interlocks; return the host's identity; raise UsageError to refuse.
 
+    Raise HostError if a server in a pod is not on the host that would be cut.
     A human at the plug and a lab need no guard.
     loads_server: the cut comes during a load, which a server that is down cannot take.
     """
@@ -56,14 +58,29 @@ def check_interlocks(
     if service and entry.power.cut_class is CutClass.FAILOVER and nothing_known:
         recognised = service
     elif entry.name:
-        identity = server.identity if server else {}
+        identity = dict(server.identity) if server else {}
+        if entry.kubernetes:
+            identity.pop("hostname", "")  # the pod's
         recognised = interlock.require_host(name, entry.expected, seen, identity)
-    # An address of this host is not compared: it may be a tunnel to the target.
-    for addresses in locate_target(engine.endpoints()).others.values():
-        interlock.require_address(name, seen, addresses, i_know=i_know)
+    if not entry.kubernetes:
+        _require_addresses(name, engine, seen, i_know=i_know)
+    elif host and server and not loads_server:  # a cycle does that before its load
+        find_own_data(host, server, engine.mark_data)
     interlock.require_no_other_users(name, found, i_know=i_know)
     consent.require_consent(entry.switched_host, yes=yes)
     return recognised
+
+
+def _require_addresses(
+    name: str, engine: Engine, seen: Identity | None, *, i_know: bool
+) -> None:
+    """Raise UsageError if the target's URL leads to another host than was *seen*.
+
+    An address of this host is not compared: it may be a tunnel to the target.  A pod
+    and a service have addresses of their own: such a server is found by its data.
+    """
+    for addresses in locate_target(engine.endpoints()).others.values():
+        interlock.require_address(name, seen, addresses, i_know=i_know)
 
 
 def _count_other_connections(entry: Entry, engine: Engine, found: OtherUsers) -> int:

@@ -28,6 +28,7 @@ from dbcheck.report.live import make_progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
+from dbcheck.runner.placement import place_as_run
 from dbcheck.runs import client_key
 from dbcheck.runs.folder import RunFolder, reconcile_command, require_run_id
 from dbcheck.witness.window import WindowLimits
@@ -129,9 +130,6 @@ def reconcile_entry(
     """
     folder = RunFolder.open(run) if run is not None else None
     restarter = assemble.make_restarter(entry)
-    # Nothing is cut here, whatever switch the inventory names.
-    if not entry.standbys:
-        entry = replace(entry, power=ManualConfig())
     entry = _complete_entry(entry, folder)
     window = WindowLimits()
     with (
@@ -141,6 +139,10 @@ def reconcile_entry(
     ):
         folder = folder or _recall_run(witness, run_id, runs)
         manifest = folder.manifest()
+        entry = place_as_run(entry, manifest, is_own=folder.is_own())
+        # Nothing is cut here, whatever switch the inventory names.
+        if not entry.standbys:
+            entry = replace(entry, power=ManualConfig())
         rig = assemble.make_rig(entry, witness, view, runs, window, cuts=False)
         writer = replace(rig.site.writer, restarter=restarter)
         rig = replace(rig, site=rig.site.with_writer(writer))

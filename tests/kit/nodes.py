@@ -71,6 +71,8 @@ def with_node(rig: Rig, **changed: Any) -> Rig:
     return replace(rig, site=site)
 
 
-def site_of(engine: Any = None, power: Any = None, host: Any = None) -> SingleServer:
+def site_of(
+    engine: Any = None, power: Any = None, host: Any = None, pods: Any = None
+) -> SingleServer:
     """Return a site of one server; what is None must not be used."""
-    return SingleServer(Node(engine, power, host))
+    return SingleServer(Node(engine, power, host, pods=pods))

@@ -6,13 +6,22 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+import dbcheck
 from dbcheck.cli import PASS
+
+ROOT = Path(dbcheck.__file__).resolve().parent.parent
+CONTAINER = ROOT / "container"
+BASE = "debian:12-slim"  # with which the files of container/ begin
+_PROGRAMS = ("podman", "runc", "debootstrap", "netavark", "aardvark-dns", "iptables")
+# How the machine reaches the packages; the images of a registry need none of it.
+_OF_MACHINE = ("/usr/local/share/ca-certificates", "/etc/pip.conf")
 
 # A server that is made when it first starts, as the image of its project does.
 START = """\
@@ -123,3 +132,83 @@ def containers_in(folder: Path) -> Iterator[Containers]:
         made.call("rm", "--all", "--force", "--time", "0")
         made.call("volume", "rm", "--all", "--force")
         remove(folder)
+
+
+@dataclass(frozen=True)
+class Podman:
+    """A podman with a storage, a configuration and a network of its own."""
+
+    folder: Path
+    namespace: str
+
+    def call(
+        self, *words: str | Path, cwd: Path = CONTAINER
+    ) -> subprocess.CompletedProcess[str]:
+        inside = ("nsenter", f"--net=/run/netns/{self.namespace}")
+        return self._run(*inside, *words, cwd=cwd)
+
+    def run(self, *words: str | Path) -> str:
+        return shown(self.call("podman", *words))
+
+    def compose(self, *words: str) -> subprocess.CompletedProcess[str]:
+        name = Path(sys.executable).with_name("podman-compose")
+        return self.call(name, *words)
+
+    def build(self, tag: str, *words: str | Path, cwd: Path = ROOT) -> None:
+        """Build an image; its steps have this machine's network."""
+        how = ("--isolation", "chroot", "--pull-never", "--layers=false")
+        shown(self._run("podman", "build", *how, "-t", tag, *words, cwd=cwd))
+
+    def _run(self, *words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+        own = {"COMPOSE_PROJECT_NAME": "container"}
+        return subprocess.run(
+            words,
+            cwd=cwd,
+            env=os.environ | environment_of(self.folder) | own,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+@contextlib.contextmanager
+def podman_in(folder: Path) -> Iterator[Podman]:
+    """Give a podman that has BASE, and that is removed; skip if a program is missing.
+
+    No registry of images is asked: BASE is made of Debian's packages.
+    """
+    path = os.environ["PATH"] + ":/usr/sbin:/usr/lib/podman"
+    if missing := [name for name in _PROGRAMS if not shutil.which(name, path=path)]:
+        pytest.skip(f"make pages: {', '.join(missing)} is missing")
+    made = Podman(folder, f"dbcheck-test-{os.getpid()}")
+    configure(made.folder)
+    subprocess.run(("ip", "netns", "add", made.namespace), check=True)
+    try:
+        _make_base(made)
+        yield made
+    finally:
+        made.call("podman", "rm", "--all", "--force", "--time", "0")
+        subprocess.run(("ip", "netns", "delete", made.namespace), check=True)
+        remove(made.folder)
+
+
+def _make_base(podman: Podman) -> None:
+    """Make BASE by debootstrap."""
+    root = podman.folder / "root"
+    words = ("debootstrap", "--variant=minbase", "bookworm", root)
+    shown(subprocess.run(words, capture_output=True, text=True))
+    for name in _OF_MACHINE:
+        to = root / name.removeprefix("/")
+        if Path(name).is_dir():
+            shutil.copytree(name, to, dirs_exist_ok=True)
+        elif Path(name).is_file():
+            shutil.copy(name, to)
+    packed = podman.folder / "root.tar"
+    shown(
+        subprocess.run(
+            ("tar", "-C", root, "-cf", packed, "."), capture_output=True, text=True
+        )
+    )
+    podman.run("import", "--quiet", packed, BASE)
+    shutil.rmtree(root)
+    packed.unlink()

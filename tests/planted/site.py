@@ -27,6 +27,7 @@ from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
+from dbcheck.ports.site import PodSource
 from dbcheck.rows.workload import Workload
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
@@ -170,12 +171,14 @@ class Site:
         lab: bool = True,
         host: TargetHost | None = None,
         log: bool = False,
+        pods: PodSource | None = None,
     ) -> Outcome:
         """Run a whole cycle; by default the server is killed and started again.
 
         lab: the run says that it was on a lab, where a kill is all that a cut does.
         host: the server's host, asked for what it knows; log: also for the log, which
         nobody finds otherwise.
+        pods: where Kubernetes says that the server is, None if it is not in a pod.
         """
         switch = HandSwitch(
             cut or self.server.kill, restore or self.server.start, exact=exact
@@ -187,6 +190,7 @@ class Site:
             engine=asked if log else cast(Engine, _Unlogged(asked)),
             host=host,
             log_path=str(self.server.log_file) if log else "",
+            pods=pods,
         )
         started = run_preflight(rig, workload or quick(), SEED)
         if not lab:

@@ -16,12 +16,14 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import ItemId, Status
+from dbcheck.ports.site import PodSource
 from dbcheck.power.kinds.command import RestartProgram
 from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder
 from tests.kit.nodes import with_node
+from tests.kit.pods import OTHER_UID, POD, Pods, with_volume
 from tests.kit.refusals import refused
 from tests.kit.rigs import ENGINES
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, engines
@@ -45,11 +47,16 @@ class Hand:
 
 
 def read_twice(
-    site: Site, restart: Callable[[], object], workload: Workload | None = None
+    site: Site,
+    restart: Callable[[], object],
+    workload: Workload | None = None,
+    pods: PodSource | None = None,
 ) -> Outcome:
     rig = replace(with_node(site.rig, restarter=Hand(restart)), read_twice=True)
     with contextlib.closing(open_host("local:")) as host:
-        return replace(site, rig=rig).cycle(host=host, log=True, workload=workload)
+        return replace(site, rig=rig).cycle(
+            host=host, log=True, workload=workload, pods=pods
+        )
 
 
 def restarted(site: Site, statement: str = "") -> Callable[[], None]:
@@ -201,6 +208,23 @@ def test_a_server_that_was_killed_was_not_restarted_cleanly(site: Site) -> None:
     outcome = read_twice(site, restart)
     assert outcome.verdict is INCONCLUSIVE
     assert "no orderly shutdown" in again_of(outcome).not_done
+
+
+@engines("own_site", "postgresql")
+def test_a_restart_that_brings_another_volume_is_no_second_reading(site: Site) -> None:
+    """The rows that it lacks were not lost: the pod was given an older copy."""
+    # This machine has an id of its own; each start of a container makes another one.
+    seen = [replace(POD, machine_id="", container_id="")]
+
+    def restart() -> None:
+        site.server.stop()
+        site.replace_data(site.clean)
+        site.server.start()
+        seen[0] = with_volume(replace(seen[0], uid=OTHER_UID), uid="9", handle="vol-9")
+
+    outcome = read_twice(site, restart, pods=Pods(lambda: seen))
+    assert outcome.verdict is INCONCLUSIVE, outcome.judgement
+    assert "bound to another volume: pvc-0a (uid 9" in outcome.judgement.reasons[0]
 
 
 @engines("own_site", "postgresql")

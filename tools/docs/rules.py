@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dbcheck.audit import devices, mysql, platform, postgresql, storage
+from dbcheck.audit import devices, mysql, platform, pods, postgresql, storage
 from dbcheck.audit.rule import Rule
 from dbcheck.runner.receipts import list_rules_with_receipt
 
@@ -18,6 +18,8 @@ SECTIONS = {
     "Drives": devices.DRIVE_RULES,
     "RAID controllers": devices.CONTROLLER_RULES,
     "The host": platform.RULES,
+    "Pods of Kubernetes": pods.POD_RULES,
+    "Volume claims of Kubernetes": pods.CLAIM_RULES,
 }
 _SHOWN = list_rules_with_receipt()
 _INTRO = """# Rules of the audit

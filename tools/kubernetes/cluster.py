@@ -1,4 +1,4 @@
-"""Starts the programs of a cluster of one node, and waits until it takes pods."""
+"""Starts the programs of a cluster, and waits until it takes pods."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from string import Template
 
@@ -13,62 +14,70 @@ from dbcheck.lab.certificates import Authority
 from dbcheck.lab.held_port import HeldPort
 from tools.kubernetes import images
 from tools.kubernetes.machine import Traces
+from tools.kubernetes.node import is_ready, start_node, start_node_again
 from tools.kubernetes.run import ClusterError, wait_until
-from tools.kubernetes.state import NODE, Cluster
+from tools.kubernetes.state import NAME, Cluster, Node, name_nodes
 
 _CONFIGS = Path(__file__).with_name("configs")
 _NEEDED = ("containerd", "ctr", "runc", "etcd")
 _CNI_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin")  # Debian's, and that of others
 _READY_S = 120.0
-_LINES = 8
+_SOCKET_BYTES = 107  # unix(7): 108, with the 0 at its end
 _PORTS = (
     "etcd_port",
     "peer_port",
     "api_port",
-    "kubelet_port",
     "control_port",
     "scheduler_port",
 )
 
 
-def up(folder: Path) -> Cluster:
+def up(folder: Path, nodes: int = 1) -> Cluster:
     """Make *folder*, with a cluster that runs and goes on; raise ClusterError.
 
     Call machine.down() afterwards, also if this fails.
     """
     _require_programs()
     cluster = Cluster(folder.resolve())
+    names = name_nodes(nodes)
+    _require_short(Node(cluster.folder / names[-1]).longest_socket)
     programs = Path(cluster.program).parent
     os.umask(0o022)
     try:
         cluster.folder.mkdir(parents=True)
     except FileExistsError:
         raise ClusterError(f"{folder} is there already") from None
-    traces = Traces.find(f"dbcheck-kubernetes-{os.getpid()}")
+    traces = Traces.find()
     traces.note(cluster)
-    traces.make_cgroup()
-    with _hold_ports() as ports:
-        values = _write_configs(cluster, ports, traces.cgroup)
+    traces.make_bridge()
+    with _hold_ports([*_PORTS, *names]) as ports:
+        values = _write_configs(cluster, ports, traces)
         _start_control(cluster, values)
-        _start_containerd(cluster, programs)
-        _start_node(cluster)
+        images.make_all(cluster.folder / "images", programs)
+        for name in names:
+            start_node(
+                cluster, Node(cluster.folder / name), values | {"port": ports[name]}
+            )
+        for node in cluster.nodes:
+            comes = partial(_is_there, cluster, node)
+            wait_until(f"the node {node.name} is ready", comes, _READY_S)
+    account = ("get", "serviceaccount", "default")
+    wait_until("pods have an account", lambda: cluster.does(*account), _READY_S)
     return cluster
 
 
 def start_again(cluster: Cluster) -> None:
     """Start what machine.cut() has ended, as a boot of the machine does.
 
-    Return once the API server answers; the kubelet has then begun to look for what is
+    Return once the API server answers; the kubelets have then begun to look for what is
     to run.  Raise ClusterError.
     """
-    Traces.of(cluster).make_cgroup()
-    cluster.socket.unlink(missing_ok=True)
     for name, program in cluster.read_programs().items():
         cluster.start(name, *program.command, **program.variables)
         if name == "kube-apiserver":
             _await_api(cluster)
-        if name == "containerd":
-            wait_until("containerd listens", cluster.socket.exists, _READY_S)
+    for node in cluster.nodes:
+        start_node_again(cluster, node)
 
 
 def _require_programs() -> None:
@@ -82,37 +91,44 @@ def _require_programs() -> None:
         )
 
 
+def _require_short(socket: Path) -> None:
+    over = len(os.fsencode(socket)) - _SOCKET_BYTES
+    if over > 0:
+        raise ClusterError(f"the folder has a path {over} bytes too long: {socket}")
+
+
 @contextlib.contextmanager
-def _hold_ports() -> Iterator[Mapping[str, int]]:
+def _hold_ports(names: Sequence[str]) -> Iterator[Mapping[str, str]]:
     """Yield free ports; no other that looks for one finds these meanwhile."""
-    held = {name: HeldPort() for name in _PORTS}
-    yield {name: port.number for name, port in held.items()}
+    held = {name: HeldPort() for name in names}
+    yield {name: str(port.number) for name, port in held.items()}
 
 
 def _write_configs(
-    cluster: Cluster, ports: Mapping[str, int], cgroup: str
-) -> Mapping[str, str]:
+    cluster: Cluster, ports: Mapping[str, str], traces: Traces
+) -> dict[str, str]:
     """Write the certificate and all settings; return what they were made of."""
     folder = cluster.folder
-    for name in ("logs", "configs", "network", "images", "etcd"):
-        (folder / name).mkdir()
-    # Whoever shows a certificate of this authority may do anything: there is one.
-    files = Authority().issue_certificate(NODE).write(folder / "tls")
+    for path in (cluster.logs, folder / "configs", folder / "images", folder / "etcd"):
+        path.mkdir()
+    # Whoever shows the one certificate may do anything.
+    files = Authority().issue_certificate(NAME, traces.address).write(folder / "tls")
     cni = next(path for path in _CNI_FOLDERS if os.path.isdir(path))
-    values = {name: str(number) for name, number in ports.items()} | {
+    values = {name: ports[name] for name in _PORTS} | {
         "folder": str(folder),
-        "socket": str(cluster.socket),
-        "cgroup": cgroup,
+        "bridge": traces.bridge,
+        "address": traces.address,
+        "subnet": f"{traces.address.rpartition('.')[0]}.0/24",
+        "addresses": str(folder / "addresses"),
         "plugins": cni,
         "pause": images.PAUSE,
         "authority": str(files.authority),
         "certificate": str(files.certificate),
         "key": str(files.key),
     }
-    for source in _CONFIGS.iterdir():
-        place = "network" if source.suffix == ".conf" else "configs"
+    for source in _CONFIGS.glob("*.*"):
         text = Template(source.read_text()).substitute(values)
-        (folder / place / source.name).write_text(text)
+        (folder / "configs" / source.name).write_text(text)
     return values
 
 
@@ -133,7 +149,7 @@ def _start_control(cluster: Cluster, values: Mapping[str, str]) -> None:
         own.append(f"--cert-dir={values['folder']}/tls")
         if port == "control_port":
             own.append(f"--service-account-private-key-file={values['key']}")
-            own.append(f"--flex-volume-plugin-dir={values['folder']}/kubelet/flex")
+            own.append(f"--flex-volume-plugin-dir={values['folder']}/flex")
             own.append(f"--root-ca-file={values['authority']}")
         cluster.start(name, cluster.program, name, *own)
 
@@ -142,13 +158,13 @@ def _etcd_options(values: Mapping[str, str]) -> Sequence[str]:
     client = f"https://127.0.0.1:{values['etcd_port']}"
     peer = f"https://127.0.0.1:{values['peer_port']}"
     options = {
-        "name": NODE,
+        "name": NAME,
         "data-dir": f"{values['folder']}/etcd/data",
         "listen-client-urls": client,
         "advertise-client-urls": client,
         "listen-peer-urls": peer,
         "initial-advertise-peer-urls": peer,
-        "initial-cluster": f"{NODE}={peer}",
+        "initial-cluster": f"{NAME}={peer}",
         "client-cert-auth": "true",
         "peer-client-cert-auth": "true",
     }
@@ -161,8 +177,8 @@ def _etcd_options(values: Mapping[str, str]) -> Sequence[str]:
 
 def _api_options(values: Mapping[str, str]) -> Sequence[str]:
     options = {
-        "bind-address": "127.0.0.1",
-        "advertise-address": "127.0.0.1",
+        "bind-address": values["address"],
+        "advertise-address": values["address"],
         "secure-port": values["api_port"],
         "etcd-servers": f"https://127.0.0.1:{values['etcd_port']}",
         "etcd-cafile": values["authority"],
@@ -172,8 +188,11 @@ def _api_options(values: Mapping[str, str]) -> Sequence[str]:
         "tls-private-key-file": values["key"],
         "client-ca-file": values["authority"],
         "anonymous-auth": "false",
-        "authorization-mode": "AlwaysAllow",
+        # RBAC for the accounts of pods; who has the one certificate may do anything.
+        "authorization-mode": "RBAC,ABAC",
+        "authorization-policy-file": f"{values['folder']}/configs/policy.jsonl",
         "kubelet-certificate-authority": values["authority"],
+        "kubelet-preferred-address-types": "InternalIP",
         "kubelet-client-certificate": values["certificate"],
         "kubelet-client-key": values["key"],
         "service-account-issuer": "https://kubernetes.default.svc",
@@ -193,51 +212,11 @@ def _await_api(cluster: Cluster) -> None:
 
 def _answers(cluster: Cluster) -> bool:
     """Return True once the API server is ready; raise ClusterError if it ended."""
-    for name in ("etcd", "kube-apiserver"):
-        if not cluster.read_processes()[name].alive():
-            log = cluster.folder / "logs" / f"{name}.log"
-            lines = log.read_text("utf-8", "replace").splitlines()[-_LINES:]
-            raise ClusterError("\n".join([f"{name} ended:", *lines]))
-    with contextlib.suppress(ClusterError):
-        cluster.kubectl("get", "--raw=/readyz")
-        return True
-    return False
+    cluster.require_running("etcd", "kube-apiserver")
+    return cluster.does("get", "--raw=/readyz")
 
 
-def _start_containerd(cluster: Cluster, programs: Path) -> None:
-    config = cluster.folder / "configs/containerd.toml"
-    cluster.start("containerd", "containerd", "--config", str(config))
-    wait_until("containerd listens", cluster.socket.exists, _READY_S)
-    folder = cluster.folder / "images"
-    images.make_pause(folder / "pause.tar", programs / "pause")
-    images.make_empty(folder / "empty.tar")
-    for archive in sorted(folder.iterdir()):
-        cluster.ctr("images", "import", str(archive))
-
-
-def _start_node(cluster: Cluster) -> None:
-    cluster.start(
-        "kubelet",
-        cluster.program,
-        "kubelet",
-        f"--kubeconfig={cluster.kubeconfig}",
-        f"--config={cluster.folder}/configs/kubelet.yaml",
-        f"--root-dir={cluster.folder}/kubelet",
-        f"--cert-dir={cluster.folder}/tls",
-        f"--hostname-override={NODE}",
-    )
-    wait_until("the node is ready", lambda: _is_node_ready(cluster), _READY_S)
-    account = ("get", "serviceaccount", "default")
-    wait_until("pods have an account", lambda: _succeeds(cluster, *account), _READY_S)
-
-
-def _is_node_ready(cluster: Cluster) -> bool:
-    how = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"
-    return _answers(cluster) and cluster.kubectl("get", "nodes", "-o", how) == "True"
-
-
-def _succeeds(cluster: Cluster, *words: str) -> bool:
-    with contextlib.suppress(ClusterError):
-        cluster.kubectl(*words)
-        return True
-    return False
+def _is_there(cluster: Cluster, node: Node) -> bool:
+    """Return True once a new node is ready; raise ClusterError if it ended."""
+    node.require_running("containerd", "kubelet")
+    return is_ready(cluster, node)

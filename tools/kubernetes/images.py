@@ -22,16 +22,12 @@ _FOLDERS = ("usr", "etc", "tmp", "var", "run", "proc", "sys", "dev", "data")
 _LINKS = ("bin", "sbin", "lib", "lib64")  # into usr, as in Debian
 
 
-def make_pause(archive: Path, program: Path) -> None:
-    """Write the archive of PAUSE, which runs *program*, linked statically."""
-    layer = _pack({"pause": program.read_bytes()})
-    _write(archive, PAUSE, layer, ["/pause"])
-
-
-def make_empty(archive: Path) -> None:
-    """Write the archive of EMPTY."""
-    layer = _pack({}, _FOLDERS, {name: f"usr/{name}" for name in _LINKS})
-    _write(archive, EMPTY, layer, ["/bin/sh"])
+def make_all(folder: Path, programs: Path) -> None:
+    """Write an archive of each image; *programs* has what PAUSE runs."""
+    pause = _pack({"pause": (programs / "pause").read_bytes()})
+    _write(folder / "pause.tar", PAUSE, pause, ["/pause"])
+    empty = _pack({}, _FOLDERS, {name: f"usr/{name}" for name in _LINKS})
+    _write(folder / "empty.tar", EMPTY, empty, ["/bin/sh"])
 
 
 def _write(archive: Path, name: str, layer: bytes, command: Sequence[str]) -> None:

@@ -1,8 +1,8 @@
-"""Cuts a cluster off, ends it, and puts this machine back as it was.
+"""Cuts a cluster or one of its nodes off, ends it, and puts this machine back.
 
-A kubelet changes settings of the kernel, and makes control groups, mounts and folders
-outside of its own.  What was there before is noted first, and only what is of this
-cluster goes.  If two run at once, the one that began first must end last.
+A kubelet changes settings of the kernel, and makes control groups, mounts, a bridge and
+folders outside of its own.  What was there before is noted first, and only what is of
+this cluster goes.  If two run at once, the one that began first must end last.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 from dbcheck.lab.process import Process
 from tools.kubernetes.run import ClusterError, run, wait_until
-from tools.kubernetes.state import Cluster
+from tools.kubernetes.state import Cluster, Node, Programs
 
 _CGROUPS = Path("/sys/fs/cgroup")
 # What a kubelet sets (pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables).
@@ -30,6 +30,7 @@ _SETTINGS = (
     "kernel/panic_on_oops",
     "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
+    "net/ipv4/ip_forward",  # the plugin for bridges sets it
 )
 _KERNEL = Path("/proc/sys")
 _PLUGINS = Path("/var/lib/kubelet/device-plugins")  # of any kubelet, wherever its root
@@ -45,24 +46,32 @@ _END_S = 30.0
 class Traces:
     """What a cluster changes on this machine outside of its folder.
 
-    cgroup:   its control group, below the root of each hierarchy.
+    cgroup:   how the control groups of its nodes begin, below each hierarchy's root.
+    bridge:   the network between its pods and its nodes.
+    address:  that of each node in it, the first of 254.
     settings: the kernel's, as they were.
     missing:  those of _FOLDERS that were not there.
     """
 
     cgroup: str
+    bridge: str
+    address: str
     settings: dict[str, str]
     missing: list[str]
 
     @classmethod
-    def find(cls, cgroup: str) -> Traces:
-        """Note how this machine is now."""
+    def find(cls) -> Traces:
+        """Note how this machine is now, and choose what this process will make."""
+        number = os.getpid()
         settings = {
             name: (_KERNEL / name).read_text().strip()
             for name in _SETTINGS
             if (_KERNEL / name).exists()
         }
-        return cls(cgroup, settings, [str(one) for one in _FOLDERS if not one.is_dir()])
+        missing = [str(one) for one in _FOLDERS if not one.is_dir()]
+        address = f"10.{128 + number % 64}.{number // 64 % 256}.1"
+        cgroup, bridge = f"dbcheck-kubernetes-{number}", f"dbcheck-{number}"
+        return cls(cgroup, bridge, address, settings, missing)
 
     @classmethod
     def of(cls, cluster: Cluster) -> Traces:
@@ -75,30 +84,42 @@ class Traces:
         """Write it down."""
         cluster.traces.write_text(json.dumps(asdict(self)))
 
-    def make_cgroup(self) -> None:
-        """Make the control group, in each hierarchy that this machine has."""
-        for top in _list_hierarchies():
-            (top / self.cgroup).mkdir(exist_ok=True)
+    def name_cgroup(self, node: Node) -> str:
+        """Return the control group of a node's containers."""
+        return f"{self.cgroup}-{node.name}"
 
-    def list_members(self) -> set[Process]:
-        """Return the processes in the control group, which are those of containers."""
+    def make_cgroup(self, node: Node) -> None:
+        """Make a node's control group, in each hierarchy that this machine has."""
+        for top in _list_hierarchies():
+            (top / self.name_cgroup(node)).mkdir(exist_ok=True)
+
+    def list_members(self, node: Node) -> set[Process]:
+        """Return the processes in a node's control group: those of its containers."""
         found = set()
         for top in _list_hierarchies():
-            for file in (top / self.cgroup).rglob("cgroup.procs"):
+            for file in (top / self.name_cgroup(node)).rglob("cgroup.procs"):
                 with contextlib.suppress(OSError):  # the group is gone
                     found |= {Process.of(int(pid)) for pid in file.read_text().split()}
         return {process for process in found if process}
 
-    def remove_cgroup(self) -> None:
-        """Remove the control group, which has no process; raise ClusterError."""
+    def remove_cgroup(self, node: Node) -> None:
+        """Remove a node's control group, without a process now; raise ClusterError."""
         for top in _list_hierarchies():
-            for folder, _, _ in os.walk(top / self.cgroup, topdown=False):
+            for folder, _, _ in os.walk(top / self.name_cgroup(node), topdown=False):
                 wait_until(f"{folder} goes", partial(_rmdir, folder), _END_S)
+
+    def make_bridge(self) -> None:
+        """Make the bridge, with the node's address; raise ClusterError."""
+        run(["ip", "link", "add", "name", self.bridge, "type", "bridge"])
+        run(["ip", "address", "add", f"{self.address}/24", "dev", self.bridge])
+        run(["ip", "link", "set", self.bridge, "up"])
 
     def put_back(self, cluster: Cluster) -> None:
         """Set the kernel's settings back, and remove what is outside of the folder."""
         for name, text in self.settings.items():
             (_KERNEL / name).write_text(text)
+        if os.path.isdir(f"/sys/class/net/{self.bridge}"):
+            run(["ip", "link", "delete", self.bridge])
         for link in _LINKS.glob("*"):
             if link.is_symlink() and link.readlink().is_relative_to(cluster.folder):
                 link.unlink()
@@ -136,29 +157,12 @@ def cut(cluster: Cluster) -> None:
     What a machine has in memory goes, too: mounts, control groups, and containerd's
     state.  All other files stay, and so does what is in the kernel's page cache.
     """
-    traces = Traces.of(cluster)
-    processes = cluster.read_processes()
-    # First those that would start others again.
-    for name in sorted(
-        processes, key=lambda name: name not in ("kubelet", "containerd")
-    ):
-        processes[name].kill()
-    for shim in _find_shims(cluster):
-        shim.kill()
-    members = traces.list_members()
-    for member in members:  # a server must not see one of its processes end before it
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(member.pid, signal.SIGSTOP)
-    for member in members:
-        member.kill()
-    for point in reversed(list(_find_mounts(cluster.folder))):
-        run(["umount", "--lazy", point])  # a canary of dbcheck may still be there
-    traces.remove_cgroup()
-    for address in cluster.containerd_state.rglob("address"):
-        socket = address.read_text().removeprefix("unix://")
-        if Path(socket).parent == _SHIMS:
-            Path(socket).unlink(missing_ok=True)
-    shutil.rmtree(cluster.containerd_state, ignore_errors=True)
+    _cut(Traces.of(cluster), cluster.nodes, [*cluster.nodes, cluster])
+
+
+def cut_node(cluster: Cluster, node: Node) -> None:
+    """Do so with one node; nothing tells the rest of the cluster."""
+    _cut(Traces.of(cluster), [node], [node])
 
 
 def down(cluster: Cluster) -> None:
@@ -168,14 +172,42 @@ def down(cluster: Cluster) -> None:
     shutil.rmtree(cluster.folder)
 
 
-def _find_shims(cluster: Cluster) -> Iterator[Process]:
-    """Yield the processes that this cluster's containerd has started and left."""
-    address = os.fsencode(cluster.socket)
+def _cut(traces: Traces, nodes: Sequence[Node], groups: Sequence[Programs]) -> None:
+    for programs in groups:  # first, as those of a node would start containers again
+        programs.kill()
+    for shim in _find_shims(nodes):
+        shim.kill()
+    members = set[Process]().union(*map(traces.list_members, nodes))
+    for member in members:  # a server must not see one of its processes end before it
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(member.pid, signal.SIGSTOP)
+    for member in members:
+        member.kill()
+    for node in nodes:
+        _clear_memory(traces, node)
+
+
+def _clear_memory(traces: Traces, node: Node) -> None:
+    """Remove what is only in the memory of a machine, of a node without processes."""
+    for point in reversed(list(_find_mounts(node.folder))):
+        run(["umount", "--lazy", point])  # a canary of dbcheck may still be there
+    traces.remove_cgroup(node)
+    for address in node.containerd_state.rglob("address"):
+        socket = address.read_text().removeprefix("unix://")
+        if Path(socket).parent == _SHIMS:
+            Path(socket).unlink(missing_ok=True)
+    shutil.rmtree(node.containerd_state, ignore_errors=True)
+
+
+def _find_shims(nodes: Sequence[Node]) -> Iterator[Process]:
+    """Yield the processes that the containerd of each node has started and left."""
+    addresses = {os.fsencode(node.socket) for node in nodes}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
             named = os.path.basename(words[0]).startswith(b"containerd-shim")
-            if named and address in words and (found := Process.of(int(name))):
+            ours = named and not addresses.isdisjoint(words)
+            if ours and (found := Process.of(int(name))):
                 yield found
 
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dbcheck.audit.pod_volumes import (
+    drop_repeated_facts,
+    make_pod_subjects,
+    make_unread_pods,
+)
 from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
 from dbcheck.audit.rules import Located, count_safe, find_located_findings
 from dbcheck.audit.servers import make_other_subjects, make_server_subject
@@ -15,12 +20,13 @@ from dbcheck.cycle.own_data import read_own_facts
 from dbcheck.model.audited import Flag, RuleStatus, format_alarm_counts, list_alarms
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import HostBefore, Readings, TargetFacts
+from dbcheck.model.places import Place
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.verdict import format_count
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.listener import Listener, Phase
-from dbcheck.ports.site import Node
+from dbcheck.ports.site import Node, PodSource
 from dbcheck.rows.table import TableSpec
 
 
@@ -38,23 +44,31 @@ class AuditedServer:
 
 
 def audit_server(
-    engine: Engine, host: TargetHost | None, tables: Sequence[TableSpec], name: str
+    engine: Engine,
+    host: TargetHost | None,
+    tables: Sequence[TableSpec],
+    name: str,
+    pods: PodSource | None = None,
 ) -> AuditResult:
-    """Audit a server and its host.
+    """Audit a server, its host and its pods.
 
-    tables: of a load, whose places are audited, too.  Raise EngineError.  If the host
-    cannot be asked, the findings about what lies on it are unknown.  Nothing is
-    written, on MariaDB not even the mark by which a run recognises the data directory.
+    tables: of a load, whose places are audited, too.  pods: None unless the server runs
+    on Kubernetes.  Raise EngineError.  If the host or Kubernetes cannot be asked, the
+    findings about what they show are unknown.  Nothing is written, on MariaDB not even
+    the mark by which a run recognises the data directory.
     """
     server = engine.facts()
+    places = engine.places(tables) if host is not None or pods is not None else ()
     facts: TargetFacts | None = None
     host_error = host_error_id = ""
     if host is not None:
         try:
-            facts = read_own_facts(host, server, engine.places(tables))
+            facts = read_own_facts(host, server, places)
         except HostError as error:
             host_error, host_error_id = error.with_hint, error.id
-    audited = audit_facts(engine, server, host, facts, host_error)
+    audited = audit_facts(
+        engine, server, host, facts, host_error, pods=pods, places=places
+    )
     return AuditResult(
         name=name,
         target=engine.target,
@@ -74,11 +88,15 @@ def audit_facts(
     host: TargetHost | None,
     facts: TargetFacts | None,
     host_error: str = "",
+    *,
+    pods: PodSource | None = None,
+    places: Sequence[Place] = (),
 ) -> AuditedServer:
     """Audit a server of which *server* and, of its host, *facts* were read before.
 
     host, facts: None if the host is not to be asked.  host_error: why the host could
-    not be asked, "" if there is no error.  Raise EngineError, HostError.
+    not be asked, "" if there is no error.  pods, places: where the server runs on
+    Kubernetes, and its directories; None unless it does.  Raise EngineError, HostError.
     """
     family = FAMILIES[engine.family]
     readings, below = Readings(), make_unseen_subjects(host_error)
@@ -88,8 +106,24 @@ def audit_facts(
         below = make_subjects(facts, readings, family.page_bytes, guarded=guarded)
     audited = make_server_subject(family, server, facts, readings, host_error)
     others = make_other_subjects(audited, engine.other_settings())
+    if pods is not None:
+        of_pods = _read_pod_subjects(pods, server, places, facts)
+        below = [*of_pods, *drop_repeated_facts(below, of_pods)]
     subjects = [audited, *others, *below]
     return AuditedServer(subjects, find_located_findings(family.name, subjects))
+
+
+def _read_pod_subjects(
+    pods: PodSource,
+    server: ServerFacts,
+    places: Sequence[Place],
+    facts: TargetFacts | None,
+) -> list[Subject]:
+    unseen = server.unreadable.get("data_directory", "")
+    try:
+        return make_pod_subjects(pods.read(), places, facts, unseen)
+    except HostError as error:
+        return make_unread_pods(str(error), error.hint)
 
 
 def summarize_flags(flags: Sequence[Flag]) -> str:
@@ -107,18 +141,21 @@ def audit_node_before_load(
     node: Node,
     server: ServerFacts,
     host: HostBefore | None,
+    places: Sequence[Place],
     listener: Listener,
     shown: set[str],
 ) -> tuple[Flag, ...] | None:
     """Audit a node before its load, and show the findings that are more than a note.
 
-    shown: the lines that were shown before.  They are not shown again, and new lines
-    are added.  Return None if the audit failed.  The cycle goes on without it, as the
-    audit is no evidence.
+    places: the server's directories.  shown: the lines that were shown before.  They
+    are not shown again, and new lines are added.  Return None if the audit failed.  The
+    cycle goes on without it, as the audit is no evidence.
     """
     facts = host.facts if host else None
     try:
-        flags = audit_facts(node.engine, server, node.host, facts).flags
+        flags = audit_facts(
+            node.engine, server, node.host, facts, pods=node.pods, places=places
+        ).flags
     except (EngineError, HostError) as error:
         listener.phase(Phase.AUDIT, f"the settings could not be audited: {error}")
         return None

@@ -24,13 +24,18 @@ from dbcheck.base.system import now_us
 from dbcheck.cycle.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.cycle.preflight.audit import audit_node_before_load
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
-from dbcheck.cycle.preflight.independence import require_independent, require_other_host
+from dbcheck.cycle.preflight.independence import (
+    require_independent,
+    require_other_host,
+    require_other_pod,
+)
 from dbcheck.cycle.preflight.members import (
     add_connections,
     await_replication,
     find_membership,
     require_kind,
 )
+from dbcheck.cycle.preflight.server_pod import choose_pod, read_pods
 from dbcheck.cycle.recovery.second_reading import require_restarter
 from dbcheck.cycle.recovery.waiting import read_settled_facts
 from dbcheck.cycle.rig import Rig
@@ -346,15 +351,21 @@ def _describe_nodes(
     for name, node in rig.site.nodes.items():
         facts, ahead_us = _read_server_facts(node.engine, rig.listener)
         require_failover(node, facts)
+        pods = read_pods(node, grouped=rig.site.kind.is_group)
+        writes = name == rig.site.writer_name
+        if writes and rig.witness_pods is not None:
+            evidence = require_other_pod(pods, rig.witness_pods, witness)
+            rig.listener.phase(Phase.PREFLIGHT, evidence)
         places = node.engine.places(tables_of(workload))
         if member := find_membership(rig.site, name, facts, nodes):
             members[name] = member
-        writes = name == rig.site.writer_name
         host, running = inspect_host(
             node, rig.listener, facts, places, may_write=writes
         )
         if running is not None:
             canaries[name] = running
+        primary = writes and not rig.site.kind.is_group
+        pod = choose_pod(node, pods, host, rig.listener, is_primary=primary)
         nodes[name] = NodeBefore(
             target=node.engine.target,
             facts=replace(facts, hostname=""),
@@ -366,10 +377,13 @@ def _describe_nodes(
             class_assumed=node.class_assumed,
             reached=node.measured_depth,
             restore_command=node.restore_command,
-            audit=audit_node_before_load(node, facts, host, rig.listener, rig.audited),
+            audit=audit_node_before_load(
+                node, facts, host, places, rig.listener, rig.audited
+            ),
             scope=_find_power_scope(node),
             member=member.name if member else "",
             ahead_us=ahead_us,
+            pod=pod,
         )
     return add_connections(rig, nodes, members)
 

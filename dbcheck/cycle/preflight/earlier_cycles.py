@@ -239,7 +239,7 @@ def _list_configuration(node: NodeBefore) -> dict[str, str]:
                 configuration[f"filesystem of {name}"] = volume.filesystem_uuid
             if caches:
                 configuration[f"write caches of {name}"] = ", ".join(sorted(caches))
-    return configuration
+    return configuration | (node.pod.list_volumes() if node.pod else {})
 
 
 def _list_places(node: NodeBefore) -> dict[str, str]:

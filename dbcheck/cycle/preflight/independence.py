@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from dbcheck.agent.wire import read_boot_time_us
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.kubernetes.apart import require_other_storage
 from dbcheck.model.host import HostBefore
+from dbcheck.model.pods import Pod
 from dbcheck.model.witness import Apart, is_same_host, is_same_start
+from dbcheck.ports.site import PodSource
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.same_host import (
     TargetLocation,
@@ -145,3 +148,29 @@ def require_other_host(host: HostBefore | None, witness: WitnessHostFacts) -> Ap
         witness.file_server,
     )
     return Apart.ADDRESSES if same is None else Apart.IDS
+
+
+def require_other_pod(
+    database: Sequence[Pod], witness_pods: PodSource, witness: WitnessHostFacts
+) -> str:
+    """Return the evidence that the witness's pod shares nothing with the database's.
+
+    database: all pods of the database.  witness_pods: among which the witness's is.
+    Raise UsageError if it is not, or shares a node or storage; HostError.
+    """
+    pods = witness_pods.read()
+    found = [
+        pod
+        for pod in pods
+        if pod.name == witness.hostname or witness.addresses & {*pod.addresses}
+    ]
+    if len(found) != 1:
+        raise UsageError(
+            f"which pod has the witness {witness.hostname} is not known: it is"
+            f" {'none' if not found else 'more than one'} of"
+            f" {', '.join(pod.named for pod in pods)}",
+            id=ErrorId.WITNESS_POD_UNKNOWN,
+            hint="Give dbcheck_kubernetes_witness a selector that matches its pod, or"
+            " leave it out if the witness is in no pod.",
+        )
+    return require_other_storage(database, found[0], witness.folder)

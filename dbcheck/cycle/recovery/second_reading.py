@@ -9,6 +9,7 @@ import numpy as np
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, NotBack, PowerError, TableLost, UsageError
+from dbcheck.cycle.recovery.pods_again import explain_moved_pod
 from dbcheck.cycle.recovery.reading import describe_other_lineage
 from dbcheck.cycle.recovery.reading_log import ReadingLog
 from dbcheck.cycle.recovery.survivors import Comparison, Survivors
@@ -48,7 +49,31 @@ def read_second_time(
 
     after: the first reading, which is stored.  before: the facts of the server then.
     Raise PowerError if the drive failed and not the server.
+    A restart may give the server another pod, and that one another volume; then this is
+    no second reading of the same data.
     """
+    found = _restart_and_read(rig, run, manifest, after, before)
+    if found.not_done:
+        return found
+    name = rig.site.reader_name
+    is_primary = name == manifest.writer_name and not rig.site.kind.is_group
+    node, listener = rig.site.nodes[name], rig.listener
+    doubt = explain_moved_pod(
+        node, listener, manifest.nodes[name], is_primary=is_primary
+    )
+    if doubt:
+        return SecondReading(not_done=f"after the restart, {doubt}")
+    return found
+
+
+def _restart_and_read(
+    rig: Rig,
+    run: RunFolder,
+    manifest: Manifest,
+    after: AfterRecord,
+    before: ServerFacts,
+) -> SecondReading:
+    """Do what read_second_time() does, of whatever pod the server is in then."""
     restarter, engine = rig.site.reader.restarter, rig.site.reader.engine
     assert restarter is not None
     log = ReadingLog(rig.site, find_log_of_run(rig.site, run, manifest, before), before)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from dbcheck.base.errors import EngineError, HostError
 from dbcheck.cycle.host import await_host, finish_host_inspection, inspect_host_again
 from dbcheck.cycle.own_data import find_own_data, require_data_directory
+from dbcheck.cycle.recovery.pods_again import read_pods_again
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.stored_run import RowStore
 from dbcheck.model.host import COLLECTOR, HostAfter, HostBefore, LogMarks, TargetFacts
@@ -40,7 +41,7 @@ def ask_nodes(
     server: the facts of the server whose rows are read, None if it does not answer.
     remove_canaries: whether the canaries are deleted after that.
     """
-    found = {}
+    found: dict[str, NodeAfter] = {}
     for name in rig.site.nodes:
         if name in rig.site.kept_off:  # its host has no power
             found[name] = NodeAfter(None)
@@ -50,7 +51,16 @@ def ask_nodes(
         )
         host = _ask_of_run(rig, run, manifest, name, facts, remove=remove_canaries)
         stored = replace(facts, hostname="") if facts else None
-        found[name] = NodeAfter(stored, host)
+        is_read = name == rig.site.reader_name == manifest.writer_name
+        pods = read_pods_again(
+            rig.site.nodes[name],
+            rig.listener,
+            manifest.nodes[name].pod,
+            host,
+            is_primary=is_read and bool(server) and not rig.site.kind.is_group,
+            waits=not any(node.pods and node.pods.failure for node in found.values()),
+        )
+        found[name] = NodeAfter(stored, host, pods)
     return found
 
 

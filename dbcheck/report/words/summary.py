@@ -206,6 +206,8 @@ def describe_about(
     host = checked.host or _find_address(target)
     if host or server:
         yield "host", f"{host} ({server})" if host and server else host or server
+    if checked.pod:
+        yield "pod", checked.pod
     if checked.begun:
         yield "drive", _describe_drives(checked.drives, virtual=virtual)
     if checked.user:

@@ -6,46 +6,33 @@ Needs `python -m tools.kubernetes build`, which takes a quarter of an hour.
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.own_data import read_own_facts
-from dbcheck.cycle.rig import Limits, Rig
-from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
-from dbcheck.lab.held_port import HeldPort
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.depth import Depth
 from dbcheck.model.host import TargetFacts
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import LEDGER
-from dbcheck.witness.log import FrameLogReader
-from dbcheck.witness.url import open_witness
-from tests.kit.nodes import site_of
-from tests.kit.rigs import SEED, Said, quick
+from tests.kit.kubernetes.clusters import (
+    MARKS,
+    cluster_in,
+    find_item,
+    run_on,
+    server_in,
+)
 from tests.kit.servers import answers
 from tests.kit.waiting import wait_until
-from tests.planted.site import HandSwitch
-from tools.kubernetes.build import find_folder
-from tools.kubernetes.cluster import start_again, up
-from tools.kubernetes.machine import cut, down
-from tools.kubernetes.server import end_server, start_server
+from tools.kubernetes.cluster import start_again
+from tools.kubernetes.machine import cut
 from tools.kubernetes.state import Cluster
 
-MISSING = [
-    program
-    for program in (str(find_folder() / "kubernetes"), "containerd", "runc", "etcd")
-    if not shutil.which(program)
-]
-pytestmark = [
-    pytest.mark.wide,
-    pytest.mark.root,
-    pytest.mark.skipif(bool(MISSING), reason=f"missing: {', '.join(MISSING)}"),
-]
+pytestmark = MARKS
 BESIDE = """\
 [{"op": "add", "path": "/spec/template/spec/containers/-", "value": {
   "name": "exporter", "image": "dbcheck.invalid/empty:1", "imagePullPolicy": "Never",
@@ -57,26 +44,8 @@ BESIDE = """\
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("kubernetes").resolve() / "cluster")
-    try:
-        yield up(made.folder)
-    finally:
-        if made.traces.exists():
-            down(made)
-
-
-@contextlib.contextmanager
-def server_in(cluster: Cluster, kind: str, folder: Path) -> Iterator[Engine]:
-    held = HeldPort()
-    start_server(cluster, kind, held.number, folder)
-    try:
-        engine = open_engine(
-            f"postgresql+psycopg2://dbcheck@127.0.0.1:{held.number}/postgres"
-        )
-        wait_until(lambda: answers(engine), "the server takes queries")
-        yield engine
-    finally:
-        end_server(cluster)
+    with cluster_in(tmp_path_factory.mktemp("kubernetes") / "cluster") as made:
+        yield made
 
 
 def facts_of(engine: Engine) -> TargetFacts:
@@ -109,27 +78,35 @@ def test_a_node_that_stops_starts_the_pod_again_with_another_log(
         cluster.kubectl("rollout", "status", "statefulset/pg", timeout_s=120)
         wait_until(lambda: answers(engine), "the server takes queries")
         engine.prepare((LEDGER,))
-        switch = HandSwitch(lambda: cut(cluster), lambda: start_again(cluster))
         for cycle in ("first", "second"):
-            with (
-                contextlib.closing(
-                    open_witness(f"file:{tmp_path}/{cycle}", volatile=True)
-                ) as witness,
-                contextlib.closing(open_host("local:")) as host,
-            ):
-                rig = Rig(
-                    site_of(engine, switch, host=host),
-                    witness,
-                    FrameLogReader(),
-                    Said(),
-                    tmp_path / "runs",
-                    Limits(silence_s=3.0, cut_s=4.0, return_s=90),
-                    lab={"cut": "process"},
-                )
-                outcome = run_cycle(rig, quick(), SEED)
+            outcome = run_on(
+                cluster,
+                engine,
+                tmp_path / cycle,
+                lambda: cut(cluster),
+                lambda: start_again(cluster),
+            )
             assert outcome.case.host is not None
             assert outcome.case.host.log is not None
             assert "was not properly shut down" in outcome.case.host.log.text
             assert outcome.case.depth is not None
             assert outcome.case.depth.depth is Depth.PROCESS, outcome.case.depth
+            assert find_item(outcome, ItemId.SAME_POD).status is Status.PRESENT
             assert outcome.verdict is Verdict.PASS, outcome.judgement
+
+
+def test_a_pod_that_was_made_anew_on_its_volume_is_read(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    def start_and_delete() -> None:
+        start_again(cluster)
+        cluster.kubectl("delete", "pod", "pg-0", "--force", "--grace-period=0")
+
+    with server_in(cluster, "volume", tmp_path / "data") as engine:
+        engine.prepare((LEDGER,))
+        outcome = run_on(
+            cluster, engine, tmp_path / "run", lambda: cut(cluster), start_and_delete
+        )
+        found = find_item(outcome, ItemId.SAME_POD)
+        assert found.status is Status.PRESENT and "made anew" in found.reason
+        assert outcome.verdict is Verdict.PASS, outcome.judgement

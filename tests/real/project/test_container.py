@@ -9,25 +9,18 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml  # type: ignore[import-untyped]
 
 import dbcheck
-from tests.kit.podman import configure, environment_of, remove, shown
+from tests.kit.podman import BASE, CONTAINER, ROOT, Podman, podman_in, shown
 
-ROOT = Path(dbcheck.__file__).resolve().parent.parent
-CONTAINER, GUIDE = ROOT / "container", ROOT / "docs" / "guides" / "container.md"
-PROGRAMS = ("podman", "runc", "debootstrap", "netavark", "aardvark-dns", "iptables")
-BASE, TARGET = "debian:12-slim", "postgres:16"
-# How the machine reaches the packages; the images of a registry need none of it.
-OF_MACHINE = ("/usr/local/share/ca-certificates", "/etc/pip.conf")
+GUIDE = ROOT / "docs" / "guides" / "container.md"
+TARGET = "postgres:16"
 # What the image of PostgreSQL's project does with the variables of compose.yml.
 START = """\
 #!/bin/sh
@@ -52,81 +45,12 @@ CMD ["sh", "/start"]
 pytestmark = [pytest.mark.wide, pytest.mark.root, pytest.mark.timeout(2400)]
 
 
-@dataclass(frozen=True)
-class Podman:
-    """A podman with a storage, a configuration and a network of its own."""
-
-    folder: Path
-    namespace: str
-
-    def call(
-        self, *words: str | Path, cwd: Path = CONTAINER
-    ) -> subprocess.CompletedProcess[str]:
-        inside = ("nsenter", f"--net=/run/netns/{self.namespace}")
-        return self._run(*inside, *words, cwd=cwd)
-
-    def run(self, *words: str | Path) -> str:
-        return shown(self.call("podman", *words))
-
-    def compose(self, *words: str) -> subprocess.CompletedProcess[str]:
-        name = Path(sys.executable).with_name("podman-compose")
-        return self.call(name, *words)
-
-    def build(self, tag: str, *words: str | Path, cwd: Path = ROOT) -> None:
-        """Build an image; its steps have this machine's network."""
-        how = ("--isolation", "chroot", "--pull-never", "--layers=false")
-        shown(self._run("podman", "build", *how, "-t", tag, *words, cwd=cwd))
-
-    def _run(self, *words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-        own = {"COMPOSE_PROJECT_NAME": "container"}
-        return subprocess.run(
-            words,
-            cwd=cwd,
-            env=os.environ | environment_of(self.folder) | own,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-        )
-
-
 @pytest.fixture(scope="module")
 def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
-    path = os.environ["PATH"] + ":/usr/sbin:/usr/lib/podman"
-    missing = [name for name in PROGRAMS if not shutil.which(name, path=path)]
-    if missing or not Path(sys.executable).with_name("podman-compose").exists():
-        pytest.skip(f"make pages: {', '.join(missing) or 'podman-compose'} is missing")
-    made = Podman(tmp_path_factory.mktemp("podman"), f"dbcheck-test-{os.getpid()}")
-    configure(made.folder)
-    subprocess.run(("ip", "netns", "add", made.namespace), check=True)
-    try:
-        make_base(made)
+    if not Path(sys.executable).with_name("podman-compose").exists():
+        pytest.skip("make pages: podman-compose is missing")
+    with podman_in(tmp_path_factory.mktemp("podman")) as made:
         yield made
-    finally:
-        made.call("podman", "rm", "--all", "--force", "--time", "0")
-        subprocess.run(("ip", "netns", "delete", made.namespace), check=True)
-        remove(made.folder)
-
-
-def make_base(podman: Podman) -> None:
-    """Make the image that the files begin with, by debootstrap."""
-    root = podman.folder / "root"
-    words = ("debootstrap", "--variant=minbase", "bookworm", root)
-    shown(subprocess.run(words, capture_output=True, text=True))
-    for name in OF_MACHINE:
-        to = root / name.removeprefix("/")
-        if Path(name).is_dir():
-            shutil.copytree(name, to, dirs_exist_ok=True)
-        elif Path(name).is_file():
-            shutil.copy(name, to)
-    packed = podman.folder / "root.tar"
-    shown(
-        subprocess.run(
-            ("tar", "-C", root, "-cf", packed, "."), capture_output=True, text=True
-        )
-    )
-    podman.run("import", "--quiet", packed, BASE)
-    shutil.rmtree(root)
-    packed.unlink()
 
 
 @pytest.fixture(scope="module")

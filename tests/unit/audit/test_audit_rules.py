@@ -122,6 +122,28 @@ VALUES = {
     "host-flush-replaced": ("the C library's", "/usr/lib/libeatmydata.so"),
     "host-no-sync-option": ("none", "--debug-no-sync"),
     "host-preloaded": ("none", "libjemalloc.so"),
+    "pod-container-layer": ("persistentVolumeClaim", "the container's own"),
+    "pod-empty-dir": ("persistentVolumeClaim", "emptyDir"),
+    "pod-memory-volume": ("emptyDir", "emptyDir in memory"),
+    "pod-ephemeral-volume": ("persistentVolumeClaim", "ephemeral"),
+    "pod-host-path": ("persistentVolumeClaim", "hostPath"),
+    "pod-shared-node": ("one each", "orders-1 (primary), orders-2 (replica) on n1"),
+    "pod-not-apart": ("required", "preferred"),
+    "claim-many-writers": ("ReadWriteOnce", "ReadWriteMany"),
+    "claim-many-pods": ("ReadWriteOncePod", "ReadWriteOnce"),
+    "claim-file-server": ("its node", "a file server"),
+    "claim-node-path": ("its node", "a folder of the node (hostpath)"),
+    "claim-one-node": ("a storage cluster", "its node"),
+    "claim-other-machines": ("its node", "a storage service"),
+    "claim-one-copy": ("3", "1"),
+    "claim-flushes-ignored": ("sent", "ignored"),
+    "claim-flushes-delayed": ("sent", "delayed"),
+    "claim-flushes-off": ("sent", "switched off"),
+    "claim-asynchronous": ("synchronous", "asynchronous"),
+    "claim-barrier": ("on", "nobarrier"),
+    "claim-sync": ("on", "nostrictsync"),
+    "claim-nfs-soft": ("hard", "soft"),
+    "claim-reclaim-delete": ("Retain", "Delete"),
 }
 EVERY = [pytest.param(rule, id=rule.id) for rule in list_all_rules()]
 OF_RUNS = [
@@ -196,6 +218,8 @@ def test_a_rule_is_whole(rule: Rule) -> None:
         SubjectKind.LAYER: ("layer-",),
         SubjectKind.DRIVE: ("drive-",),
         SubjectKind.CONTROLLER: ("raid-",),
+        SubjectKind.POD: ("pod-",),
+        SubjectKind.CLAIM: ("claim-",),
     }
     assert rule.id.startswith(prefixes[rule.subject])
     assert rule.why.endswith(".") and rule.fix and rule.source

@@ -31,6 +31,7 @@ from tests.kit.cycles import record, records_of
 from tests.kit.host_samples import BEFORE, VOLUME
 from tests.kit.nodes import after_of, having, one, with_node
 from tests.kit.partial_rig import Parts, RecordingListener, rig_of, rig_with
+from tests.kit.pods import POD, with_data, with_volume
 from tests.kit.refusals import refused
 from tests.kit.samples import FACTS, MANIFEST, PLAN
 
@@ -270,6 +271,19 @@ def learned(*nodes: NodeBefore) -> Known:
         )
         known = known.with_outcome(outcome)
     return known
+
+
+def test_a_claim_that_is_bound_to_another_volume_is_another_configuration() -> None:
+    """Rows of earlier cycles that a fresh volume lacks were not lost."""
+    now = on(READ, pod=with_volume(name="pvc-9", handle="vol-9"))
+    with refused(
+        ErrorId.CONFIGURATION_CHANGED,
+        TargetChanged,
+        naming="volume of the claim data-orders-1 was pvc-0a (vol-0a) and is pvc-9",
+    ):
+        learned(on(READ, pod=POD)).require_same_setup(now)
+    for other in (None, with_data(volume=None), replace(POD, uid="9", node="node-b")):
+        learned(on(READ, pod=POD)).require_same_setup(on(READ, pod=other))
 
 
 def test_what_could_not_be_read_at_one_time_is_no_other_configuration() -> None:

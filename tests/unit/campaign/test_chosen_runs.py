@@ -18,6 +18,7 @@ from dbcheck.judge.checks import RunBeside
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import CutClass, PowerScope, SwitchKind
+from dbcheck.model.pods import Pod
 from dbcheck.model.records import CutAsked, NodeBefore
 from dbcheck.model.verdict import (
     PPM,
@@ -34,6 +35,7 @@ from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.chosen_runs import manifest_of, run_of
+from tests.kit.pods import POD, with_volume
 from tests.kit.refusals import refused
 from tests.kit.stored_run import RUN
 
@@ -202,6 +204,25 @@ def test_runs_that_are_not_of_one_server_are_refused_by_what_differs(
     changed: Callable[[NodeBefore], NodeBefore], naming: str, tmp_path: Path
 ) -> None:
     made = [run_of(tmp_path, 1), run_of(tmp_path, 2, changed(manifest_of(2).writer))]
+    with refused(ErrorId.RUNS_NOT_OF_ONE_SERVER, UsageError, naming=naming):
+        count(*made)
+
+
+@pytest.mark.parametrize(
+    ("pod", "naming"),
+    [
+        (with_volume(name="pvc-9"), "volume of the claim data-orders-1 is pvc-0a"),
+        (replace(POD, node="node-b"), "node of Kubernetes is node-a"),
+    ],
+)
+def test_runs_in_pods_are_of_one_node_and_one_volume(
+    pod: Pod, naming: str, tmp_path: Path
+) -> None:
+    nodes = [
+        replace(manifest_of(number).writer, pod=each)
+        for number, each in ((1, POD), (2, pod))
+    ]
+    made = [run_of(tmp_path, number, node) for number, node in enumerate(nodes, 1)]
     with refused(ErrorId.RUNS_NOT_OF_ONE_SERVER, UsageError, naming=naming):
         count(*made)
 

@@ -10,7 +10,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cycle.preflight import independence
-from dbcheck.cycle.preflight.independence import require_other_host
+from dbcheck.cycle.preflight.independence import require_other_host, require_other_pod
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.item import Status
 from dbcheck.judge.load_and_witness import judge_witness_host
@@ -19,6 +19,7 @@ from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.same_host import locate_target
 from tests.kit.cases import case
 from tests.kit.host_samples import BEFORE, FACTS
+from tests.kit.pods import POD, REPLICA, showing, with_data, with_volume
 from tests.kit.refusals import refused
 
 
@@ -346,3 +347,47 @@ def test_an_empty_place_in_a_list_of_addresses_is_a_socket_here(
 ) -> None:
     endpoints = open_engine("postgresql:///d?hostaddr=192.0.2.9,").endpoints()
     assert endpoints == [("192.0.2.9", 5432), ("", 5432)]
+
+
+WITNESS_POD = replace(
+    with_volume(REPLICA, driver="files.csi.example.net", uid="w", handle="w"),
+    name="dbcheck-witness-0",
+    uid="5f1c2d3e-1111-4222-8333-eeeeeeeeeeee",
+    addresses=("192.0.2.40",),
+)
+WITNESS_POD = with_data(WITNESS_POD, claim_uid="w", paths=("/w",), storage_class=None)
+
+
+def on_pod(hostname: str, *addresses: str) -> WitnessHostFacts:
+    return WitnessHostFacts(
+        hostname, "m", "b", frozenset(addresses), "/w/acks", "xfs", 1, 1
+    )
+
+
+@pytest.mark.parametrize(
+    "witness", [on_pod("dbcheck-witness-0"), on_pod("w", "192.0.2.40", "127.0.0.1")]
+)
+def test_the_pod_of_a_witness_is_known_by_name_or_address(
+    witness: WitnessHostFacts,
+) -> None:
+    shown = showing(POD, WITNESS_POD)
+    evidence = require_other_pod([POD], shown, witness)
+    assert "dbcheck-witness-0 is on the node node-b" in evidence
+
+
+def test_a_witness_in_no_pod_or_in_several_is_refused() -> None:
+    with refused(ErrorId.WITNESS_POD_UNKNOWN, UsageError, naming="it is none of"):
+        require_other_pod([POD], showing(WITNESS_POD), on_pod("w"))
+    twin = replace(WITNESS_POD, name="w")
+    with refused(ErrorId.WITNESS_POD_UNKNOWN, naming="more than one of"):
+        require_other_pod([POD], showing(WITNESS_POD, twin), on_pod("w", "192.0.2.40"))
+
+
+def test_a_witness_on_the_node_or_the_storage_of_the_database_is_refused() -> None:
+    witness = on_pod("dbcheck-witness-0")
+    beside = replace(WITNESS_POD, node=POD.node)
+    with refused(ErrorId.WITNESS_ON_TARGET, UsageError):
+        require_other_pod([POD], showing(beside), witness)
+    same = with_volume(WITNESS_POD, driver="disk.csi.example.net")
+    with refused(ErrorId.WITNESS_ON_DATABASE_STORAGE, UsageError):
+        require_other_pod([POD], showing(same), witness)

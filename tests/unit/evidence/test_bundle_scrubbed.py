@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,10 +19,12 @@ from dbcheck.evidence.verify import verify
 from dbcheck.judge.result import Checked
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.host import LogTail
+from dbcheck.model.pods import PodsAfter, compare_pods
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest, NodeBefore
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import SECRET, bundle_of, contents, stored_copy
+from tests.kit.pods import OTHER_UID, POD
 from tests.kit.refusals import refused
 from tests.kit.stored_run import load_record, makers, manifest, stored_run
 
@@ -453,3 +456,104 @@ def test_a_verdict_is_the_same_with_other_names(tmp_path: Path) -> None:
         for redact in (False, True)
     )
     assert plain is redacted
+
+
+POD_AFTER = replace(POD, uid=OTHER_UID, name="orders-7f", node="node-b")
+OF_PODS = (POD.namespace, POD.name, POD.node, "data-orders-1", "pvc-0a", "vol-0a")
+
+
+def of_a_pod(run: RunFolder) -> RunFolder:
+    """Return the run as one of a server in a pod, which a message names."""
+    found, after = run.manifest(), run.after()
+    node, then = found.writer, after.nodes[ONLY_NODE]
+    assert node.host is not None
+    told = replace(node.facts, unreadable={"x": "pods prod/orders-1 has data-orders-1"})
+    path = "/var/lib/kubelet/pods/5f1c/volumes/kubernetes.io~csi/pvc-0a/mount"
+    facts = replace(node.host.facts, data_directory=path)
+    host = replace(node.host, facts=facts)
+    before = replace(found, nodes={ONLY_NODE: replace(node, pod=POD, facts=told)})
+    before = replace(before, nodes={ONLY_NODE: replace(before.writer, host=host)})
+    again = replace(then, pods=PodsAfter((POD_AFTER,)))
+    copy = RunFolder.create(run.path.parent / "pods", before)
+    stored_run(copy)
+    copy.write_after(replace(after, nodes={ONLY_NODE: again}))
+    return copy
+
+
+def test_the_names_of_pods_are_replaced_everywhere(tmp_path: Path) -> None:
+    run = of_a_pod(full_run(tmp_path))
+    bundle_of(run.path, tmp_path / "b.tar", redact=True)
+    shown = dict(texts(tmp_path / "b.tar"))
+    for name, text in shown.items():
+        if name.endswith((".json", ".html")):
+            for word in (*OF_PODS[1:], "prod/", "orders-7f", "node-b"):
+                assert word not in text, (name, word)
+    assert any(
+        "pod namespace-1/pod-2 has the server now, on node host-" in t
+        for t in shown.values()
+    )
+
+
+def test_what_is_equal_in_two_pods_stays_equal() -> None:
+    scrub = Scrub([], [])
+    first, second = scrub.record([POD, POD_AFTER])
+    assert (first.named, second.named) == (
+        "pod namespace-1/pod-1",
+        "pod namespace-1/pod-2",
+    )
+    assert (first.uid, first.machine_id) == (POD.uid, POD.machine_id)
+    assert first.node != second.node
+    assert first.volumes == second.volumes
+    data = first.volumes[0]
+    assert data.volume is not None
+    assert (data.claim, data.volume.handle) == ("claim-1", "handle-1")
+    assert data.storage_class == POD.volumes[0].storage_class
+    assert compare_pods(first, replace(second, node=first.node)) == compare_pods(
+        POD, replace(POD_AFTER, node=POD.node)
+    )
+    bare = replace(first, addresses=())  # an address is one like any other
+    assert scrub.record(bare) == bare  # twice is as good as once
+
+
+def test_names_of_pods_are_found_in_texts() -> None:
+    scrub = Scrub([], [])
+    scrub.record(POD)
+    text = "GET /api/v1/namespaces/prod/pods: prod/orders-1 (data-orders-1) in prod"
+    shown = scrub.text(text)
+    assert shown.startswith(
+        "GET /api/v1/namespaces/namespace-1/pods: namespace-1/pod-1"
+    )
+    assert shown.endswith("(claim-1) in prod")  # a word that may mean something else
+    assert scrub.text("orders-12 my-orders-1") == "orders-12 my-orders-1"
+    assert Scrub([], None).record(POD) == POD
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'pods is forbidden: User "system:serviceaccount:prod:orders-app" cannot list'
+        ' resource "pods" in API group "" in the namespace "prod"',
+        'nodes "n" is forbidden: User "jane" cannot get resource "nodes"',
+        "no pod in the namespace prod for the selector x: there is none",
+        "does not give pods in the namespace prod: Unauthorized",
+        "/var/log/pods/prod_orders-1_5f1c/0.log",
+        "/var/log/containers/orders-1_prod_postgres-c0.log",
+        "could not translate host name: orders-rw.prod.svc",
+        "certificate is not valid for 'api.corp.example'. (_ssl.c:1006)",
+        "Failed to resolve 'api.corp.example' ([Errno -2])",
+        "hostname 'api.corp.example' doesn't match",
+    ],
+)
+def test_what_kubernetes_answers_names_nobody(text: str) -> None:
+    scrub = Scrub([], ["node-a"])
+    scrub.record(POD)
+    shown = scrub.text(text)
+    for name in ("prod", "jane", "orders-1", "orders-app", "corp"):
+        assert not re.search(rf"(?<![a-z]){name}(?![a-z])", shown), shown
+    assert scrub.text(shown) == shown
+
+
+def test_a_service_is_a_host_like_any_other() -> None:
+    scrub = Scrub([], ["orders.prod.svc"])
+    scrub.record(POD)
+    assert re.fullmatch(r"to host-\d now", scrub.text("to orders.prod.svc now"))

@@ -48,7 +48,8 @@ def db1(folder: Path, *lines: str) -> Entry:
 def test_the_example_loads_and_names_all_that_is_known(tmp_path: Path) -> None:
     text = files.read_inventory_example()
     inventory = loaded(tmp_path, text)
-    assert set(inventory.entries) == {"db1", "db2", "db3", "db4", "db5"}
+    assert set(inventory.entries) == {*(f"db{n}" for n in range(1, 6)), "orders"}
+    assert inventory.machine("worker-1").power.kind is SwitchKind.FENCE
     pair = make_cluster("pair", [inventory.entry("db4"), inventory.entry("db5")])
     assert pair.standbys == (inventory.entry("db5"),)
     assert inventory.entry("db1").witness.endswith("/db1")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.judge import cluster, insync
+from dbcheck.judge import cluster, host, insync
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.judge import judge, list_evidence
@@ -43,6 +43,7 @@ from dbcheck.rows.differences import (
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from tests.kit.cases import item, loaded
 from tests.kit.cycles import record, records_of
+from tests.kit.host_samples import BEFORE as BEFORE_ON_HOST
 from tests.kit.nodes import after_of, at_the_cut
 from tests.kit.samples import CLEAN, FACTS, MANIFEST
 
@@ -497,6 +498,19 @@ def test_which_node_is_judged_by_its_cut() -> None:
     assert gone.depths == []
     everywhere = case(Promise.ALL_WRITER_GONE)
     assert (everywhere.tested_name, everywhere.reader_kept_power) == ("standby", False)
+
+
+def test_nobody_is_told_to_name_the_host_of_a_writer_that_stays_off() -> None:
+    gone = case()
+    writer = replace(gone.manifest.writer, host=BEFORE_ON_HOST)
+    nodes = {**gone.manifest.nodes, "writer": writer}
+    gone = replace(gone, manifest=replace(gone.manifest, nodes=nodes))
+    asked = host.judge_readings_after_cut(gone)
+    for one in (asked, host.judge_not_restored(gone)):
+        assert one is not None
+        assert "writer stays off" in one.reason
+        assert "--target-host" not in one.reason
+    assert "--target-host" in host.judge_not_restored(case()).reason
 
 
 @pytest.mark.parametrize(

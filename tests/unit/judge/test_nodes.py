@@ -17,7 +17,7 @@ from dbcheck.cycle.host import HostCanaries
 from dbcheck.cycle.preflight import before_load
 from dbcheck.judge.case import Case
 from dbcheck.judge.server import judge_restarted
-from dbcheck.model.cluster import ONLY_NODE
+from dbcheck.model.cluster import ONLY_NODE, SiteKind
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.records import NodeAfter, NodeAtTheCut, RestoreRecord
 from dbcheck.ports.site import Node
@@ -48,10 +48,13 @@ def node(name: str, cut_class: CutClass) -> Node:
 
 NODES = {"a": node("a", CutClass.AC), "b": node("b", CutClass.RESET)}
 RIG: Any = SimpleNamespace(
-    site=SimpleNamespace(nodes=NODES, promise=None, writer_name="a"),
+    site=SimpleNamespace(
+        nodes=NODES, promise=None, writer_name="a", kind=SiteKind.SINGLE
+    ),
     listener=RecordingListener(),
     audited=set(),
     lab={"cut": "drive"},
+    witness_pods=None,
 )
 
 

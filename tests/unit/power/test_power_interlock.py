@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,12 +9,16 @@ from typing import cast
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import EngineError, UsageError
-from dbcheck.model.cut import OtherUsers
+from dbcheck.base.errors import EngineError, HostError, UsageError
+from dbcheck.config.target import KubernetesSettings
+from dbcheck.inventory.entry import Entry
+from dbcheck.model.cut import CutClass, OtherUsers
 from dbcheck.model.host import Expected, Identity
+from dbcheck.model.places import DataNames, FoundData
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.power import interlock
+from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import check_interlocks
 from tests.kit.bare_engine import BareEngine
@@ -218,3 +223,58 @@ def test_others_are_not_cut_unless_they_are_known(
         interlock.require_no_other_users("db1", found, i_know=False)
     interlock.require_no_other_users("db1", found, i_know=True)
     interlock.require_no_other_users("db1", OtherUsers((), 0), i_know=False)
+
+
+class Contained(SimpleNamespace):
+    """The node of a pod, with what lies at the path of the data directory there."""
+
+    def identity(self) -> Identity:
+        return SEEN
+
+    def find_data(self, data_directory: str) -> list[FoundData]:
+        return [FoundData(4711, self.names, "orders-0")]
+
+
+def in_pod(**identity: str) -> tuple[Entry, Engine]:
+    """Return a target in a pod, placed on db1, and its engine."""
+    entry = Entry(
+        "orders",
+        "mysql+pymysql://u@orders.prod.svc/d",
+        host="ssh://root@db1",
+        power=ExecConfig(("off",), state=("state",), declared=CutClass.AC),
+        expected=Expected(machine_id="m1"),
+        kubernetes=KubernetesSettings("app=orders"),
+        machine="db1",
+    )
+    server = Server("orders.prod.svc")
+    facts = replace(FACTS, identity={"datadir": "/data", **identity})
+    vars(server).update(facts=lambda: facts, mark_data=lambda: "")
+    return entry, cast(Engine, server)
+
+
+def test_a_server_in_a_pod_has_the_hostname_of_the_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(assemble, "make_power_host", lambda _: Contained())
+    entry, engine = in_pod(hostname="orders-0")
+    said = check_interlocks(entry, engine, yes=True, i_know=False)
+    assert said == "machine_id m1"
+
+
+def test_a_node_without_the_server_is_not_cut_without_a_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cycle finds the server on its node; dbcheck power has no cycle."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    entry, engine = in_pod(server_uuid="one")
+    for uuid in ("one", "another"):
+        host = Contained(names=DataNames(False, "", None, uuid, frozenset(), {}))
+        monkeypatch.setattr(assemble, "make_power_host", lambda _, host=host: host)
+        expected = (
+            nullcontext()
+            if uuid == "one"
+            else refused(ErrorId.DATA_DIRECTORY_NOT_ON_HOST, HostError)
+        )
+        with expected:
+            check_interlocks(entry, engine, yes=True, i_know=False, loads_server=False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml
 
-from dbcheck.judge.result import Checked, CheckedDrive, RunResult
+from dbcheck.judge.result import Checked, CheckedDrive, RunResult, describe_checked
 from dbcheck.judge.results import CampaignsResult, CycleResult
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import CycleVerdict, Tally, Verdict, describe_proof
@@ -23,8 +23,11 @@ from dbcheck.report.words.campaign import lines, summarize_campaign, summarize_c
 from dbcheck.report.words.matrix import summarize_matrix
 from dbcheck.report.words.run import sentence
 from dbcheck.report.words.summary import describe_about, summarize_run
+from tests.kit.nodes import having
+from tests.kit.pods import POD, with_data
 from tests.kit.poisoned_reports import poisoned_campaign
 from tests.kit.reports import printed, run_result
+from tests.kit.samples import MANIFEST
 from tests.kit.subjects import detail
 
 CHECKED = Checked(
@@ -42,6 +45,21 @@ def result_of(verdict: str, **changed: Any) -> RunResult:
     counts = {"confirmed": 10, "kept": 7, "recovered": 0, "unconfirmed": 0}
     values = {"verdict": verdict, "losses": lost, **counts, **changed}
     return replace(run_result(values), checked=CHECKED)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_report_names_the_pod_and_what_it_lies_on(kind: str) -> None:
+    """Of a server that is in no pod there is no such line."""
+    checked = describe_checked(having(MANIFEST, pod=POD))
+    text = format_report(
+        RunSubject(replace(result_of("PASS"), checked=checked)), kind
+    ).replace("`", "")
+    for word in ("prod/orders-1 on node-a", "data-orders-1 (pvc-0a, disk.csi."):
+        assert word in text
+    unread = describe_checked(having(MANIFEST, pod=with_data(volume=None)))
+    assert "data-orders-1 (its volume could not be read)" in unread.pod
+    about = dict(summarize_run(result_of("PASS")).about)
+    assert "pod" not in about
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -277,6 +277,15 @@ def test_a_switch_without_a_state_is_named_after_a_power_test_that_was_left(
     assert "dbcheck power restore db1 --inventory" in desk.said[0]
 
 
+def test_the_switch_of_a_pod_is_named_by_its_node(desk: Desk) -> None:
+    """dbcheck power restore takes no name of pods."""
+    desk.entry = replace(ENTRY, machine="worker-1")
+    leave_power_test(desk, KeyboardInterrupt())
+    desk.state = PowerState.UNKNOWN
+    desk.run()
+    assert "dbcheck power restore worker-1 --inventory" in desk.said[0]
+
+
 def test_a_loss_is_not_taken_back(desk: Desk) -> None:
     desk.found[StepId.FIRST_CUT] = Found("3 rows are lost", verdict=Verdict.FAIL)
     result = desk.run()

@@ -1,0 +1,281 @@
+"""Finds the pods of an entry, and the hosts of the inventory that they run on.
+
+An entry with dbcheck_kubernetes has neither SSH nor a switch of its own: both are those
+of the node.  Which node that is may change, so it is asked when a command begins, and
+each cycle asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.inventory.load import Inventory, load_inventory, make_cluster
+from dbcheck.inventory.machines import place_on_machine
+from dbcheck.kubernetes.pods import DatabasePods
+from dbcheck.model.cluster import NAME_CHARACTERS, Promise, SiteKind
+from dbcheck.model.family import MYSQL, POSTGRESQL
+from dbcheck.model.pods import Pod, PodRole, list_live_primaries
+from dbcheck.model.records import Manifest
+from dbcheck.runner.assemble import make_engine
+
+# What a URL may name in place of its host; MySQL's socket is one of this machine.
+_OTHER_PLACES = ("host", "hostaddr", "unix_socket")
+
+
+def find_placed_server(inventory: Inventory, name: str) -> Entry:
+    """Return the target *name*, see place_entry(); refuse pods that are a cluster."""
+    entry = inventory.entry(name)
+    if entry.kubernetes and entry.topology:
+        raise UsageError(
+            f"{name} is a cluster, and this command is for one server",
+            id=ErrorId.ONE_HOST_NEEDED,
+            hint=f"Test it as one: dbcheck run {name}.",
+        )
+    return place_entry(inventory, entry)
+
+
+def find_placed_servers(inventory: Inventory, names: Sequence[str]) -> list[Entry]:
+    """Return each target; see find_placed_server().
+
+    Raise UsageError also if two are on one node: a cut would hit both loads, and each
+    switch would take the other's time without power for its own.
+    """
+    entries = [find_placed_server(inventory, name) for name in names]
+    on = dict[str, str]()
+    for entry in entries:
+        other = on.setdefault(entry.machine or entry.name, entry.name)
+        if other != entry.name:
+            raise UsageError(
+                f"{other} and {entry.name} are on {entry.machine}: a cut for one would"
+                " hit the other's load",
+                id=ErrorId.KUBERNETES_PODS_SHARE_NODE,
+                hint="Test one after the other.",
+            )
+    return entries
+
+
+def place_to_look(entry: Entry) -> Entry:
+    """Return *entry* as place_entry() does, for a command that cuts nothing.
+
+    Without a host for its node in the inventory, no host is asked.
+    """
+    if entry.kubernetes is None or entry.machine:
+        return entry
+    try:
+        return place_entry(load_inventory(Path(entry.inventory)), entry)
+    except UsageError as error:
+        if error.id is not ErrorId.KUBERNETES_NODE_UNKNOWN:
+            raise
+        return entry
+
+
+def place_entry(inventory: Inventory, entry: Entry, *, clusters: bool = False) -> Entry:
+    """Return *entry*, placed on the node of its pod if it runs in pods.
+
+    clusters: of an entry with dbcheck_topology, return the pods as a cluster.
+    Raise UsageError, and HostError if the API of Kubernetes does not answer.
+    """
+    for each in entry.standbys:
+        if each.kubernetes:
+            raise UsageError(
+                f"{entry.inventory}: {each.name} is in pods, and a host of a cluster"
+                " is not",
+                id=ErrorId.CLUSTER_VARIABLES_DIFFER,
+                hint="Describe a cluster of pods as one host: dbcheck_kubernetes with a"
+                " selector for all of them, and dbcheck_topology.",
+            )
+    if entry.kubernetes is None:
+        return entry
+    pods = DatabasePods(entry.kubernetes).read()
+    primary = _choose_writer(entry, pods)
+    if clusters and entry.topology:
+        return _place_cluster(inventory, entry, pods, primary)
+    return _place_on_node(inventory, entry, primary.node, primary)
+
+
+def _choose_writer(entry: Entry, pods: Sequence[Pod]) -> Pod:
+    """Return the pod that dbcheck_writer names, else the primary.
+
+    Any node of Galera may take the load: without a name it is the first one.
+    """
+    if entry.writer:
+        for pod in pods:
+            if pod.name == entry.writer:
+                return pod
+        raise UsageError(
+            f"{entry.inventory}: {entry.name}: dbcheck_writer is {entry.writer!r},"
+            " which is no pod of the selector",
+            id=ErrorId.WRITER_NOT_IN_CLUSTER,
+            hint=f"Leave it out, or name one of {', '.join(pod.name for pod in pods)}.",
+        )
+    if entry.topology == SiteKind.GALERA.value:
+        return pods[0]
+    return find_primary(pods, lambda pod: _takes_writes(entry, pod))
+
+
+def place_as_run(entry: Entry, manifest: Manifest, *, is_own: bool) -> Entry:
+    """Return *entry*, placed on the nodes that had the pods when the run began.
+
+    is_own: this user's client wrote the manifest.
+
+    The pods may be elsewhere by now, which the judgement then says.  The address of a
+    cluster's pod is asked of Kubernetes: the password is sent there, so no manifest of
+    a stranger may choose it.  Raise UsageError, HostError.
+    """
+    if entry.kubernetes is None:
+        return entry
+    inventory = load_inventory(Path(entry.inventory))
+    before = {name: node.pod for name, node in manifest.nodes.items() if node.pod}
+    if manifest.promise is None:
+        pod = before.get(manifest.writer_name)
+        return _place_on_node(inventory, entry, pod.node, pod) if pod else entry
+    if not entry.topology or before.keys() != manifest.nodes.keys():
+        raise UsageError(
+            f"run {manifest.run_id} is of another cluster than {entry.name}: its nodes"
+            f" are {', '.join(manifest.nodes)}",
+            id=ErrorId.SITE_DIFFERS_FROM_RUN,
+            hint="Name the cluster by which it was made, with the same inventory.",
+        )
+    now = {pod.name: pod for pod in DatabasePods(entry.kubernetes).read()}
+    placed = {}
+    for name, pod in before.items():
+        if name not in now and not is_own:
+            raise UsageError(
+                f"{pod.named}, of the cluster of run {manifest.run_id}, is gone",
+                id=ErrorId.SITE_DIFFERS_FROM_RUN,
+                hint="Reconcile it with the account and the folder that it was made"
+                " with, which know the address that the pod had.",
+            )
+        own = _make_pod_entry(entry, now.get(name, pod), manifest.writer_name)
+        placed[name] = _place_on_node(inventory, own, pod.node, pod)
+    return make_cluster(entry.name, list(placed.values()))
+
+
+def find_primary(pods: Sequence[Pod], takes_writes: Callable[[Pod], bool]) -> Pod:
+    """Return the pod whose server takes the writes.
+
+    takes_writes: asks a server; it is called only if no label shows a primary, and for
+    pods whose labels show nothing.  Raise UsageError if that is no pod, or several.
+    """
+    if len(pods) == 1 and pods[0].role is PodRole.UNKNOWN:
+        return pods[0]
+    primaries = list_live_primaries(pods)
+    if not primaries:
+        unknown = (pod for pod in pods if pod.role is PodRole.UNKNOWN)
+        primaries = list(filter(takes_writes, unknown))
+    if len(primaries) == 1:
+        return primaries[0]
+    named = ", ".join(pod.name for pod in primaries or pods)
+    what = f"{named} are all primaries" if primaries else f"none of {named} is"
+    raise UsageError(
+        f"it is not clear which pod is the primary: {what}"
+        + ("" if primaries else " a primary, by its labels or by its server's answer"),
+        id=ErrorId.KUBERNETES_PRIMARY_UNCLEAR,
+        hint="Wait until the operator has decided. If these pods are of several"
+        " databases, give dbcheck_kubernetes a selector that matches one.",
+    )
+
+
+def _place_on_node(
+    inventory: Inventory, entry: Entry, node: str, pod: Pod | None
+) -> Entry:
+    machine = inventory.find_machine(node)
+    if machine is None:
+        raise UsageError(
+            f"{inventory.file} has no host for {node}, the node that"
+            f" {pod.named if pod else 'the pod'} runs on",
+            id=ErrorId.KUBERNETES_NODE_UNKNOWN,
+            hint=f"Add it as a host {node}, or with dbcheck_kubernetes_node: {node},"
+            " without a dbcheck_target: with its SSH and its power switch.",
+        )
+    return place_on_machine(entry, machine, pod)
+
+
+def _place_cluster(
+    inventory: Inventory, entry: Entry, pods: Sequence[Pod], primary: Pod
+) -> Entry:
+    """Return the primary's entry, with those of the other pods as its standbys."""
+    if Promise(entry.survives) is not Promise.WRITER_GONE:
+        raise UsageError(
+            f"{entry.inventory}: {entry.name}: dbcheck_survives is {entry.survives!r},"
+            " and of pods dbcheck can test writer-gone alone",
+            id=ErrorId.PROMISE_NOT_TESTABLE,
+            hint="A pod that starts again has another address. Set dbcheck_survives:"
+            " writer-gone.",
+        )
+    _require_own_node(primary, pods)
+    for pod in pods:
+        if len(pod.name) > NAME_CHARACTERS:
+            raise UsageError(
+                f"the name of {pod.named} has more than {NAME_CHARACTERS} characters",
+                id=ErrorId.VALUE_INVALID,
+                hint="A run names each node by its pod: use shorter names.",
+            )
+    placed = [
+        _place_on_node(
+            inventory, _make_pod_entry(entry, pod, primary.name), pod.node, pod
+        )
+        for pod in pods
+    ]
+    return make_cluster(entry.name, placed)
+
+
+def _require_own_node(primary: Pod, pods: Sequence[Pod]) -> None:
+    """Raise UsageError if a standby loses its power with the primary."""
+    for pod in pods:
+        if pod.name != primary.name and pod.node == primary.node:
+            raise UsageError(
+                f"{pod.named} runs on {pod.node}, as the primary {primary.name} does:"
+                " both would lose their power",
+                id=ErrorId.KUBERNETES_PODS_SHARE_NODE,
+                hint="Keep the pods on different nodes (podAntiAffinity, required).",
+            )
+
+
+def _make_pod_entry(entry: Entry, pod: Pod, writer: str) -> Entry:
+    """Return the entry of one pod of a cluster; its name is the pod's."""
+    target = _address_pod(entry.target, pod)
+    return replace(entry, name=pod.name, target=target, writer=writer)
+
+
+def _address_pod(target: str, pod: Pod) -> str:
+    """Return the URL *target* with the address of a pod in place of its host.
+
+    libpq keeps the name as well: the server's certificate has it, and not the address,
+    and so has a line of ~/.pgpass (PostgreSQL 18 manual, 32.1.2, hostaddr).
+
+    A node port or a load balancer has a port of its own, at which no pod listens: then
+    the usual one of the server is taken, if the container declares that.
+    """
+    if not pod.addresses:
+        raise UsageError(
+            f"{pod.named} has no address yet",
+            id=ErrorId.POD_NOT_READY,
+            hint="Wait until it runs.",
+        )
+    from sqlalchemy.engine import make_url  # a look at a witness has no use for it
+
+    url = make_url(target).difference_update_query(_OTHER_PLACES)
+    is_libpq = url.get_backend_name() == POSTGRESQL.name
+    usual = POSTGRESQL.port if is_libpq else MYSQL.port
+    if usual in pod.ports and (url.port or usual) not in pod.ports:
+        url = url.set(port=usual)
+    address = pod.addresses[0]
+    if is_libpq and url.host:
+        url = url.update_query_dict({"hostaddr": address})
+    else:
+        url = url.set(host=address)
+    return url.render_as_string(hide_password=False)
+
+
+def _takes_writes(entry: Entry, pod: Pod) -> bool:
+    try:
+        engine = make_engine(_address_pod(entry.target, pod), entry.password)
+        return engine.takes_writes()
+    except EngineError:
+        return False

@@ -1,0 +1,1 @@
+"""A stand-in for the API of Kubernetes, and what it is asked for."""

@@ -1,0 +1,72 @@
+"""A cluster of two pods on two nodes of a real Kubernetes: one loses its node.
+
+Needs `python -m tools.kubernetes build`, which takes a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import run_preflight
+from dbcheck.judge.item import ItemId, Status
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.table import LEDGER
+from tests.kit.kubernetes import pairs
+from tests.kit.kubernetes.clusters import MARKS, cluster_in, find_item
+from tests.kit.rigs import SEED, quick
+from tools.kubernetes.state import Cluster
+
+pytestmark = MARKS
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster_in(tmp_path_factory.mktemp("pair") / "cluster", 2) as made:
+        yield made
+
+
+def lose_primary(cluster: Cluster, folder: Path, *, behind: bool) -> Outcome:
+    """Run a cycle in which the node of the first pod is lost.
+
+    behind: the standby gets nothing of the load.
+    """
+    file = pairs.write_inventory(cluster, folder, dbcheck_promoted_by="sql")
+    with pairs.rig_of_pair(cluster, file) as rig:
+        assert rig.site.writer_name == pairs.FIRST  # its server was asked
+        rig.site.writer.engine.prepare((LEDGER,))
+        started = run_preflight(rig, quick(), SEED)
+        if behind:
+            nodes = started.manifest.nodes
+            first, second = nodes[pairs.FIRST].pod, nodes[pairs.SECOND].pod
+            assert first and second
+            process = pairs.find_process(
+                cluster.find_node(second.node), second.container_id
+            )
+            pairs.drop_stream(process, first.addresses[0])
+        return finish_cycle(rig, started)
+
+
+def test_a_standby_that_each_commit_waits_for_has_them_all(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    pairs.start_pair(cluster, tmp_path / "data", awaited="*")
+    outcome = lose_primary(cluster, tmp_path, behind=False)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    assert f"{pairs.SECOND} took over" in outcome.judgement.reasons[0]
+    pod = find_item(outcome, ItemId.SAME_POD)
+    assert pod.status is Status.PRESENT and pairs.SECOND in pod.reason
+    assert find_item(outcome, ItemId.PROMOTED).status is Status.PRESENT
+    assert find_item(outcome, ItemId.IN_SYNC).status is Status.PRESENT
+
+
+def test_commits_that_no_standby_had_are_lost(cluster: Cluster, tmp_path: Path) -> None:
+    pairs.start_pair(cluster, tmp_path / "data", awaited="")
+    outcome = lose_primary(cluster, tmp_path, behind=True)
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement
+    assert f"{pairs.SECOND} took over" in outcome.judgement.reasons[0]
+    assert find_item(outcome, ItemId.IN_SYNC).status is Status.ABSENT
