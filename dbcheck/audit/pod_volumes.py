@@ -20,7 +20,7 @@ from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.model.host import TargetFacts
 from dbcheck.model.places import DATA, Place
-from dbcheck.model.pods import Pod, PodVolume
+from dbcheck.model.pods import CLAIM, EPHEMERAL, GONE_WITH_POD, Pod, PodVolume
 
 _API = "the API of Kubernetes"
 _CLAIMS, _VOLUMES, _CLASSES, _PODS = (
@@ -34,16 +34,11 @@ _SIGNS_OF_DENIAL = ("forbidden", "403", "unauthorized", "401")
 # Kinds of volumes that outlive their pod (Kubernetes 1.34 documentation, Volumes).
 _KEPT = frozenset(
     {
-        *("persistentVolumeClaim", "nfs", "iscsi", "fc", "rbd", "cephfs", "glusterfs"),
+        *(CLAIM, "nfs", "iscsi", "fc", "rbd", "cephfs", "glusterfs"),
         *("awsElasticBlockStore", "azureDisk", "azureFile", "cinder", "flexVolume"),
         *("gcePersistentDisk", "portworxVolume", "vsphereVolume"),
     }
 )
-_GONE_WITH_POD = {  # "csi" in a pod is a CSI ephemeral volume
-    "emptyDir": rules.EMPTY_DIR,
-    "ephemeral": rules.EPHEMERAL,
-    "csi": rules.EPHEMERAL,
-}
 _IN_MEMORY = ("Memory", "HugePages")
 _WIDEST_FIRST = (rules.MANY, rules.ONE_NODE, rules.ONE_POD)
 
@@ -61,7 +56,7 @@ def make_pod_subjects(
     host: TargetFacts | None = None,
     unseen: str = "",
 ) -> list[Subject]:
-    """Return what the server's places are on in each pod, the claims, and all pods.
+    """Return the subjects of a database: volumes of its pods, claims, and the nodes.
 
     places: of the server that was asked; the others of its cluster are taken to have
     theirs at the same paths.
@@ -154,8 +149,9 @@ def _make_volume_fact(volume: PodVolume) -> Fact:
     how = _name_source(_PODS)
     if volume.kind == "emptyDir" and volume.medium.startswith(_IN_MEMORY):
         return Fact(rules.MEMORY_DIR, how)
-    if volume.kind in _GONE_WITH_POD:
-        return Fact(_GONE_WITH_POD[volume.kind], how)
+    if volume.kind in GONE_WITH_POD:
+        is_empty = volume.kind == "emptyDir"
+        return Fact(rules.EMPTY_DIR if is_empty else EPHEMERAL, how)
     if volume.kind in (*_KEPT, "hostPath"):
         return Fact(volume.kind, how)
     why = f"what becomes of a volume of the kind {volume.kind} is not known"
@@ -170,7 +166,7 @@ def _make_uncovered_fact(
     An image may have a link at such a path, which leads into a volume.
     """
     how = _name_source(_PODS)
-    kept = [each for each in pod.volumes if each.kind not in _GONE_WITH_POD]
+    kept = [each for each in pod.volumes if each.kind not in GONE_WITH_POD]
     if not kept or any(_is_in_container(pod, place, host) for place in places):
         return Fact(rules.OWN_LAYER, how)
     paths = ", ".join(path for each in kept for path in each.paths)
@@ -331,7 +327,7 @@ def _make_mount_facts(volume: PodVolume) -> Mapping[str, Fact]:
 
 
 def _merge_claims(claims: Iterable[Subject]) -> Iterator[Subject]:
-    """Yield one subject for all claims of which every fact is the same."""
+    """Yield the claims; those with equal facts become one subject."""
     merged: list[Subject] = []
     for claim in claims:
         for number, other in enumerate(merged):
@@ -354,6 +350,6 @@ def _make_unread_fact(resource: str, why: str) -> Fact:
     remedy = ""
     if any(sign in why.lower() for sign in _SIGNS_OF_DENIAL):
         role = _ROLES.get(resource, "ClusterRole")
-        verbs = "get and list" if resource == _PODS else "get"
-        remedy = f"let dbcheck's account {verbs} {resource} (by a {role})"
+        verb = "list" if resource == _PODS else "get"
+        remedy = f"let dbcheck's account {verb} {resource} (by a {role})"
     return Fact(None, _name_source(resource), why, remedy)

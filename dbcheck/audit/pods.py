@@ -9,13 +9,13 @@ from __future__ import annotations
 from dbcheck.audit.rule import Rule, SubjectKind
 from dbcheck.audit.storage import BARRIER, NFS_RETRIES, SYNC
 from dbcheck.model.audited import Severity
+from dbcheck.model.pods import EPHEMERAL
 
 # Facts of the volume of a pod that holds the server's data, or another place of it.
 VOLUME = "volume"
 OWN_LAYER = "the container's own"
 EMPTY_DIR, MEMORY_DIR = "emptyDir", "emptyDir in memory"
-EPHEMERAL, HOST_PATH = "ephemeral", "hostPath"
-CLAIM = "persistentVolumeClaim"
+HOST_PATH = "hostPath"
 # Facts of all pods of a database.
 NODES = "nodes of the pods"
 ONE_EACH = "one each"

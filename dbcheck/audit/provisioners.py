@@ -85,7 +85,7 @@ def name_driver(volume: PersistentVolume | None, made_by: StorageClass | None) -
 def find_keeper(
     volume: PersistentVolume | None, made_by: StorageClass | None, *, shared: bool
 ) -> str | None:
-    """Return what keeps a volume, None if that is not known.
+    """Name the kind of storage that holds a volume's data; None if it is not known.
 
     shared: pods of any node may mount it.
     """
@@ -115,7 +115,7 @@ def is_described(driver: str) -> bool:
 
 
 def count_copies(driver: str, parameters: Mapping[str, str]) -> str:
-    """Return how many copies a storage cluster keeps, "" if nothing shows it.
+    """Return the number of copies in a storage cluster, "" if nothing shows it.
 
     parameters: of the storage class.
     """
@@ -133,10 +133,10 @@ def count_copies(driver: str, parameters: Mapping[str, str]) -> str:
 
 
 def judge_flushes(driver: str, parameters: Mapping[str, str]) -> str | None:
-    """Return what becomes of a flush, "" if nothing shows it, None if it is not known.
+    """Name what the driver does with a flush, such as SENT; "" if nothing shows it.
 
-    parameters: of the storage class.  Not known means that a setting decides it which
-    Kubernetes does not show.
+    None if a setting decides it which Kubernetes does not show.
+    parameters: of the storage class.
     """
     if _is_of(driver, _LONGHORN):
         return "" if parameters.get("dataEngine", "v1") == "v2" else IGNORED
@@ -149,7 +149,7 @@ def judge_flushes(driver: str, parameters: Mapping[str, str]) -> str | None:
 
 
 def judge_replication(driver: str, parameters: Mapping[str, str]) -> str:
-    """Return whether other nodes have a write once it is acknowledged, "" if unknown.
+    """Say if replicas have a write before it is acknowledged, "" if that is unknown.
 
     parameters: of the storage class.
     """

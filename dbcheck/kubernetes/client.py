@@ -98,7 +98,7 @@ class KubernetesApi:
                 raise HostError(
                     f"more than {_PODS_MAX} pods in the namespace {self.namespace}"
                     f" match {selector}",
-                    id=ErrorId.KUBERNETES_POD_MISSING,
+                    id=ErrorId.KUBERNETES_PRIMARY_UNCLEAR,
                     hint="Give a selector that matches the pods of one database.",
                 )
         raise _make_no_answer(f"a list of {len(pods)} pods without an end")

@@ -17,11 +17,17 @@ from dbcheck.kubernetes.client import KubernetesApi, open_api
 from dbcheck.kubernetes.kubeconfig import require_library
 from dbcheck.kubernetes.objects import ApiClaim, ApiPod, Container, NodeInfo
 from dbcheck.kubernetes.roles import find_role, find_server_container, name_operator
-from dbcheck.model.pods import PersistentVolume, Pod, PodVolume, StorageClass
+from dbcheck.model.pods import (
+    CLAIM,
+    EPHEMERAL,
+    PersistentVolume,
+    Pod,
+    PodVolume,
+    StorageClass,
+)
 
 T = TypeVar("T")
 
-CLAIM, EPHEMERAL = "persistentVolumeClaim", "ephemeral"
 # Kinds that hold settings, and never a database.
 _OF_SETTINGS = ("configMap", "secret", "projected", "downwardAPI", "image")
 # Keys of a PersistentVolume's spec that are no storage.

@@ -27,7 +27,8 @@ _POD_IN_CGROUP = re.compile(
 # as "csi" is ephemeral, too
 # (https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/, 1.34).
 GONE_WITH_POD = ("csi", "emptyDir", "ephemeral")
-_CLAIMED = ("ephemeral", "persistentVolumeClaim")
+CLAIM, EPHEMERAL = "persistentVolumeClaim", "ephemeral"
+_CLAIMED = (CLAIM, EPHEMERAL)
 
 
 class PodRole(enum.Enum):

@@ -121,11 +121,12 @@ def _choose_writer(entry: Entry, pods: Sequence[Pod]) -> Pod:
 def place_as_run(entry: Entry, manifest: Manifest, *, is_own: bool) -> Entry:
     """Return *entry*, placed on the nodes that had the pods when the run began.
 
-    is_own: this user's client wrote the manifest.
-
     The pods may be elsewhere by now, which the judgement then says.  The address of a
-    cluster's pod is asked of Kubernetes: the password is sent there, so no manifest of
-    a stranger may choose it.  Raise UsageError, HostError.
+    cluster's pod is asked of Kubernetes: the password is sent there, and the address of
+    before may be a stranger's by now.  The old writer's pod may be gone for good.  It
+    gets no login, and is only asked whether anything answers there, so its address may
+    be that of the manifest.
+    is_own: this user's client wrote the manifest.  Raise UsageError, HostError.
     """
     if entry.kubernetes is None:
         return entry
@@ -144,12 +145,12 @@ def place_as_run(entry: Entry, manifest: Manifest, *, is_own: bool) -> Entry:
     now = {pod.name: pod for pod in DatabasePods(entry.kubernetes).read()}
     placed = {}
     for name, pod in before.items():
-        if name not in now and not is_own:
+        if name not in now and not (is_own and name == manifest.writer_name):
             raise UsageError(
                 f"{pod.named}, of the cluster of run {manifest.run_id}, is gone",
                 id=ErrorId.SITE_DIFFERS_FROM_RUN,
-                hint="Reconcile it with the account and the folder that it was made"
-                " with, which know the address that the pod had.",
+                hint="Reconcile it once kubectl get pods shows a pod of that name. The"
+                " writer's pod is not needed with the account that made the run.",
             )
         own = _make_pod_entry(entry, now.get(name, pod), manifest.writer_name)
         placed[name] = _place_on_node(inventory, own, pod.node, pod)

@@ -59,7 +59,7 @@ def mark_journal(directory: str) -> dict[str, list[int]]:
 
 
 def find_container(directory: str) -> str:
-    """Return what stands for the container of the server in *directory*, or ""."""
+    """Return the server's container, see CONTAINER; "" if the server is in none."""
     for process in find_server_processes(directory):
         for found in list_container_ids(process)[-1:]:
             return " ".join([CONTAINER + found, *sorted(list_log_accounts(process))])

@@ -194,7 +194,7 @@ def read_logs_of_pods(
 
 
 def find_log_of_server(directory: str) -> str:
-    """Return what find_container_log() does for a server, "" also if it is not clear.
+    """Return the log of a server's container, "" if there is none or it is unclear.
 
     Sessions are in the container of the first process, and all of /proc is read.
     """

@@ -90,7 +90,9 @@ def test_all_pages_of_a_list_are_read(
     monkeypatch.setattr(asking, "_PAGE_PODS", 2)
     assert len(DatabasePods(settings).read()) == 5
     monkeypatch.setattr(asking, "_PODS_MAX", 4)
-    with refused(ErrorId.KUBERNETES_POD_MISSING, HostError, naming="more than 4 pods"):
+    with refused(
+        ErrorId.KUBERNETES_PRIMARY_UNCLEAR, HostError, naming="more than 4 pods"
+    ):
         DatabasePods(settings).read()
 
 

@@ -109,9 +109,21 @@ def test_the_pods_of_a_cluster_are_read_where_they_are_now(
     api.store.remove("Pod", "orders-1", NAMESPACE)
     with refused(ErrorId.SITE_DIFFERS_FROM_RUN, UsageError, naming="orders-1"):
         place_as_run(entry, manifest, is_own=False)
-    # The old primary's pod may be gone for good.
-    first, _ = place_as_run(entry, manifest, is_own=True).standbys
-    assert first.name == "orders-1" and "192.0.2.66" in first.target
+    with refused(ErrorId.SITE_DIFFERS_FROM_RUN, UsageError, naming="orders-1"):
+        place_as_run(entry, manifest, is_own=True)
+
+
+def test_the_pod_of_the_old_writer_may_be_gone(api: StandInApi, tmp_path: Path) -> None:
+    put_database(api.store, NODES, ROLES)
+    entry = read_entry(api, tmp_path, "      dbcheck_topology: streaming")
+    then = [pod_on(node, f"orders-{i}") for i, node in enumerate(NODES)]
+    manifest = manifest_of(*then, promise=Promise.WRITER_GONE)
+    api.store.remove("Pod", "orders-0", NAMESPACE)
+    with refused(ErrorId.SITE_DIFFERS_FROM_RUN, UsageError, naming="orders-0"):
+        place_as_run(entry, manifest, is_own=False)
+    writer = place_as_run(entry, manifest, is_own=True)
+    assert "192.0.2.66" in writer.target
+    assert all("127.0.0." in each.target for each in writer.standbys)
 
 
 def test_a_look_needs_no_host_for_the_node(api: StandInApi, tmp_path: Path) -> None:

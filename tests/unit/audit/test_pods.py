@@ -30,7 +30,14 @@ from dbcheck.cycle.preflight.audit import (
 from dbcheck.model.audited import RuleStatus, Severity
 from dbcheck.model.host import Container, Readings, TargetFacts
 from dbcheck.model.places import DATA, WAL, Place
-from dbcheck.model.pods import PersistentVolume, Pod, PodRole, PodVolume, StorageClass
+from dbcheck.model.pods import (
+    CLAIM,
+    PersistentVolume,
+    Pod,
+    PodRole,
+    PodVolume,
+    StorageClass,
+)
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.site import Node, PodSource
 from dbcheck.report.audit import draw_audit, summarize_findings
@@ -51,7 +58,7 @@ CLASS = StorageClass("fast", "topolvm.io", {})
 PV = PersistentVolume("pv-1", "u1", "csi", "topolvm.io", "h1", "Retain")
 SAFE = PodVolume(
     "pgdata",
-    rules.CLAIM,
+    CLAIM,
     (MOUNT,),
     claim="pgdata-orders-1",
     claim_uid="c1",
@@ -633,7 +640,7 @@ def test_pods_that_cannot_be_read_are_not_known_and_say_why() -> None:
     assert one.remedy in " ".join(drawn(result).split())
     bare = HostError(str(FORBIDDEN), id=ErrorId.PRIVILEGE_MISSING)
     (subject,) = make_unread_pods(str(bare), bare.hint)
-    remedy = "let dbcheck's account get and list pods (by a Role)"
+    remedy = "let dbcheck's account list pods (by a Role)"
     assert subject.facts[rules.VOLUME].remedy == remedy
     nothing = audited(Source())
     assert "no pod matches the selector" in [each.unread for each in nothing.findings]
