@@ -210,7 +210,8 @@ def test_what_starts_a_server_again_is_ended_first(
     start = ["/bin/sh", str(script)] if way == "by sh" else [str(script)]
     with subprocess.Popen(start, stdout=subprocess.DEVNULL, user=uid) as safe:
         try:
-            wait_until(lambda: bool(found(server)), "its server")
+            # A server that has just begun is not in its data directory yet.
+            wait_until(lambda: bool(list_server_pids(*place(server))), "its server")
             ended = end_server(*place(server), [], 1)
             assert len(ended["killed"]) == 1 and not ended["left"]
             assert safe.wait(10) == -9
