@@ -72,15 +72,16 @@ def make_environment(keep: Container[str] = ()) -> dict[str, str]:
     return {**kept, "PATH": make_search_path()}
 
 
-def die_with_parent(command: Sequence[str]) -> list[str]:
+def die_with_parent(command: Sequence[str], parent: int | None = None) -> list[str]:
     """Return *command* such that it is killed when the thread that starts it ends.
 
     The kernel clears the death signal (prctl(2), PR_SET_PDEATHSIG) when the account
     changes, so setpriv sets it afterwards; the shell then checks whether the parent
     ended in between.  The command runs under the id of the process that is started.
+    parent: this process's id for the command, if it is in another pid namespace.
     """
     setpriv = ("setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _IF_PARENT_IS_ALIVE)
-    return [*setpriv, str(os.getpid()), *command]
+    return [*setpriv, str(os.getpid() if parent is None else parent), *command]
 
 
 def make_search_path() -> str:

@@ -41,9 +41,12 @@ from dbcheck.remote.address import SshOptions
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_NEEDS_NAMESPACES = (
+_PATRONI_NEEDS_NAMESPACES = (
     "PostgreSQL outlives the Patroni that started it, and only namespaces end both (run"
     " dbcheck as root with CAP_SYS_ADMIN)"
+)
+_CONTAINER_NEEDS_NAMESPACES = (
+    "a container needs namespaces of its own (run dbcheck as root with CAP_SYS_ADMIN)"
 )
 
 _START_TIMEOUT_S = 120.0
@@ -298,8 +301,11 @@ def list_missing(spec: LabSpec) -> list[str]:
     reasons = [] if spec.cut == "process" else list_missing_for_drive(spec.filesystem)
     if programs.find("setpriv") is None:
         reasons.append(programs.lacking("setpriv"))
-    if spec.patroni and not namespace.are_available():
-        reasons.append(_NEEDS_NAMESPACES)
+    if not namespace.are_available():
+        if spec.patroni:
+            reasons.append(_PATRONI_NEEDS_NAMESPACES)
+        if spec.contained:
+            reasons.append(_CONTAINER_NEEDS_NAMESPACES)
     kind = make_server(spec)
     needs_packaged_account = os.geteuid() == 0 and not _has_own_account(spec)
     if (

@@ -14,12 +14,12 @@ from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers.base import DatabaseServer, Source
+from dbcheck.lab.servers.container import Container
 from dbcheck.lab.servers.mariadb import GaleraServer, MariadbServer, MyrocksServer
-from dbcheck.lab.servers.mounts import OwnMounts
 from dbcheck.lab.servers.mysql import MysqlServer
 from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
-from dbcheck.lab.spec import DATA_DRIVE, LabSpec
+from dbcheck.lab.spec import DATA_DRIVE, LAYER, LabSpec
 from dbcheck.lab.storage.base import FolderStorage, Storage
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.lab.storage.drive import DriveStorage
@@ -110,9 +110,11 @@ class Machine:
             log_folder=self._storage.log_folder,
             account=account,
         )
-        if spec.container:
-            log = {self.server.log_data: "log"} if self.server.log_data else {}
-            self.server.mounts = OwnMounts({self.server.data: "data", **log})
+        if spec.contained:
+            log, data = self.server.log_data, self.server.data
+            self.server.launcher = Container(
+                data, {log: "log"} if log else {}, layer=spec.container == LAYER
+            )
 
     def build(self) -> None:
         """Make storage and server from nothing; return once the server takes queries.
@@ -335,4 +337,5 @@ class Machine:
 
     def close(self) -> None:
         """End server and storage; their data is lost."""
+        self.server.launcher.close()
         self._storage.close(self.server)

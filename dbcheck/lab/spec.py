@@ -18,6 +18,8 @@ from dbcheck.model.cut import LabCut, PowerScope
 
 ENGINES = ("postgresql", "mariadb", "mysql", "myrocks")
 FILESYSTEMS = ("xfs", "ext4")
+NO_CONTAINER, LAYER = "none", "layer"
+CONTAINERS = (NO_CONTAINER, "volume", LAYER)
 PERSONALITIES = (
     "honest",
     "lying",
@@ -233,7 +235,7 @@ class LabSpec:
                    for a layer between filesystem and drive that swallows the flushes.
     settings:      server settings, name -> value, that override dbcheck's own.
     log_drive:     a second drive has the log; a flush of one leaves the other as it is.
-    container:     see servers.mounts.OwnMounts.
+    container:     see servers.container.Container.
     galera:        the server, MariaDB, is a node of a Galera cluster; its settings name
                    the other nodes.
     patroni:       the server, PostgreSQL, is started and promoted by Patroni.
@@ -283,13 +285,15 @@ class LabSpec:
         ),
     ] = "host"
     container: Annotated[
-        bool,
+        str,
+        one_of(CONTAINERS),
         Setting(
             "--container",
-            help="Run the server with mounts of its own, as in a container: its data "
-            "are at a path that the host does not have.",
+            help="Run the server in a container: with namespaces of its own, data at a "
+            "path that the host does not have, and a published port.  The data are on "
+            "a volume, or in the container's writable layer (overlayfs).",
         ),
-    ] = False
+    ] = NO_CONTAINER
     galera: bool = False
     patroni: bool = False
 
@@ -308,7 +312,7 @@ class LabSpec:
                 id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
                 hint="Use the engine postgresql.",
             )
-        if self.container and (self.galera or self.patroni):
+        if self.contained and (self.galera or self.patroni):
             raise UsageError(
                 "a lab runs no node of Galera or Patroni in a container",
                 id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
@@ -316,6 +320,11 @@ class LabSpec:
             )
         self._check_drives()
         self._check_mount_options()
+
+    @property
+    def contained(self) -> bool:
+        """Whether the server is in a container."""
+        return self.container != NO_CONTAINER
 
     def _check_drives(self) -> None:
         if self.log_drive and self.cut != "drive":
@@ -330,7 +339,7 @@ class LabSpec:
                 id=ErrorId.DRIVE_CUT_NEEDED,
                 hint="Leave out the power scope, or cut the drive (cut: drive).",
             )
-        if self.power_scope == "drive" and self.container:
+        if self.power_scope == "drive" and self.contained:
             raise UsageError(
                 "a drive alone cannot be cut below a server in a container",
                 id=ErrorId.CONTAINER_ON_CUT_DRIVE,

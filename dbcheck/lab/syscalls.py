@@ -16,6 +16,8 @@ MS_REC = 1 << 14
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2  # umount2(2)
 CLONE_NEWNS = 0x00020000  # unshare(2)
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1  # prctl(2), linux/prctl.h
 PR_SET_TIMERSLACK = 29
 PR_SET_IO_FLUSHER = 57
@@ -65,6 +67,11 @@ def umount(target: str, flags: int = 0) -> None:
 def unshare(flags: int) -> None:
     """Move to new namespaces of the kinds in *flags*, as unshare(2) does."""
     _raise_on_failure(_libc.unshare(flags))
+
+
+def setns(namespace: int) -> None:
+    """Move this thread, or for pids its children, to an opened namespace (setns(2))."""
+    _raise_on_failure(_libc.setns(namespace, 0))
 
 
 def prctl(option: int, value: int) -> None:

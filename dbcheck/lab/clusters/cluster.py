@@ -19,7 +19,6 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.lab.certificates import Authority
 from dbcheck.lab.clusters.etcd import run_etcd
-from dbcheck.lab.clusters.link import Link
 from dbcheck.lab.clusters.replication import (
     Ports,
     follow,
@@ -32,6 +31,7 @@ from dbcheck.lab.clusters.replication import (
 from dbcheck.lab.clusters.spec import ClusterSpec, choose_cluster_kind, require_possible
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab, require_buildable
+from dbcheck.lab.link import Link
 from dbcheck.lab.servers.base import Source, require_undecided
 from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous

@@ -27,7 +27,7 @@ from dbcheck.lab.certificates import Identity, IdentityFiles
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import kill_group
 from dbcheck.lab.server_account import Account
-from dbcheck.lab.servers.mounts import OwnMounts
+from dbcheck.lab.servers.container import Launcher
 from dbcheck.lab.servers.tree import ServerTree
 from dbcheck.server_log.startlog import StartOutcome, find_decisive_errors, find_starts
 
@@ -113,7 +113,6 @@ class DatabaseServer(abc.ABC):
     decided_by_lab: ClassVar[frozenset[str]]  # settings that users may not give
     restarts: ClassVar[bool] = False  # may leave its port while it runs, and retake it
     tls: IdentityFiles | None = None  # only a node of a cluster has them
-    mounts = OwnMounts({})
 
     def __init__(
         self,
@@ -132,6 +131,7 @@ class DatabaseServer(abc.ABC):
         self.port = self._held.number if self._held else port
         self.settings = dict(settings or {})
         self._account = account
+        self.launcher = Launcher()
         self._process: subprocess.Popen[bytes] | None = None
         self._tree: ServerTree | None = None
         self._log_start = 0
@@ -154,7 +154,7 @@ class DatabaseServer(abc.ABC):
 
     @abc.abstractmethod
     def _takes_queries(self, pid: int) -> bool:
-        """Return True if the process takes queries, its recovery being over."""
+        """Return True if process *pid*, by its own count, is ready, not in recovery."""
 
     @classmethod
     def find(cls, name: str) -> Path | None:
@@ -350,6 +350,7 @@ class DatabaseServer(abc.ABC):
             self.kill_now()
             self._tree.wait_gone(timeout_s)
             self._ended()
+        self.launcher.unmount()
 
     def stop(self, timeout_s: float = 60.0) -> None:
         """Shut it down in an orderly way; raise LabError if it had to be killed."""
@@ -424,7 +425,7 @@ class DatabaseServer(abc.ABC):
         return (
             process is not None
             and process.poll() is None
-            and self._takes_queries(process.pid)
+            and self._takes_queries(self.launcher.own_pid(process.pid))
         )
 
     def _take_over_data(self) -> None:
@@ -439,6 +440,7 @@ class DatabaseServer(abc.ABC):
         if self._held is not None:
             self._held.lend()
         try:
+            self.launcher.publish(self.port)
             with open(self.log_file, "ab", opener=server_account.plainly) as server_log:
                 if self._log_account is None:
                     server_account.make_readable(server_log.fileno(), self._account)
@@ -447,7 +449,7 @@ class DatabaseServer(abc.ABC):
         except BaseException:
             self._keep_port()
             raise
-        self._tree = ServerTree(self._process, program, self.mounts.find(self.data))
+        self._tree = ServerTree(self._process, program, self.launcher.path(self.data))
 
     def _command(self) -> tuple[list[str], Path | None]:
         """Return the command that starts the server, and the program for ServerTree."""
@@ -465,14 +467,13 @@ class DatabaseServer(abc.ABC):
                 id=ErrorId.UNPRIVILEGED_ACCOUNT_MISSING,
             )
         try:
-            return subprocess.Popen(
-                **self.mounts.wrap(processes.die_with_parent(command), account),
+            return self.launcher.start(
+                command,
+                account,
+                self._environment(),
                 cwd=self.data,
-                env=self._environment(),
                 stdin=stdin,
                 stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
             )
         except OSError as error:
             # A crash state may lack the data folder; elsewhere somebody has moved it.

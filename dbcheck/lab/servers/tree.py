@@ -26,7 +26,7 @@ class ServerTree:
 
     process: the first process, which the lab started; it is reaped here.
     program: the file that the processes execute, None for any.
-    folder:  the server's data folder.
+    folder:  the server's data folder, by its path for the server.
     """
 
     def __init__(
@@ -35,6 +35,8 @@ class ServerTree:
         self._process = process
         self._program = str(program.resolve()) if program else ""
         self._folder = str(folder.resolve())
+        # Every container has such a folder, and this process may see other containers.
+        self._namespace = _read_namespace(process.pid) or _read_namespace("self")
         self._dying: dict[int, int] = {}  # pid -> pid file descriptor
 
     def pids(self) -> list[int]:
@@ -103,12 +105,22 @@ class ServerTree:
         try:
             if os.readlink(f"/proc/{pid}/cwd") != self._folder:
                 return False
+            if _read_namespace(pid) != self._namespace:
+                return False
             executed = os.readlink(f"/proc/{pid}/exe")
             return executed == self._program or (
                 not self._program or os.getsid(pid) == self._process.pid
             )
         except OSError:  # it has ended, or is another account's
             return False
+
+
+def _read_namespace(pid: int | str) -> str:
+    """Return which pid namespace a process is in, "" if it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""
 
 
 def _list_processes() -> Iterator[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from dbcheck.lab.drive.control import DriveProcess, copy_drive
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
-from dbcheck.lab.process import Process, find_users
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.storage import filesystem as block
@@ -26,11 +24,8 @@ from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage.blocks import FileBlocks, list_file_blocks
 from dbcheck.model.cut import Part
 
-log = logging.getLogger(__name__)
-
 _CACHE_COUNTERS = frozenset({"cached_writes", "cached_bytes"})
 _SYNC_S = 60.0
-_RELEASE_S = 2.0  # in which processes that were killed, or meet errors, release it
 _TELLING_WRITES = 16  # as many need a flush; fewer may be the filesystem's own
 _SAFE_OPTIONS = "nosuid,nodev"  # come last, as mount(8) takes the later of two options
 _SAFE_FLAGS = os.ST_NOSUID | os.ST_NODEV  # statvfs(3)
@@ -274,7 +269,7 @@ class DriveStorage:
         options = ",".join(filter(None, (options, _SAFE_OPTIONS)))
         block_filesystem.mount(loop.path, self.folder, spec.filesystem, options)
         if os.statvfs(self.folder).f_flag & _SAFE_FLAGS != _SAFE_FLAGS:
-            block_filesystem.umount(self.folder, timeout_s=_RELEASE_S)
+            block_filesystem.release(self.folder)
             raise LabError(
                 f"mount(8) left out {_SAFE_OPTIONS}, which a lab's drive needs",
                 id=ErrorId.LAB_DECIDES_SETTING,
@@ -282,29 +277,12 @@ class DriveStorage:
             )
 
     def unmount(self) -> None:
-        """Unmount the filesystem and detach the drive, if it is attached.
-
-        A process that uses the filesystem is ended, as it runs on the host that lost
-        its power.  A process outside of the lab is not seen.
-        """
+        """Unmount the filesystem and detach the drive, if it is attached."""
         if self._loop is None:
             return
-        try:
-            block_filesystem.umount(self.folder, timeout_s=_RELEASE_S)
-        except LabError as error:
-            if error.id is not ErrorId.FILESYSTEM_IN_USE:
-                raise
-            self._kill_users()
-            block_filesystem.umount(self.folder, timeout_s=_RELEASE_S)
+        block_filesystem.release(self.folder)
         self._loop.detach()
         self._loop = None
-
-    def _kill_users(self) -> None:
-        for user in find_users(self.folder):
-            process = Process.of(user.pid)
-            if process is not None and user.pid != os.getpid():
-                log.warning("the cut ended %s, which used %s", user, self.folder)
-                process.kill()
 
     def _count(self) -> dict[str, int]:
         counters = dataclasses.asdict(self._require_drive().call(DriveServer.counters))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import re
 import struct
@@ -21,7 +22,9 @@ from typing import Self
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab import programs, syscalls
-from dbcheck.lab.process import find_users
+from dbcheck.lab.process import Process, find_users
+
+log = logging.getLogger(__name__)
 
 WRITE_BACK = "write back"
 WRITE_THROUGH = "write through"
@@ -36,6 +39,7 @@ _INFO = struct.Struct("<QQQQQIIII64s64s32sQQ")
 _CONFIG_HEAD = struct.Struct("<II")  # descriptor, block size; then info, 64 spare
 _TRIES = 20
 _POLL_S = 0.005
+_RELEASE_S = 2.0  # in which processes that were killed, or meet errors, release it
 
 
 class LoopDevice:
@@ -262,6 +266,25 @@ def umount(mountpoint: Path, timeout_s: float = 10.0) -> None:
                     hint=f"End what uses it: {users or 'a process outside the lab'}.",
                 ) from error
             time.sleep(_POLL_S)
+
+
+def release(mountpoint: Path) -> None:
+    """Unmount a filesystem whose host lost its power; raise LabError as umount() does.
+
+    A process that uses the filesystem is ended, as it runs on that host.  A process
+    outside of the lab is not seen.
+    """
+    try:
+        umount(mountpoint, timeout_s=_RELEASE_S)
+    except LabError as error:
+        if error.id is not ErrorId.FILESYSTEM_IN_USE:
+            raise
+        for user in find_users(mountpoint):
+            process = Process.of(user.pid)
+            if process is not None and user.pid != os.getpid():
+                log.warning("the cut ended %s, which used %s", user, mountpoint)
+                process.kill()
+        umount(mountpoint, timeout_s=_RELEASE_S)
 
 
 def _is_about_other_device(device: str, line: str) -> bool:

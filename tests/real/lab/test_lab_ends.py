@@ -29,7 +29,7 @@ from dbcheck.lab.process import Process
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.lab.state import LabRecord
-from tests.kit.lab_access import Inside, Table
+from tests.kit.lab_access import Inside, Table, server_pid
 from tests.kit.lab_daemon import run_daemon
 from tests.kit.refusals import refused
 from tests.kit.servers import segments, skip_without_server
@@ -133,13 +133,22 @@ def _load(lab: Lab) -> threading.Thread:
 
 
 @pytest.mark.root
-@ENGINES
-def test_close_leaves_nothing(start: Start, tmp_path: Path, engine: str) -> None:
-    lab = start(LabSpec(engine), tmp_path / "lab")
+@pytest.mark.parametrize(
+    "spec",
+    [
+        LabSpec("postgresql"),
+        LabSpec("mariadb"),
+        LabSpec("postgresql", container="layer"),
+    ],
+    ids=["postgresql", "mariadb", "container"],
+)
+def test_close_leaves_nothing(start: Start, tmp_path: Path, spec: LabSpec) -> None:
+    lab = start(spec, tmp_path / "lab")
     load = _load(lab)
-    inside = Inside.of(lab)
+    inside, server = Inside.of(lab), Process.of(server_pid(lab))
     lab.close()
     load.join()
+    assert server and not server.alive()
     assert not inside.processes()
     assert not inside.attached()
     _assert_nothing_left(inside)
@@ -164,20 +173,23 @@ _Victim = Callable[[Inside], int]
 
 @pytest.mark.root
 @pytest.mark.parametrize(
-    ("engine", "victim"),
+    ("engine", "container", "victim"),
     [
-        pytest.param("postgresql", lambda inside: inside.pids[0], id="unshare"),
-        pytest.param("postgresql", lambda inside: inside.pids[1], id="process 1"),
-        pytest.param("mariadb", lambda inside: inside.pids[2], id="daemon"),
+        pytest.param("postgresql", "none", lambda inside: inside.pids[0], id="unshare"),
+        pytest.param("postgresql", "none", lambda inside: inside.pids[1], id="init"),
+        pytest.param("mariadb", "none", lambda inside: inside.pids[2], id="daemon"),
+        pytest.param("mysql", "layer", lambda inside: inside.pids[2], id="container"),
     ],
 )
 def test_a_killed_daemon_takes_all_along(
-    start: Start, tmp_path: Path, engine: str, victim: _Victim
+    start: Start, tmp_path: Path, engine: str, container: str, victim: _Victim
 ) -> None:
-    lab = start(LabSpec(engine), tmp_path / "lab")
+    lab = start(LabSpec(engine, container=container), tmp_path / "lab")
     load = _load(lab)
-    inside = Inside.of(lab)
+    inside, server = Inside.of(lab), Process.of(server_pid(lab))
     os.kill(victim(inside), signal.SIGKILL)
+    assert server
+    wait_until(lambda: not server.alive(), "the server is gone")
     _assert_nothing_left(inside)
     load.join()
     assert not state.make_record(lab.name).alive()

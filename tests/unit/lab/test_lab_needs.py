@@ -6,7 +6,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
-from dbcheck.lab import held_port, programs
+from dbcheck.lab import held_port, namespace, programs
 from dbcheck.lab import programs as drive_needs
 from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -49,6 +49,12 @@ def test_a_filesystem_that_the_kernel_lacks_is_named(
 def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "this process is not root" in drive_needs.list_missing_for_drive("xfs")
+
+
+def test_a_container_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespace, "are_available", lambda: False)
+    spec = LabSpec("postgresql", cut="process", container="volume")
+    assert any("namespaces of its own" in reason for reason in list_missing(spec))
 
 
 def test_ports_that_connections_may_get_are_left_out() -> None:

@@ -1,4 +1,4 @@
-"""The network between two servers of a lab: one process for each link."""
+"""The network between servers and clients of a lab: one process for each link."""
 
 from __future__ import annotations
 
@@ -21,10 +21,19 @@ class Link:
     port: where it begins; see lead_to() for where it ends.
     """
 
-    def __init__(self, delay_ms: float = 0.0) -> None:
-        """Start it; raise LabError if it does not answer."""
+    def __init__(
+        self, delay_ms: float = 0.0, *, port: int = 0, network: int | None = None
+    ) -> None:
+        """Start it; raise LabError if it does not answer.
+
+        port: 0 for any free one.  network: an open network namespace in which it ends.
+        """
+        into = [] if network is None else [network]
         self._process = subprocess.Popen(
-            processes.make_module_command("dbcheck.lab.clusters.relay"),
+            processes.make_module_command(
+                "dbcheck.lab.relay", str(port), *map(str, into)
+            ),
+            pass_fds=into,
             env=processes.make_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,7 +1,8 @@
-"""A process that is the network between two servers of a lab, and can fail like one.
+"""A process that is the network to a server of a lab, and can fail like one.
 
-Started by link.py as `python -m dbcheck.lab.clusters.relay`: it prints the port of
-127.0.0.1 that it listens on.  Each line of its standard input is a command: "to PORT"
+Started by link.py as `python -m dbcheck.lab.relay PORT [NETWORK]`: it prints the port
+of 127.0.0.1 that it listens on; NETWORK is the descriptor of the network namespace in
+which it connects.  Each line of its standard input is a command: "to PORT"
 forwards all data to that port of 127.0.0.1; "down" and "up" stop and resume the link;
 "delay MS" delays all data.  A link that is down passes nothing and loses nothing.  The
 process ends at the end of its standard input.
@@ -14,13 +15,16 @@ import contextlib
 import os
 import sys
 
+from dbcheck.lab import syscalls
+
 _CHUNK_BYTES = 1 << 16
 
 
 class Relay:
     """See the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, listen: int, network: int | None) -> None:
+        self._listen, self._network = listen, network
         self._port = 0
         self._delay_s = 0.0
         self._up = asyncio.Event()
@@ -29,7 +33,9 @@ class Relay:
 
     async def run(self) -> None:
         """Serve until standard input ends."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self._listen)
+        if self._network is not None:
+            syscalls.setns(self._network)
         _say(server.sockets[0].getsockname()[1])
         commands = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
@@ -99,4 +105,5 @@ def _say(answer: object) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(Relay().run())
+    port, *network = map(int, sys.argv[1:])
+    asyncio.run(Relay(port, network[0] if network else None).run())
