@@ -153,8 +153,9 @@ def survey(
 
     directory: the server's data directory.  places: the directories that an ack depends
     on.  notes: the folder of the notes (remount.py).
-    Return busy: the users of the drives other than mounts; twins: drives with the same
-    serial; exposed: why another account could exchange a mount point or a note.
+    Return busy: the users of the drives other than mounts, and mounts that cannot be
+    put back; twins: drives with the same serial; exposed: why another account could
+    exchange a mount point or a note.
     Raise OSError if the directory does not exist.
     """
     parts = list_parts(serials)
@@ -185,6 +186,7 @@ def survey(
         for other in read_mounts()
         if (other.parent, other.point) == (mount["id"], mount["point"])
     ]
+    busy += find_idmapped_mounts(by_device)
     busy += find_multi_device_parts(by_name)
     busy += find_swaps(by_name)
     busy += find_server_in_container(directory)
@@ -198,11 +200,31 @@ def survey(
         "busy": busy,
         "directory": real_path,
         "places": [real_path, *map(os.path.realpath, filter(os.path.isabs, places))],
-        "account": status.st_uid,
+        "account": find_account(real_path),
         "folder": [status.st_dev, status.st_ino],
         "on_them": find_device_at(real_path) in by_device,
         **_survey_paths(mounts, notes, by_device),
     }
+
+
+def find_account(directory: str) -> int:
+    """Return the directory's owner as its server finds it, else as this host does.
+
+    A service may have a mount of it that shows another owner.
+    """
+    for process in find_server_processes(directory):
+        with contextlib.suppress(OSError):  # it ended
+            return os.stat(process + "/cwd").st_uid
+    return os.stat(directory).st_uid
+
+
+def find_idmapped_mounts(devices: Container[str]) -> list[str]:
+    """Describe mounts that show other owners: put_back() would show the real ones."""
+    return [
+        f"{mount.point} shows files under other owners (idmapped)"
+        for mount in read_mounts()
+        if mount.device in devices and mount.is_idmapped
+    ]
 
 
 def find_swaps(names: Container[str]) -> list[str]:

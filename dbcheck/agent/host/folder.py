@@ -8,6 +8,7 @@ the folder, its parent and its files are used by their descriptors alone.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -97,8 +98,17 @@ class Folder:
             raise Refusal(
                 "folder", f"{self.path}: another filesystem is mounted there now"
             )
-        with name_path_in_errors(self.path):
-            os.mkdir(self._name, 0o700, dir_fd=self._parent)
+        try:
+            with name_path_in_errors(self.path):
+                os.mkdir(self._name, 0o700, dir_fd=self._parent)
+        except OSError as error:
+            if error.errno != errno.EOVERFLOW:
+                raise
+            text = (
+                f"{self.path}: the mount shows files under other owners (idmapped), and"
+                f" user {os.geteuid()} cannot own a file there"
+            )
+            raise Refusal("folder", text) from None
 
     def _require_private(self, device: int) -> None:
         """Refuse a folder in which others can put anything, or change what we do."""

@@ -55,6 +55,11 @@ class Mounted:
         """Whether the mount or its filesystem is."""
         return "ro" in self.options.split(",")
 
+    @property
+    def is_idmapped(self) -> bool:
+        """Whether it shows files under other owners (mount_setattr(2))."""
+        return "idmapped" in self.options.split(",")
+
 
 def read_mounts(table: str = MOUNTINFO) -> Iterator[Mounted]:
     """Yield all mounts, those that cover others last; *table*: of another process."""

@@ -71,7 +71,7 @@ def kill_if_meant(pid: int, is_meant: Callable[[int], bool]) -> None:
             os.close(handle)
 
 
-def make_system_call(number: int, *arguments: int | None) -> int:
+def make_system_call(number: int, *arguments: int | bytes | None) -> int:
     """Make a system call and return its result; raise OSError if it fails."""
     if os.uname().machine.startswith(NUMBERED_OTHERWISE):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +25,19 @@ from dbcheck.base.errors import HostError
 from dbcheck.cycle.own_data import find_own_data, read_facts_again
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import syscalls
+from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.depth import Depth
 from dbcheck.model.host import TargetFacts
 from dbcheck.model.places import DATA, Place
+from tests.kit.canaries import QUICK, judge, wrote
 from tests.kit.containers import in_memory as in_memory
 from tests.kit.containers import inspected, started_apart
+from tests.kit.drive_mounts import MS_SLAVE
 from tests.kit.logins import host_as
 from tests.kit.refusals import refused
 from tests.kit.servers import NewServer, answers, engine_of
-from tests.kit.user_namespaces import SHIFT, running_inside
+from tests.kit.user_namespaces import SHIFT, running_inside, showing_other_owners
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.root
@@ -202,32 +208,112 @@ def test_no_drive_is_cut_alone_below_a_container(new_server: NewServer) -> None:
     assert "in a container" in busy[0]
 
 
-@pytest.mark.parametrize("engine", ["mariadb", "postgresql"])
+@pytest.mark.parametrize("idmapped", [False, True])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_server_in_a_user_namespace_is_found(
-    engine: str, new_server: NewServer
+    engine: str, idmapped: bool, new_server: NewServer
 ) -> None:
-    """As in a container without root: its account has another number on the host."""
+    """As in a container without root: its account has another number on the host.
+
+    idmapped: on the host, the data have an owner who has nothing to do with the server.
+    """
     server, inside = new_server(engine), Path("/mnt/data")
     command, _ = server._command()
     server.data.rename(volume_of(server))
     owner = volume_of(server).stat()
     uid, gid = owner.st_uid % 60_000, owner.st_gid % 60_000
-    outside = f"{SHIFT + uid}:{SHIFT + gid}"
+    outer = Account.of_number(SHIFT + uid)
     owned = [each for each in server.run.iterdir() if each.name != "password"]
-    owned.append(volume_of(server))
-    subprocess.run(["chown", "-R", outside, *owned], check=True)
+    give([*owned, volume_of(server)], SHIFT + uid, SHIFT + gid)
+    os.chown(server.run, SHIFT + uid, SHIFT + gid)
+    if idmapped:
+        give([volume_of(server)], uid, gid)
     server.run.chmod(0o755)
+    server._account = outer  # the client expects it at the port
     command = [word.replace(str(server.data), str(inside)) for word in command]
     engine_there = engine_of(server)
     assert server._held
     server._held.lend()
-    with running_inside(command, volume_of(server), inside, uid, gid):
+    with running_inside(
+        command, volume_of(server), inside, uid, gid, idmapped=idmapped
+    ):
         wait_until(lambda: answers(engine_there), "the server takes queries")
         facts = inspected(server).facts
+        depth = planted(facts)
+        for account in (uid, SHIFT + uid):
+            with (
+                contextlib.closing(host_as(account, account)) as host,
+                refused(ErrorId.HOST_PERMISSION_MISSING, naming="only root sees"),
+            ):
+                find_own_data(host, engine_there.facts())
     assert facts.container
     assert facts.data_directory == str(volume_of(server))
     assert (facts.unseen, facts.seen_otherwise, facts.view_unread) == ({}, {}, "")
     assert facts.process and not facts.process.unread
+    assert depth is Depth.PROCESS
+
+
+def test_of_data_that_show_other_owners_root_owns_no_canaries(
+    in_memory: Path,
+) -> None:
+    """As on a drive that the host mounts so, for the one container that uses it."""
+    (in_memory / "data").mkdir()
+    with (
+        showing_other_owners(in_memory),
+        contextlib.closing(open_host("local:")) as host,
+        refused(ErrorId.CANARY_FOLDER_NOT_WRITABLE, HostError, naming="idmapped"),
+    ):
+        host.start_canaries(str(in_memory / "data"))
+
+
+def test_a_service_may_have_its_data_under_another_owner(in_memory: Path) -> None:
+    """As systemd gives a folder to a service; who is to be ended has that account."""
+    data, program = in_memory / "data", in_memory / "mysqld"
+    data.mkdir()
+    os.chown(data, 4242, 4242)
+    program.symlink_to(shutil.which("dash") or "/bin/sh")
+    words = ["setpriv", f"--reuid={SHIFT + 4242}", "--clear-groups"]
+
+    def survey() -> tuple[int, list[str]]:
+        found = drives.survey([], str(data), [], "/")
+        return found["account"], found["busy"]
+
+    def run() -> tuple[int, list[str]]:
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        syscalls.mount("none", "/", None, syscalls.MS_REC | MS_SLAVE)
+        with (
+            showing_other_owners(data),
+            subprocess.Popen(
+                [*words, str(program), "-c", "echo; read wait"],
+                cwd=data,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            ) as running,
+        ):
+            assert running.stdout is not None
+            assert running.stdout.readline() == b"\n"
+            found = beside.submit(survey).result()
+            running.communicate(b"\n")
+        return found
+
+    with ThreadPoolExecutor(1) as beside, ThreadPoolExecutor(1) as apart:
+        beside.submit(survey).result()  # its thread starts with this machine's mounts
+        assert apart.submit(run).result() == (SHIFT + 4242, [])
+
+
+def give(paths: Sequence[Path], uid: int, gid: int) -> None:
+    subprocess.run(["chown", "-R", f"{uid}:{gid}", *paths], check=True)
+
+
+def planted(facts: TargetFacts) -> Depth | None:
+    """Return what canaries beside the data show once they have stopped."""
+    with contextlib.closing(open_host("local:")) as host:
+        canaries = host.start_canaries(facts.data_directory, pace=QUICK)
+        wait_until(lambda: wrote(canaries, 50), "the canaries write")
+        canaries.stop()
+        found = judge(host, canaries).depth
+        host.remove_canaries(canaries.folder)
+    return found
 
 
 # It ends with its standard input.

@@ -24,6 +24,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage.filesystem import LoopDevice
 from tests.kit.drive_images import attached, make_filesystem, mount_of
 from tests.kit.files import ACCOUNT
+from tests.kit.user_namespaces import showing_other_owners
 
 pytestmark = pytest.mark.root
 BUSY_S = 2.0  # in which the account exchanges the folders thousands of times
@@ -155,6 +156,18 @@ def test_a_filesystem_is_not_unmounted_that_is_not_the_servers(
                 break
     assert kept["off"] == [False]
     assert f"{parent} belongs to user {ACCOUNT}" in kept["refused"][str(point)]
+
+
+def test_a_drive_that_shows_other_owners_is_not_cut_alone(
+    drive: LoopDevice, base: Path
+) -> None:
+    """mount(8) refuses the option that the kernel shows for it."""
+    point = base / "point"
+    point.mkdir()
+    subprocess.run(["mount", drive.path, point], check=True)
+    with showing_other_owners(point):
+        seen = drives.survey([drive.serial], str(point), [], "/none")
+    assert f"{point} shows files under other owners (idmapped)" in seen["busy"]
 
 
 def test_what_is_mounted_over_the_servers_filesystem_stays(
