@@ -320,6 +320,9 @@ CONTAINER_ID = re.compile(
 # A file of kubelet for each start of a container, below the folder of its pod, whose
 # name ends with an id.
 POD_LOG = re.compile(r"(/.+_[0-9a-f-]{32,36}/[^/]+)/[0-9]+\.log[^/]*")
+# With cri-dockerd each is a link to Docker's own file (cri-dockerd, core/logs.go,
+# createContainerLogSymlink).
+DOCKER_LOG = re.compile(r"/.+/([0-9a-f]{64})/\1-json\.log")
 # kubelet has a link to each such file there, by the id of the container.
 POD_LOG_LINKS = "/var/log/containers"
 
@@ -389,12 +392,17 @@ def find_linked_log(ids: Sequence[str]) -> str:
     """Return the log that a link of kubelet names for one of the containers, or "".
 
     Their paths have the id of the pod alone, which its other containers have, too.
+    The log may be a link itself, see read_docker_link().
     """
     with contextlib.suppress(OSError):  # no kubelet is here, or only root may list it
         for name in os.listdir(POD_LOG_LINKS):
             link = os.path.join(POD_LOG_LINKS, name)
             if name.endswith(tuple(f"-{each}.log" for each in ids)):
-                return os.path.realpath(link) if os.path.exists(link) else ""
+                if not os.path.exists(link):
+                    return ""
+                target = os.path.join(POD_LOG_LINKS, os.readlink(link))
+                folder, file = os.path.split(target)
+                return os.path.join(os.path.realpath(folder), file)
     return ""
 
 
@@ -402,6 +410,17 @@ def find_log_folder(path: str) -> str:
     """Return the folder of a log that is one of several, by starts, else the log."""
     found = POD_LOG.fullmatch(path)
     return found[1] if found else path
+
+
+def read_docker_link(path: str) -> str:
+    """Return the file of Docker that a log of a pod leads to, "" if it is none.
+
+    No other link counts: the server's account may have made that.
+    """
+    with contextlib.suppress(OSError):  # it is no link
+        target = os.readlink(path)
+        return target if POD_LOG.match(path) and DOCKER_LOG.fullmatch(target) else ""
+    return ""
 
 
 def list_written_logs(process: str) -> Iterator[str]:

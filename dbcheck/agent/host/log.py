@@ -1,7 +1,8 @@
 """The end of a server's log, from a remembered place on.
 
 The server's account may put anything where its log was.  So a log is a file and no
-link, and no more of it is read than it held when it was opened.
+link, and no more of it is read than it held when it was opened.  A link from kubelet's
+folder of a pod to a file that Docker keeps is followed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ import zlib
 from itertools import islice
 from typing import IO, Any
 
-from dbcheck.agent.host.container import View, find_container_log, find_log_folder
+from dbcheck.agent.host.container import (
+    View,
+    find_container_log,
+    find_log_folder,
+    read_docker_link,
+)
 from dbcheck.agent.host.journal import JOURNAL, mark_journal, read_journal_since
 from dbcheck.agent.host.open import list_names, open_regular
 from dbcheck.agent.host.process import find_error_file
@@ -85,7 +91,7 @@ def mark_files(path: str) -> dict[str, list[int]]:
     """
     found = {}
     for file in list_log_files(path):
-        with os.fdopen(open_regular(file), "rb") as stream:
+        with os.fdopen(open_regular(read_docker_link(file) or file), "rb") as stream:
             os.fsync(stream.fileno())
             status = os.fstat(stream.fileno())
             end = checksum_end(stream, status.st_size)
@@ -129,7 +135,7 @@ def read_since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, 
     for file in sorted(
         list_log_files(path), key=lambda file: os.stat(file).st_mtime_ns
     ):
-        with os.fdopen(open_regular(file), "rb") as stream:
+        with os.fdopen(open_regular(read_docker_link(file) or file), "rb") as stream:
             status = os.fstat(stream.fileno())
             mark = known.get(status.st_ino, [0, 0])
             start = mark[1]
@@ -242,7 +248,14 @@ def list_log_files(path: str) -> list[str]:
         for entry in names
         if entry.startswith(name) and not entry.endswith(PACKED_ENDINGS)
     ]
-    found = [file for file in paths if stat.S_ISREG(os.lstat(file).st_mode)]
+    found = [file for file in paths if is_log_file(file)]
     if name and not found:
         raise Refusal("log", f"{path} is a link, or not a regular file")
     return found
+
+
+def is_log_file(path: str) -> bool:
+    """Return True for a regular file, or for a link that read_docker_link() follows."""
+    with contextlib.suppress(FileNotFoundError):  # Docker removed it
+        return stat.S_ISREG(os.lstat(read_docker_link(path) or path).st_mode)
+    return False

@@ -128,6 +128,99 @@ def test_of_a_pod_with_several_containers_the_link_of_kubelet_names_one(
     assert find_container_log(server) == str(own)
 
 
+IN_POD = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{POD}.slice"
+IN_POD = IN_POD.replace(POD, POD.replace("-", "_"))
+BY_CGROUPFS = f"/kubepods/burstable/pod{POD}"
+ROOTLESS = "/user.slice/user-1000.slice/user@1000.service"
+
+
+@pytest.mark.parametrize(
+    ("path", "ids"),
+    [
+        pytest.param(f"{IN_POD}/crio-{ID}.scope", [POD, ID], id="CRI-O"),
+        pytest.param(f"{IN_POD}/crio-{ID}.scope/container", [POD, ID], id="with crun"),
+        pytest.param(f"{BY_CGROUPFS}/crio-{ID}", [POD, ID], id="CRI-O, cgroupfs"),
+        pytest.param(f"/system.slice/crio-{ID}.scope", [ID], id="CRI-O, no pods"),
+        pytest.param(f"/crio/crio-{ID}", [ID], id="CRI-O, cgroupfs, no pods"),
+        pytest.param(f"{IN_POD}/docker-{ID}.scope", [POD, ID], id="cri-dockerd"),
+        pytest.param(f"{IN_POD}/cri-containerd-{ID}.scope", [POD, ID], id="containerd"),
+        pytest.param(f"{BY_CGROUPFS}/{ID}", [POD, ID], id="any other, cgroupfs, k3s"),
+        pytest.param(f"/kubepods/pod{'0a' * 16}/{ID}", [ID], id="a static pod"),
+        pytest.param(f"/machine.slice/libpod-{ID}.scope", [ID], id="podman"),
+        pytest.param(
+            f"{ROOTLESS}/user.slice/libpod-{ID}.scope/container", [ID], id="rootless"
+        ),
+        pytest.param(
+            "/machine.slice/systemd-nspawn@a.service/payload", [], id="nspawn"
+        ),
+        pytest.param("/machine.slice/machine-pg.scope", [], id="of machined"),
+        pytest.param("/lxc.payload.pg/system.slice/pg.service", [], id="LXC"),
+    ],
+)
+@pytest.mark.parametrize(
+    "lines", ["0::{}\n", "9:memory:{0}\n1:name=systemd:{0}\n0::/\n"]
+)
+def test_a_cgroup_names_the_container_and_its_pod(
+    lines: str, path: str, ids: list[str], proc: Path
+) -> None:
+    """On cgroup v2 alone, and beside v1.
+
+    cri-o/cri-o, internal/config/cgmgr: ContainerCgroupAbsolutePath in systemd_linux.go
+    and cgroupfs_linux.go.  Mirantis/cri-dockerd, core/docker_service.go:
+    GenerateExpectedCgroupParent.  kubernetes/kubernetes, pkg/kubelet/cm:
+    GetPodContainerName in pod_container_manager_linux.go.
+    """
+    server = server_in(proc, lines.format(path))
+    assert set(container.list_container_ids(server)) == set(ids)
+    assert container.list_container_ids(server)[-1:] == ids[-1:]
+    assert container.read_cgroup(9) == path
+
+
+def start_of_docker(proc: Path, number: int, container_id: str, text: str) -> Path:
+    """Make what Docker, cri-dockerd and kubelet make for a container; give its log.
+
+    Mirantis/cri-dockerd, core/logs.go: createContainerLogSymlink.
+    kubernetes/kubernetes, pkg/kubelet/kuberuntime/legacy.go: legacyLogSymlink.
+    """
+    kept = proc / f"docker/containers/{container_id}/{container_id}-json.log"
+    of_pod = proc / f"pods/db_pg-0_{POD}/postgres/{number}.log"
+    link = proc / f"links/pg-0_db_postgres-{container_id}.log"
+    for file in (kept, of_pod, link):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(text)
+    of_pod.symlink_to(kept)
+    link.symlink_to(of_pod)
+    return kept
+
+
+def test_a_log_that_docker_keeps_is_read_on_in_the_pods_next_container(
+    proc: Path,
+) -> None:
+    server = server_in(proc, f"0::{IN_POD}/docker-{ID}.scope\n")
+    first = start_of_docker(proc, 0, ID, "first\n")
+    path = find_container_log(server)
+    assert path == str(proc / f"pods/db_pg-0_{POD}/postgres")
+    marks = mark_files(path)
+    first.write_text("first\nkilled\n")
+    os.utime(first, (1, 1))  # they may be written at one tick of the clock
+    start_of_docker(proc, 1, "0" * 64, "recovered\n")
+    found = read_since(f"{STDERR}/data", marks, 1000)
+    text = "killed\nrecovered\n"
+    assert found == {"text": text, "truncated": False, "rewound": False}
+    shutil.rmtree(first.parent)
+    found = read_since(f"{STDERR}/data", marks, 1000)
+    assert (found["text"], found["truncated"]) == ("recovered\n", True)
+
+
+def test_no_other_link_of_a_pods_log_is_followed(tmp_path: Path) -> None:
+    folder = tmp_path / f"db_pg-0_{POD}/postgres"
+    folder.mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret\n")
+    (folder / "0.log").symlink_to(tmp_path / "secret")
+    (folder / "1.log").write_text("first\n")
+    assert list(mark_files(str(folder))) == [str(folder / "1.log")]
+
+
 @pytest.mark.parametrize(
     ("path", "folder"),
     [
