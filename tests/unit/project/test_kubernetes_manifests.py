@@ -101,6 +101,26 @@ def test_a_pod_may_do_no_more_than_an_ordinary_user(name: str) -> None:
     assert all("password" not in str(each).lower() for each in given)
 
 
+@pytest.mark.parametrize("name", PODS)
+def test_the_user_of_a_pod_has_an_account_and_a_group_of_its_own(name: str) -> None:
+    """Whatever the image says, as files of the ConfigMap are mounted over its own."""
+    pod = PODS[name]
+    (container,) = pod["containers"]
+    mounted = {each["mountPath"]: each for each in container["volumeMounts"]}
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    for file in ("passwd", "group"):
+        mount = mounted[f"/etc/{file}"]
+        assert mount["subPath"] == file
+        assert volumes[mount["name"]]["configMap"] == {"name": "dbcheck-inventory"}
+    user = "witness" if name == "witness.yaml" else "dbcheck"
+    number = str(pod["securityContext"]["runAsUser"])
+    lines = (FOLDER / "passwd").read_text().splitlines()
+    accounts = [line.split(":") for line in lines]
+    assert {each[0]: each[2:4] for each in accounts}[user] == [number, number]
+    assert f"dbcheck:x:{number}:\n" in (FOLDER / "group").read_text()
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsUser"]
+
+
 def test_the_acks_are_on_a_claim_of_their_own() -> None:
     (claim,) = WITNESS["volumeClaimTemplates"]
     (container,) = WITNESS["template"]["spec"]["containers"]
