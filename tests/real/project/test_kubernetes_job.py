@@ -1,268 +1,51 @@
-"""The manifests of container/kubernetes, applied to a real Kubernetes of one node.
-
-The images are those of container/, built by podman.  There is one machine, so that a
-cut of the node is refused; what is cut here is the server's process, of a target whose
-host nobody named.
-"""
+"""The manifests of container/kubernetes, applied to a real Kubernetes of one node."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from string import Template
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 import pytest
-import yaml  # type: ignore[import-untyped]
 
 import dbcheck
 from dbcheck.base.processes import make_module_command
-from dbcheck.cli import FAILED, INCONCLUSIVE, PASS, USAGE
-from dbcheck.lab.ssh.sshd import Sshd
+from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, USAGE
 from dbcheck.remote.same_host import read_boot_id
 from tests.kit.kubernetes.clusters import MARKS, cluster_in
-from tests.kit.podman import CONTAINER, ROOT, podman_in, shown
+from tests.kit.kubernetes.site import (
+    MANIFESTS,
+    POWER,
+    SCHEDULED,
+    Site,
+    apply,
+    build_images,
+    make_site,
+    site_in,
+)
+from tests.kit.podman import ROOT, shown
 from tests.kit.waiting import wait_until
-from tools.kubernetes import images
-from tools.kubernetes.machine import Traces
 from tools.kubernetes.run import ClusterError
-from tools.kubernetes.state import NAME, Cluster
+from tools.kubernetes.state import Cluster
 
 pytestmark = [*MARKS, pytest.mark.timeout(1200)]
-MANIFESTS = CONTAINER / "kubernetes"
-USER = 1000  # of both images
-WAIT = "--timeout=120s"
 ROLE = ROOT / "docs" / "guides" / "kubernetes" / "role.yaml"
 LABEL = "cnpg.io/cluster=orders"
-# A volume for each claim, of the class that the manifests name, and a database.
-CLUSTER = """\
-apiVersion: v1
-kind: Namespace
-metadata:
-  name: dbcheck
-  labels: {pod-security.kubernetes.io/enforce: restricted}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: prod}
----
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: local-path}
-provisioner: kubernetes.io/no-provisioner
-volumeBindingMode: WaitForFirstConsumer
-"""
-VOLUME = """\
----
-apiVersion: v1
-kind: PersistentVolume
-metadata: {name: $name}
-spec:
-  capacity: {storage: $size}
-  accessModes: [ReadWriteOnce]
-  storageClassName: local-path
-  local: {path: $folder}
-  nodeAffinity:
-    required:
-      nodeSelectorTerms:
-        - matchExpressions:
-            - {key: kubernetes.io/hostname, operator: In, values: [$node]}
-"""
-DATABASE = """\
-apiVersion: v1
-kind: Pod
-metadata: {name: orders-1, namespace: prod, labels: {app: orders}}
-spec:
-  terminationGracePeriodSeconds: 5
-  containers:
-    - name: postgres
-      image: $image
-      imagePullPolicy: Never
-      command: ["/bin/sh", "-euc"]
-      args:
-        - |
-          while [ -e $folder/off ]; do sleep 0.1; done
-          PATH=$$(echo /usr/lib/postgresql/*/bin):/usr/sbin:/usr/bin:/sbin:/bin
-          data=$folder/pgdata
-          as() { setpriv --reuid=postgres --regid=postgres --clear-groups "$$@"; }
-          install -d -o postgres -m 700 "$$data"
-          if ! [ -e "$$data/PG_VERSION" ]; then
-            as initdb -D "$$data" -U dbcheck -A trust >/dev/null
-            echo host all all all trust >>"$$data/pg_hba.conf"
-          fi
-          exec setpriv --reuid=postgres --regid=postgres --clear-groups \\
-            postgres -D "$$data" -c 'listen_addresses=*' -c unix_socket_directories=
-      readinessProbe:
-        exec:
-          command:
-            - /bin/sh
-            - -c
-            - $$(echo /usr/lib/postgresql/*/bin)/pg_isready -h 127.0.0.1
-        periodSeconds: 1
-      volumeMounts:
-        - {name: usr, mountPath: /usr, readOnly: true}
-        - {name: etc, mountPath: /etc, readOnly: true}
-        - {name: data, mountPath: $folder}
-  volumes:
-    - {name: usr, hostPath: {path: /usr}}
-    - {name: etc, hostPath: {path: /etc}}
-    - {name: data, hostPath: {path: $folder}}
-"""
-# The switch of the tests: the node kills the server, which waits for its power.
-SWITCH = """\
-#!/bin/sh
-set -eu
-outlet=/data/outlet
-node="ssh -o BatchMode=yes -p $port root@$address"
-case $$1 in
-state) cat $$outlet 2>/dev/null || echo on ;;
-cut) $$node 'touch $folder/off; pkill -KILL -f [p]ostgres.-D.$folder/pgdata'
-    echo off >$$outlet ;;
-restore) $$node 'rm $folder/off'
-    echo on >$$outlet
-    echo >>/data/restored ;;
-esac
-"""
-POWER = (
-    *("--power", "exec", "--state-command", "/data/switch state"),
-    *("--cut-command", "/data/switch cut"),
-    *("--restore-command", "/data/switch restore"),
-)
-
-
-class NodeSshd(Sshd):
-    """The node's SSH server, at the address that its pods reach."""
-
-    def __init__(self, folder: Path, address: str) -> None:
-        super().__init__(folder)
-        self.host = address
-
-    def _command(self) -> list[str]:
-        command = super()._command()
-        config = Path(command[-1])
-        config.write_text(config.read_text().replace("127.0.0.1", self.host))
-        return command
-
-
-@dataclass(frozen=True)
-class Site:
-    """A cluster with a database, to which the manifests are applied.
-
-    folder: has a copy of the manifests with an inventory, and the volumes.
-    """
-
-    cluster: Cluster
-    folder: Path
-    sshd: NodeSshd
-
-    def kubectl(self, *words: str, text: str = "", timeout_s: float = 150) -> str:
-        words = ("-n", "dbcheck", *words)
-        return self.cluster.kubectl(*words, text=text, timeout_s=timeout_s)
-
-    def show(self, *words: str) -> Any:
-        return json.loads(self.kubectl("get", *words, "-o", "json"))
-
-    @property
-    def database(self) -> str:
-        shown = self.cluster.kubectl("get", "-n", "prod", "pod/orders-1", "-o", "json")
-        return str(json.loads(shown)["status"]["podIP"])
-
-    def read_manifest(self, name: str) -> dict[str, Any]:
-        """Return a manifest that finds the witness and the API.
-
-        Neither DNS nor kube-proxy runs here, which would find both.
-        """
-        found: dict[str, Any] = yaml.safe_load(
-            (self.folder / "manifests" / name).read_text()
-        )
-        address = self.show("pod/dbcheck-witness-0")["status"]["podIP"]
-        spec = found["spec"]
-        spec = spec["template"]["spec"] if found["kind"] == "Job" else spec
-        spec["hostAliases"] = [{"ip": address, "hostnames": ["dbcheck-witness"]}]
-        spec["containers"][0]["env"] += [
-            {"name": "KUBERNETES_SERVICE_HOST", "value": self.api.hostname},
-            {"name": "KUBERNETES_SERVICE_PORT", "value": str(self.api.port)},
-        ]
-        return found
-
-    @property
-    def api(self) -> SplitResult:
-        """The address of the API server."""
-        config = yaml.safe_load(self.cluster.kubeconfig.read_text())
-        return urlsplit(str(config["clusters"][0]["cluster"]["server"]))
-
-    def start(self, *words: str) -> str:
-        """Start job.yaml with other words; return the Job's name."""
-        job = self.read_manifest("job.yaml")
-        job["spec"]["template"]["spec"]["containers"][0]["args"] = list(words)
-        made = self.kubectl("create", "-f", "-", "-o", "name", text=json.dumps(job))
-        return made.strip()
-
-    def pods_of(self, job: str) -> list[dict[str, Any]]:
-        selector = f"batch.kubernetes.io/job-name={job.partition('/')[2]}"
-        return list(self.show("pods", "-l", selector)["items"])
-
-    def run(self, *words: str) -> tuple[int, str]:
-        """Run a Job to its end; return the exit code, and all that was printed."""
-        job = self.start(*words)
-        wait_until(lambda: self.has_ended(job), f"{job} ends", 180)
-        (pod,) = self.pods_of(job)
-        (container,) = pod["status"]["containerStatuses"]
-        code = int(container["state"]["terminated"]["exitCode"])
-        assert ("Failed" in self.conditions_of(job)) == (code != PASS)
-        return code, self.kubectl("logs", job)
-
-    def has_ended(self, job: str) -> bool:
-        return bool({"Complete", "Failed"} & self.conditions_of(job).keys())
-
-    def conditions_of(self, job: str) -> Mapping[str, str]:
-        """Return what is true of a Job: its types and messages."""
-        return {
-            one["type"]: one.get("message", "")
-            for one in self.show(job)["status"].get("conditions", ())
-            if one["status"] == "True"
-        }
-
-    @contextlib.contextmanager
-    def shell(self) -> Iterator[None]:
-        """Have the pod of shell.yaml while the block runs."""
-        manifest = json.dumps(self.read_manifest("shell.yaml"))
-        self.kubectl("create", "-f", "-", text=manifest)
-        try:
-            self.kubectl("wait", "--for=condition=Ready", "pod/dbcheck-shell", WAIT)
-            yield
-        finally:
-            self.kubectl("delete", "pod/dbcheck-shell")
-
-    def call(self, *words: str) -> str:
-        return self.kubectl("exec", "dbcheck-shell", "--", *words)
+# As OpenShift has one for each namespace, without an entry in any image.
+ANY_USER = 1000650000
 
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Path]:
-    """Return archives of both images, with the names that the manifests give."""
     folder = tmp_path_factory.mktemp("images")
-    made = []
-    with podman_in(tmp_path_factory.mktemp("podman")) as podman:
-        for name, file, *arguments in (
-            ("dbcheck", "Dockerfile", "PACKAGES=kubernetes", "PROGRAMS=curl"),
-            ("dbcheck-witness", "Dockerfile.witness"),
-        ):
-            tag = f"registry.example.net/{name}:1"
-            with_arguments = [f"--build-arg={each}" for each in arguments]
-            podman.build(tag, "-f", CONTAINER / file, *with_arguments, ".")
-            made.append(folder / f"{name}.tar")
-            podman.run("save", "--quiet", "--output", made[-1], tag)
-    return made
+    return build_images(folder, tmp_path_factory.mktemp("podman"))
 
 
 @pytest.fixture(scope="module")
@@ -280,131 +63,14 @@ def cluster(
 @pytest.fixture(scope="module")
 def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Give a site with a database, its volumes, its Secrets, and nothing of dbcheck."""
-    folder = tmp_path_factory.mktemp("site").resolve()
-    sshd = NodeSshd(folder / "sshd", Traces.of(cluster).address)
-    sshd.start()
-    made = Site(cluster, folder, sshd)
-    try:
-        text = CLUSTER
-        for name, size in (("acks", "10Gi"), ("data", "20Gi")):
-            (folder / name).mkdir()
-            text += Template(VOLUME).substitute(
-                name=name, size=size, folder=folder / name, node=NAME
-            )
-        made.cluster.kubectl("apply", "-f", "-", text=text)
-        (folder / "database").mkdir()
-        text = Template(DATABASE).substitute(
-            folder=folder / "database", image=images.EMPTY
-        )
-        made.cluster.kubectl("apply", "-f", "-", text=text)
-        ready = ("wait", "-n", "prod", "--for=condition=Ready", "pod/orders-1", WAIT)
-        made.cluster.kubectl(*ready, timeout_s=150)
-        make_secrets(made)
-        write_inventory(made)
-        make_switch(made)
+    with site_in(cluster, tmp_path_factory.mktemp("site").resolve()) as made:
         yield made
-    finally:
-        sshd.close()
-
-
-def make_secrets(site: Site) -> None:
-    """Make the Secrets, one key for the witness and the node, as the guide shows."""
-    folder, key = site.folder, site.sshd.identity_file
-    key.with_suffix(".pub").write_text(
-        (folder / "sshd" / "authorized_keys").read_text()
-    )
-    shown(
-        subprocess.run(
-            ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host"),
-            capture_output=True,
-            text=True,
-        )
-    )
-    (folder / "password").write_text("correct horse\n")
-    secret = ("create", "secret", "generic")
-    site.kubectl(
-        *(*secret, "dbcheck-witness"),
-        f"--from-file=ssh_host_ed25519_key={folder}/host",
-        f"--from-file=authorized_keys={key.with_suffix('.pub')}",
-    )
-    site.kubectl(
-        *(*secret, "dbcheck"),
-        f"--from-file=id_ed25519={key}",
-        f"--from-file={folder}/password",
-    )
-
-
-def write_inventory(site: Site) -> None:
-    """Copy the manifests, with an inventory of targets on the one node."""
-    folder = site.folder / "manifests"
-    shutil.copytree(MANIFESTS, folder)
-    on_node = {
-        "ansible_host": site.sshd.host,
-        "ansible_port": site.sshd.port,
-        "ansible_user": site.sshd.user,
-    }
-    switch = {
-        "dbcheck_power": "exec",
-        "dbcheck_power_state": ["/data/switch", "state"],
-        "dbcheck_power_cut": ["/data/switch", "cut"],
-        "dbcheck_power_restore": ["/data/switch", "restore"],
-    }
-    hosts: dict[str, dict[str, Any]] = {
-        "orders": {"dbcheck_ask_host": False},
-        "switched": {**on_node, **switch},
-        "by-hand": on_node,
-        "own-disk": {**on_node, "dbcheck_witness": "file:/data/acks"},
-    }
-    shown = yaml.safe_load((folder / "inventory.yml").read_text())["all"]["vars"]
-    target = f"postgresql+psycopg2://dbcheck@{site.database}/postgres"
-    pods = {"namespace": "prod", "selector": "app=orders"}
-    by_api = {**shown, "dbcheck_target": target, "dbcheck_kubernetes": pods}
-    every = {k: v for k, v in by_api.items() if "kubernetes" not in k}
-    inventories = {
-        "in-pod": {
-            "hosts": {"in-pod": by_api},
-            "children": {"nodes": {"hosts": {NAME: {**on_node, **switch}}}},
-        },
-        "in-pod-by-hand": {
-            "hosts": {"in-pod-by-hand": by_api},
-            "children": {"nodes": {"hosts": {NAME: on_node}}},
-        },
-        **{
-            name: {"vars": every, "hosts": {name: values}}
-            for name, values in hosts.items()
-        },
-    }
-    for name, of_all in inventories.items():  # one each, as all are the same target
-        place = site.folder / "data" / f"{name}.yml"
-        inventory = {"all": of_all}
-        place.write_text(yaml.safe_dump(inventory))
-        os.chown(place, USER, USER)
-    shutil.copy(site.folder / "data" / "orders.yml", folder / "inventory.yml")
-    key = " ".join((site.folder / "host.pub").read_text().split()[:2])
-    node = site.sshd.known_hosts.read_text()
-    (folder / "known_hosts").write_text(f"[dbcheck-witness]:2222 {key}\n{node}")
-
-
-def make_switch(site: Site) -> None:
-    switch = site.folder / "data" / "switch"
-    switch.write_text(
-        Template(SWITCH).substitute(
-            port=site.sshd.port,
-            address=site.sshd.host,
-            folder=site.folder / "database",
-        )
-    )
-    switch.chmod(0o700)
-    os.chown(switch, USER, USER)
 
 
 @pytest.fixture(scope="module")
 def applied(site: Site) -> Site:
     """Give the site once the manifests are applied, and the witness runs."""
-    site.kubectl("apply", "-k", str(site.folder / "manifests"))
-    ready = ("wait", "--for=condition=Ready", "pod/dbcheck-witness-0", WAIT)
-    wait_until(lambda: bool(site.show("pods")["items"]), "the witness's pod is made")
-    site.kubectl(*ready)
+    apply(site)
     return site
 
 
@@ -495,8 +161,8 @@ def test_a_cut_of_the_node_that_has_witness_and_client_is_refused(
     job_code, said = applied.run("run", *on(name), "--yes", "--i-know")
     assert job_code == USAGE, said
     assert f"[{said_id}]" in said
-    assert not (applied.folder / "data" / "outlet").exists()
-    assert not (applied.folder / "database" / "off").exists()
+    assert not (applied.data / "outlet").exists()
+    assert not (applied.top / "database" / "off").exists()
 
 
 def test_the_account_of_the_job_finds_the_database_by_the_api(applied: Site) -> None:
@@ -514,7 +180,7 @@ def test_the_account_of_the_job_finds_the_database_by_the_api(applied: Site) -> 
     code, said = applied.run("run", *on("in-pod-by-hand"), "--i-know")
     assert code == USAGE, said
     assert "log is in pod dbcheck/dbcheck-witness-0, on the node dbcheck" in said
-    assert not (applied.folder / "data" / "outlet").exists()
+    assert not (applied.data / "outlet").exists()
 
 
 def flags_of(site: Site) -> tuple[str, ...]:
@@ -531,8 +197,8 @@ def test_a_run_leaves_its_folder_and_its_bundle_can_be_taken_out(
     code, said = applied.run("run", *flags_of(applied), "--off-seconds", "1")
     assert code == INCONCLUSIVE, said
     assert "its connections were closed at once" in " ".join(said.split())
-    assert (applied.folder / "data" / "restored").exists()
-    (run,) = (applied.folder / "data" / "runs").iterdir()
+    assert (applied.data / "restored").exists()
+    (run,) = (applied.data / "runs").iterdir()
     with applied.shell():
         applied.call("dbcheck", "bundle", f"runs/{run.name}", "-o", "/tmp/run.tar")
         taken = tmp_path / "run.tar"
@@ -550,7 +216,7 @@ def test_a_run_that_is_ended_gives_the_power_back_and_is_not_repeated(
     applied: Site,
 ) -> None:
     """A drain has to wait for it; what deletes the pod anyway, dbcheck survives."""
-    data = applied.folder / "data"
+    data = applied.data
     (data / "restored").unlink(missing_ok=True)
     job = applied.start("run", *flags_of(applied), "--off-seconds", "600")
     wait_until(
@@ -585,3 +251,168 @@ def test_a_run_that_is_ended_gives_the_power_back_and_is_not_repeated(
         with pytest.raises(ClusterError, match="status [13]"):
             applied.call("dbcheck", "reconcile", f"runs/{run.name}")
         assert "verdict.json" in applied.call("ls", f"runs/{run.name}")
+
+
+def take_suspend_off(site: Site) -> dict[str, Any]:
+    """Do so as the guide does; return the Job that the CronJob then makes."""
+    before = len(site.list_checks())
+    site.kubectl("patch", "cronjob/dbcheck", "-p", '{"spec":{"suspend":false}}')
+    wait_until(lambda: len(site.list_checks()) > before, "the CronJob makes a Job", 90)
+    return site.list_checks()[-1]
+
+
+def suspend(site: Site) -> None:
+    site.kubectl("patch", "cronjob/dbcheck", "-p", '{"spec":{"suspend":true}}')
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [((), USAGE), (("witness", "check", "orders"), PASS)],
+    ids=["refused", "complete"],
+)
+def test_a_check_begins_by_its_schedule(
+    applied: Site, words: Sequence[str], expected: int
+) -> None:
+    """As it is in the manifest it is refused here; each verdict shows in the Job.
+
+    Only after a PASS a time of success is there, which the guide has alerts on.
+    """
+    applied.schedule(*words)
+    try:
+        job = take_suspend_off(applied)["metadata"]["name"]
+    finally:
+        suspend(applied)
+    assert applied.await_end(f"job/{job}") == expected
+    said = applied.kubectl("logs", f"job/{job}")
+    assert ("[terminal-needed]" in said) == (expected == USAGE), said
+    status = applied.show("cronjob/dbcheck")["status"]
+    assert status["lastScheduleTime"]
+    assert ("lastSuccessfulTime" in status) == (expected == PASS)
+
+
+def test_no_check_begins_beside_another_one(applied: Site) -> None:
+    """The CronJob's next minute comes while the power is off."""
+    data = applied.data
+    cuts = count_cuts(applied)
+    applied.schedule("run", *flags_of(applied), "--off-seconds", "90")
+    try:
+        job = take_suspend_off(applied)["metadata"]["name"]
+        wait_until(lambda: count_cuts(applied) > cuts, "the power is cut", 120)
+        wait_until(lambda: was_held_back(applied), "the next check is held back", 150)
+        assert (data / "outlet").read_text() == "off\n"
+        assert applied.list_checks()[-1]["metadata"]["name"] == job
+    finally:
+        suspend(applied)
+    assert applied.await_end(f"job/{job}", 300) == INCONCLUSIVE
+    assert count_cuts(applied) == cuts + 1
+    assert applied.list_checks()[-1]["metadata"]["name"] == job
+    with applied.shell():
+        (run,) = (data / "runs").iterdir()
+        assert "INCONCLUSIVE" in applied.call("dbcheck", "report", f"runs/{run.name}")
+    shutil.rmtree(run)
+
+
+def was_held_back(site: Site) -> bool:
+    of_check = "involvedObject.name=dbcheck,reason=JobAlreadyActive"
+    return bool(site.show("events", "--field-selector", of_check)["items"])
+
+
+def count_cuts(site: Site) -> int:
+    cuts = site.data / "cuts"
+    return len(cuts.read_text().splitlines()) if cuts.exists() else 0
+
+
+def test_a_check_that_finds_a_loss_is_a_failed_job_and_cuts_once(
+    applied: Site,
+) -> None:
+    """A check of before is made up for as soon as none is suspended any more.
+
+    Its target's host shows other ids than this machine, which would not be cut.
+    """
+    lose_commits(applied, now=True)
+    cuts = count_cuts(applied)
+    words = ("campaign", *on("far"), "--cuts", "5", "--yes", "--i-know")
+    applied.schedule(*words)
+    wait_until(lambda: was_missed(applied), "a check is missed", 90)
+    begun = datetime.now(UTC)
+    try:
+        job = take_suspend_off(applied)
+    finally:
+        suspend(applied)
+    planned = job["metadata"]["annotations"][SCHEDULED]
+    assert parse_time(planned) < begun
+    name = f"job/{job['metadata']['name']}"
+    assert applied.await_end(name) == FAIL
+    lose_commits(applied, now=False)
+    why = applied.conditions_of(name)["Failed"]
+    assert f"exit code {FAIL} matching FailJob rule" in why
+    assert applied.show(name)["status"]["failed"] == 1
+    assert len(applied.pods_of(name)) == 1
+    assert count_cuts(applied) == cuts + 1
+    assert "the server lost" in " ".join(applied.kubectl("logs", name).split())
+    (campaign,) = (applied.data / "campaigns").iterdir()
+    with applied.shell():
+        report = ("dbcheck", "report", f"campaigns/{campaign.name}")
+        assert "FAIL in cycle 1" in applied.call(*report)
+        numbers = applied.call(*report, "--format", "prometheus")
+    assert 'verdict="FAIL"} 1.0' in numbers, numbers
+
+
+def was_missed(site: Site) -> bool:
+    """Return True once a minute has begun in which a check was due."""
+    check = site.show("cronjob/dbcheck")
+    created = check["metadata"]["creationTimestamp"]
+    last = parse_time(check["status"].get("lastScheduleTime", created))
+    return datetime.now(UTC) > last.replace(second=0) + timedelta(minutes=1, seconds=1)
+
+
+def parse_time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def lose_commits(site: Site, *, now: bool) -> None:
+    """Have the server keep in its memory what it acknowledges, or no longer.
+
+    What ends that is its next start, with the writer of its log.
+    """
+    inside = ("exec", "-n", "prod", "orders-1", "--")
+    value = "off" if now else "on"
+    for text in (
+        f"alter system set synchronous_commit={value}",
+        "select pg_reload_conf()",
+    ):
+        psql = ("psql", "-h", "127.0.0.1", "-U", "dbcheck", "postgres", "-c", text)
+        site.cluster.kubectl(*inside, *psql)
+    if now:
+        site.cluster.kubectl(*inside, "pkill", "-STOP", "-f", "walwriter")
+
+
+@pytest.fixture(scope="module", params=[ANY_USER, 0], ids=["own-group", "group-0"])
+def of_any_user(applied: Site, request: pytest.FixtureRequest) -> Site:
+    """Give a site whose pods run as a user and a group that no image knows."""
+    namespace = f"any-{request.param}"
+    made = replace(applied, namespace=namespace, user=ANY_USER, group=request.param)
+    make_site(made)
+    apply(made)
+    return made
+
+
+def test_any_user_can_be_that_of_the_pods(of_any_user: Site) -> None:
+    """As the restricted profile has it, where OpenShift chooses the user."""
+    ids = f"{ANY_USER} {of_any_user.group}"
+    shown_ids = ("sh", "-c", "echo $(id -u) $(id -g)")
+    said = of_any_user.kubectl("exec", "dbcheck-witness-0", "--", *shown_ids)
+    assert said.strip() == ids
+    code, said = of_any_user.run("witness", "check", "orders")
+    assert code == PASS, said
+    code, said = of_any_user.run("audit", *on("by-hand"))
+    assert code == PASS, said
+    code, said = of_any_user.run("run", *flags_of(of_any_user), "--off-seconds", "1")
+    assert code == INCONCLUSIVE, said
+    assert "its connections were closed at once" in " ".join(said.split())
+    (run,) = (of_any_user.data / "runs").iterdir()
+    with of_any_user.shell():
+        assert of_any_user.call(*shown_ids).strip() == ids
+        of_any_user.call("dbcheck", "bundle", f"runs/{run.name}", "-o", "/tmp/run.tar")
+        said = of_any_user.call("dbcheck", "verify", "/tmp/run.tar")
+    assert "nothing that was checked differs" in said
