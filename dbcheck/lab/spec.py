@@ -312,12 +312,6 @@ class LabSpec:
                 id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
                 hint="Use the engine postgresql.",
             )
-        if self.contained and (self.galera or self.patroni):
-            raise UsageError(
-                "a lab runs no node of Galera or Patroni in a container",
-                id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
-                hint="Leave --container out.",
-            )
         self._check_drives()
         self._check_mount_options()
 

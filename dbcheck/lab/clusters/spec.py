@@ -181,6 +181,13 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
             id=ErrorId.DRIVES_ALONE_IN_CLUSTER,
             hint="Leave out --power-scope.",
         )
+    if lab.contained:
+        raise UsageError(
+            "the containers of a lab have no network in which their servers could form"
+            " a cluster",
+            id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
+            hint="Leave --container out, or --nodes.",
+        )
     if kind.is_group:
         _require_group(kind, spec)
     if spec.rejoin:

@@ -59,6 +59,12 @@ def test_what_patroni_cannot_show_is_refused(
         require_possible(LabSpec(engine), spec)
 
 
+def test_servers_in_containers_are_no_cluster() -> None:
+    spec = LabSpec("postgresql", container="volume")
+    with refused(ErrorId.TOPOLOGY_NOT_FOR_ENGINE, UsageError, naming="no network"):
+        require_possible(spec, ClusterSpec())
+
+
 def test_what_replicas_commit_out_of_order_is_not_compared() -> None:
     lab = LabSpec("mysql", settings={"replica-preserve-commit-order": "OFF"})
     require_possible(lab, ClusterSpec())
