@@ -8,6 +8,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.own_data import find_own_data, require_data_directory
@@ -60,6 +62,15 @@ def test_only_the_servers_own_directory_is_taken(
             with refused(ErrorId.DATA_DIRECTORY_NOT_ON_HOST, HostError) as caught:
                 find_own_data(host, naming(facts, directory), engine.mark_data)
             assert "container" in caught.value.hint
-        with refused(ErrorId.HOST_PATH_MISSING, HostError, naming="No such file"):
-            find_own_data(host, naming(facts, tmp_path / "none"), engine.mark_data)
         assert find_own_data(host, facts, engine.mark_data) == 0
+
+
+@pytest.mark.root
+def test_a_directory_that_is_not_there_is_missing(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """Another user would be told of other accounts' servers, which may have it."""
+    named = naming(engine.facts(), tmp_path / "none")
+    missing = refused(ErrorId.HOST_PATH_MISSING, HostError, naming="No such file")
+    with contextlib.closing(open_host("local:")) as host, missing:
+        find_own_data(host, named, engine.mark_data)
