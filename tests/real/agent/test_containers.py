@@ -208,7 +208,8 @@ def test_no_drive_is_cut_alone_below_a_container(new_server: NewServer) -> None:
     assert "in a container" in busy[0]
 
 
-@pytest.mark.parametrize("idmapped", [False, True])
+@pytest.mark.parametrize("idmapped", [False, True], ids=["plain", "idmapped"])
+@pytest.mark.wide_with("mysql", "mariadb-idmapped")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_server_in_a_user_namespace_is_found(
     engine: str, idmapped: bool, new_server: NewServer
