@@ -178,9 +178,12 @@ def _cut(traces: Traces, nodes: Sequence[Node], groups: Sequence[Programs]) -> N
     for shim in _find_shims(nodes):
         shim.kill()
     members = set[Process]().union(*map(traces.list_members, nodes))
-    for member in members:  # a server must not see one of its processes end before it
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(member.pid, signal.SIGSTOP)
+    # A server must not see one of its processes end before it.  All are killed before
+    # the first is waited for: dbcheck would see a server that is idle until its end.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for member in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member.pid, number)
     for member in members:
         member.kill()
     for node in nodes:

@@ -33,6 +33,7 @@ LEFT_OUT = {
     "dbcheck reconcile runs/ID( --name db1)?$": "real/cycle/test_reconcile_run.py has"
     " such a run",
     "dbcheck lab fetch": "CI has fetched it",
+    "dbcheck run orders": "real/kubernetes/test_pods_cluster.py has such pods",
     "dbcheck run (pair|GROUP)": "real/site/test_cluster_command.py has such a group",
     ".* --topology": "real/site/test_cluster_groups.py runs such a command",
     ".* --promoted-by": "real/site/test_cluster_patroni.py runs such a command",
