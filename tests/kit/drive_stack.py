@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dbcheck.lab import mounts
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.model import CutReport
 from dbcheck.lab.drive.process import DriveServer
@@ -52,7 +53,7 @@ class Storage:
 
     def unmount(self) -> None:
         """Unmount the filesystem and detach the device."""
-        block_filesystem.umount(self.mountpoint)
+        mounts.umount(self.mountpoint)
         if self.device is not None:
             self.device.detach()
             self.device = None

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck.base import processes
-from dbcheck.lab import syscalls
+from dbcheck.lab import mounts, syscalls
 from dbcheck.lab.link import Link
 from dbcheck.lab.server_account import Account
-from dbcheck.lab.storage import filesystem as block_filesystem
 
 # Each system has this folder (FHS 3.0, 3.12); the server finds another one there.
 TOP = Path("/mnt")
@@ -140,8 +139,8 @@ class Container(Launcher):
         apart = ["unshare", "--mount", "--uts", "--ipc", "--propagation", "slave"]
         sources = [self._mount_layer(folder) for folder in self._places]
         pairs = zip(sources, self._places.values(), strict=True)
-        mounts = [str(path) for pair in pairs for path in pair]
-        shell = ["sh", "-c", _MOUNT_AND_RUN, "sh", *mounts, "--"]
+        binds = [str(path) for pair in pairs for path in pair]
+        shell = ["sh", "-c", _MOUNT_AND_RUN, "sh", *binds, "--"]
         become = _become(account) if account else []
         run = processes.die_with_parent(command, parent=_PARENT_OUTSIDE)
         with _keeping_namespaces():
@@ -167,7 +166,7 @@ class Container(Launcher):
 
     def unmount(self) -> None:
         if self._merged:
-            block_filesystem.release(self._merged)
+            mounts.release(self._merged)
             self._merged = None
 
     def close(self) -> None:

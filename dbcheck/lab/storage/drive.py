@@ -13,6 +13,7 @@ from typing import Any
 from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
+from dbcheck.lab import mounts
 from dbcheck.lab.drive.control import DriveProcess, copy_drive
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.drive.recording import Recordings
@@ -269,7 +270,7 @@ class DriveStorage:
         options = ",".join(filter(None, (options, _SAFE_OPTIONS)))
         block_filesystem.mount(loop.path, self.folder, spec.filesystem, options)
         if os.statvfs(self.folder).f_flag & _SAFE_FLAGS != _SAFE_FLAGS:
-            block_filesystem.release(self.folder)
+            mounts.release(self.folder)
             raise LabError(
                 f"mount(8) left out {_SAFE_OPTIONS}, which a lab's drive needs",
                 id=ErrorId.LAB_DECIDES_SETTING,
@@ -280,7 +281,7 @@ class DriveStorage:
         """Unmount the filesystem and detach the drive, if it is attached."""
         if self._loop is None:
             return
-        block_filesystem.release(self.folder)
+        mounts.release(self.folder)
         self._loop.detach()
         self._loop = None
 

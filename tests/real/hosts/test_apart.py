@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.hosts.host import open_host
+from dbcheck.lab import mounts
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.model.host import Volume
 from tests.kit.drive_mounts import own_mounts as own_mounts
@@ -40,7 +41,7 @@ def mounted(device: str, folder: Path, kind: str, options: str = "") -> Iterator
     try:
         yield
     finally:
-        block_filesystem.umount(folder)
+        mounts.umount(folder)
 
 
 def facts_of(folder: Path) -> Volume:

@@ -14,11 +14,11 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
+from dbcheck.lab import mounts
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.spec import FILESYSTEMS, DriveSpec
 from dbcheck.lab.storage import filesystem as block
-from dbcheck.lab.storage import filesystem as block_filesystem
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.drive_stack import Storage
 from tests.kit.refusals import refused
@@ -222,12 +222,12 @@ def test_a_busy_mount_names_who_uses_it(stack: ExitStack, tmp_path: Path) -> Non
     storage = build(stack, tmp_path, "ext4")
     with (storage.mountpoint / "open").open("wb"):
         with refused(ErrorId.FILESYSTEM_IN_USE, LabError, naming="busy") as caught:
-            block_filesystem.umount(storage.mountpoint, timeout_s=0.05)
+            mounts.umount(storage.mountpoint, timeout_s=0.05)
         assert str(os.getpid()) in caught.value.hint
 
 
 def test_what_is_not_mounted_is_unmounted_already(tmp_path: Path) -> None:
-    block_filesystem.umount(tmp_path)
+    mounts.umount(tmp_path)
 
 
 def test_a_device_in_use_is_not_reported_as_detached(
@@ -237,7 +237,7 @@ def test_a_device_in_use_is_not_reported_as_detached(
     assert storage.device is not None
     with refused(ErrorId.LOOP_DEVICE_IN_USE, LabError):
         storage.device.detach(timeout_s=0.05)
-    block_filesystem.umount(storage.mountpoint)
+    mounts.umount(storage.mountpoint)
     storage.device.detach()
     assert not storage.device.attached()
 

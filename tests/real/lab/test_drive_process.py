@@ -19,6 +19,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
+from dbcheck.lab import mounts
 from dbcheck.lab.calls import remote
 from dbcheck.lab.drive import control as drive_control
 from dbcheck.lab.drive.control import DriveProcess
@@ -277,7 +278,7 @@ def test_a_killed_drive_gives_errors_and_all_can_be_cleaned_up(
             ErrorId.VIRTUAL_DRIVE_GONE, LabError, naming="was killed by SIGKILL"
         ):
             drive.call(DriveServer.freeze)
-        block_filesystem.umount(mountpoint)
+        mounts.umount(mountpoint)
     assert not device.attached()
     assert not running(drive.pid)
 

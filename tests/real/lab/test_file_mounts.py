@@ -14,8 +14,7 @@ from dbcheck.agent.host.data import find_links_in
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.hosts.host import open_host
-from dbcheck.lab import programs, syscalls
-from dbcheck.lab.storage import filesystem as block_filesystem
+from dbcheck.lab import mounts, programs, syscalls
 from dbcheck.lab.storage.filesystem import attach
 from dbcheck.model.places import Place
 from tests.kit.drive_mounts import own_mounts as own_mounts
@@ -33,7 +32,7 @@ def mounted(source: str, on: Path, kind: str, flags: int = 0) -> Iterator[None]:
     try:
         yield
     finally:
-        block_filesystem.umount(on)
+        mounts.umount(on)
 
 
 def test_a_file_that_is_mounted_has_a_volume_of_its_own(tmp_path: Path) -> None:

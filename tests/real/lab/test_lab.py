@@ -20,9 +20,10 @@ from dbcheck.base.errors import LabError, PowerError
 from dbcheck.lab import lab as labs
 from dbcheck.lab import state
 from dbcheck.lab.lab import Lab
+from dbcheck.lab.mounts import umount
 from dbcheck.lab.namespace import BASE
 from dbcheck.lab.spec import DATA_DRIVE, DriveSpec, LabSpec
-from dbcheck.lab.storage.filesystem import attach, mkfs, mount, umount
+from dbcheck.lab.storage.filesystem import attach, mkfs, mount
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.model.cut import PowerState
 from tests.kit.drive_mounts import own_mounts as own_mounts

@@ -14,11 +14,11 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, Unrecoverable
+from dbcheck.lab import mounts
 from dbcheck.lab.machine import Machine
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage import filesystem as block
-from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.model.cut import PowerState
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.refusals import refused
@@ -60,12 +60,12 @@ def is_off(machine: Machine) -> bool:
 def test_a_cut_that_stops_halfway_is_ended_by_the_restore(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    umount = block_filesystem.umount
+    umount = mounts.umount
 
     def quick(mountpoint: Path, timeout_s: float = 0.0) -> None:
         umount(mountpoint, min(timeout_s, 0.1))
 
-    monkeypatch.setattr(block_filesystem, "umount", quick)
+    monkeypatch.setattr(mounts, "umount", quick)
     with (machine.server.data / "PG_VERSION").open():
         with refused(ErrorId.FILESYSTEM_IN_USE, LabError, naming="cannot unmount"):
             machine.cut()

@@ -16,6 +16,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.base.system import now_us
+from dbcheck.lab import mounts
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.drive.recording import Recording, RecordingFile
@@ -68,7 +69,7 @@ def mounted(
         finally:
             drive.call(DriveServer.freeze)
             drive.call(DriveServer.fail)
-            block_filesystem.umount(mountpoint)
+            mounts.umount(mountpoint)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.lab import syscalls
-from dbcheck.lab.storage import filesystem
+from dbcheck.lab import mounts, syscalls
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.users import User, user_of
 from tests.kit.users import user as user
@@ -31,5 +30,5 @@ def test_a_run_is_refused_whose_folder_is_on_a_disk_that_is_nearly_full(
         assert "--folder" in err  # a campaign has no --runs
         assert list(small.iterdir()) == []
     finally:
-        filesystem.umount(small)
+        mounts.umount(small)
     assert user.json("run", *user.rig, code=0)["verdict"] == "PASS"
