@@ -187,9 +187,9 @@ def _is_of(driver: str, name: str) -> bool:
 
 
 def _judge_portworx(parameters: Mapping[str, str]) -> str | None:
-    """Return what judge_flushes() does, of a volume of Portworx.
+    """Judge the flushes of a Portworx volume as judge_flushes() does.
 
-    Its documentation, IO profiles: db_remote, and auto, take two copies or more.
+    Portworx documentation, IO profiles: db_remote, and auto, take two copies or more.
     """
     profile, copies = parameters.get("io_profile", ""), parameters.get("repl", "")
     if profile in _PASSED_ON_AT_ONCE or copies == "1":

@@ -192,7 +192,7 @@ _NAMES_IN_PODS: Mapping[type, Mapping[str, str]] = {
     PersistentVolume: {"name": "volume", "handle": "handle"},
 }
 _OURS_IN_PODS = re.compile(r"(?:namespace|pod|claim|volume|handle)-\d+")
-# A name that is no word of another text: it has a digit or a hyphen.
+# A name with a digit or a hyphen, which no ordinary word of a message has.
 _DISTINCT = re.compile(r"(?=.*[\d-]).{4,}", re.DOTALL)
 # Where the name of a namespace is known as that: {0}; {1}: the pod's.  The last two are
 # the kubelet's folder and file of a container's log.

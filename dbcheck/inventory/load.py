@@ -167,9 +167,9 @@ class Inventory:
         return make_cluster(name, [self.entry(host) for host in hosts])
 
     def machine(self, name: str) -> Machine:
-        """Return the host *name*, which is no target; raise UsageError if it is wrong.
+        """Return a host without a target of its own, as a node of Kubernetes.
 
-        Its switch must be no other host's.
+        Raise UsageError if its variables are wrong, or another host has its switch.
         """
         machine = parse_machine(self.others[name])
         outlet = machine.power.outlet()

@@ -31,7 +31,7 @@ from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.servers.base import Source
 from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember
-from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.spec import LAYER, LabSpec
 from dbcheck.lab.ssh import sshd
 from dbcheck.lab.state import LabRecord
 from dbcheck.lab.storage.blocks import FileBlocks
@@ -306,6 +306,10 @@ def list_missing(spec: LabSpec) -> list[str]:
             reasons.append(_PATRONI_NEEDS_NAMESPACES)
         if spec.contained:
             reasons.append(_CONTAINER_NEEDS_NAMESPACES)
+    if spec.container == LAYER and not programs.has_kernel_filesystem("overlay"):
+        reasons.append(
+            "the kernel has no overlay filesystem, which --container layer needs"
+        )
     kind = make_server(spec)
     needs_packaged_account = os.geteuid() == 0 and not _has_own_account(spec)
     if (

@@ -348,7 +348,7 @@ def list_missing_for_drive(filesystem: str) -> list[str]:
         if (why := _explain_not_openable(device)) is not None:
             reasons.append(f"cannot open {device}: {why}")
     for kind in ("fuse", filesystem):
-        if not _has_kernel_filesystem(kind):
+        if not has_kernel_filesystem(kind):
             reasons.append(f"the kernel has no {kind} filesystem")
     for tool in (f"mkfs.{filesystem}", "mount", "unshare"):
         if find(tool) is None:
@@ -371,7 +371,7 @@ def _explain_not_openable(device: str) -> str | None:
     return None
 
 
-def _has_kernel_filesystem(kind: str) -> bool:
+def has_kernel_filesystem(kind: str) -> bool:
     """Return True if the kernel has the filesystem, or a module that it can load."""
     if kind in Path("/proc/filesystems").read_text().split():
         return True

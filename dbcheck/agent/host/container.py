@@ -417,7 +417,7 @@ def read_docker_link(path: str) -> str:
 
     No other link counts: the server's account may have made that.
     """
-    with contextlib.suppress(OSError):  # it is no link
+    with contextlib.suppress(OSError):  # not a link
         target = os.readlink(path)
         return target if POD_LOG.match(path) and DOCKER_LOG.fullmatch(target) else ""
     return ""

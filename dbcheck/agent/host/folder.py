@@ -105,8 +105,8 @@ class Folder:
             if error.errno != errno.EOVERFLOW:
                 raise
             text = (
-                f"{self.path}: the mount shows files under other owners (idmapped), and"
-                f" user {os.geteuid()} cannot own a file there"
+                f"{self.path}: user {os.geteuid()} cannot own a file there: the mount"
+                " is idmapped, or the filesystem is one of a user namespace"
             )
             raise Refusal("folder", text) from None
 

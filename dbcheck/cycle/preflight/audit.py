@@ -95,7 +95,7 @@ def audit_facts(
     """Audit a server of which *server* and, of its host, *facts* were read before.
 
     host, facts: None if the host is not to be asked.  host_error: why the host could
-    not be asked, "" if there is no error.  pods, places: where the server runs on
+    not be asked, "" if it was asked.  pods, places: where the server runs on
     Kubernetes, and its directories; None unless it does.  Raise EngineError, HostError.
     """
     family = FAMILIES[engine.family]
@@ -148,8 +148,8 @@ def audit_node_before_load(
     """Audit a node before its load, and show the findings that are more than a note.
 
     places: the server's directories.  shown: the lines that were shown before.  They
-    are not shown again, and new lines are added.  Return None if the audit failed.  The
-    cycle goes on without it, as the audit is no evidence.
+    are not shown again, and new lines are added.  Return None if the audit failed: a
+    cycle does not need it, as no verdict rests on an audit.
     """
     facts = host.facts if host else None
     try:

@@ -107,7 +107,7 @@ def _find_pod(
 
 
 def _find_late_report(pod: Pod, host: HostBefore | None) -> str:
-    """Return what a kubelet may not have reported yet after a start, "" if nothing."""
+    """Name what the kubelet still reports from before a restart, "" if nothing."""
     if not pod.ready and not pod.ending:
         return "is not ready"
     ids = [(pod.machine_id, host.facts.machine_id)] if host else []

@@ -90,7 +90,7 @@ def _read(pods: PodSource) -> PodsAfter:
 
 
 def _find_doubt(found: PodsAfter, before: Pod, cgroup: str, is_primary: bool) -> str:
-    """Return why a later reading may show more, "" if it will not."""
+    """Name what makes another reading of the pods worthwhile, "" if nothing does."""
     pod, doubt = find_pod_of_server(
         found.pods, cgroup, is_primary=is_primary, known=before
     )

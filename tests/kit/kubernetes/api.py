@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 import yaml  # type: ignore[import-untyped]
 
 from dbcheck.lab.certificates import Authority, Identity
@@ -340,6 +341,13 @@ def open_api(identity: Identity | None = None) -> Iterator[StandInApi]:
     finally:
         server.end()
         thread.join()
+
+
+@pytest.fixture(name="api")
+def empty_api() -> Iterator[StandInApi]:
+    """A stand-in that has no objects yet."""
+    with open_api() as api:
+        yield api
 
 
 class _Server(ThreadingHTTPServer):

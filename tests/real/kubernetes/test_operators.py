@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ from dbcheck.config.target import KubernetesSettings
 from dbcheck.kubernetes.pods import DatabasePods
 from dbcheck.model.pods import Pod, PodRole
 from dbcheck.runner.placement import find_primary
-from tests.kit.kubernetes.api import StandInApi, open_api
+from tests.kit.kubernetes.api import StandInApi
+from tests.kit.kubernetes.api import empty_api as empty_api
 from tests.kit.kubernetes.recorded import (
     NAMESPACE,
     SOURCES,
@@ -35,12 +35,6 @@ SELECTORS = {
     "statefulset_longhorn": "app",
 }
 WITHOUT_ROLES = ("percona_xtradb",)
-
-
-@pytest.fixture
-def api() -> Iterator[StandInApi]:
-    with open_api() as api:
-        yield api
 
 
 def read(api: StandInApi, folder: Path, name: str, objects: Objects) -> list[Pod]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
@@ -17,7 +14,8 @@ from dbcheck.model.host import Expected
 from dbcheck.model.pods import Pod
 from dbcheck.model.records import Manifest
 from dbcheck.runner.placement import place_as_run, place_to_look
-from tests.kit.kubernetes.api import StandInApi, open_api
+from tests.kit.kubernetes.api import StandInApi
+from tests.kit.kubernetes.api import empty_api as empty_api
 from tests.kit.kubernetes.database import NAMESPACE, put_database
 from tests.kit.pods import POD
 from tests.kit.refusals import refused
@@ -42,12 +40,6 @@ ROLES = [
     {"cnpg.io/cluster": "orders", "cnpg.io/instanceRole": role}
     for role in ("primary", "replica", "replica")
 ]
-
-
-@pytest.fixture
-def api() -> Iterator[StandInApi]:
-    with open_api() as api:
-        yield api
 
 
 def read_entry(api: StandInApi, folder: Path, more: str = "") -> Entry:

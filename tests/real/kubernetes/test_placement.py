@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +29,8 @@ from dbcheck.runner import assemble, campaign_run
 from dbcheck.runner.placement import find_placed_server, place_as_run, place_entry
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.window import WindowLimits
-from tests.kit.kubernetes.api import StandInApi, open_api
+from tests.kit.kubernetes.api import StandInApi
+from tests.kit.kubernetes.api import empty_api as empty_api
 from tests.kit.kubernetes.database import NAMESPACE, put_database
 from tests.kit.nodes import one
 from tests.kit.pods import POD
@@ -71,12 +72,6 @@ ROLES = [
     {"cnpg.io/cluster": "orders", "cnpg.io/instanceRole": role}
     for role in ("replica", "primary", "replica")
 ]
-
-
-@pytest.fixture
-def api() -> Iterator[StandInApi]:
-    with open_api() as api:
-        yield api
 
 
 def write(api: StandInApi, folder: Path, *more: str, third: str = "c") -> Path:

@@ -57,6 +57,13 @@ def test_a_container_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("namespaces of its own" in reason for reason in list_missing(spec))
 
 
+def test_a_writable_layer_needs_overlayfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "has_kernel_filesystem", lambda _: False)
+    reason = "the kernel has no overlay filesystem, which --container layer needs"
+    assert reason in list_missing(LabSpec("postgresql", container="layer"))
+    assert reason not in list_missing(LabSpec("postgresql", container="volume"))
+
+
 def test_ports_that_connections_may_get_are_left_out() -> None:
     assert held_port.list_candidates("32768\t60999\n")[0] == 10_000
     assert not {32_768, 50_000, 60_999} & set(held_port.list_candidates("32768 60999"))
