@@ -17,7 +17,7 @@ from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.drive.control import require_room
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.lab.spec import LAYER, DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.report.drives import describe_faults
@@ -115,6 +115,9 @@ def adapt_workload_to_lab(workload: Workload) -> Workload:
 def describe_lab(spec: LabSpec) -> str:
     """Return a description of a lab, for one line."""
     parts = [spec.engine]
+    if spec.contained:
+        where = "in its writable layer" if spec.container == LAYER else "on a volume"
+        parts.append(f"in a container, data {where}")
     if spec.cut == "process":
         parts.append("server process killed (SIGKILL)")
     else:

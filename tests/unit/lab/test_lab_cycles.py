@@ -103,3 +103,15 @@ def test_only_a_drive_without_a_fault_is_called_honest(
     text = describe_lab(LabSpec("postgresql", drive=drive))
     assert ("honest" in text) is honest
     assert ("4,096" in text) is (4096 in asdict(drive).values())
+
+
+@pytest.mark.parametrize(
+    ("container", "said"),
+    [
+        ("none", "postgresql, xfs on"),
+        ("volume", "postgresql, in a container, data on a volume, xfs on"),
+        ("layer", "postgresql, in a container, data in its writable layer, xfs on"),
+    ],
+)
+def test_a_container_is_named(container: str, said: str) -> None:
+    assert describe_lab(LabSpec("postgresql", container=container)).startswith(said)
