@@ -90,7 +90,9 @@ class ErrorId(StrEnum):
 
     # Clusters and their nodes.
     CLUSTER_CUT_BY_HAND = "cluster-cut-by-hand"
+    CLUSTER_HAS_NO_WRITER = "cluster-has-no-writer"
     CLUSTER_INCOMPLETE = "cluster-incomplete"
+    CLUSTER_NOT_REBUILT = "cluster-not-rebuilt"
     CLUSTER_TOO_SMALL = "cluster-too-small"
     CLUSTER_VARIABLES_DIFFER = "cluster-variables-differ"
     COMMITS_WAIT_FOR_STRANGER = "commits-wait-for-stranger"
@@ -110,15 +112,20 @@ class ErrorId(StrEnum):
     NODE_JOINED_MEANWHILE = "node-joined-meanwhile"
     NODE_NOT_IN_CLUSTER = "node-not-in-cluster"
     NODE_NOT_LISTED = "node-not-listed"
+    NODE_NOT_REBUILT = "node-not-rebuilt"
     NODE_NOT_RECOGNISED = "node-not-recognised"
     NODE_OF_OTHER_CLUSTER = "node-of-other-cluster"
     NODE_STILL_JOINS = "node-still-joins"
+    OLD_WRITER_NOT_READ = "old-writer-not-read"
     PROMISE_NOT_STAGGERED = "promise-not-staggered"
     PROMISE_NOT_TESTABLE = "promise-not-testable"
     PROMOTION_COMMAND_FAILED = "promotion-command-failed"
     PROMOTION_INCOMPLETE = "promotion-incomplete"
     PROMOTION_NOT_FOR_GROUP = "promotion-not-for-group"
     PROMOTION_REFUSED = "promotion-refused"
+    REBUILD_COMMAND_FAILED = "rebuild-command-failed"
+    REBUILD_INCOMPLETE = "rebuild-incomplete"
+    REBUILD_NOT_POSSIBLE = "rebuild-not-possible"
     RECOVERY_ENDS_EARLY = "recovery-ends-early"
     REJOIN_NOT_POSSIBLE = "rejoin-not-possible"
     SITE_DIFFERS_FROM_RUN = "site-differs-from-run"
@@ -257,7 +264,6 @@ class ErrorId(StrEnum):
     # Inventories.
     ANSIBLE_INVENTORY_FAILED = "ansible-inventory-failed"
     ANSIBLE_NOT_INSTALLED = "ansible-not-installed"
-    GROUP_IS_CLUSTER = "group-is-cluster"
     HOSTS_SHARE_VALUE = "hosts-share-value"
     HOST_UNKNOWN = "host-unknown"
     INVENTORY_IS_LINK = "inventory-is-link"
@@ -271,6 +277,7 @@ class ErrorId(StrEnum):
     INVENTORY_VARIABLE_UNDEFINED = "inventory-variable-undefined"
     INVENTORY_VARIABLE_UNKNOWN = "inventory-variable-unknown"
     ONE_HOST_NEEDED = "one-host-needed"
+    TARGETS_SHARE_HOST = "targets-share-host"
     VAULT_PASSWORD_MISSING = "vault-password-missing"
 
     # Kubernetes.

@@ -33,6 +33,7 @@ from dbcheck.campaign.totals import (
     tally_cycles,
 )
 from dbcheck.cycle.cycle import (
+    lead_as_in_run,
     reconcile_run,
     require_same_site,
     require_server_back,
@@ -44,6 +45,7 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.preflight.pending_runs import note_judged
+from dbcheck.cycle.rebuild import find_writer, rebuild_cluster, require_old_writer_read
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.model.moments import (
@@ -133,6 +135,7 @@ def run_campaign(
     _settle_all(rig, folder)
     if folder.cycles():
         _show_results(rig, folder, plan, before)
+    rig = _make_whole(rig, folder)
     if plan.control:
         _run_controls(rig, folder, plan, await_person)
     last_before = find_last_number(folder.cycles())
@@ -145,7 +148,26 @@ def run_campaign(
         is_first = find_last_number(cycles) == last_before
         _run_next_cycle(rig, folder, plan, is_first=is_first)
         _show_results(rig, folder, plan, cycles)
+        rig = _make_whole(rig, folder)
     return tally_cycles(folder.cycles())
+
+
+def _make_whole(rig: Rig, folder: CampaignFolder) -> Rig:
+    """Return *rig*, led by the node that takes writes, with the others behind it.
+
+    After a loss that ends the campaign a cluster stays as it is, as evidence.
+    Raise DbcheckError if the cluster is not whole again.
+    """
+    site, cycles = rig.site, folder.cycles()
+    is_evidence = has_losses(cycles) and is_finished(folder.plan(), cycles)
+    if site.promise is None or is_evidence:
+        return rig
+    if not (name := folder.known().run):  # nothing was cut yet
+        return replace(rig, site=site.led_by(find_writer(site, site.writer_name)))
+    last = RunFolder.open(folder.runs / name)
+    if any(cycle.has_failed for cycle in cycles if cycle.run == name):
+        require_old_writer_read(site, last)
+    return rebuild_cluster(rig, last)
 
 
 def _show_results(
@@ -302,6 +324,7 @@ def _settle_run(rig: Rig, run: RunFolder) -> Outcome:
         note_judged(rig, run.path.name)
         return judge_run(run, rig.reader, rig.listener.progress)
     manifest = run.manifest()
+    rig = lead_as_in_run(rig, manifest)
     require_same_site(rig.site, manifest)
     if rig.site.attended:
         if (reason := rig.site.ready()) is not None:

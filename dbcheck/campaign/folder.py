@@ -135,6 +135,8 @@ class Cycle(JudgedCycle):
               severity is above a note, and each assumption about settings, a text for
               each.
     uncut:    no cut of the server's power was asked for, whatever ended the load.
+    writer, reader: of a cluster, the node that took the load, and the one that was read
+              ("" if none was); "" of a single server.
     doubts:   the items of evidence that keep an INCONCLUSIVE cycle from counting, by
               name; () of another cycle.
     """
@@ -167,6 +169,8 @@ class Cycle(JudgedCycle):
     despite: tuple[str, ...] = ()
     uncut: bool = False
     doubts: tuple[str, ...] = ()
+    writer: str = ""
+    reader: str = ""
 
     def __post_init__(self) -> None:
         """Refuse an unknown class or depth, and a run id that names no folder."""

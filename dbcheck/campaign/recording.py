@@ -53,7 +53,17 @@ def make_cycle(outcome: Outcome, *, ended: str, settled: bool = False) -> Cycle:
         despite=_list_audit_alarms(outcome),
         uncut=outcome.result.uncut,
         doubts=list_doubts(outcome.judgement),
+        **_name_nodes(outcome),
     )
+
+
+def _name_nodes(outcome: Outcome) -> dict[str, str]:
+    """Return Cycle.writer and Cycle.reader of a cluster, {} of a single server."""
+    manifest, after = outcome.manifest, outcome.after
+    if not manifest.site.is_cluster:
+        return {}
+    reader = "" if after.unanswered else after.reader_name
+    return {"writer": manifest.writer_name, "reader": reader}
 
 
 def _list_audit_alarms(outcome: Outcome) -> tuple[str, ...]:

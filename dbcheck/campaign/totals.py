@@ -236,6 +236,8 @@ def _make_cycle_result(cycle: Cycle) -> CycleResult:
         cut_s=cycle.cut_s,
         despite=cycle.despite,
         uncut=cycle.uncut,
+        writer=cycle.writer,
+        reader=cycle.reader,
     )
 
 

@@ -30,7 +30,7 @@ from dbcheck.runner import campaign_run
 from dbcheck.runner.attendance import require_unattended
 from dbcheck.runner.campaign_fleet import LOCAL, require_workers, run_fleet
 from dbcheck.runner.campaign_plan import decide_goal, make_plan
-from dbcheck.runner.placement import find_placed_servers
+from dbcheck.runner.placement import find_placed_targets
 
 CYCLES = click.IntRange(1, 1_000_000)
 
@@ -119,7 +119,7 @@ def command(
         folders = campaign_run.list_stored_campaigns(resume)
         inventory = _find_begun_inventory(folders, lookup)
         found = load_inventory(inventory)
-        entries = find_placed_servers(found, [one.plan().name for one in folders])
+        entries = find_placed_targets(found, [one.plan().name for one in folders])
         for entry, one in zip(entries, folders, strict=True):
             campaign_run.require_same(entry, one, yes=consent.yes)
         at = _find_place(address, entries)
@@ -134,7 +134,7 @@ def command(
         base = draw_seed(seed)
         folders = [
             CampaignFolder.create(
-                root if len(entries) == 1 else root / entry.name,
+                root if len(entries) == 1 else root / entry.title,
                 make_plan(
                     *(entry, base, goal),
                     keep_going=keep_going,
@@ -241,8 +241,8 @@ def _list_named(
             id=ErrorId.OPTIONS_CONFLICT,
             hint="Give names, or --all alone.",
         )
-    target_names = inventory.targets() if everything else inventory.members(names)
-    return find_placed_servers(inventory, target_names)
+    target_names = inventory.all_targets() if everything else inventory.members(names)
+    return find_placed_targets(inventory, target_names)
 
 
 def _remember(folders: Sequence[CampaignFolder]) -> None:

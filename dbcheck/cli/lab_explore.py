@@ -29,10 +29,10 @@ from dbcheck.explore.opened import Opened, choose_lab_folder, make_result
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import draw_by_name
 from dbcheck.judge.result import to_values
-from dbcheck.judge.results import StateResult
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.lab import Lab
 from dbcheck.model.cut import CrashState
+from dbcheck.model.explored import StateResult
 from dbcheck.ports.listener import Phase
 from dbcheck.report.console import make_console, make_progress_console
 from dbcheck.report.explore import draw_exploration, draw_state

@@ -36,14 +36,13 @@ from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
-from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.console import make_progress_console
 from dbcheck.report.live import make_progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
-from dbcheck.runner.guard import check_interlocks, require_passable
+from dbcheck.runner.guard import check_interlocks, require_passable, require_stays_off
 from dbcheck.runner.resume import run_resumable_cycle
 
 TWO_CUTS_NOTE = (
@@ -183,15 +182,7 @@ def require_possible_on_cluster(
             id=ErrorId.OPTIONS_CONFLICT,
             hint="Leave it out.",
         )
-    stays_off = entry.standbys and not Promise(entry.survives).writer_returns
-    if stays_off and entry.power.returns_by_itself:
-        raise UsageError(
-            f"host {entry.name}: the power comes back by itself after a cut by this"
-            " switch, and the old writer has to stay off while another takes over",
-            id=ErrorId.SWITCH_RESTORES_BY_ITSELF,
-            hint="Give it a switch that leaves the host off, or set dbcheck_survives:"
-            " all (or writer, with streaming and semi-sync).",
-        )
+    require_stays_off(entry, entry)
 
 
 def _check_cut_nodes(entry: Entry, rig: Rig, consent: ConsentOptions) -> None:

@@ -13,7 +13,7 @@ from dbcheck.base.setting import Setting
 from dbcheck.config.validated import Command, Text, one_of
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import PowerScope
-from dbcheck.model.replication import PromotedBy
+from dbcheck.model.replication import PromotedBy, RebuiltBy
 
 _TOPOLOGIES = tuple(kind.value for kind in SiteKind if kind.is_cluster)
 _Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
@@ -247,5 +247,25 @@ class TargetSettings:
         Meta(
             description="`dbcheck_promoted_by: command`: a list, the program that "
             "promotes a host and its arguments; the host's name is added as the last."
+        ),
+    ] = ()
+    rebuilt_by: Annotated[
+        str,
+        one_of([each.value for each in RebuiltBy]),
+        Meta(
+            description="Of a cluster: who has the other hosts follow the new writer "
+            "after a cut, so that the next one can follow (`dbcheck campaign GROUP`). "
+            "`nobody`: it stays as the cut left it. `sql`: dbcheck, by statements that "
+            "copy no data. `clone`: dbcheck, by MySQL's clone plugin. `command`: "
+            "dbcheck, by `dbcheck_rebuild`. `auto`: the cluster itself, as with Patroni"
+            " and Galera. What a host alone holds is read before, except with `auto`."
+        ),
+    ] = RebuiltBy.NOBODY.value
+    rebuild: Annotated[
+        Command,
+        Meta(
+            description="`dbcheck_rebuilt_by: command`: a list, the program that makes "
+            "a host a standby of the new writer, and its arguments; the names of the "
+            "host and of the new writer are added as the last two."
         ),
     ] = ()

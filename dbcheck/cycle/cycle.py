@@ -6,6 +6,7 @@ import contextlib
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
@@ -182,6 +183,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
     if another client's run of this id is on the witness.  If the server had not come
     back, no survivor was read: they are read now, and the failure stays on record.
     """
+    rig = lead_as_in_run(rig, manifest)
     with run.locked():
         require_same_site(rig.site, manifest)
         require_restarter(rig)
@@ -238,6 +240,17 @@ def _read_log_facts(rig: Rig, run: RunFolder) -> LogFacts:
     with contextlib.suppress(LogDamaged):  # the judgement will report the damage
         return rig.reader.facts(run.acks_path(), run.manifest().run_id, 0, None)
     return LogFacts(0, 0, 0, None, ())
+
+
+def lead_as_in_run(rig: Rig, manifest: Manifest) -> Rig:
+    """Return *rig*, led by the node that took the load of a run, if it has that node.
+
+    In a campaign another node may take the load of each cycle.
+    """
+    site, name = rig.site, manifest.writer_name
+    if name == site.writer_name or name not in site.nodes:
+        return rig
+    return replace(rig, site=site.led_by(name))
 
 
 def require_same_site(site: Site, manifest: Manifest) -> None:

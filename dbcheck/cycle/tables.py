@@ -120,7 +120,8 @@ def drop_tables_if_disk_half_full(
     """
     engine, tables = rig.site.writer.engine, tables_of(workload)
     can_drop = engine.has(Feature.HOUSEKEEPING)
-    if emptied is None or not can_drop or not _is_disk_half_full(known, node):
+    free = known.find_node(rig.site.writer_name).free_bytes
+    if emptied is None or not can_drop or not _is_disk_half_full(known, free, node):
         return known
     tables_now = engine.prepare(tables, server=node.facts)
     known.complete_tables(tables_now)
@@ -135,9 +136,8 @@ def drop_tables_if_disk_half_full(
     return known
 
 
-def _is_disk_half_full(known: Known, node: NodeBefore) -> bool:
-    """Return True if free space is less than half of that before the first cycle."""
-    first = known.free_bytes
+def _is_disk_half_full(known: Known, first: int | None, node: NodeBefore) -> bool:
+    """Return True if free space is less than half of *first*, if that is known."""
     free = node.host.facts.data.free_bytes if node.host is not None else None
     if first is None or free is None:
         return False

@@ -40,7 +40,6 @@ from dbcheck.evidence.staging import (
     read_server_log,
 )
 from dbcheck.judge.result import RunResult, to_values
-from dbcheck.model.records import Manifest
 from dbcheck.model.server import find_difference_of_servers
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.ports.witness import LogReader
@@ -135,6 +134,8 @@ def _list_pairs(
     yield "failed recovery", cycle.gone, bool(shown.run.after().failure)
     yield "control", cycle.control is not None, manifest.control
     yield "without a power cut", cycle.uncut, result.uncut
+    if manifest.site.is_cluster:
+        yield "writer", cycle.writer, manifest.writer_name
     if words:
         yield "reason", cycle.reason, result.reasons[0]
         yield "settings at fault", cycle.at_fault, result.settings_at_fault
@@ -149,13 +150,16 @@ def _check_same_target(
         yield f"run {known.run}, the last whose rows were read, is not in the bundle"
     for run, shown_run in shown.items():
         manifest = shown_run.run.manifest()
-        if manifest.writer.target != target:
+        # After a promotion another node of a cluster takes the load.
+        if target not in {node.target for node in manifest.nodes.values()}:
             yield (
                 f"run {run} is of the target {manifest.writer.target}, and the campaign"
                 f" of {target}"
             )
-        if why := find_difference_of_servers(known.identity, _read_identity(manifest)):
-            yield f"run {run} is of another server than the campaign: {why}"
+        for name, node in manifest.nodes.items():
+            earlier = known.find_node(name).identity
+            if why := find_difference_of_servers(earlier, node.facts.identity):
+                yield f"run {run} is of another server than the campaign: {why}"
 
 
 def _name_as_runs(url: str) -> str:
@@ -167,10 +171,6 @@ def _name_as_runs(url: str) -> str:
         return name_driver(read_url(url)).render_as_string()
     except UsageError:  # it is the text of somebody else
         return url
-
-
-def _read_identity(manifest: Manifest) -> Mapping[str, str]:
-    return manifest.writer.facts.identity
 
 
 # Fields with sentences, which another version of dbcheck may word otherwise, and

@@ -12,8 +12,8 @@ from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.oracle import Acked, Oracle
 from dbcheck.explore.states import Timeline, draw_states
-from dbcheck.judge.results import Finding, StateJudgement, StateResult
 from dbcheck.model.cut import CrashState
+from dbcheck.model.explored import Finding, StateJudgement, StateResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Listener, Progress, Unit
 

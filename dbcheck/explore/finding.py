@@ -18,10 +18,10 @@ from typing import TypeVar
 from dbcheck.explore.folder import Line
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.results import LostBlock, StateJudgement
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.model.cut import CrashState, Part
+from dbcheck.model.explored import LostBlock, StateJudgement
 from dbcheck.model.verdict import Verdict
 
 

@@ -26,10 +26,10 @@ from dbcheck.base.access import require_closed
 from dbcheck.base.decoding import UNDECODABLE, decode_json, decode_json_lines
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, RunFormatError, UsageError
-from dbcheck.judge.results import ExploreResult, Finding, StateJudgement
 from dbcheck.lab.drive.recording import RECORD_ANEW, SUFFIX, Recording
 from dbcheck.lab.spec import DATA_DRIVE, LOG_DRIVE
 from dbcheck.model.cut import CrashState
+from dbcheck.model.explored import ExploreResult, Finding, StateJudgement
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 

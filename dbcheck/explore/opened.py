@@ -19,12 +19,12 @@ from dbcheck.explore.explore import Explorer
 from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.oracle import Acked, Oracle
 from dbcheck.explore.states import Timeline, draw_by_name, parse_kinds
-from dbcheck.judge.results import Coverage, ExploreResult, Finding
 from dbcheck.lab.drive.recording import RECORD_ANEW, Recordings
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import CrashState
+from dbcheck.model.explored import Coverage, ExploreResult, Finding
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Listener
 from dbcheck.witness.log import FrameLogReader

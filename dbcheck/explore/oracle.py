@@ -19,13 +19,13 @@ from dbcheck.cycle.rig import Rig
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.after_reading import judge_conditions_among_rows, judge_table_check
 from dbcheck.judge.case import Case
-from dbcheck.judge.results import LostRow, StateJudgement
 from dbcheck.judge.verdict import judge_conditions, judge_index, judge_rows
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.recorded import require_version
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.model.cut import CrashState, CutClass
+from dbcheck.model.explored import LostRow, StateJudgement
 from dbcheck.model.records import (
     AfterRecord,
     LoadRecord,

@@ -118,7 +118,7 @@ class FleetRig:
         at, running = self.status, self.state is State.RUNNING
         since = None if self.heard_s is None else time.monotonic() - self.heard_s
         return RigStatus(
-            name=self.entry.name,
+            name=self.entry.title,
             state=self.state,
             cuts=self.counted.cuts,
             losses=self.counted.losses,
@@ -220,7 +220,7 @@ class Coordinator:
         finally:
             self._close()
         return {
-            rig.entry.name: (rig.error, rig.error_id) for rig in self._rigs.values()
+            rig.entry.title: (rig.error, rig.error_id) for rig in self._rigs.values()
         }
 
     def _run_until_over(self) -> None:
@@ -329,7 +329,8 @@ class Coordinator:
         rig.state, rig.worker, rig.heard_s = State.RUNNING, worker, time.monotonic()
         rig.down = down
         is_local = worker.startswith("inproc:")
-        self._view.line(rig.entry.name, "begins" if is_local else f"begins on {worker}")
+        where = "" if is_local else f" on {worker}"
+        self._view.line(rig.entry.title, f"begins{where}")
         rig.say(Word.GO)
 
     def _check_listing(self, rig: FleetRig, listing: Listing) -> None:
@@ -347,13 +348,13 @@ class Coordinator:
                 with contextlib.suppress(DbcheckError):
                     RunFolder.open((rig.folder.path / name).parent).remember()
             for text in rig.new_results():
-                self._view.line(rig.entry.name, text)
+                self._view.line(rig.entry.title, text)
         rig.say(Kept(missing))
 
     def _end(self, rig: FleetRig, state: State, error: str, error_id: str = "") -> None:
         rig.state, rig.error, rig.error_id = state, error, error_id
         self._permit_requests.pop(rig.job.attempt, None)
-        self._view.line(rig.entry.name, error or describe_end(rig.describe_status()))
+        self._view.line(rig.entry.title, error or describe_end(rig.describe_status()))
 
     def _grant_permits(self) -> None:
         """Grant the requested permits to be without power, as far as --cutting allows.
@@ -369,7 +370,7 @@ class Coordinator:
             self._rigs[attempt].say(Word.PERMIT_GRANTED)
         lost = [a for a in self._permits if self._rigs[a].state is not State.RUNNING]
         if self._permit_requests and len(lost) == self._cutting and not self._stopping:
-            names = ", ".join(self._rigs[attempt].entry.name for attempt in lost)
+            names = ", ".join(self._rigs[attempt].entry.title for attempt in lost)
             text = f"{names} may be without power, so no other target may be cut"
             self._view.line("fleet", f"{text} (--cutting {self._cutting})")
             self._stopping = True

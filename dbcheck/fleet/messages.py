@@ -42,7 +42,7 @@ class Job:
     @property
     def name(self) -> str:
         """The target, as the inventory names it."""
-        return self.entry.name
+        return self.entry.title
 
 
 class Word(Enum):

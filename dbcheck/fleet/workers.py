@@ -72,10 +72,12 @@ def open_own_workers(jobs: int, root: Path) -> Iterator[Client]:
 
 def list_resources(entry: Entry) -> dict[str, float]:
     """Return the resources that a job on *entry* needs, for Dask: name -> 1."""
-    parts = {"target": entry.target, "witness": entry.witness.rstrip("/")}
-    if (outlet := entry.power.outlet()) is not None:
-        parts["outlet"] = repr(outlet)
-    return {f"dbcheck {what} {_digest(value)}": 1 for what, value in parts.items()}
+    parts = [("witness", entry.witness.rstrip("/"))]
+    for host in (entry, *entry.standbys):
+        parts.append(("target", host.target))
+        if (outlet := host.power.outlet()) is not None:
+            parts.append(("outlet", repr(outlet)))
+    return {f"dbcheck {what} {_digest(value)}": 1 for what, value in parts}
 
 
 def choose_worker(

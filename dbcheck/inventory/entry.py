@@ -84,7 +84,8 @@ class Entry(TargetSettings):
     host, host_options: the target's host as "ssh://[user@]host[:port]" or "local:",
                and how to log in there; "" if the host is not to be asked.
     doubt:     why its switch may be another host's as well, "" if nothing shows that.
-    standbys:  the other hosts of a cluster, if this is its writer; otherwise ().
+    cluster:   the name of the cluster whose writer this is, "" if it is none.
+    standbys:  the other hosts of that cluster; otherwise ().
     kubernetes: the pods that have the server, None if it does not run there.
     witness_pods: the pods among which the witness's is, None if it is in none.
     machine:   the host of the inventory that the pod with the server runs on, whose
@@ -99,6 +100,7 @@ class Entry(TargetSettings):
     expected: Expected = Expected()
     doubt: str = ""
     inventory: str = ""
+    cluster: str = ""
     standbys: tuple[Entry, ...] = ()
     kubernetes: KubernetesSettings | None = None
     witness_pods: KubernetesSettings | None = None
@@ -133,10 +135,25 @@ class Entry(TargetSettings):
         return SwitchedHost(*about, self.drive_scope)
 
     @property
+    def title(self) -> str:
+        """The name by which users call it: that of its cluster, else its own."""
+        return self.cluster or self.name
+
+    @property
     def cut_with(self) -> tuple[Entry, ...]:
         """The hosts that lose their power in a cut of this one, itself among them."""
         cuts_all = self.standbys and Promise(self.survives).cuts_all
         return (self, *self.standbys) if cuts_all else (self,)
+
+    @property
+    def cut_in_turn(self) -> tuple[Entry, ...]:
+        """The hosts of which any may lose its power in one of several cuts.
+
+        After a cut whose writer stays off, another host of the cluster takes the load.
+        """
+        if not self.standbys or Promise(self.survives).writer_returns:
+            return self.cut_with
+        return (self, *self.standbys)
 
 
 KNOWN = frozenset(
@@ -167,6 +184,7 @@ def parse_entry(fields: Fields) -> Entry:
         "expected": fields.read(Expected, EXPECT),
         "doubt": "",
         "inventory": "",
+        "cluster": "",
         "standbys": (),
         "kubernetes": pods,
         "witness_pods": fields.read_mapping(_WITNESS_PODS, KubernetesSettings),

@@ -16,12 +16,12 @@ from dbcheck.inventory.fields import PREFIX, Fields
 from dbcheck.inventory.machines import Machine, parse_machine, read_node_name
 from dbcheck.inventory.yaml_file import Variables
 from dbcheck.model.cluster import CLUSTER_NODES_MIN, SiteKind
-from dbcheck.model.replication import PromotedBy
+from dbcheck.model.replication import PromotedBy, RebuiltBy
 from dbcheck.power import registry
 from dbcheck.power.kinds.config import SwitchConfig
 
 # Variables that must be the same for all hosts of a cluster.
-_COMMON_VARIABLES = ("topology", "survives", "promoted_by", "promote")
+_COMMON_VARIABLES = ("topology", "survives", "promoted_by", "promote", "rebuilt_by")
 
 
 def make_cluster(group: str, hosts: Sequence[Entry]) -> Entry:
@@ -75,8 +75,43 @@ def make_cluster(group: str, hosts: Sequence[Entry]) -> Entry:
             id=ErrorId.PROMOTION_INCOMPLETE,
             hint="Give both, or neither.",
         )
+    _require_rebuild(group, hosts)
     writer = by_name.pop(first.writer)
-    return replace(writer, standbys=tuple(by_name.values()))
+    return replace(writer, cluster=group, standbys=tuple(by_name.values()))
+
+
+# Who can rebuild the nodes of a cluster, beside the cluster itself.
+_REBUILT_BY = {
+    SiteKind.STREAMING: (RebuiltBy.SQL, RebuiltBy.COMMAND),
+    SiteKind.SEMI_SYNC: (RebuiltBy.SQL, RebuiltBy.CLONE, RebuiltBy.COMMAND),
+    SiteKind.GALERA: (),
+    SiteKind.GROUP_REPLICATION: (RebuiltBy.SQL,),
+}
+
+
+def _require_rebuild(group: str, hosts: Sequence[Entry]) -> None:
+    """Raise UsageError unless each host can be rebuilt in the way that it names."""
+    for host in hosts:
+        kind, by = SiteKind(host.topology), RebuiltBy(host.rebuilt_by)
+        possible = (*_REBUILT_BY[kind], RebuiltBy.AUTO, RebuiltBy.NOBODY)
+        if by not in possible:
+            raise _host_error(
+                host,
+                group,
+                f"{PREFIX}rebuilt_by is {by.value!r}, and no host of {kind.value} can"
+                " be rebuilt so",
+                id=ErrorId.REBUILD_NOT_POSSIBLE,
+                hint=f"Use {' or '.join(each.value for each in possible)}.",
+            )
+        if bool(host.rebuild) != (by is RebuiltBy.COMMAND):
+            raise _host_error(
+                host,
+                group,
+                f"{PREFIX}rebuild of host {host.name} goes with {PREFIX}rebuilt_by:"
+                " command",
+                id=ErrorId.REBUILD_INCOMPLETE,
+                hint="Give both, or neither.",
+            )
 
 
 def _host_error(
@@ -114,23 +149,37 @@ class Inventory:
         """Return the names of all targets, also of those that are invalid."""
         return [*self.entries, *self.faults]
 
+    def all_targets(self) -> list[str]:
+        """Return the names of all targets; a cluster is one, by its group's name.
+
+        Hosts of a cluster that no group has alone are named one by one.
+        """
+        whole = dict[str, set[str]]()
+        for host, writer in self.clustered.items():
+            if writer != _UNNAMED_WRITER:
+                whole.setdefault(writer, set()).add(host)
+        clusters = dict[frozenset[str], str]()
+        for name, hosts in self.groups.items():
+            if set(hosts) in whole.values():
+                clusters.setdefault(frozenset(hosts), name)
+        inside = frozenset[str]().union(*clusters)
+        return [
+            *(name for name in self.targets() if name not in inside),
+            *clusters.values(),
+        ]
+
     def members(self, names: Sequence[str]) -> list[str]:
         """Return the hosts among *names*, and the targets of the groups, each once.
 
+        A group that is a cluster is one target, by its own name.
         Raise UsageError if a group has no target.  A name of both is the host's.
         """
         targets, members = self.targets(), list[str]()
         for name in names:
-            if name in targets or name in self.others or name not in self.groups:
+            is_host = name in targets or name in self.others or name not in self.groups
+            if is_host or self.is_cluster(name):
                 members.append(name)
                 continue
-            if self.is_cluster(name):
-                raise UsageError(
-                    f"{self.file}: the group {name} is a cluster, and each of its hosts"
-                    " depends on the others",
-                    id=ErrorId.GROUP_IS_CLUSTER,
-                    hint=f"Test it as one: dbcheck run {name}. Or name its hosts.",
-                )
             inside = [host for host in self.groups[name] if host in targets]
             if not inside:
                 raise UsageError(

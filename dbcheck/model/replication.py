@@ -33,6 +33,25 @@ class PromotedBy(enum.Enum):
     AUTO = "auto"
 
 
+class RebuiltBy(enum.Enum):
+    """Who has the nodes follow the new writer; the value names it in inventories.
+
+    SQL: dbcheck, by statements that copy no data.  CLONE: dbcheck, by MySQL's clone
+    plugin.  AUTO: something else than dbcheck, such as Patroni.
+    """
+
+    NOBODY = "nobody"
+    SQL = "sql"
+    CLONE = "clone"
+    COMMAND = "command"
+    AUTO = "auto"
+
+    @property
+    def awaits_reading(self) -> bool:
+        """True if a node that was cut keeps its data until dbcheck has read them."""
+        return self not in (RebuiltBy.NOBODY, RebuiltBy.AUTO)
+
+
 @dataclass(frozen=True, slots=True)
 class Follower:
     """One standby as the writer lists it.

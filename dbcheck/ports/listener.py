@@ -67,6 +67,7 @@ class Phase(enum.Enum):
     READ = "read survivors"
     READ_AGAIN = "read again"
     READERS = "readers"
+    REBUILD = "rebuild"
     REDUCE = "reduce"
     RESTART = "restart"
     RESTORE = "restore"

@@ -99,6 +99,9 @@ class Site(Protocol):
     def with_writer(self, node: Node) -> Site:
         """Return the same site, the writer of which is *node*."""
 
+    def led_by(self, name: str) -> Site:
+        """Return the same site before a cut, the writer of which is the node *name*."""
+
     @property
     def promise(self) -> Promise | None:
         """Failures that the cluster promises to survive; None of a single server."""
@@ -175,4 +178,17 @@ class Site(Protocol):
 
         Return for each node why that failed, "" if it did not.  A node that was asked
         to follow need not do so.
+        """
+
+    @property
+    def rebuilt(self) -> bool:
+        """True if the nodes can follow one writer again before another cut.
+
+        They do so by themselves, or by rebuild().
+        """
+
+    def rebuild(self, name: str) -> None:
+        """Have a node follow the one that was read; raise DbcheckError.
+
+        That may replace its data.  Nothing is done if the cluster does it by itself.
         """

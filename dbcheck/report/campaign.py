@@ -17,6 +17,7 @@ from dbcheck.report.box import draw_action, draw_headline, draw_summary, draw_ti
 from dbcheck.report.matrix import draw_verdict
 from dbcheck.report.terminal import DOUBTFUL, MINOR
 from dbcheck.report.words import campaign as words
+from dbcheck.report.words import campaign_table
 from dbcheck.report.words import compare as compared_words
 from dbcheck.report.words import history as history_words
 
@@ -30,7 +31,7 @@ def draw_campaigns(subject: CampaignsResult) -> RenderableType:
     if len(results) > 1:
         parts += [draw_summary(words.summarize_campaigns(subject)), ""]
         parts += [_draw_targets(results)]
-        parts += [Text(words.PRICE, MINOR)] if words.has_price(results) else []
+        parts += [Text(words.PRICE, MINOR)] if campaign_table.has_price(results) else []
         parts.append("")
     for result in results:
         parts += [*_draw_campaign(result, alone=len(results) == 1), ""]
@@ -42,7 +43,7 @@ def draw_campaigns(subject: CampaignsResult) -> RenderableType:
 
 def _draw_targets(results: Sequence[CampaignResult]) -> Table:
     table = Table(title="Campaign", title_justify="left", title_style="bold")
-    for name in words.columns(results):
+    for name in campaign_table.columns(results):
         is_target = name == "target"
         table.add_column(
             name,
@@ -50,9 +51,9 @@ def _draw_targets(results: Sequence[CampaignResult]) -> Table:
             overflow="fold" if is_target else "ellipsis",
         )
     table.add_column("verdict")
-    with_price = words.has_price(results)
+    with_price = campaign_table.has_price(results)
     for result in results:
-        cells = words.cells(result, with_price=with_price)
+        cells = campaign_table.cells(result, with_price=with_price)
         table.add_row(*cells, draw_verdict(result.verdict))
     return table
 

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.judge.results import ExploreResult, Finding, LostBlock, StateResult
+from dbcheck.model.explored import ExploreResult, Finding, LostBlock, StateResult
 from dbcheck.report.box import draw_summary
 from dbcheck.report.terminal import BADGES, MINOR
 from dbcheck.report.words.explored import (

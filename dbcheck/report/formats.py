@@ -15,7 +15,8 @@ from rich.console import RenderableType
 
 from dbcheck.judge.checks import HistoryResult
 from dbcheck.judge.result import to_values
-from dbcheck.judge.results import ComparedResult, ExploreResult, MatrixResult
+from dbcheck.judge.results import ComparedResult, MatrixResult
+from dbcheck.model.explored import ExploreResult
 from dbcheck.report.campaign import draw_campaigns, draw_comparison, draw_history
 from dbcheck.report.console import make_console
 from dbcheck.report.explore import draw_exploration

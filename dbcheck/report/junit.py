@@ -16,11 +16,11 @@ from dbcheck.judge.result import Checked, RunResult
 from dbcheck.judge.results import (
     CampaignResult,
     CampaignsResult,
-    ExploreResult,
     MatrixResult,
     RowResult,
 )
 from dbcheck.model.cut import LabCut
+from dbcheck.model.explored import ExploreResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.subject import RunSubject, Verdicts, quote_all_texts
 from dbcheck.report.words import campaign as of_campaign

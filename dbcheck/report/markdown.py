@@ -11,12 +11,13 @@ from dbcheck.judge.results import (
     CampaignResult,
     CampaignsResult,
     ComparedResult,
-    ExploreResult,
     MatrixResult,
 )
+from dbcheck.model.explored import ExploreResult
 from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, list_axes
 from dbcheck.report.subject import RunSubject, Subject, quote_all_texts
 from dbcheck.report.words import campaign as of_campaign
+from dbcheck.report.words import campaign_table
 from dbcheck.report.words import cluster as of_cluster
 from dbcheck.report.words import compare as of_compare
 from dbcheck.report.words import explored as of_explored
@@ -156,12 +157,12 @@ def _format_campaigns(subject: CampaignsResult) -> Iterator[str]:
     results = subject.targets
     if len(results) > 1:
         yield from _format_summary(of_campaign.summarize_campaigns(subject))
-        with_price = of_campaign.has_price(results)
+        with_price = campaign_table.has_price(results)
         rows = (
-            (*of_campaign.cells(result, with_price=with_price), result.verdict.value)
+            (*campaign_table.cells(result, with_price=with_price), result.verdict.value)
             for result in results
         )
-        yield from _format_table((*of_campaign.columns(results), "verdict"), rows)
+        yield from _format_table((*campaign_table.columns(results), "verdict"), rows)
     for result in results:
         yield from _format_campaign(result)
     if subject.groups:
@@ -179,10 +180,10 @@ def _format_campaign(result: CampaignResult) -> Iterator[str]:
     yield from _format_items(of_campaign.limits(result))
     yield from ("## Cycles", "")
     rows = (
-        (*of_campaign.cycle_cells(cycle), cycle.verdict.value)
+        (*campaign_table.cycle_cells(cycle), cycle.verdict.value)
         for cycle in result.cycles
     )
-    yield from _format_table((*of_campaign.CYCLE_COLUMNS, "verdict"), rows)
+    yield from _format_table((*campaign_table.CYCLE_COLUMNS, "verdict"), rows)
 
 
 def _format_matrix(result: MatrixResult) -> Iterator[str]:

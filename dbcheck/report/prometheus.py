@@ -20,10 +20,10 @@ from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import (
     CampaignResult,
     CampaignsResult,
-    ExploreResult,
     MatrixResult,
     RowResult,
 )
+from dbcheck.model.explored import ExploreResult
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.verdict import PPM, Statistics, Verdict
 from dbcheck.report.subject import RunSubject, Verdicts, quote_all_texts

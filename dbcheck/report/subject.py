@@ -11,12 +11,8 @@ from dbcheck.base.decoding import convert
 from dbcheck.base.text import quoted
 from dbcheck.judge.checks import HistoryResult
 from dbcheck.judge.result import RunDetail, RunResult
-from dbcheck.judge.results import (
-    CampaignsResult,
-    ComparedResult,
-    ExploreResult,
-    MatrixResult,
-)
+from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
+from dbcheck.model.explored import ExploreResult
 
 T = TypeVar("T")
 NOT_JUDGED_AGAIN = (

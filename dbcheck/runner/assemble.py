@@ -6,7 +6,7 @@ The concrete classes of a lab are in lab_rig.py, which is imported only for a la
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,14 +24,14 @@ from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.inventory.entry import Entry
 from dbcheck.kubernetes.pods import DatabasePods
 from dbcheck.model.cluster import Promise, SiteKind
-from dbcheck.model.replication import PromotedBy
+from dbcheck.model.replication import PromotedBy, RebuiltBy
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.site import Node, PodSource, Restarter, Site
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.driveonly import DriveOnlySwitch
-from dbcheck.power.kinds.command import PromotionProgram, RestartProgram
+from dbcheck.power.kinds.command import PromotionProgram, RebuildProgram, RestartProgram
 from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.power.registry import ReadOnlySwitch
 from dbcheck.power.switched_host import recall_measured_depth
@@ -209,7 +209,7 @@ def make_rig(
             silence_s=entry.silence_s, return_s=entry.return_s, window_acks=window.acks
         ),
         read_twice=entry.twice,
-        before_load=partial(_remember_consent, entry),
+        before_load=partial(remember_consent, entry.cut_with),
         witness_pods=make_pod_source(entry.witness_pods),
     )
     if isinstance(entry.power, LabConfig):
@@ -219,9 +219,10 @@ def make_rig(
     return rig
 
 
-def _remember_consent(entry: Entry) -> None:
-    for cut_entry in entry.cut_with:
-        consent.remember_consent(cut_entry.switched_host)
+def remember_consent(hosts: Sequence[Entry]) -> None:
+    """Store that the user consented to the cuts of *hosts*; raise RunWriteError."""
+    for host in hosts:
+        consent.remember_consent(host.switched_host)
 
 
 def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
@@ -239,18 +240,29 @@ def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
         nodes[node_entry.name] = node
     kind, promise = SiteKind(entry.topology), Promise(entry.survives)
     promoted_by = PromotedBy(entry.promoted_by) if cuts else PromotedBy.AUTO
+    rebuilt_by = RebuiltBy(entry.rebuilt_by) if cuts else RebuiltBy.NOBODY
+    common = (kind, nodes, entry.name, promise)
     if kind.is_group:
         bootstrap = promoted_by is PromotedBy.SQL
-        return Group(kind, nodes, entry.name, promise, bootstrap=bootstrap)
+        return Group(*common, bootstrap=bootstrap, rebuilt_by=rebuilt_by)
     program = PromotionProgram(entry.promote, entry.return_s)
+    rebuild = None
+    if rebuilt_by is RebuiltBy.COMMAND:
+        rebuild = partial(_rebuild_by_program, (entry, *entry.standbys))
     return Cluster(
-        kind,
-        nodes,
-        entry.name,
-        promise,
+        *common,
         by=promoted_by,
         promote=program.promote if promoted_by is PromotedBy.COMMAND else None,
+        brings_back=rebuilt_by.awaits_reading,
+        rebuilt_by=rebuilt_by,
+        rebuild=rebuild,
     )
+
+
+def _rebuild_by_program(entries: Sequence[Entry], name: str, writer: str) -> None:
+    """Run the program of the host *name*; raise EngineError if it fails."""
+    (entry,) = (each for each in entries if each.name == name)
+    RebuildProgram(entry.rebuild, entry.return_s).rebuild(name, writer)
 
 
 def _ask_human(progress: PlainProgress, name: str, text: str) -> None:

@@ -20,7 +20,7 @@ def require_unattended(entries: Sequence[Entry]) -> None:
 
     Campaigns that run at once, or on workers, have no terminal to ask in.
     """
-    by_hand = [entry.name for entry in entries if entry.power.attended]
+    by_hand = [entry.title for entry in entries if _is_attended(entry)]
     if not by_hand:
         return
     raise UsageError(
@@ -32,12 +32,17 @@ def require_unattended(entries: Sequence[Entry]) -> None:
     )
 
 
+def _is_attended(entry: Entry) -> bool:
+    """Return True if a person may have to cut one of the hosts of *entry*."""
+    return any(host.power.attended for host in entry.cut_in_turn)
+
+
 def require_terminal(entry: Entry) -> None:
     """Raise UsageError if a person must cut and no terminal can ask them to."""
-    if not entry.power.attended or (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not _is_attended(entry) or (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     raise UsageError(
-        f"host {entry.name}: its power is cut by hand, and this campaign has no"
+        f"host {entry.title}: its power is cut by hand, and this campaign has no"
         " terminal to ask for each cut",
         id=ErrorId.TERMINAL_NEEDED,
         hint="Run it in a terminal (over SSH: ssh -t), with neither its input nor"

@@ -100,9 +100,10 @@ def _require_other_machine(entry: Entry) -> None:
     A host that an earlier client left without power does not answer, and is not
     compared.
     """
-    if entry.power.guarded and (host := assemble.make_power_host(entry)):
-        with contextlib.suppress(HostError):
-            require_other_machine(entry.switched_host.title, host.identity())
+    for each in entry.cut_in_turn:
+        if each.power.guarded and (host := assemble.make_power_host(each)):
+            with contextlib.suppress(HostError):
+                require_other_machine(each.switched_host.title, host.identity())
 
 
 class Worker(CutPermit):

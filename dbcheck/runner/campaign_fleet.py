@@ -69,7 +69,7 @@ def _read_result(
     folder: CampaignFolder, entry: Entry, errors: Mapping[str, tuple[str, str]]
 ) -> CampaignResult:
     shown = make_result(folder)
-    error, error_id = errors[entry.name]
+    error, error_id = errors[entry.title]
     if shown.finished or not error:
         return shown
     return replace(shown, error=error, error_id=error_id)

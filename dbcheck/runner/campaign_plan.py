@@ -64,7 +64,7 @@ def make_plan(
     return CampaignPlan(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dbcheck=dbcheck.__version__,
-        name=entry.name,
+        name=entry.title,
         target=entry.target,
         seed=seed,
         workload=workload,

@@ -25,6 +25,8 @@ from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load_inventory
 from dbcheck.judge.results import CampaignResult
+from dbcheck.model.cluster import Promise
+from dbcheck.model.replication import RebuiltBy
 from dbcheck.power import consent
 from dbcheck.report.console import make_progress_console
 from dbcheck.report.live import make_progress
@@ -34,6 +36,7 @@ from dbcheck.runner.attendance import await_enter, require_terminal
 from dbcheck.runner.guard import (
     check_interlocks,
     require_passable,
+    require_stays_off,
     require_unshared_switch,
 )
 from dbcheck.runs.folder import RUNS, reconcile_command
@@ -51,10 +54,27 @@ _FAILURES_SHOWN_MAX = 5
 def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
     """Raise UsageError if *entry* cannot be cut many times, or must not be."""
     require_terminal(entry)
-    require_passable(entry)
-    engine = assemble.make_engine(entry.target, entry.password)
-    require_none_pending(RUNS, engine)
-    check_interlocks(entry, engine, yes=yes, i_know=i_know)
+    _require_rebuilt(entry)
+    for host in entry.cut_in_turn:
+        require_passable(host)
+        require_stays_off(entry, host)
+        engine = assemble.make_engine(host.target, host.password)
+        require_none_pending(RUNS, engine)
+        check_interlocks(host, engine, yes=yes, i_know=i_know)
+
+
+def _require_rebuilt(entry: Entry) -> None:
+    """Raise UsageError for a cluster that stays without a node after its first cut."""
+    if not entry.standbys or Promise(entry.survives).writer_returns:
+        return
+    if entry.rebuilt_by == RebuiltBy.NOBODY.value:
+        raise UsageError(
+            f"{entry.title} is not whole again after a cut: its old writer stays off,"
+            " and nothing says who makes it a standby of the new one",
+            id=ErrorId.CLUSTER_NOT_REBUILT,
+            hint="Set dbcheck_rebuilt_by (docs/clusters.md). For a single cut:"
+            f" dbcheck run {entry.title}.",
+        )
 
 
 def require_all_fit(entries: Sequence[Entry], *, yes: bool, i_know: bool) -> None:
@@ -76,7 +96,7 @@ def require_all_fit(entries: Sequence[Entry], *, yes: bool, i_know: bool) -> Non
     finally:
         pool.shutdown(cancel_futures=True)
     failed = [
-        (entry.name, why) for entry, why in zip(entries, failures, strict=True) if why
+        (entry.title, why) for entry, why in zip(entries, failures, strict=True) if why
     ]
     if not failed:
         return
@@ -102,19 +122,21 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
     plan = folder.plan()
     if entry.target != plan.target:
         raise UsageError(
-            f"host {entry.name}: {folder.path} is a campaign on {plan.target}, and the"
+            f"{entry.title}: {folder.path} is a campaign on {plan.target}, and the"
             f" inventory now names {entry.target}",
             id=ErrorId.CAMPAIGN_OF_OTHER_TARGET,
             hint="Start a new campaign, or correct the inventory.",
         )
     require_terminal(entry)
     require_node_of_runs(entry, folder)
-    if folder.runs.resolve() != RUNS.resolve():  # its own runs are settled first
-        engine = assemble.make_engine(entry.target, entry.password)
-        require_none_pending(RUNS, engine)
-    if entry.power.guarded:
-        require_unshared_switch(entry)
-        consent.require_consent(entry.switched_host, yes=yes)
+    _require_rebuilt(entry)
+    for host in entry.cut_in_turn:
+        if folder.runs.resolve() != RUNS.resolve():  # its own runs are settled first
+            engine = assemble.make_engine(host.target, host.password)
+            require_none_pending(RUNS, engine)
+        if host.power.guarded:
+            require_unshared_switch(host)
+            consent.require_consent(host.switched_host, yes=yes)
 
 
 def require_node_of_runs(entry: Entry, folder: CampaignFolder) -> None:
@@ -205,11 +227,13 @@ def run_stored(
         ):
             rig = assemble.make_rig(entry, witness, view, folder.runs, limits)
             twice = folder.plan().twice
-            flags = ["--name", entry.name, "--inventory", entry.inventory]
+            flags = ["--name", entry.title, "--inventory", entry.inventory]
             flags += ["--twice"] if twice else []  # the inventory has all the rest
             rig = replace(rig, read_twice=twice, reconcile_flags=flags)
             rig = adapted(rig)
-            rig = replace(rig, before_load=chain_calls(lock.require, rig.before_load))
+            consented = partial(assemble.remember_consent, entry.cut_in_turn)
+            begin = chain_calls(chain_calls(lock.require, consented), rig.before_load)
+            rig = replace(rig, before_load=begin)
             view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
             run_campaign(rig, folder, partial(await_enter, view))
     except (KeyboardInterrupt, DbcheckError) as error:

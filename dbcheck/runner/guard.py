@@ -10,7 +10,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, OtherProduct, UsageError
 from dbcheck.cycle.own_data import find_own_data
 from dbcheck.inventory.entry import Entry
-from dbcheck.model.cluster import SiteKind
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import CutClass, OtherUsers
 from dbcheck.model.host import Expected, Identity
 from dbcheck.model.managed import SERVICE
@@ -120,6 +120,22 @@ def require_passable(entry: Entry) -> None:
         "dbcheck_ask_host): the canaries on that host may show that the drive's own "
         "cache lost its power.",
     )
+
+
+def require_stays_off(entry: Entry, host: Entry) -> None:
+    """Raise UsageError if *host* cannot stay off once it was cut as the writer.
+
+    host: one of the hosts of *entry*.
+    """
+    stays_off = entry.standbys and not Promise(entry.survives).writer_returns
+    if stays_off and host.power.returns_by_itself:
+        raise UsageError(
+            f"host {host.name}: the power comes back by itself after a cut by this"
+            " switch, and the old writer has to stay off while another takes over",
+            id=ErrorId.SWITCH_RESTORES_BY_ITSELF,
+            hint="Give it a switch that leaves the host off, or set dbcheck_survives:"
+            " all (or writer, with streaming and semi-sync).",
+        )
 
 
 def require_unshared_switch(entry: Entry) -> None:

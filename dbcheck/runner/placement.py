@@ -39,23 +39,30 @@ def find_placed_server(inventory: Inventory, name: str) -> Entry:
     return place_entry(inventory, entry)
 
 
-def find_placed_servers(inventory: Inventory, names: Sequence[str]) -> list[Entry]:
-    """Return each target; see find_placed_server().
+def find_placed_targets(inventory: Inventory, names: Sequence[str]) -> list[Entry]:
+    """Return each target: a cluster of hosts, or see find_placed_server().
 
     Raise UsageError also if two are on one node: a cut would hit both loads, and each
     switch would take the other's time without power for its own.
     """
-    entries = [find_placed_server(inventory, name) for name in names]
+    entries = [
+        place_entry(inventory, inventory.cluster(name))
+        if inventory.is_cluster(name)
+        else find_placed_server(inventory, name)
+        for name in names
+    ]
     on = dict[str, str]()
     for entry in entries:
-        other = on.setdefault(entry.machine or entry.name, entry.name)
-        if other != entry.name:
-            raise UsageError(
-                f"{other} and {entry.name} are on {entry.machine}: a cut for one would"
-                " hit the other's load",
-                id=ErrorId.KUBERNETES_PODS_SHARE_NODE,
-                hint="Test one after the other.",
-            )
+        for host in (entry, *entry.standbys):
+            where = host.machine or host.name
+            other = on.setdefault(where, entry.title)
+            if other != entry.title:
+                raise UsageError(
+                    f"{other} and {entry.title} are on {where}: a cut for one would"
+                    " hit the other's load",
+                    id=ErrorId.TARGETS_SHARE_HOST,
+                    hint="Test one after the other.",
+                )
     return entries
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
-from dbcheck.cycle.cycle import finish_cycle, reconcile_run
+from dbcheck.cycle.cycle import finish_cycle, lead_as_in_run, reconcile_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.preflight.earlier_cycles import Known
@@ -146,6 +146,7 @@ def reconcile_entry(
         rig = assemble.make_rig(entry, witness, view, runs, window, cuts=False)
         writer = replace(rig.site.writer, restarter=restarter)
         rig = replace(rig, site=rig.site.with_writer(writer))
+        rig = lead_as_in_run(rig, manifest)
         recorded = manifest.writer.target
         if recorded != rig.site.writer.engine.target:
             view.phase(Phase.PREFLIGHT, _MANIFEST_HAS_OTHER_TARGET.format(recorded))

@@ -27,6 +27,7 @@ from dbcheck.model.cut import Cut, PowerState
 from dbcheck.model.replication import (
     PromotedBy,
     Promotion,
+    RebuiltBy,
     Received,
     WriterOff,
     find_most_advanced_node,
@@ -39,7 +40,7 @@ SETTLED_S = 1.0  # a standby that makes no progress for so long has applied all 
 
 Promote = Callable[[str, Node], None]  # promotes the named node; raises EngineError
 # Has the first node follow the second one, by their names; raises DbcheckError.
-Rejoin = Callable[[str, str], None]
+Follow = Callable[[str, str], None]
 T = TypeVar("T")
 
 
@@ -64,19 +65,24 @@ class Cluster:
         brings_back: bool = False,
         stagger_s: float = 0.0,
         isolate: Callable[[], object] | None = None,
-        rejoin: Rejoin | None = None,
+        rejoin: Follow | None = None,
+        rebuilt_by: RebuiltBy = RebuiltBy.NOBODY,
+        rebuild: Follow | None = None,
     ) -> None:
         """promote: what promotes a node, if *by* is COMMAND.
 
         brings_back, stagger_s: see Site.  rejoin: None if no node is to rejoin.
         isolate: cuts the nodes that are brought back off from the others, which may
-                still follow them; raises DbcheckError.
+                still follow them; raises DbcheckError.  None: *rebuild* has the others
+                follow the new writer instead.
+        rebuild: what rebuilds a node, unless *rebuilt_by* is NOBODY or AUTO.
         Raise UsageError unless these nodes can be a cluster, and be cut as one.
         """
         require_stagger(promise, stagger_s)
         self.kind, self.promise, self.brings_back = kind, promise, brings_back
         self.stagger_s = stagger_s
         self._isolate, self._rejoin = isolate, rejoin
+        self._rebuilt_by, self._rebuild = rebuilt_by, rebuild
         self._delays_s: Mapping[str, float] = {}
         self._nodes = {writer_name: nodes[writer_name], **nodes}  # the writer first
         self.writer_name = self.reader_name = writer_name
@@ -101,18 +107,22 @@ class Cluster:
         return self._nodes[self.reader_name]
 
     def with_writer(self, node: Node) -> Cluster:
-        nodes = {**self._nodes, self.writer_name: node}
+        return self._copy({**self._nodes, self.writer_name: node}, self.writer_name)
+
+    def led_by(self, name: str) -> Cluster:
+        return self._copy(self._nodes, name)
+
+    def _copy(self, nodes: Mapping[str, Node], writer_name: str) -> Cluster:
         return Cluster(
-            self.kind,
-            nodes,
-            self.writer_name,
-            self.promise,
+            *(self.kind, nodes, writer_name, self.promise),
             by=self._promoted_by,
             promote=self._promote,
             brings_back=self.brings_back,
             stagger_s=self.stagger_s,
             isolate=self._isolate,
             rejoin=self._rejoin,
+            rebuilt_by=self._rebuilt_by,
+            rebuild=self._rebuild,
         )
 
     @property
@@ -129,6 +139,14 @@ class Cluster:
             except DbcheckError as error:
                 failures[name] = str(error)
         return failures
+
+    @property
+    def rebuilt(self) -> bool:
+        return self.promise.writer_returns or self._rebuilt_by is not RebuiltBy.NOBODY
+
+    def rebuild(self, name: str) -> None:
+        if self._rebuild is not None:
+            self._rebuild(name, self.reader_name)
 
     @property
     def kept_off(self) -> frozenset[str]:
@@ -187,16 +205,21 @@ class Cluster:
         )
 
     def bring_back(self) -> Mapping[str, float | None]:
-        if self._isolate is not None:
-            try:
-                self._isolate()
-            except DbcheckError as error:
-                raise PowerError(
-                    f"{error}; {self.writer_name} stays off",
-                    id=error.id,
-                    hint=error.hint,
-                ) from None
+        try:
+            self._keep_off_old_writer()
+        except DbcheckError as error:
+            raise PowerError(
+                f"{error}; {self.writer_name} stays off", id=error.id, hint=error.hint
+            ) from None
         return self._restore_nodes(self.kept_off)
+
+    def _keep_off_old_writer(self) -> None:
+        """Have no node follow the nodes that are brought back; raise DbcheckError."""
+        if self._isolate is not None:
+            self._isolate()
+            return
+        for name in self._nodes.keys() - self.kept_off - {self.reader_name}:
+            self.rebuild(name)
 
     def failure(self) -> str | None:
         return self.reader.power.failure()

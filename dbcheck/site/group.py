@@ -18,6 +18,7 @@ from dbcheck.model.replication import (
     Membership,
     PromotedBy,
     Promotion,
+    RebuiltBy,
     Received,
     find_most_advanced_node,
 )
@@ -242,10 +243,11 @@ class Group(Cluster):
         *,
         bootstrap: bool = False,
         stagger_s: float = 0.0,
+        rebuilt_by: RebuiltBy = RebuiltBy.NOBODY,
     ) -> None:
         """bootstrap: dbcheck forms the group again if it does not do so by itself.
 
-        stagger_s: see Site.
+        stagger_s: see Site.  rebuilt_by: SQL has dbcheck ask a node to join.
         Raise UsageError unless these nodes can be a group, and be cut as one.
         """
         kind.require_promise(promise, len(nodes))
@@ -253,18 +255,23 @@ class Group(Cluster):
             *(kind, nodes, writer_name, promise),
             by=PromotedBy.AUTO,
             stagger_s=stagger_s,
+            rebuilt_by=rebuilt_by,
+            rebuild=self._join if rebuilt_by is RebuiltBy.SQL else None,
         )
         self._writer_member = ""
         may_bootstrap = bootstrap and promise.cuts_all and not kind.forms_by_itself
         self._bootstrap = Bootstrap(self._nodes) if may_bootstrap else None
 
-    def with_writer(self, node: Node) -> Group:
-        nodes = {**self._nodes, self.writer_name: node}
+    def _copy(self, nodes: Mapping[str, Node], writer_name: str) -> Group:
         return Group(
-            *(self.kind, nodes, self.writer_name, self.promise),
+            *(self.kind, nodes, writer_name, self.promise),
             bootstrap=self._bootstrap is not None,
             stagger_s=self.stagger_s,
+            rebuilt_by=self._rebuilt_by,
         )
+
+    def _join(self, name: str, _writer_name: str) -> None:
+        self._nodes[name].engine.join_group()
 
     def prepare(self, seed: int) -> None:
         with contextlib.suppress(EngineError):

@@ -25,6 +25,7 @@ class SingleServer:
     promise = None
     stagger_s = 0.0
     brings_back = rejoins = False  # there is no other node
+    rebuilt = True
     kept_off: ClassVar[frozenset[str]] = frozenset()
     writer_name = reader_name = ONLY_NODE
 
@@ -38,6 +39,9 @@ class SingleServer:
 
     def with_writer(self, node: Node) -> SingleServer:
         return SingleServer(node)
+
+    def led_by(self, _name: str) -> SingleServer:
+        return self
 
     @property
     def attended(self) -> bool:
@@ -74,3 +78,6 @@ class SingleServer:
 
     def rejoin(self) -> Mapping[str, str]:
         return {}
+
+    def rebuild(self, _name: str) -> None:
+        """Do nothing: there is no other node."""

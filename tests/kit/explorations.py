@@ -15,11 +15,11 @@ from dbcheck.explore.labs import record_load
 from dbcheck.explore.opened import Opened, choose_lab_folder
 from dbcheck.explore.oracle import Acked, Oracle
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.results import StateJudgement
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import CrashState
+from dbcheck.model.explored import StateJudgement
 from dbcheck.rows.workload import Workload
 from dbcheck.runner.lab_rig import make_recording_rig, open_exploration
 from tests.kit.rigs import Said

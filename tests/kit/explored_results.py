@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbcheck.judge.results import (
+from dbcheck.model.cut import CrashState
+from dbcheck.model.explored import (
     Coverage,
     ExploreResult,
     Finding,
@@ -13,7 +14,6 @@ from dbcheck.judge.results import (
     StateJudgement,
     StateResult,
 )
-from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
 
 STATE = CrashState(3, ((17, ()),))

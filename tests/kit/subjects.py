@@ -12,8 +12,9 @@ import msgspec
 from dbcheck.cycle.detail import read_run_detail
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import RunDetail, to_values
-from dbcheck.judge.results import CampaignsResult, ExploreResult
+from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.cluster import ONLY_NODE
+from dbcheck.model.explored import ExploreResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.rows import Line, make_matrix_result
 from dbcheck.report.subject import RunSubject, Step, Verdicts

@@ -16,12 +16,11 @@ from dbcheck.judge.results import (
     CampaignsResult,
     ComparedResult,
     DemoResult,
-    ExploreResult,
     LabResult,
     MatrixResult,
     ReceiptsResult,
-    StateResult,
 )
+from dbcheck.model.explored import ExploreResult, StateResult
 from dbcheck.model.golive import GoLiveResult
 from dbcheck.model.rights import GrantsResult
 from dbcheck.probe.flushes_result import FlushesResults

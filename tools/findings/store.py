@@ -19,12 +19,12 @@ from typing import Any
 
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.opened import Opened
-from dbcheck.judge.results import Finding, LostBlock
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.servers.innodb import InnodbServer
 from dbcheck.model.cut import Part
+from dbcheck.model.explored import Finding, LostBlock
 from dbcheck.runner.lab_rig import open_exploration
 
 _PIECE = 4096  # of the base: zeros are left out piece by piece

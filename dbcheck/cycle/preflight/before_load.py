@@ -171,7 +171,7 @@ def run_preflight(
         manifest = _make_manifest(rig, workload, seed, epoch, nodes, control=control)
         manifest = _compare_clocks(rig, manifest, witness)
         require_sound_tables(engine, tables_of(workload))
-        known.require_same(engine.target, manifest.writer.facts)
+        known.require_same(rig.site.writer_name, engine.target, manifest.writer.facts)
         manifest = replace(
             manifest,
             controls=tuple(controls),
@@ -281,8 +281,8 @@ def _require_fit(
         require_kind(rig.site, engine.facts().identity)
     asks_host = any(node.host is not None for node in rig.site.nodes.values())
     require_server(engine, workload, weak=control, grouped=grouped, asks_host=asks_host)
-    if known.identity:
-        known.require_same(engine.target, engine.facts())
+    if known.find_node(rig.site.writer_name).identity:
+        known.require_same(rig.site.writer_name, engine.target, engine.facts())
     for node in rig.site.nodes.values():
         if isinstance(node.power, DriveScoped):
             node.power.require_fit()
@@ -357,7 +357,9 @@ def _describe_nodes(
             evidence = require_other_pod(pods, rig.witness_pods, witness)
             rig.listener.phase(Phase.PREFLIGHT, evidence)
         places = node.engine.places(tables_of(workload))
-        if member := find_membership(rig.site, name, facts, nodes):
+        writer = facts if writes else nodes[rig.site.writer_name].facts
+        of_writer = writer.identity
+        if member := find_membership(rig.site, name, facts.identity, of_writer):
             members[name] = member
         host, running = inspect_host(
             node, rig.listener, facts, places, may_write=writes

@@ -15,7 +15,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import TargetChanged
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX
-from dbcheck.model.cluster import SiteKind
+from dbcheck.model.cluster import ONLY_NODE, SiteKind
 from dbcheck.model.places import OF_TABLES
 from dbcheck.model.records import AfterRecord, Manifest, NodeBefore
 from dbcheck.model.server import ServerFacts, find_difference_of_servers
@@ -30,6 +30,26 @@ WHO_REMOVED_ROWS = (
     " restored), whether the server lost them by itself (its log may show that), or"
     " whether a later cut did, after which no rows were read."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """A node of a cluster, as the first cycle that saw it did.
+
+    identity: see model.server.ServerFacts; without the timeline, which a promotion
+              changes.
+    free_bytes: see Known.
+    """
+
+    identity: Mapping[str, str] = field(default_factory=dict)
+    free_bytes: int | None = None
+
+    @classmethod
+    def of(cls, before: NodeBefore) -> KnownNode:
+        """Return what the preflight of a cycle saw."""
+        host, identity = before.host, dict(before.facts.identity)
+        identity.pop("timeline", None)
+        return cls(identity, host.facts.data.free_bytes if host else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +69,7 @@ class Known:
     places:   the path of each place, links followed.
     Both are as the first cycle that counts and has the name saw them; {} for a cluster,
     whose writer may be another node each time.
+    nodes:    of a cluster, by name, in place of *identity* and *free_bytes*.
     """
 
     identity: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +79,7 @@ class Known:
     free_bytes: int | None = None
     configured: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
+    nodes: Mapping[str, KnownNode] = field(default_factory=dict)
 
     def with_run(
         self,
@@ -69,11 +91,15 @@ class Known:
 
         different: name of a table -> ids of the rows that its reading found changed.
         """
-        identity = {**manifest.writer.facts.identity, **self.identity}
-        host, free = manifest.writer.host, self.free_bytes
-        if free is None and host is not None:
-            free = host.facts.data.free_bytes
-        known = replace(self, identity=identity, free_bytes=free)
+        if manifest.site.is_cluster:
+            seen = {name: KnownNode.of(node) for name, node in manifest.nodes.items()}
+            known = replace(self, nodes={**seen, **self.nodes})
+        else:
+            identity = {**manifest.writer.facts.identity, **self.identity}
+            free = self.free_bytes
+            if free is None:
+                free = KnownNode.of(manifest.writer).free_bytes
+            known = replace(self, identity=identity, free_bytes=free)
         if not after.tables:
             return known
         changed = {n: ids for n, ids in self.different.items() if n not in after.tables}
@@ -165,9 +191,19 @@ class Known:
         """A text that says when the known rows were read."""
         return f"run {self.run} was read" if self.run else "they were read just now"
 
-    def require_same(self, target: str, facts: ServerFacts) -> None:
-        """Raise TargetChanged if *target* leads to another server than before."""
-        if difference := find_difference_of_servers(self.identity, facts.identity):
+    def find_node(self, name: str) -> KnownNode:
+        """Return what is known of a node, or of the only server."""
+        if name == ONLY_NODE:
+            return KnownNode(self.identity, self.free_bytes)
+        return self.nodes.get(name, KnownNode())
+
+    def require_same(self, name: str, target: str, facts: ServerFacts) -> None:
+        """Raise TargetChanged if *target* leads to another server than before.
+
+        name: of the node at *target*.
+        """
+        known = self.find_node(name).identity
+        if difference := find_difference_of_servers(known, facts.identity):
             raise TargetChanged(
                 f"{target} is not as it was in the earlier cycles: {difference}",
                 id=ErrorId.TARGET_CHANGED,

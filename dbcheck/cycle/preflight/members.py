@@ -14,7 +14,6 @@ from dbcheck.cycle.rig import Rig
 from dbcheck.model.cluster import SiteKind, judge_settings_for_promise
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.replication import ADDRESS, Follower, Membership, name_in_log
-from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
@@ -67,19 +66,17 @@ _ADVICE_ON_GROUPS = {
 
 
 def find_membership(
-    site: Site, name: str, facts: ServerFacts, known: Mapping[str, NodeBefore]
+    site: Site, name: str, own: Mapping[str, str], writer: Mapping[str, str]
 ) -> Membership | None:
     """Return the cluster's entry for the node *name*.
 
     Return None for a writer that others follow, and for a single server.
-    facts: of the node.  known: the nodes that were described before it, the writer
-    first.  Raise EngineError if a node that is to follow does not, or is of another
-    cluster.
+    own, writer: identities of the node and of the writer.  Raise EngineError if a node
+    that is to follow does not, or is of another cluster.
     """
     engine, writes = site.nodes[name].engine, name == site.writer_name
     if site.promise is None:
         return None
-    writer = facts.identity if writes else known[site.writer_name].facts.identity
     if writes and not site.kind.is_group:
         return None
     membership, target = engine.membership(), site.nodes[name].engine.target
@@ -92,7 +89,7 @@ def find_membership(
             f"node {name} ({target}) {why}", id=ErrorId.NODE_NOT_IN_CLUSTER, hint=hint
         )
     cluster = "system_identifier"
-    ours, theirs = writer.get(cluster), facts.identity.get(cluster)
+    ours, theirs = writer.get(cluster), own.get(cluster)
     if membership.source:
         (cluster, ours), theirs = name_in_log(writer), membership.source
     if ours != theirs:
@@ -143,12 +140,8 @@ def add_connections(
     site = rig.site
     if site.promise is None:
         return dict(nodes)
-    advice = _find_advice(site.kind)
-    _require_unique_names([member.name for member in members.values()], advice)
-    _require_members_of_site(site, [member.name for member in members.values()], advice)
-    _require_following_writer(site, members)
     known = dict(nodes)
-    for name, (connection, doubt) in _recognise_nodes(site, members).items():
+    for name, (connection, doubt) in _require_whole(site, members).items():
         known[name] = replace(nodes[name], connection=connection, member_doubt=doubt)
         if doubt:
             rig.listener.phase(Phase.PREFLIGHT, f"assumed of node {name}: {doubt}")
@@ -167,6 +160,47 @@ def add_connections(
     for text in shown:
         rig.listener.phase(Phase.PREFLIGHT, text)
     return known
+
+
+def require_all_in_place(site: Site) -> None:
+    """Raise EngineError unless every node follows the writer, or is in its group."""
+    identities = {n: node.engine.facts().identity for n, node in site.nodes.items()}
+    writer = identities[site.writer_name]
+    found = {n: find_membership(site, n, own, writer) for n, own in identities.items()}
+    _require_whole(site, {name: each for name, each in found.items() if each})
+
+
+def require_in_place(site: Site, name: str) -> None:
+    """Raise EngineError unless the node *name* follows the writer, or is in its group.
+
+    What would let another server pass for it is left to require_all_in_place().
+    """
+    engine, writer = site.nodes[name].engine, site.writer.engine.facts().identity
+    member = find_membership(site, name, engine.facts().identity, writer)
+    listed = [standby.name for standby in _read_followers(site.writer)]
+    if member is not None and member.name not in listed:
+        raise EngineError(
+            f"the writer {site.writer_name} does not list {member.name}, which node"
+            f" {name} is",
+            id=ErrorId.NODE_NOT_LISTED,
+            hint=_find_advice(site.kind).absent,
+        )
+
+
+def _require_whole(
+    site: Site, members: Mapping[str, Membership]
+) -> dict[str, tuple[str, str]]:
+    """Return the result of recognise_node() for each node but the writer.
+
+    Raise EngineError unless commits wait for nodes of the cluster alone, and the
+    writer's list shows the connection of each node.
+    """
+    advice = _find_advice(site.kind)
+    names = [member.name for member in members.values()]
+    _require_unique_names(names, advice)
+    _require_members_of_site(site, names, advice)
+    _require_following_writer(site, members)
+    return _recognise_nodes(site, members)
 
 
 def _require_following_writer(site: Site, members: Mapping[str, Membership]) -> None:

@@ -1,4 +1,4 @@
-"""Runs users' programs that switch, promote or restart, and waits for a switch.
+"""Runs users' programs that switch, promote, rebuild or restart; waits for a switch.
 
 Programs run without a shell; their time is limited, and all processes that they start
 end with them.  A wait lasts until the switch has switched, or for the time off.
@@ -126,18 +126,47 @@ class PromotionProgram:
 
     def promote(self, name: str, _node: Node) -> None:
         """Promote *name*; raise EngineError unless the program exits with 0."""
-        command = (*self._command, name)
-        try:
-            done = run_program(command, "promotion command", self._timeout_s)
-        except PowerError as error:
-            raise EngineError(str(error), id=error.id, hint=error.hint) from None
-        if done.code:
-            raise EngineError(
-                f"the promotion command `{format_command(command)}` ended with"
-                f" {done.code}; its output: {done.output_tail}",
-                id=ErrorId.PROMOTION_COMMAND_FAILED,
-                hint="It must promote the node that is its last argument.",
-            )
+        _run_on_node(
+            *((*self._command, name), "promotion command", self._timeout_s),
+            id=ErrorId.PROMOTION_COMMAND_FAILED,
+            hint="It must promote the node that is its last argument.",
+        )
+
+
+class RebuildProgram:
+    """Runs one program, without a shell, with the names of two nodes at its end.
+
+    Its arguments may hold no secret: they are shown in errors and by ps(1).
+    """
+
+    def __init__(self, command: Sequence[str], timeout_s: float) -> None:
+        self._command, self._timeout_s = command, timeout_s
+
+    def rebuild(self, name: str, writer: str) -> None:
+        """Have *name* follow *writer*; raise EngineError unless it exits with 0."""
+        _run_on_node(
+            *((*self._command, name, writer), "rebuild command", self._timeout_s),
+            id=ErrorId.REBUILD_COMMAND_FAILED,
+            hint="It must make the node that is its last argument but one a standby of"
+            " the node that is its last.",
+        )
+
+
+def _run_on_node(
+    command: Sequence[str], what: str, timeout_s: float, *, id: ErrorId, hint: str
+) -> None:
+    """Run *command*; raise EngineError, with *id* and *hint*, unless it ends with 0."""
+    try:
+        done = run_program(command, what, timeout_s)
+    except PowerError as error:
+        raise EngineError(str(error), id=error.id, hint=error.hint) from None
+    if done.code:
+        raise EngineError(
+            f"the {what} `{format_command(command)}` ended with {done.code}; its"
+            f" output: {done.output_tail}",
+            id=id,
+            hint=hint,
+        )
 
 
 class RestartProgram:

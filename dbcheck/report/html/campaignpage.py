@@ -25,6 +25,7 @@ from dbcheck.report.html.runcharts import Figure
 from dbcheck.report.html.svg import Axis, Plot, linear, logarithmic, number
 from dbcheck.report.subject import Step
 from dbcheck.report.words import campaign as words
+from dbcheck.report.words import campaign_table
 from dbcheck.report.words.chosen import format_command, format_title
 from dbcheck.report.words.run import sentence
 from dbcheck.report.words.summary import format_moment
@@ -45,7 +46,7 @@ CYCLE_NUMBERS = ("commits", "lost", "acks/s")
 def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
     """Return the values of templates/campaign.html."""
     results = subject.targets
-    with_price = words.has_price(results)
+    with_price = campaign_table.has_price(results)
     names = ", ".join(result.name for result in results)
     steps = [Step("Show this again", _format_command(subject))]
     if folder := next(filter(None, map(words.find_run_with_loss, results)), ""):
@@ -58,12 +59,12 @@ def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
         "targets": list(map(_make_target_values, results)),
         "groups": list(words.groups(subject)),
         "groups_title": words.GROUPS,
-        "columns": words.columns(results),
+        "columns": campaign_table.columns(results),
         "rows": [
-            (tuple(words.cells(result, with_price=with_price)), result.verdict.value)
-            for result in results
+            ((*campaign_table.cells(one, with_price=with_price),), one.verdict.value)
+            for one in results
         ],
-        "cycle_columns": words.CYCLE_COLUMNS,
+        "cycle_columns": campaign_table.CYCLE_COLUMNS,
         "cycle_numbers": CYCLE_NUMBERS,
         "steps": steps,
     }
@@ -97,7 +98,9 @@ def _make_target_values(result: CampaignResult) -> dict[str, Any]:
         "figures": list(_list_figures(result)),
         "cycles": [
             _Cycle(
-                (*words.cycle_cells(cycle),), cycle.verdict.value, words.reason(cycle)
+                (*campaign_table.cycle_cells(cycle),),
+                cycle.verdict.value,
+                words.reason(cycle),
             )
             for cycle in _choose_cycles(result.cycles)
         ],

@@ -12,12 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import dbcheck
 from dbcheck.judge.checks import HistoryResult
-from dbcheck.judge.results import (
-    CampaignsResult,
-    ComparedResult,
-    ExploreResult,
-    MatrixResult,
-)
+from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
+from dbcheck.model.explored import ExploreResult
 from dbcheck.model.golive import GoLiveResult
 from dbcheck.report.html.campaignpage import campaign_values
 from dbcheck.report.html.golivepage import make_golive_values

@@ -23,10 +23,15 @@ from dbcheck.model.verdict import (
     format_percent_up,
 )
 from dbcheck.report.words import chosen
+from dbcheck.report.words.campaign_table import (
+    describe_activity,
+    format_cuts,
+    format_price,
+    format_rows_lost,
+)
 from dbcheck.report.words.run import (
     HOLDS_FOR,
     NOT_A_DRIVE,
-    number,
     rows_lost,
     sentence,
     with_id,
@@ -45,83 +50,9 @@ SHOWN_MAX = 8
 GROUPS = "Targets that are configured alike"
 
 
-def columns(results: Sequence[CampaignResult]) -> tuple[str, ...]:
-    """Return the heads of the table, without that of the verdict, which comes last."""
-    price = ("price",) if has_price(results) else ()
-    return ("target", "cuts", "lossy", "rows lost", "commits", "acks/s", *price)
-
-
-def has_price(results: Sequence[CampaignResult]) -> bool:
-    """Say whether a price was given for any target."""
-    return any(result.price is not None for result in results)
-
-
-def cells(result: CampaignResult, *, with_price: bool) -> Iterator[str]:
-    """Yield a campaign as text, in the order of columns()."""
-    rate = result.commits_per_s
-    yield result.name
-    yield _format_cuts(result)
-    yield number(result.statistics.losses)
-    yield _format_rows_lost(result)
-    yield number(result.confirmed)
-    yield "-" if rate is None else f"{rate:,.0f}"
-    if with_price:
-        yield _format_price(result)
-
-
-def _format_cuts(result: CampaignResult) -> str:
-    """Return how many cuts count, of how many that were planned if any were."""
-    cuts = f"{result.statistics.cuts:,}"
-    return cuts if result.chosen else f"{cuts} of {result.planned_cuts:,}"
-
-
-def _format_rows_lost(result: CampaignResult) -> str:
-    """Return how many rows were lost; "-" if no failed cycle says how many."""
-    if result.rows_lost is not None:
-        return rows_lost(*result.rows_lost)
-    failed = any(one.verdict is CycleVerdict.FAIL for one in result.cycles)
-    return "all" if failed else "-"
-
-
-def _format_price(result: CampaignResult) -> str:
-    price = result.price_per_durable_commit_per_s
-    return "-" if price is None else f"{price:,.3g}"
-
-
-CYCLE_COLUMNS = ("cycle", "run", "cut during", "depth", "commits", "lost", "acks/s")
-
-
-def cycle_cells(cycle: CycleResult) -> Iterator[str]:
-    """Yield a cycle as text, in the order of CYCLE_COLUMNS."""
-    rate = cycle.acks_per_s
-    yield str(cycle.number) if cycle.number else "control"
-    yield cycle.run or "-"
-    when = ", ".join(filter(None, (_activity(cycle), cycle.window))) or "-"
-    yield "no power cut" if cycle.uncut else when
-    yield cycle.depth or "not measured"
-    yield number(cycle.confirmed)
-    if cycle.lost is None:
-        yield "all" if cycle.verdict is CycleVerdict.FAIL else "-"
-    else:
-        yield rows_lost(cycle.lost, cycle.earlier_lost or 0)
-    yield "-" if rate is None else f"{rate:,.0f}"
-
-
 def reason(cycle: CycleResult) -> str:
     """Return the reason of a cycle's verdict, with the id of an error that ended it."""
     return with_id(cycle.reason, cycle.error_id)
-
-
-def _activity(cycle: CycleResult) -> str:
-    """Return the activity at a cut, then the one that was drawn if that is another.
-
-    "" if no moment was drawn and the activity is not known.
-    """
-    if cycle.activity == cycle.drawn or not cycle.drawn:
-        return cycle.activity
-    if not cycle.activity:
-        return f"{cycle.drawn} was drawn"
-    return f"{cycle.activity}, {cycle.drawn} was drawn"
 
 
 def summarize_campaigns(subject: CampaignsResult) -> Summary:
@@ -357,7 +288,7 @@ def _list_tiles(result: CampaignResult) -> Iterator[Tile]:
     losses, cuts = result.statistics.losses, result.statistics.cuts
     left_out = result.statistics.inconclusive
     note = f"that count; {left_out:,} inconclusive" if left_out else "that count"
-    yield Tile("cuts", _format_cuts(result), note)
+    yield Tile("cuts", format_cuts(result), note)
     share, of = describe_bound(losses, cuts)
     # A bound of cuts alone would pass over a loss without one.
     without_cut = result.verdict is Verdict.FAIL and not losses
@@ -371,7 +302,7 @@ def _list_tiles(result: CampaignResult) -> Iterator[Tile]:
     of_commits = ""
     if result.confirmed is not None:
         of_commits = f"of {format_count(result.confirmed, 'acknowledged commit')}"
-    yield Tile("rows lost", _format_rows_lost(result), of_commits)
+    yield Tile("rows lost", format_rows_lost(result), of_commits)
     if losses:
         yield Tile("lossy cuts", f"{losses:,}", f"of {cuts:,}")
 
@@ -381,7 +312,7 @@ def list_rates(result: CampaignResult) -> Iterator[Tile]:
     if (rate := result.commits_per_s) is not None:
         yield Tile("acks/s", f"{rate:,.0f}", "the median of the cycles")
     if result.price is not None:
-        yield Tile("price", _format_price(result), PRICE.removeprefix("price: "))
+        yield Tile("price", format_price(result), PRICE.removeprefix("price: "))
 
 
 def lines(result: CampaignResult) -> Iterator[str]:
@@ -474,7 +405,7 @@ def _not_passed(cycles: Sequence[CycleResult]) -> Iterator[str]:
     not_passed = [one for one in cut if one.verdict is not passed]
     not_passed.sort(key=lambda one: one.verdict is not CycleVerdict.FAIL)
     for cycle in not_passed[:SHOWN_MAX]:
-        where = f"in cycle {cycle.number} ({_activity(cycle) or '-'})"
+        where = f"in cycle {cycle.number} ({describe_activity(cycle) or '-'})"
         yield f"{cycle.verdict.value} {where}: {reason(cycle)}"
     if (more := len(not_passed) - SHOWN_MAX) > 0:
         yield f"{format_count(more, 'more cycle')} did not pass"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dbcheck.judge.results import (
+from dbcheck.model.explored import (
     ExploreResult,
     Finding,
     LostBlock,

@@ -26,13 +26,13 @@ from dbcheck.explore.finding import Places
 from dbcheck.explore.opened import Opened
 from dbcheck.explore.oracle import Acked
 from dbcheck.explore.states import Timeline, draw_states
-from dbcheck.judge.results import LostBlock
 from dbcheck.lab import programs
 from dbcheck.lab.daemon.interface import PowerStatus
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import CrashState
+from dbcheck.model.explored import LostBlock
 from dbcheck.model.server import CheckOutcome, ServerFacts, TableCheck
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.acks import AckArray

@@ -25,7 +25,8 @@ from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.html.page import as_html
 from dbcheck.report.junit import format_junit
 from dbcheck.report.prometheus import format_metrics
-from dbcheck.report.words.campaign import cycle_cells, limits, lines, summarize_campaign
+from dbcheck.report.words.campaign import limits, lines, summarize_campaign
+from dbcheck.report.words.campaign_table import cycle_cells
 from dbcheck.runs import stored
 from tests.kit.reports import printed
 from tests.kit.samples import PLAN

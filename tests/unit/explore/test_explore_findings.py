@@ -14,9 +14,9 @@ from dbcheck.explore.finding import Places, Reduction, describe_manner, group_by
 from dbcheck.explore.folder import Line
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.results import StateJudgement
 from dbcheck.lab.storage.blocks import Extent, FileBlocks
 from dbcheck.model.cut import CrashState
+from dbcheck.model.explored import StateJudgement
 from dbcheck.model.server import is_restarted
 from dbcheck.model.verdict import Verdict
 from tests.kit.recordings import Came, Flushed, recording_of

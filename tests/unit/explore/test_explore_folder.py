@@ -12,17 +12,17 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, RunFormatError, RunWriteError, UsageError
 from dbcheck.explore.folder import Exploration, ExplorePlan, Line
-from dbcheck.judge.results import (
+from dbcheck.lab.namespace import BASE
+from dbcheck.lab.recorded import RecordedLab
+from dbcheck.lab.spec import LabSpec
+from dbcheck.model.cut import CrashState
+from dbcheck.model.explored import (
     Finding,
     LostBlock,
     LostRow,
     StateJudgement,
     StateResult,
 )
-from dbcheck.lab.namespace import BASE
-from dbcheck.lab.recorded import RecordedLab
-from dbcheck.lab.spec import LabSpec
-from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
 from tests.kit.refusals import refused
 

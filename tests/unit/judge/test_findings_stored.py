@@ -11,8 +11,8 @@ import pytest
 
 from dbcheck.explore.opened import Opened
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.results import Finding, LostBlock, StateJudgement, StateResult
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.explored import Finding, LostBlock, StateJudgement, StateResult
 from dbcheck.model.verdict import Verdict
 from tests.kit.recordings import SIZE, Came, Flushed, recording_of
 from tools.findings import FOLDER

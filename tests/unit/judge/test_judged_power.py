@@ -25,7 +25,7 @@ from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.replication import ReplicationSeen
 from dbcheck.model.verdict import Verdict
 from dbcheck.model.watched import Watched, WatchTally
-from dbcheck.report.words.campaign import cycle_cells
+from dbcheck.report.words.campaign_table import cycle_cells
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cases import case

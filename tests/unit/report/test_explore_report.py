@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml
 
-from dbcheck.judge.results import Coverage, ExploreResult, StateJudgement
+from dbcheck.model.explored import Coverage, ExploreResult, StateJudgement
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.console import make_console
 from dbcheck.report.explore import draw_exploration, draw_state

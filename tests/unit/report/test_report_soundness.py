@@ -22,7 +22,7 @@ from dbcheck.report.formats import format_report
 from dbcheck.report.junit import format_junit
 from dbcheck.report.prometheus import format_metrics
 from dbcheck.report.rows import Line, make_matrix_result
-from dbcheck.report.words import campaign as words
+from dbcheck.report.words import campaign_table
 from dbcheck.report.words import compare as of_compare
 from dbcheck.report.words.run import scope, sections, tally
 from dbcheck.runs.folder import RunFolder
@@ -145,7 +145,7 @@ def test_rows_of_a_server_that_did_not_come_back_are_not_zero(
     cycles: tuple[tuple[CycleVerdict, int | None], ...], lost: str
 ) -> None:
     result = campaign_of(*cycles)
-    assert [*words.cells(result, with_price=False)][3] == lost
+    assert [*campaign_table.cells(result, with_price=False)][3] == lost
     metrics = format_metrics(CampaignsResult("/c", (result,)))
     shown = re.findall(r"dbcheck_lost_rows\{.*\} (.*)", metrics)
     assert shown == ([] if lost == "all" else [f"{lost}.0"])
@@ -155,7 +155,7 @@ def test_what_no_cycle_counted_is_not_zero() -> None:
     result = campaign_of((INCONCLUSIVE, None))
     none = replace(result.statistics, losses=0, cuts=0)
     result = replace(result, statistics=none, verdict=Verdict.INCONCLUSIVE)
-    assert [*words.cells(result, with_price=False)][3:5] == ["-", "-"]
+    assert [*campaign_table.cells(result, with_price=False)][3:5] == ["-", "-"]
     metrics = format_metrics(CampaignsResult("/c", (result,)))
     assert "dbcheck_lost_rows{" not in metrics
     assert "dbcheck_confirmed_commits{" not in metrics

@@ -231,9 +231,9 @@ def test_what_a_group_cannot_promise_is_refused(
 def formed(nodes: dict[str, Member], *, bootstrap: bool = True) -> Group:
     """Return the site of a replication group whose members were all cut."""
     found: Any = {name: Node(one, one) for name, one in nodes.items()}  # type: ignore[arg-type]
-    site = Group(
-        SiteKind.GROUP_REPLICATION, found, "a", Promise.ALL, bootstrap=bootstrap
-    ).with_writer(found["a"])
+    kind = SiteKind.GROUP_REPLICATION
+    site = Group(kind, found, "a", Promise.ALL, bootstrap=bootstrap).led_by("a")
+    assert isinstance(site, Group)
     site.prepare(1)
     site.cut()
     for one in nodes.values():
