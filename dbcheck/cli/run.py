@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import UsageError
+from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import output
 from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags import shared
@@ -33,16 +33,23 @@ from dbcheck.cycle.cycle import extract_control_facts, run_controls
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
+from dbcheck.cycle.rebuild import rebuild_cluster
 from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict
+from dbcheck.ports.listener import Phase
 from dbcheck.report.console import make_progress_console
 from dbcheck.report.live import make_progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
-from dbcheck.runner.guard import check_interlocks, require_passable, require_stays_off
+from dbcheck.runner.guard import (
+    check_interlocks,
+    refuse_control_of_cluster,
+    require_passable,
+    require_stays_off,
+)
 from dbcheck.runner.resume import run_resumable_cycle
 
 TWO_CUTS_NOTE = (
@@ -103,9 +110,9 @@ def command(
         )
     for node_entry in entry.cut_with:
         require_passable(node_entry)
-    require_possible_on_cluster(
-        entry, control=control, twice=entry.twice, remote_workers=bool(load.scheduler)
-    )
+    require_stays_off(entry, entry)
+    if control:
+        refuse_control_of_cluster(entry)
     workload, scheduler = _choose_workload(entry, load), load.scheduler
     seed = draw_seed(load.seed)
     accept_new_key = witness.accept_new_host_key
@@ -131,6 +138,7 @@ def command(
             facts = list(map(extract_control_facts, controls))
             known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
             outcome = run_resumable_cycle(rig, workload, seed, facts, known, view, undo)
+            _rebuild_after_pass(rig, outcome)
     if as_json and control:
         results = tuple(tried.result for tried in controls)
         result = replace(outcome.result, controls=results)
@@ -140,6 +148,21 @@ def command(
         sys.exit(code)
     reconcile = rig.reconcile_command(outcome.run.path)
     output.end_with(outcome, as_json=as_json, reconcile=reconcile)
+
+
+def _rebuild_after_pass(rig: Rig, outcome: Outcome) -> None:
+    """Have the nodes of a cluster follow the new writer, if somebody is to do that.
+
+    After another verdict they stay as they are, as evidence.  An error is shown: the
+    verdict stands without it.
+    """
+    site = rig.site
+    if outcome.verdict is not Verdict.PASS or not site.kept_off or not site.rebuilt:
+        return
+    try:
+        rebuild_cluster(rig, outcome.run)
+    except DbcheckError as error:
+        rig.listener.phase(Phase.REBUILD, f"failed: {error.with_hint}")
 
 
 def _choose_workload(entry: Entry, load: LoadOptions) -> Workload:
@@ -167,22 +190,6 @@ def _ends_with_control(rig: Rig, verdict: Verdict, view: PlainProgress) -> bool:
         view.line("control", NO_SECOND_CUT)
         return True
     return verdict is Verdict.FAIL
-
-
-def require_possible_on_cluster(
-    entry: Entry, *, control: bool, twice: bool, remote_workers: bool
-) -> None:
-    """Raise UsageError for options, or a switch, that a cluster cannot be run with."""
-    twice_by = "--twice (or dbcheck_twice)"
-    asked = {"--control": control, twice_by: twice, "--load-workers": remote_workers}
-    flags = [flag for flag, given in asked.items() if given]
-    if entry.standbys and flags:
-        raise UsageError(
-            f"a cluster cannot be run with {', '.join(flags)}",
-            id=ErrorId.OPTIONS_CONFLICT,
-            hint="Leave it out.",
-        )
-    require_stays_off(entry, entry)
 
 
 def _check_cut_nodes(entry: Entry, rig: Rig, consent: ConsentOptions) -> None:

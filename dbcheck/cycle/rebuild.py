@@ -151,7 +151,7 @@ def _describe_not_in_place(site: Site, last: RunFolder) -> str:
             if not (_waits(site, now) and awaited):
                 return (
                     f"no commit on {site.writer_name} waits for a standby, and on the"
-                    " old writer it did"
+                    " old writer it did: give it that one's settings"
                 )
         received = {n: node.engine.received() for n, node in _list_members(site)}
     except EngineError as error:

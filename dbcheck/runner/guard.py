@@ -122,6 +122,17 @@ def require_passable(entry: Entry) -> None:
     )
 
 
+def refuse_control_of_cluster(entry: Entry) -> None:
+    """Raise UsageError if *entry* is a cluster, of which dbcheck knows no control."""
+    if entry.standbys:
+        raise UsageError(
+            f"{entry.title} is a cluster, and cannot be run with --control",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Leave it out. To see commits lost, let no commit wait for a standby"
+            " (docs/clusters.md), and run again.",
+        )
+
+
 def require_stays_off(entry: Entry, host: Entry) -> None:
     """Raise UsageError if *host* cannot stay off once it was cut as the writer.
 

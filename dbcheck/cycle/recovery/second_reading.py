@@ -28,14 +28,28 @@ UNFINISHED = SecondReading(not_done="the client ended before it was made")
 
 
 def require_restarter(rig: Rig) -> None:
-    """Raise UsageError if a second reading is wanted without a way to restart."""
-    if rig.read_twice and rig.site.reader.restarter is None:
+    """Raise UsageError if a second reading is wanted that cannot be made.
+
+    Each node of a cluster may be the one that is read.
+    """
+    if not rig.read_twice:
+        return
+    if rig.site.kind.is_group:
         raise UsageError(
-            "--twice needs a way to restart the server cleanly, and none is given",
-            id=ErrorId.RESTART_COMMAND_MISSING,
-            hint="Name a program: --restart-command 'ssh root@db1 systemctl restart"
-            " postgresql', or dbcheck_restart in the inventory.",
+            "--twice is not possible with a group: a node that restarts copies what it"
+            " lost from the others",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Leave it out; the rows of all nodes are compared in any case.",
         )
+    for name, node in rig.site.nodes.items():
+        if node.restarter is None:
+            which = "the server" if rig.site.promise is None else f"node {name}"
+            raise UsageError(
+                f"--twice needs a way to restart {which} cleanly, and none is given",
+                id=ErrorId.RESTART_COMMAND_MISSING,
+                hint="Name a program: --restart-command 'ssh root@db1 systemctl restart"
+                " postgresql', or dbcheck_restart in the inventory.",
+            )
 
 
 def read_second_time(

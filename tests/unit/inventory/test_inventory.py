@@ -14,7 +14,6 @@ import pytest
 from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.run import require_possible_on_cluster
 from dbcheck.config import files
 from dbcheck.inventory import listed
 from dbcheck.inventory.entry import KNOWN, Entry
@@ -24,6 +23,7 @@ from dbcheck.model.cut import SwitchKind
 from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.power.kinds.fence import FenceConfig
 from dbcheck.runner.assemble import make_host
+from dbcheck.runner.guard import refuse_control_of_cluster, require_stays_off
 from tests.kit.files import STRANGER
 from tests.kit.inventories import hosts, loaded
 from tests.kit.refusals import refused
@@ -645,23 +645,13 @@ def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
     text = CLUSTER.replace("streaming", f"streaming{more}")
     pair = make_inventory(tmp_path / "hosts.yml", hosts(text), GROUPS).cluster("pair")
     if not is_refused:
-        return require_possible_on_cluster(
-            pair, control=False, twice=False, remote_workers=False
-        )
+        return require_stays_off(pair, pair)
     with refused(ErrorId.SWITCH_RESTORES_BY_ITSELF, UsageError):
-        require_possible_on_cluster(
-            pair, control=False, twice=False, remote_workers=False
-        )
+        require_stays_off(pair, pair)
 
 
-def test_what_a_single_server_alone_can_do_is_refused_of_a_cluster(
-    tmp_path: Path,
-) -> None:
+def test_a_control_is_refused_of_a_cluster(tmp_path: Path) -> None:
     found = make_inventory(tmp_path / "hosts.yml", hosts(CLUSTER), GROUPS)
-    for flags in ((True, False, False), (False, True, False), (False, False, True)):
-        given = dict(zip(("control", "twice", "remote_workers"), flags, strict=True))
-        require_possible_on_cluster(found.entry("db1"), **given)
-        with refused(
-            ErrorId.OPTIONS_CONFLICT, UsageError, naming="a cluster cannot be run with"
-        ):
-            require_possible_on_cluster(found.cluster("pair"), **given)
+    refuse_control_of_cluster(found.entry("db1"))
+    with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming="pair is a cluster"):
+        refuse_control_of_cluster(found.cluster("pair"))

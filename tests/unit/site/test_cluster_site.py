@@ -10,9 +10,10 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, LabError, PartlyCut, PowerError, UsageError
+from dbcheck.cycle.rebuild import find_writer
 from dbcheck.model.cluster import Promise, SiteKind, draw_stagger
 from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.replication import Descent, PromotedBy, Received
+from dbcheck.model.replication import Descent, PromotedBy, RebuiltBy, Received
 from dbcheck.ports.site import Node
 from dbcheck.site import cluster
 from dbcheck.site.cluster import Cluster
@@ -412,3 +413,55 @@ def test_every_other_node_is_asked_to_rejoin(nodes: dict[str, Server]) -> None:
     assert asked == [("b", "a"), ("c", "a")]
     assert not site_of(nodes).rejoins
     assert site_of(nodes).rejoin() == {}
+
+
+def test_the_others_follow_the_new_writer_before_the_old_one_is_back(
+    nodes: dict[str, Server],
+) -> None:
+    """A standby that still follows the old writer would take what it alone has."""
+    followed: list[tuple[str, str, PowerState]] = []
+
+    def rebuild(name: str, writer: str) -> None:
+        followed.append((name, writer, nodes["a"].power))
+
+    by: dict[str, Any] = {"rebuilt_by": RebuiltBy.COMMAND, "rebuild": rebuild}
+    site = site_of(nodes, brings_back=True, **by)
+    site.cut()
+    until_asked(site, nodes["b"])
+    nodes["b"].writes = True
+    assert site.ready() is None and site.reader_name == "b"
+    site.bring_back()
+    assert followed == [("c", "b", PowerState.OFF)]
+    assert nodes["a"].power is PowerState.ON
+    led = site.led_by("b")
+    assert (led.writer_name, led.reader_name) == ("b", "b")
+    led.rebuild("a")
+    assert followed[1:] == [("a", "b", PowerState.ON)]
+
+
+def test_the_old_writer_stays_off_if_another_node_may_follow_it(
+    nodes: dict[str, Server],
+) -> None:
+    def rebuild(name: str, writer: str) -> None:
+        raise EngineError("no room", id=ErrorId.REBUILD_COMMAND_FAILED)
+
+    by: dict[str, Any] = {"rebuilt_by": RebuiltBy.COMMAND, "rebuild": rebuild}
+    site = site_of(nodes, brings_back=True, **by)
+    site.cut()
+    with refused(ErrorId.REBUILD_COMMAND_FAILED, PowerError, naming="a stays off"):
+        site.bring_back()
+    assert nodes["a"].power is PowerState.OFF
+
+
+def test_the_writer_is_the_node_that_takes_writes(nodes: dict[str, Server]) -> None:
+    site = site_of(nodes)
+    assert find_writer(site, "a") == find_writer(site, "c") == "a"
+    nodes["a"].writes, nodes["b"].writes = False, True
+    assert find_writer(site, "a") == "b"
+    nodes["c"].writes = True
+    assert find_writer(site, "c") == "c"
+    with refused(ErrorId.CLUSTER_HAS_NO_WRITER, EngineError, naming="b and c do"):
+        find_writer(site, "a")
+    nodes["b"].writes = nodes["c"].writes = False
+    with refused(ErrorId.CLUSTER_HAS_NO_WRITER, EngineError, naming="no node does"):
+        find_writer(site, "a")
