@@ -218,6 +218,22 @@ class Lab:
         """
         self._call(LabCalls.rejoin, source.port, source.password, source.member)
 
+    def copy(self, source: Source) -> None:
+        """Give the server new data, by which it follows *source*; raise LabError.
+
+        What it had is deleted.
+        """
+        self._call(LabCalls.copy, source.port, source.password, source.member)
+
+    def reassign(self, settings: Mapping[str, str], *, is_writer: bool = False) -> None:
+        """Replace the server's settings, for its next start.
+
+        They must not decide whether a commit waits for a flush.
+        is_writer: after a cut Patroni does not start the server, so that it can be read
+                   as the cut left it.
+        """
+        self._call(LabCalls.reassign, dict(settings), is_writer)
+
     def save_recordings(self) -> None:
         """Store what its drives recorded until the first cut; raise LabError."""
         self._call(LabCalls.save_recordings)

@@ -55,6 +55,10 @@ class Link:
         """Pass nothing on from now on; what comes meanwhile waits."""
         self._ask("down")
 
+    def bring_up(self) -> None:
+        """Pass on again what comes, and what has waited."""
+        self._ask("up")
+
     def close(self) -> None:
         """End it; never raises.  Idempotent."""
         for pipe in (self._process.stdin, self._process.stdout):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
-from dbcheck.lab.server_account import Account
+from dbcheck.lab.server_account import Account, empty_folder
 from dbcheck.lab.servers.base import DatabaseServer, Source
 from dbcheck.lab.servers.container import Container
 from dbcheck.lab.servers.mariadb import GaleraServer, MariadbServer, MyrocksServer
@@ -276,8 +277,34 @@ class Machine:
                 hint=_RESTORE_HINT,
             )
         self.server.stop(_SHUTDOWN_S)
-        self.server.rejoin(source)
-        self._start_server()
+        self._start_anew(partial(self.server.rejoin, source))
+
+    def copy(self, source: Source) -> None:
+        """Give the server new data, by which it follows *source*, and start it.
+
+        What it had is deleted, and a failure is forgotten.  Raise LabError if the power
+        is off, if no filesystem is there to hold the data, or if the server cannot
+        follow *source*.
+        """
+        if self.power is PowerState.OFF or not self.server.data.is_dir():
+            raise LabError(
+                "no filesystem is there that could hold a copy of the data",
+                id=ErrorId.LAB_SERVER_NOT_RUNNING,
+                hint=_RESTORE_HINT,
+            )
+        self.server.kill()  # the data that a shutdown would save is deleted
+        for folder in filter(None, (self.server.data, self.server.log_data)):
+            empty_folder(folder)
+        self._failure = None
+        self._start_anew(partial(self.server.follow, source))
+
+    def _start_anew(self, prepare: Callable[[], None]) -> None:
+        """Start the server on data that *prepare* made without flushing the drive."""
+        with self._storage.without_latency():
+            prepare()
+            self._start_server()
+            self._storage.flush_all()
+        self._storage.start_counting()
 
     def _start_server(self) -> None:
         if not self.server.begin(_RECOVERY_S):
@@ -322,6 +349,17 @@ class Machine:
                 hint="Cut the power first.",
             )
         self.server.settings = dict(settings)
+
+    def reassign(self, settings: Mapping[str, str], *, is_writer: bool) -> None:
+        """Replace the server's settings, for its next start.
+
+        They must not decide whether a commit waits for a flush: flushes_expected()
+        takes the settings that are given for those of the server that runs.
+        is_writer: Patroni does not start it after a cut.
+        """
+        self.server.settings = dict(settings)
+        if isinstance(self.server, PatroniServer):
+            self.server.set_role(is_writer=is_writer)
 
     def flushes_expected(self) -> bool:
         """Return True if every commit must make the drive see a flush."""

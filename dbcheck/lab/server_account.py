@@ -18,6 +18,7 @@ import os
 import pwd
 import random
 import re
+import shutil
 import stat
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -257,6 +258,33 @@ def remove_stale(file: Path) -> None:
             f"{file} cannot be removed: {error.strerror}",
             id=ErrorId.DATA_FOLDER_NOT_USABLE,
             hint="Remove it, or end the lab and start a new one.",
+        ) from error
+
+
+def empty_folder(folder: Path) -> None:
+    """Remove all that is in *folder*, which no process uses; no link is followed.
+
+    Raise LabError if something cannot be removed.
+    """
+    try:
+        top = os.open(folder, _FOLDER_FLAGS)
+        try:
+            with os.scandir(top) as found:
+                entries = [
+                    (one.name, one.is_dir(follow_symlinks=False)) for one in found
+                ]
+            for name, is_folder in entries:
+                if is_folder:
+                    shutil.rmtree(name, dir_fd=top)
+                else:
+                    os.unlink(name, dir_fd=top)
+        finally:
+            os.close(top)
+    except OSError as error:
+        raise LabError(
+            f"{folder} cannot be emptied: {error.strerror}",
+            id=ErrorId.DATA_FOLDER_NOT_USABLE,
+            hint="End the lab and start a new one.",
         ) from error
 
 

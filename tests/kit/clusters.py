@@ -32,6 +32,7 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner.lab_clusters import await_standbys, make_cluster_rig
 from dbcheck.site.cluster import Cluster, Promote
+from dbcheck.site.group import Group
 from tests.kit.rigs import quick
 from tests.kit.waiting import wait_until
 
@@ -48,12 +49,13 @@ def cluster_of(
     topology: str = "",
     promoted_by: str = BY_DBCHECK,
     rejoin: bool = False,
+    rebuild: str = "",
     **values: str,
 ) -> Iterator[tuple[ClusterLab, Rig]]:
     """Give a cluster of two servers or more, and its rig.
 
     drive: None if the server process is killed.
-    topology, promoted_by, rejoin: see ClusterSpec.
+    topology, promoted_by, rejoin, rebuild: see ClusterSpec.
     values: settings.
     """
     folder.mkdir(exist_ok=True)
@@ -62,7 +64,9 @@ def cluster_of(
     made = replace(lab, galera=topology == "galera", patroni=promoted_by == PATRONI)
     if lacking := list_missing(made):
         pytest.skip("; ".join(lacking))
-    spec = ClusterSpec(nodes, promise.value, topology, promoted_by, rejoin=rejoin)
+    spec = ClusterSpec(
+        *(nodes, promise.value, topology, promoted_by), rejoin=rejoin, rebuild=rebuild
+    )
     with ClusterLab(lab, spec, folder / "lab") as cluster:
         progress = PlainProgress(Console(file=io.StringIO()))
         limits = Limits(return_s=60)
@@ -129,6 +133,28 @@ def promoting(rig: Rig, promote: Promote) -> Rig:
         brings_back=True,
     )
     return replace(rig, site=changed)
+
+
+def rebuilt(rig: Rig, cluster: ClusterLab, writer: str) -> Rig:
+    """Rebuild the other nodes for *writer*; return the rig of its next cycle."""
+    for name in cluster.labs:
+        if name != writer:
+            cluster.rebuild(name, writer)
+    promise, nodes = Promise(cluster.spec.promise), rig.site.nodes
+    if cluster.kind.is_group:
+        site: Cluster = Group(cluster.kind, nodes, writer, promise, bootstrap=True)
+    else:
+        site = Cluster(
+            *(cluster.kind, nodes, writer, promise),
+            by=PromotedBy.AUTO
+            if cluster.spec.is_managed_by_patroni
+            else PromotedBy.SQL,
+            brings_back=True,
+            isolate=cluster.take_links_down,
+        )
+    changed = replace(rig, site=site)
+    await_standbys(changed, cluster)
+    return changed
 
 
 def without(rig: Rig, outsider: str) -> Rig:

@@ -19,6 +19,14 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.lab.certificates import Authority
 from dbcheck.lab.clusters.etcd import run_etcd
+from dbcheck.lab.clusters.rebuilding import (
+    SYNCHRONOUS,
+    lead,
+    rebuild,
+    rebuild_below_patroni,
+    rebuild_member,
+    swap_names,
+)
 from dbcheck.lab.clusters.replication import (
     Ports,
     follow,
@@ -26,13 +34,14 @@ from dbcheck.lab.clusters.replication import (
     make_galera_settings,
     make_group_settings,
     make_node_settings,
+    make_slot,
     rejoin,
 )
 from dbcheck.lab.clusters.spec import ClusterSpec, choose_cluster_kind, require_possible
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab, require_buildable
 from dbcheck.lab.link import Link
-from dbcheck.lab.servers.base import Source, require_undecided
+from dbcheck.lab.servers.base import Source, require_undecided, standard_name
 from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous
 from dbcheck.lab.spec import LabSpec
@@ -59,6 +68,7 @@ class ClusterLab:
     spec: configuration of the cluster.
     labs: name of each node -> its lab, the writer's first.
     kind: the kind of cluster that they form.
+    writer: name of the node that the others follow.
     """
 
     def __init__(
@@ -78,6 +88,9 @@ class ClusterLab:
         if self.kind is not SiteKind.GROUP_REPLICATION:
             require_no_group(lab.settings)
         self.labs: dict[str, Lab] = {}
+        self.writer = spec.names[0]
+        self._ids = {name: number for number, name in enumerate(spec.names, 1)}
+        self._last_id = spec.nodes
         self._links: dict[str, Link] = {}
         self._authority = Authority()
         self._ports: Sequence[object] = ()  # which the nodes keep while they are off
@@ -107,10 +120,11 @@ class ClusterLab:
     def take_links_down(self, *names: str) -> None:
         """Let nothing pass between the writer and the standbys *names*.
 
-        Without *names*, take all links down.  Patroni's standbys share one link, which
-        has the writer's name.
+        Without *names*, take down the links of all standbys.  Below Patroni each node
+        has a link to itself, and the standbys share the writer's.
         """
-        for name in names or self._links:
+        all_names = [self.writer] if self.spec.is_managed_by_patroni else self._links
+        for name in names or all_names:
             self._links[name].take_down()
 
     def rejoin(self, name: str, writer: str) -> None:
@@ -125,6 +139,45 @@ class ClusterLab:
             Source(_port(new_writer), new_writer.password, name),
         )
 
+    def rebuild(self, name: str, writer: str) -> None:
+        """Have the node *name* follow the node *writer*, over a new link.
+
+        It is rebuilt as the spec says, and *writer* waits for its standbys as the first
+        writer did.  A node of a group, and of Patroni, joins by itself.  Return once
+        the node has applied what *writer* has.  Raise LabError, and PowerError of a
+        node that stayed off.
+        """
+        lab, new_writer = self.labs[name], self.labs[writer]
+        if self.spec.is_managed_by_patroni:
+            self.writer = writer
+            new_writer.reassign(new_writer.spec.settings, is_writer=True)
+            lab.reassign(lab.spec.settings)
+            self._links[name].bring_up()
+            source = Source(self._links[writer].port, new_writer.password, name)
+            rebuild_below_patroni(lab, new_writer, source, self.spec.rebuild)
+            return
+        self._last_id += 1
+        if self.kind.is_group:
+            self.writer = writer
+            source = Source(_port(new_writer), new_writer.password, name)
+            settings = {**lab.spec.settings, "server_id": str(self._last_id)}
+            rebuild_member(lab, source, settings, self.spec)
+            return
+        self._change_writer(writer)
+        if rebuild(
+            *(lab, new_writer, self._source(writer, name), self._make_settings(name)),
+            *(self.spec.rebuild, self._last_id),
+        ):
+            self._ids[name] = self._last_id
+
+    def _change_writer(self, writer: str) -> None:
+        """Have *writer* be what the others follow, unless it is already."""
+        if writer == self.writer:
+            return
+        self.writer = writer
+        self._end_link(writer)
+        lead(self.labs[writer], self._make_settings(writer))
+
     def close(self) -> None:
         """End all labs and links."""
         self._held.close()
@@ -136,17 +189,34 @@ class ClusterLab:
         self.close()
 
     def _begin_replication(self, nodes: Sequence[LabSpec], folder: Path) -> None:
-        writer, *standbys = self.spec.names
-        cuts_all = Promise(self.spec.promise).cuts_all
-        for number, node in enumerate(nodes, 1):
-            settings = make_node_settings(
-                *(node.engine, number, standbys, node.settings), cuts_all=cuts_all
-            )
-            name = self.spec.names[number - 1]
-            source = None if name == writer else self._source(writer, name)
+        for name, node in zip(self.spec.names, nodes, strict=True):
+            source = None
+            if name != self.writer:
+                source = self._source(self.writer, name)
+                if node.engine == "postgresql":
+                    make_slot(self.labs[self.writer], source)
+            settings = self._make_settings(name)
             lab = self._start(name, replace(node, settings=settings), folder, source)
             if source is not None:
                 follow(lab, source)
+
+    def _make_settings(self, name: str) -> dict[str, str]:
+        """Return the settings of a node that replicates, or is replicated."""
+        names = self.spec.names
+        given = {
+            setting: swap_names(value, names[0], self.writer)
+            if standard_name(setting) == SYNCHRONOUS
+            else value
+            for setting, value in self.lab.settings.items()
+        }
+        return make_node_settings(
+            self.lab.engine,
+            self._ids[name],
+            [other for other in names if other != self.writer],
+            given,
+            is_writer=name == self.writer,
+            cuts_all=Promise(self.spec.promise).cuts_all,
+        )
 
     def _begin_patroni(self, nodes: Sequence[LabSpec], folder: Path) -> None:
         """Start one node after the other: the first finds no cluster, and leads."""
@@ -156,16 +226,12 @@ class ClusterLab:
             run_etcd(self._authority.issue_certificate("etcd"))
         )
         password = secrets.token_urlsafe()
-        link = self._begin_link(self.spec.names[0])
         for name, node in zip(self.spec.names, nodes, strict=True):
-            is_first = not self.labs
+            link = self._begin_link(name)
             member = PatroniMember(
-                *(name, etcd_port, link.port if is_first else 0, password),
-                after_cut=not is_first,
+                *(name, etcd_port, link.port, password), after_cut=name != self.writer
             )
-            lab = self._start(name, node, folder, member)
-            if is_first:
-                link.lead_to(_port(lab))
+            link.lead_to(_port(self._start(name, node, folder, member)))
 
     def _form_galera(self, nodes: Sequence[LabSpec], folder: Path) -> None:
         """Start one node after the other: each copies the data of a running node."""
@@ -214,11 +280,16 @@ class ClusterLab:
         return Source(link.port, lab.password, name)
 
     def _begin_link(self, name: str) -> Link:
-        """Begin a link that take_links_down() knows as *name*."""
+        """Begin a link that take_links_down() knows as *name*; end the one before."""
+        self._end_link(name)
         link = Link(self.spec.link_delay_ms)
         self._held.callback(link.close)
         self._links[name] = link
         return link
+
+    def _end_link(self, name: str) -> None:
+        if (link := self._links.pop(name, None)) is not None:
+            link.close()
 
 
 def _port(lab: Lab) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mysql.connector
 import psycopg2
@@ -21,8 +22,12 @@ from dbcheck.lab.servers.mysql import GROUP
 _CONNECT_S, _STATEMENT_S = 10, 60
 
 
-def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> None:
-    """Run *statements* on the server of *lab*; raise LabError.
+def run_statements(
+    lab: Lab, statements: Sequence[str], **values: object
+) -> list[dict[str, Any]]:
+    """Run *statements* on the server of *lab*; return the rows of the last one.
+
+    Each row has its values by the names of the columns, in lower case.  Raise LabError.
 
     values: what replaces each {name} in the statements.  {user}, {password} and
     {authority}, the server's certificate file of the authority, come from the lab.
@@ -35,7 +40,7 @@ def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> Non
     filled = [statement.format(**lab_values, **values) for statement in statements]
     run = _run_on_postgresql if lab.spec.engine == "postgresql" else _run_on_mysql
     try:
-        run(lab, filled)
+        return run(lab, filled)
     except (mysql.connector.Error, psycopg2.Error) as error:
         text = str(error).strip().replace(lab.password, "***")
         raise LabError(
@@ -43,7 +48,7 @@ def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> Non
         ) from None
 
 
-def _run_on_mysql(lab: Lab, statements: Sequence[str]) -> None:
+def _run_on_mysql(lab: Lab, statements: Sequence[str]) -> list[dict[str, Any]]:
     """Run *statements* on a server with a certificate of the cluster's authority.
 
     While the lab's server is off, another process may listen at its port.
@@ -62,11 +67,10 @@ def _run_on_mysql(lab: Lab, statements: Sequence[str]) -> None:
             ssl_verify_identity=True,
         )
     with contextlib.closing(link), contextlib.closing(link.cursor()) as cursor:
-        for statement in statements:
-            cursor.execute(statement)
+        return _execute_all(cursor, statements)
 
 
-def _run_on_postgresql(lab: Lab, statements: Sequence[str]) -> None:
+def _run_on_postgresql(lab: Lab, statements: Sequence[str]) -> list[dict[str, Any]]:
     """Run *statements* on a server that proves by SCRAM to know the password."""
     url = make_url(lab.target_url)
     link = psycopg2.connect(
@@ -82,8 +86,16 @@ def _run_on_postgresql(lab: Lab, statements: Sequence[str]) -> None:
     with contextlib.closing(link):
         link.autocommit = True
         with link.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
+            return _execute_all(cursor, statements)
+
+
+def _execute_all(cursor: Any, statements: Sequence[str]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for statement in statements:
+        cursor.execute(statement)
+        names = [column[0].lower() for column in cursor.description or ()]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor] if names else []
+    return rows
 
 
 _LOG_BIN = {"log_bin": "ON", "sync_binlog": "1"}
@@ -125,6 +137,11 @@ _TIMEOUT_NAMES = {
     "mysql": "rpl_semi_sync_source_timeout",
     "mariadb": "rpl_semi_sync_master_timeout",
 }
+# What a writer that has taken over is to set, in this order.
+LEADING_SETTINGS = {
+    engine: (_TIMEOUT_NAMES[engine], *reversed(_SOURCE_SETTINGS[engine]))
+    for engine in _TIMEOUT_NAMES
+}
 _FOLLOW_STATEMENTS = {
     "mysql": (
         "change replication source to source_host = '127.0.0.1', source_port = {port},"
@@ -148,16 +165,22 @@ _REJOIN_STATEMENTS = {
     "mysql": (
         "set global super_read_only = on",
         "set global rpl_semi_sync_source_enabled = off",
+        "set global rpl_semi_sync_replica_enabled = on",
         "stop replica",
         *_FOLLOW_STATEMENTS["mysql"],
     ),
     "mariadb": (
         "set global read_only = on",
         "set global rpl_semi_sync_master_enabled = off",
+        "set global rpl_semi_sync_slave_enabled = on",
         "stop replica",
         *_FOLLOW_STATEMENTS["mariadb"],
     ),
 }
+_MAKE_SLOT = (
+    "select pg_create_physical_replication_slot('{member}', true) where not exists"
+    " (select from pg_replication_slots where slot_name = '{member}')"
+)
 
 
 def make_node_settings(
@@ -166,15 +189,15 @@ def make_node_settings(
     standbys: Sequence[str],
     given: Mapping[str, str],
     *,
+    is_writer: bool,
     cuts_all: bool,
 ) -> dict[str, str]:
     """Return the settings of a node of a cluster; *given* override its durable ones.
 
-    number: of the node, the writer's is 1.  standbys: the names of the other nodes.
+    number: the node's server_id.  standbys: the names of all nodes but the writer.
     cuts_all: the standbys lose their power, too.
     """
     given_settings = {standard_name(name): value for name, value in given.items()}
-    is_writer = number == 1
     if engine == "postgresql":
         names = {"synchronous_standby_names": f"ANY 1 ({', '.join(standbys)})"}
         if not is_writer:  # a standby that took over has no standbys to wait for
@@ -216,7 +239,16 @@ def rejoin(lab: Lab, writer: Lab, source: Source) -> None:
     # Without a checkpoint after the promotion, pg_rewind takes the two servers to be on
     # one timeline, and does nothing (PostgreSQL 15 manual, pg_rewind, Notes).
     run_statements(writer, ("checkpoint",))
+    make_slot(writer, source)
     lab.rejoin(source)
+
+
+def make_slot(writer: Lab, source: Source) -> None:
+    """Make PostgreSQL's slot of the member, unless it is there; raise LabError.
+
+    source: the server of *writer*, as the member follows it.
+    """
+    run_statements(writer, (_MAKE_SLOT,), member=source.member)
 
 
 _HOST = "127.0.0.1"

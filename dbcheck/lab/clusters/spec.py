@@ -21,6 +21,8 @@ _COMMIT_ORDER_SETTINGS = (
     "slave_preserve_commit_order",
 )
 BY_DBCHECK, PATRONI = "sql", "patroni"  # who promotes a standby
+FOLLOW, REWIND, COPY = "follow", "rewind", "copy"
+REBUILDS = (FOLLOW, REWIND, COPY)
 _Time = Annotated[float, Meta(ge=0, le=TIME_MAX)]
 # Engine -> the topologies that its servers can form, the default first.
 TOPOLOGIES = {
@@ -131,6 +133,18 @@ class ClusterSpec:
             "(PostgreSQL: pg_rewind), and compare their rows.",
         ),
     ] = False
+    rebuild: Annotated[
+        str,
+        one_of(["", *REBUILDS]),
+        Setting(
+            "--rebuild",
+            help="Keep the cluster for all cycles, and between two cuts rebuild the "
+            "other nodes for the new writer. follow: each follows it with the data "
+            "that it has, or with new data if it has commits of its own (MySQL, "
+            "MariaDB, groups). rewind: pg_rewind (PostgreSQL). copy: all get new data. "
+            "Default: a new cluster for each cycle.",
+        ),
+    ] = ""
 
     def __post_init__(self) -> None:
         """Raise UsageError for a value that no cluster can have."""
@@ -199,8 +213,26 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
             hint="Leave --rejoin out, or use --promise writer-gone or all-writer-gone"
             " with replication. The nodes of a group are compared in any case.",
         )
+    _require_rebuild(lab, spec)
     if spec.is_managed_by_patroni:
         _require_patroni(kind, Promise(spec.promise))
+
+
+def _require_rebuild(lab: LabSpec, spec: ClusterSpec) -> None:
+    """Raise UsageError for a way to rebuild nodes that such servers do not have."""
+    impossible = FOLLOW if lab.engine == "postgresql" else REWIND
+    if spec.rebuild != impossible:
+        return
+    why = {
+        FOLLOW: "PostgreSQL's old writer cannot follow another server with its own"
+        " data: their timelines differ",
+        REWIND: f"pg_rewind does not rewind a {lab.engine} server",
+    }
+    raise UsageError(
+        why[impossible],
+        id=ErrorId.REJOIN_NOT_POSSIBLE,
+        hint=f"Use --rebuild {FOLLOW if impossible == REWIND else REWIND} or {COPY}.",
+    )
 
 
 def _require_commit_order(lab: LabSpec) -> None:

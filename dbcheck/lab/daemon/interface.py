@@ -96,6 +96,20 @@ class LabCalls(Protocol):
         password, member: see servers.base.Source.
         """
 
+    @remote(360)
+    def copy(self, port: int, password: str, member: str) -> None:
+        """Give the server new data, by which it follows the one on *port*.
+
+        password, member: see servers.base.Source.
+        """
+
+    @remote(60)
+    def reassign(self, settings: dict[str, str], is_writer: bool) -> None:
+        """Replace the server's settings, for its next start.
+
+        is_writer: Patroni does not start it after a cut.
+        """
+
     @remote(240)
     def start_server(self) -> None:
         """Start the server on the drive that came back, whose filesystem is mounted."""

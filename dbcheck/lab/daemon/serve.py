@@ -160,6 +160,13 @@ class Daemon(LabCalls):
         self._machine.rejoin(Source(port, password, member))
         self._note_processes()
 
+    def copy(self, port: int, password: str, member: str) -> None:
+        self._machine.copy(Source(port, password, member))
+        self._note_processes()
+
+    def reassign(self, settings: dict[str, str], is_writer: bool) -> None:
+        self._machine.reassign(settings, is_writer=is_writer)
+
     def start_server(self) -> None:
         self._machine.start()
         self._note_processes()

@@ -127,8 +127,17 @@ class PatroniServer(PostgresqlServer):
 
     def rejoin(self, source: Source) -> None:
         """Let Patroni start the server; it rewinds data that cannot be used as is."""
+        self.set_role(is_writer=False)
+
+    def follow(self, source: Source) -> None:
+        """Let Patroni start the server without data; it copies those of the leader."""
+        self._prepare(source.password)
+        self.set_role(is_writer=False)
+
+    def set_role(self, *, is_writer: bool) -> None:
+        """Set whether Patroni starts the server after a cut: not the writer."""
         assert self._member is not None  # after join()
-        self._member = replace(self._member, after_cut=True)
+        self._member = replace(self._member, after_cut=not is_writer)
 
     def _launch(self) -> None:
         assert self._member is not None  # after join()

@@ -158,7 +158,8 @@ class PostgresqlServer(DatabaseServer):
     def follow(self, source: Source) -> None:
         """Copy the data by pg_basebackup.
 
-        By its slot a standby's connection is known, whatever address it comes from.
+        The source must have a slot of the member's name.  By it a standby's connection
+        is known, whatever address it comes from.
         """
         self._prepare(source.password)
         self._run(
@@ -167,7 +168,6 @@ class PostgresqlServer(DatabaseServer):
                 f"--dbname={self._conninfo(source)}",
                 f"--pgdata={self.data}",
                 "--write-recovery-conf",
-                "--create-slot",
                 f"--slot={source.member}",
                 "--checkpoint=fast",
                 "--no-sync",
@@ -176,7 +176,10 @@ class PostgresqlServer(DatabaseServer):
         )
 
     def rejoin(self, source: Source) -> None:
-        """Rewind the data, by pg_rewind, to where the timeline of *source* began."""
+        """Rewind the data, by pg_rewind, to where the timeline of *source* began.
+
+        The source must have a slot of the member's name.
+        """
         self._run(
             [
                 str(self._program("pg_rewind")),
@@ -186,8 +189,8 @@ class PostgresqlServer(DatabaseServer):
                 "--no-sync",
             ]
         )
-        # The slot that it used before is on the old writer.
-        self.settings["primary_slot_name"] = ""
+        # The configuration was copied, too, and names the slot of *source* itself.
+        self.settings["primary_slot_name"] = source.member
 
     def _conninfo(self, source: Source) -> str:
         """Return libpq's options for *source*; they name a file with the password."""

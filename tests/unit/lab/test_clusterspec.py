@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import UsageError
+from dbcheck.base.errors import LabError, UsageError
+from dbcheck.lab.clusters.rebuilding import swap_names
 from dbcheck.lab.clusters.spec import ClusterSpec, choose_cluster_kind, require_possible
+from dbcheck.lab.server_account import empty_folder
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import SiteKind
 from tests.kit.refusals import refused
@@ -72,6 +76,57 @@ def test_what_replicas_commit_out_of_order_is_not_compared() -> None:
         ErrorId.REJOIN_NOT_POSSIBLE, UsageError, naming="what a replica has applied"
     ):
         require_possible(lab, ClusterSpec(rejoin=True))
+
+
+@pytest.mark.parametrize(
+    ("engine", "topology", "rebuild", "why"),
+    [
+        ("postgresql", "", "follow", "their timelines differ"),
+        ("mysql", "", "rewind", "pg_rewind does not rewind a mysql server"),
+        ("mariadb", GALERA, "rewind", "does not rewind a mariadb server"),
+    ],
+)
+def test_a_node_is_not_rebuilt_by_what_its_server_lacks(
+    engine: str, topology: str, rebuild: str, why: str
+) -> None:
+    lab = LabSpec(engine)
+    require_possible(lab, ClusterSpec(3, topology=topology, rebuild="copy"))
+    with refused(ErrorId.REJOIN_NOT_POSSIBLE, UsageError, naming=why):
+        require_possible(lab, ClusterSpec(3, topology=topology, rebuild=rebuild))
+
+
+@pytest.mark.parametrize(
+    ("given", "swapped"),
+    [
+        ("ANY 1 (node2, node3)", "ANY 1 (node1, node3)"),
+        ("FIRST 2 (node3, node22, node2)", "FIRST 2 (node3, node22, node1)"),
+        ("node1, *", "node2, *"),
+        ("", ""),
+    ],
+)
+def test_a_given_list_of_standbys_fits_the_next_writer(
+    given: str, swapped: str
+) -> None:
+    assert swap_names(given, "node1", "node2") == swapped
+
+
+def test_what_is_in_a_folder_goes_and_what_links_point_at_stays(
+    tmp_path: Path,
+) -> None:
+    folder, outside = tmp_path / "data", tmp_path / "outside"
+    for made in (folder / "below", outside):
+        made.mkdir(parents=True)
+        (made / "file").touch()
+    (folder / "link").symlink_to(outside)
+    (folder / "below" / "link").symlink_to(outside)
+    empty_folder(folder)
+    assert list(folder.iterdir()) == []
+    assert (outside / "file").exists()
+    (tmp_path / "to").symlink_to(outside)
+    for other in ("to", "nothing"):
+        with refused(ErrorId.DATA_FOLDER_NOT_USABLE, LabError, naming=other):
+            empty_folder(tmp_path / other)
+    assert (outside / "file").exists()
 
 
 @pytest.mark.parametrize(
