@@ -26,7 +26,7 @@ from dbcheck.rows.table import TableSpec
 from dbcheck.runs.folder import RunFolder
 
 POLL_S = 0.5
-STILL_S = 15.0  # until a node that follows already counts as one that does not
+STILL_S = 5.0  # until a node that follows already counts as one that does not
 
 
 def find_writer(site: Site, expected: str) -> str:

@@ -84,8 +84,8 @@ def make_cluster(group: str, hosts: Sequence[Entry]) -> Entry:
 _REBUILT_BY = {
     SiteKind.STREAMING: (RebuiltBy.SQL, RebuiltBy.COMMAND),
     SiteKind.SEMI_SYNC: (RebuiltBy.SQL, RebuiltBy.CLONE, RebuiltBy.COMMAND),
-    SiteKind.GALERA: (),
-    SiteKind.GROUP_REPLICATION: (RebuiltBy.SQL,),
+    SiteKind.GALERA: (RebuiltBy.COMMAND,),
+    SiteKind.GROUP_REPLICATION: (RebuiltBy.SQL, RebuiltBy.COMMAND),
 }
 
 

@@ -242,13 +242,17 @@ def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
     promoted_by = PromotedBy(entry.promoted_by) if cuts else PromotedBy.AUTO
     rebuilt_by = RebuiltBy(entry.rebuilt_by) if cuts else RebuiltBy.NOBODY
     common = (kind, nodes, entry.name, promise)
-    if kind.is_group:
-        bootstrap = promoted_by is PromotedBy.SQL
-        return Group(*common, bootstrap=bootstrap, rebuilt_by=rebuilt_by)
-    program = PromotionProgram(entry.promote, entry.return_s)
     rebuild = None
     if rebuilt_by is RebuiltBy.COMMAND:
         rebuild = partial(_rebuild_by_program, (entry, *entry.standbys))
+    if kind.is_group:
+        return Group(
+            *common,
+            bootstrap=promoted_by is PromotedBy.SQL,
+            rebuilt_by=rebuilt_by,
+            rebuild=rebuild,
+        )
+    program = PromotionProgram(entry.promote, entry.return_s)
     return Cluster(
         *common,
         by=promoted_by,

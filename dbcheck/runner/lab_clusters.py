@@ -7,7 +7,7 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -17,12 +17,15 @@ from dbcheck.base.errors import LabError
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
+from dbcheck.cycle.rebuild import rebuild_cluster
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import Promise, judge_settings_for_promise
-from dbcheck.model.replication import PromotedBy
+from dbcheck.model.replication import PromotedBy, RebuiltBy
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Listener, LoadStatus, Phase, Progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
@@ -145,21 +148,44 @@ def run_cluster_cycles(
 ) -> Generator[Outcome, None, None]:
     """Yield the outcome of each of *cycles* cycles; cycle n has seed + n.
 
-    Each cycle has a cluster of its own, since a promotion changes the nodes' roles.
+    Each cycle has a cluster of its own, since a promotion changes the nodes' roles,
+    unless the spec has the nodes rebuilt: then all cycles have one, and the first that
+    does not pass is the last.
     """
     workload, limits = _extend_for_pause(workload, limits, spec)
     servers = f"{spec.nodes} servers, promise {spec.promise}"
     progress.phase(Phase.LAB, f"{servers}: {describe_lab(lab)}")
-    for number in range(cycles):
+    seeds = [range(seed + number, seed + number + 1) for number in range(cycles)]
+    for number, part in enumerate(
+        [range(seed, seed + cycles)] if spec.rebuild else seeds
+    ):
         folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
         with ClusterLab(lab, spec, folder, number) as cluster:
             rig = make_cluster_rig(cluster, progress, runs, limits)
             await_standbys(rig, cluster)
             with contextlib.closing(rig.witness):
-                started = run_preflight(rig, workload, seed + number)
-                with inject_faults(cluster, rig, seed + number) as faulty:
-                    # The cycle counts even if a fault failed, which is raised after it.
-                    yield finish_cycle(faulty, started)
+                yield from _run_on_cluster(cluster, rig, workload, part)
+
+
+def _run_on_cluster(
+    cluster: ClusterLab, rig: Rig, workload: Workload, seeds: Sequence[int]
+) -> Generator[Outcome, None, None]:
+    """Yield the outcome of a cycle for each seed, as long as they pass.
+
+    Before each cycle but the first the cluster is rebuilt, led by the node that was
+    read.
+    """
+    known = NOTHING_KNOWN
+    for seed in seeds:
+        started = run_preflight(rig, workload, seed, known=known)
+        with inject_faults(cluster, rig, seed) as faulty:
+            # The cycle counts even if a fault failed, which is raised after it.
+            outcome = finish_cycle(faulty, started)
+            yield outcome
+        if outcome.verdict is not Verdict.PASS or seed == seeds[-1]:
+            return
+        known = known.with_outcome(outcome)
+        rig = rebuild_cluster(rig, outcome.run)
 
 
 def _extend_for_pause(
@@ -188,8 +214,17 @@ def make_cluster_rig(
     nodes = {name: make_lab_node(lab) for name, lab in cluster.labs.items()}
     promise, stagger_s = Promise(cluster.spec.promise), cluster.spec.stagger_s
     common = (cluster.kind, nodes, names[0], promise)
+    rebuilt_by, rebuild = RebuiltBy.NOBODY, None
+    if cluster.spec.rebuild:
+        rebuilt_by, rebuild = RebuiltBy.COMMAND, cluster.rebuild
     if cluster.kind.is_group:
-        site: Cluster = Group(*common, bootstrap=True, stagger_s=stagger_s)
+        site: Cluster = Group(
+            *common,
+            bootstrap=True,
+            stagger_s=stagger_s,
+            rebuilt_by=rebuilt_by,
+            rebuild=rebuild,
+        )
     else:
         by = PromotedBy.AUTO if cluster.spec.is_managed_by_patroni else PromotedBy.SQL
         rejoin = cluster.rejoin if cluster.spec.rejoin else None
@@ -200,6 +235,8 @@ def make_cluster_rig(
             stagger_s=stagger_s,
             isolate=cluster.take_links_down,
             rejoin=rejoin,
+            rebuilt_by=rebuilt_by,
+            rebuild=rebuild,
         )
     rig = make_lab_rig(cluster.labs[names[0]], progress, runs, limits)
     values = {**cluster.lab.to_values(), "cluster": cluster.spec.to_values()}

@@ -23,7 +23,7 @@ from dbcheck.model.replication import (
     find_most_advanced_node,
 )
 from dbcheck.ports.site import Node
-from dbcheck.site.cluster import Cluster
+from dbcheck.site.cluster import Cluster, Follow
 
 AGAIN_S = 10.0  # until a request that was refused is made again
 
@@ -244,10 +244,12 @@ class Group(Cluster):
         bootstrap: bool = False,
         stagger_s: float = 0.0,
         rebuilt_by: RebuiltBy = RebuiltBy.NOBODY,
+        rebuild: Follow | None = None,
     ) -> None:
         """bootstrap: dbcheck forms the group again if it does not do so by itself.
 
         stagger_s: see Site.  rebuilt_by: SQL has dbcheck ask a node to join.
+        rebuild: see Cluster.
         Raise UsageError unless these nodes can be a group, and be cut as one.
         """
         kind.require_promise(promise, len(nodes))
@@ -256,7 +258,7 @@ class Group(Cluster):
             by=PromotedBy.AUTO,
             stagger_s=stagger_s,
             rebuilt_by=rebuilt_by,
-            rebuild=self._join if rebuilt_by is RebuiltBy.SQL else None,
+            rebuild=self._join if rebuilt_by is RebuiltBy.SQL else rebuild,
         )
         self._writer_member = ""
         may_bootstrap = bootstrap and promise.cuts_all and not kind.forms_by_itself
@@ -268,6 +270,7 @@ class Group(Cluster):
             bootstrap=self._bootstrap is not None,
             stagger_s=self.stagger_s,
             rebuilt_by=self._rebuilt_by,
+            rebuild=self._rebuild,
         )
 
     def _join(self, name: str, _writer_name: str) -> None:
