@@ -32,8 +32,8 @@ _SUFFIX = ".dbcheck.tar"
 @option(
     "--redact",
     is_flag=True,
-    help="Replace names of hosts and their addresses, each by the same everywhere, and "
-    "the account that ran dbcheck.",
+    help="Replace the names of hosts and of a cluster's nodes, and addresses, each by "
+    "the same everywhere, and the account that ran dbcheck.",
 )
 @option(
     "--sign",

@@ -83,7 +83,7 @@ def _show(result: VerifyResult) -> None:
     else:
         say("not signed: who made it is not known")
     if result.redacted:
-        say("names of hosts and addresses were replaced")
+        say("names of hosts, nodes and addresses were replaced")
     if result.secrets_removed:
         say(describe_removed_secrets(result.secrets_removed))
     if not result.report_compared:

@@ -15,6 +15,7 @@ from dbcheck.campaign.chosen import open_chosen
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.evidence import archive
+from dbcheck.evidence.nodes import SHARE_REPORT, list_nodes, require_no_node
 from dbcheck.evidence.scrub import Scrub, list_hosts
 from dbcheck.evidence.staging import (
     ATTESTATION_FILE,
@@ -73,7 +74,7 @@ def make_bundle(
             raise UsageError(
                 f"{named} cannot be judged once secrets and names are removed: {error}",
                 id=ErrorId.REDACTION_NOT_POSSIBLE,
-                hint="Share the report alone (dbcheck report), or leave out --redact.",
+                hint=SHARE_REPORT,
             ) from None
         yield bundle
 
@@ -83,13 +84,11 @@ def _stage_bundle(
 ) -> Bundle:
     if (path / "manifest.json").is_file():
         run = RunFolder.open(path)
-        scrub = Scrub(secrets, _list_host_names([run]) if redact else None)
+        scrub = _make_scrub(secrets, [run], redact=redact)
         return _bundle_run(run, folder, scrub, reader, redact=redact)
     if (path / "campaign.json").is_file():
         campaign = CampaignFolder.open(path)
-        scrub = Scrub(
-            secrets, _list_host_names(list_judgeable_runs(campaign)) if redact else None
-        )
+        scrub = _make_scrub(secrets, list_judgeable_runs(campaign), redact=redact)
         return _bundle_campaign(campaign, folder, scrub, reader, redact=redact)
     raise UsageError(
         f"{path} is not the folder of a run, or of a campaign on one target",
@@ -99,21 +98,27 @@ def _stage_bundle(
     )
 
 
-def _list_host_names(runs: Sequence[RunFolder]) -> set[str]:
-    """Return the names of the hosts; raise UsageError if one cannot be replaced."""
-    return {name for run in runs for name in list_hosts(run.manifest())}
+def _make_scrub(
+    secrets: Iterable[str],
+    runs: Sequence[RunFolder],
+    beside: Sequence[RunBeside] = (),
+    *,
+    redact: bool,
+) -> Scrub:
+    """Return what takes out secrets, and names if *redact* is True.
 
-
-def _list_host_names_beside(beside: Sequence[RunBeside]) -> set[str]:
-    """Return the names of the hosts of runs that were not named.
-
-    Of one whose manifest cannot be read, nothing is kept that names a host.
+    beside: runs that were not named.  Of one whose manifest cannot be read, nothing is
+    kept that names a host.  Raise UsageError if a name cannot be replaced.
     """
-    found: set[str] = set()
+    if not redact:
+        return Scrub(secrets, None)
+    manifests = [run.manifest() for run in runs]
     for one in beside:
         with suppress(RunFormatError):
-            found |= _list_host_names([RunFolder(Path(one.folder))])
-    return found
+            manifests.append(RunFolder(Path(one.folder)).manifest())
+    hosts = {name for manifest in manifests for name in list_hosts(manifest)}
+    nodes = [name for manifest in manifests for name in list_nodes(manifest)]
+    return Scrub(secrets, hosts, nodes)
 
 
 def _bundle_run(
@@ -151,8 +156,7 @@ def _bundle_chosen_runs(
 ) -> Bundle:
     runs = open_chosen(paths)
     beside = list_runs_beside(runs)
-    names = _list_host_names(runs) | _list_host_names_beside(beside)
-    scrub = Scrub(secrets, names if redact else None)
+    scrub = _make_scrub(secrets, runs, beside, redact=redact)
     result = stage_chosen_runs(runs, beside, folder, scrub, reader)
     summary = _Summary("runs", name_chosen_runs(result), result.verdict, redact)
     page = make_campaign_page(result)
@@ -186,6 +190,7 @@ def _finish_bundle(
     if content is not None:
         (folder / ATTESTATION_FILE).write_bytes(content)
     (folder / REPORT_FILE).write_text(page, "utf-8")
+    require_no_node(scrub.nodes, folder)
     if name := find_too_large_file(folder):
         raise UsageError(
             f"{name} is too large for a bundle",

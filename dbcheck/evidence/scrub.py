@@ -31,8 +31,7 @@ from urllib.parse import quote
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import UsageError
+from dbcheck.evidence.nodes import KEPT, NodeNames, is_address, unclear_name_error
 from dbcheck.judge.result import Checked
 from dbcheck.model.pods import PersistentVolume, Pod, PodVolume
 from dbcheck.model.records import Manifest
@@ -169,8 +168,12 @@ REMOVED = "[removed]"
 _SOMETHING = re.compile(r"\w")
 _IPV4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F:]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*(?![\w])")
+# Stands around the number of a name while others are looked for; no text has that
+# character, which is of Unicode's private use.
+_MARK = "\ue000"
+_HIDDEN = re.compile(f"{_MARK}\\d+{_MARK}")
 # Places of hosts that no record names: URLs, users' names, connection strings.
-_HOST = r"(?P<host>[A-Za-z0-9][\w-]*(?:\.[\w-]+)*)"
+_HOST = rf"(?P<host>{_MARK}\d+{_MARK}|[A-Za-z0-9][\w-]*(?:\.[\w-]+)*)"
 _HOSTS_IN_TEXT = tuple(
     re.compile(f"{before}{_HOST}", re.IGNORECASE)
     for before in (
@@ -181,7 +184,7 @@ _HOSTS_IN_TEXT = tuple(
         r"\b(?:host name:|to resolve|valid for|hostname|match)\s'?",  # of TLS and DNS
     )
 )
-_OURS = re.compile(r"host-\d+|localhost|\d+", re.IGNORECASE)
+_OURS = re.compile(rf"host-\d+|localhost|\d+|{_MARK}\d+{_MARK}", re.IGNORECASE)
 # Whose request the API of Kubernetes refuses.
 _USERS_IN_TEXT = re.compile(r'(?<=\bUser ")[^"\n]{1,300}(?=" cannot )')
 _OUR_USER = re.compile(r"user-\d+")
@@ -209,43 +212,81 @@ class Scrub:
     """Replaces texts; equal texts are replaced by the same text everywhere.
 
     removed: how many secrets were taken out so far.
+    nodes: the nodes of clusters, and what they become.  redacts: names are replaced.
     """
 
-    def __init__(self, secrets: Iterable[str], names: Iterable[str] | None) -> None:
+    def __init__(
+        self,
+        secrets: Iterable[str],
+        names: Iterable[str] | None,
+        nodes: Iterable[str] = (),
+    ) -> None:
         """Take out *secrets*, and what looks like one.
 
         names: the hosts to rename; None: neither names nor addresses are replaced.
+        nodes: of clusters, by their number; raise UsageError if two have one name.
         """
         self.removed = 0
         self._secrets = list_forms(secrets)
-        self._redacts = names is not None
+        self.redacts = names is not None
         self._given: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
-        self._names = _compile_host_pattern(names or ())
+        hosts = list(names or ())
+        self.nodes = NodeNames.of(nodes, hosts)
+        self._names = _compile_name_pattern(hosts, self.nodes)
         self._of_pods: dict[str, str] = {}  # what texts hold -> what they are to hold
         self._namespaces: dict[str, str] = {}  # as _of_pods
         self._pods: re.Pattern[str] | None = None
 
     def text(self, text: str) -> str:
         """Return *text* without secrets, and with the names that are shown instead."""
+        if text in self.nodes.shown:
+            return self.nodes.shown[text]
         for secret in self._secrets:
             self.removed += text.count(secret)
             text = text.replace(secret, REMOVED)
         text = replace_secrets(text, self._without)
-        if not self._redacts:
+        if not self.redacts:
             return text
         text = _USERS_IN_TEXT.sub(lambda found: self._user_of(found.group()), text)
+        text, hidden = self._hide_names(text)
         text = _IPV4.sub(self._address, text)
         text = _IPV6.sub(self._address, text)
         if self._pods:
             text = self._pods.sub(lambda found: self._of_pods[found.group()], text)
-        if self._names:
-            text = self._names.sub(self._host, text)
         for name, shown in self._namespaces.items():
             text = text.replace(name, shown)
         for pattern in _HOSTS_IN_TEXT:
             text = pattern.sub(self._elsewhere, text)
-        return text
+        return _HIDDEN.sub(lambda found: hidden[found.group()], text)
+
+    def _hide_names(self, text: str) -> tuple[str, dict[str, str]]:
+        """Return *text* with a mark for each known name, and what each mark becomes.
+
+        So nothing that is replaced later is found in a name that is shown instead.
+        """
+        hidden: dict[str, str] = {}
+        text = text.replace(_MARK, "")
+        if self._names is None:
+            return text, hidden
+
+        def hide(match: re.Match[str]) -> str:
+            name = match.group()
+            shown = name
+            if match.lastgroup != "kept":
+                shown = self.nodes.forms.get(name.lower()) or self._host_of(name)
+            mark = f"{_MARK}{len(hidden)}{_MARK}"
+            hidden[mark] = shown
+            return mark
+
+        return self._names.sub(hide, text), hidden
+
+    def names_any(self, content: bytes) -> bool:
+        """Return True if bytes, of which no record is known, name a host or a node."""
+        if self._names is None:
+            return False
+        found = self._names.finditer(content.decode("utf-8", "replace"))
+        return any(match.lastgroup != "kept" for match in found)
 
     def record(self, record: T) -> T:
         """Return a record whose texts are all passed through text().
@@ -253,7 +294,7 @@ class Scrub:
         Names of fields and members of enumerations stay as they are.  Raise ValueError
         if a changed text is not valid in its record.
         """
-        if self._redacts:
+        if self.redacts:
             self._learn_pods(record)
         found: T = self._value(record)
         return found
@@ -299,11 +340,11 @@ class Scrub:
             return self.text(value)
         if is_dataclass(value) and not isinstance(value, type):
             kept = {each.name: getattr(value, each.name) for each in fields(value)}
-            if self._redacts and isinstance(value, Manifest | Checked) and value.user:
+            if self.redacts and isinstance(value, Manifest | Checked) and value.user:
                 kept["user"] = self._user_of(value.user)
-            if self._redacts and isinstance(value, Pod | PodVolume | PersistentVolume):
+            if self.redacts and isinstance(value, Pod | PodVolume | PersistentVolume):
                 kept |= self._rename(value)
-            if self._redacts and isinstance(value, Pod):
+            if self.redacts and isinstance(value, Pod):
                 kept["node"] = self._host_of(value.node)
             return type(value)(**{k: self._value(each) for k, each in kept.items()})
         if isinstance(value, Mapping):
@@ -342,15 +383,13 @@ class Scrub:
         self.removed += 1
         return REMOVED
 
-    def _host(self, match: re.Match[str]) -> str:
-        return self._host_of(match.group())
-
     def _elsewhere(self, match: re.Match[str]) -> str:
         text, host = match.group(), match.group("host")
         return text.removesuffix(host) + self._host_of(host)
 
     def _host_of(self, name: str) -> str:
-        if _OURS.fullmatch(name) or _is_address(name):
+        is_ours = _OURS.fullmatch(name) or name in self.nodes.shown.values()
+        if is_ours or is_address(name):
             return name
         return self._instead(name.lower(), "host", lambda n: f"host-{n}")
 
@@ -391,12 +430,15 @@ def _format_ipv4(number: int) -> str:
     return f"{_DOCUMENTATION_NETS[net]}.{host + 1}"
 
 
-def _compile_host_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
+def _compile_name_pattern(
+    names: Iterable[str], nodes: NodeNames
+) -> re.Pattern[str] | None:
     """Return a pattern of *names*, the hosts in their domains, and longer forms.
 
     db1.corp.example stands for web7.corp.example too, and db1 for db1.corp.example.
+    nodes: may have the names of hosts, and stand inside of words as well.
     """
-    words = sorted({name for name in names if name}, key=len, reverse=True)
+    words = sorted({*filter(None, names), *nodes.shown}, key=len, reverse=True)
     if not words:
         return None
     domains = sorted(
@@ -407,7 +449,10 @@ def _compile_host_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
         more = "" if "." in word else r"(?:\.[a-z][\w-]*)*"
         found.append(re.escape(word) + more)
     choice = "|".join(found)
-    return re.compile(rf"(?i)(?:(?<![\w.-])|(?<=\s-h))(?:{choice})(?![\w-])")
+    hosts = rf"(?:(?<![\w.-])|(?<=\s-h))(?:{choice})(?![\w-])"
+    if nodes.shown:
+        hosts = f"{KEPT}|{hosts}|{nodes.make_pattern()}"
+    return re.compile(hosts, re.IGNORECASE)
 
 
 def _find_domain(name: str) -> str:
@@ -428,21 +473,19 @@ def list_hosts(manifest: Manifest) -> set[str]:
             found.add(node.host.facts.hostname)
         if node.pod and node.pod.node:
             found.add(node.pod.node)
+    if manifest.site.is_cluster:
+        found |= manifest.nodes.keys()
     found |= {other for name in found for other in _list_dns_forms(name)}
-    names = {name for name in found if name != "localhost" and not _is_address(name)}
+    names = {name for name in found if name != "localhost" and not is_address(name)}
     others = {word.lower() for word in _list_other_words(manifest, urls)}
 
     def is_clear(name: str) -> bool:
         known = name.isdecimal() or name.lower() in others
         return len(name) >= _NAME_MIN and not known
 
-    if unclear := sorted(name for name in names if not is_clear(name)):
-        raise UsageError(
-            f"the host {unclear[0]} cannot be renamed: the records hold that word in"
-            " other meanings",
-            id=ErrorId.REDACTION_NOT_POSSIBLE,
-            hint="Share the report alone (dbcheck report), or leave out --redact.",
-        )
+    hosts_alone = names - manifest.nodes.keys() if manifest.site.is_cluster else names
+    if unclear := sorted(name for name in hosts_alone if not is_clear(name)):
+        raise unclear_name_error("host", unclear[0])
     return names | set(filter(is_clear, (name.partition(".")[0] for name in names)))
 
 
@@ -463,12 +506,17 @@ def _list_other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
         with contextlib.suppress(ArgumentError, ValueError):
             parts = make_url(url)
             yield from filter(None, (parts.drivername, parts.username, parts.database))
-    nodes = {}
     for name, node in manifest.nodes.items():
-        if (host := node.host) is not None:
+        if not manifest.site.is_cluster:
+            yield name
+        host = node.host
+        if host is not None:
             host = replace(host, facts=replace(host.facts, hostname=""))
-        nodes[name] = replace(node, target="", host=host, pod=None)
-    yield from _list_texts(replace(manifest, nodes=nodes, witness="", user=""))
+        kept = replace(node, target="", host=host, pod=None)
+        yield from _list_texts(replace(kept, member="", connection=None))
+    for each in fields(manifest):
+        if each.name not in ("nodes", "writer_name", "witness", "user"):
+            yield from _list_texts(getattr(manifest, each.name))
 
 
 def _find_pods(value: Any) -> Iterator[Pod]:
@@ -510,11 +558,3 @@ def _host_of(url: str) -> str:
         return make_url(url).host or ""
     except (ArgumentError, ValueError):
         return ""
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import LogDamaged, UsageError
+from dbcheck.base.errors import RunFormatError, UsageError
 from dbcheck.campaign.chosen import (
     ChosenRun,
     make_chosen,
@@ -37,7 +37,8 @@ from dbcheck.campaign.recording import make_cycle
 from dbcheck.campaign.totals import ERROR_FILE, format_ending, read_ending
 from dbcheck.cycle.detail import read_run_detail
 from dbcheck.cycle.judging import judge_run
-from dbcheck.cycle.stored_run import StoredLogs
+from dbcheck.evidence.logs import copy_logs, is_plain_file
+from dbcheck.evidence.nodes import SHARE_REPORT, require_clear_nodes
 from dbcheck.evidence.scrub import Scrub
 from dbcheck.judge.checks import ChosenRuns, RunBeside
 from dbcheck.judge.result import RunResult, to_values
@@ -99,30 +100,11 @@ def _describe_file(path: Path, folder: Path) -> dict[str, Any]:
 
 
 def list_data_files(run: RunFolder, records: StoredRun) -> Iterator[str]:
-    """Yield the names of the copies of the witness's logs, and of the files of rows.
-
-    Files of rows may be missing.
-    """
-    for number in range(records.manifest.logs):
-        yield run.acks_path(number).name
+    """Yield the names of the files of rows, which may be missing."""
     for name, suffix in (("survivors", ".bin"), ("different", ".jsonl")):
         for table in records.tables:
             yield f"{name}-{table}{suffix}"
     yield from run.elsewhere_names(records.after)
-
-
-def is_plain_file(path: Path) -> bool:
-    """Return True if a file is there; raise UsageError if it is a link or no file.
-
-    A run folder may be another user's, whose links could name files of this one.
-    """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise UsageError(
-            f"{path} is not a plain file",
-            id=ErrorId.FILE_REPLACED,
-            hint="dbcheck makes plain files alone: somebody replaced this one.",
-        )
-    return path.exists()
 
 
 def list_foreign_files(folder: Path, kind: str) -> Iterator[str]:
@@ -134,7 +116,9 @@ def list_foreign_files(folder: Path, kind: str) -> Iterator[str]:
     for path in (folder / RUNS_FOLDER).glob("*/manifest.json"):
         run = RunFolder.open(path.parent)
         names = [f"{name}.json" for name in _RECORDS]
-        names += [*list_data_files(run, run.read()), LOG, DRIVES, "losses.csv"]
+        records = run.read()
+        names += [run.acks_path(number).name for number in range(records.manifest.logs)]
+        names += [*list_data_files(run, records), LOG, DRIVES, "losses.csv"]
         known |= {f"{RUNS_FOLDER}/{path.parent.name}/{name}" for name in names}
     if kind == "campaign":
         known |= {"campaign.json", "server.json", "cycles.jsonl", ERROR_FILE}
@@ -236,16 +220,30 @@ def stage_run(run: RunFolder, parent: Path, scrub: Scrub, reader: LogReader) -> 
     would be judged otherwise.
     """
     records = run.read()
-    copy = RunFolder.create_copy(parent, scrub.record(records))
-    _copy_files(run, records, copy, scrub)
-    _require_clean(run, StoredLogs(run, reader, records.manifest, records.load), scrub)
+    require_clear_nodes(scrub.nodes, records)
+    shown = scrub.record(records)
+    copy = RunFolder.create_copy(parent, shown)
+    _copy_files(run, records, copy, shown, scrub)
     if run.lacks_survivors(records.after):
         judged = keep_judged_run(scrub.record(run.result()))
     else:
-        judged = judge_bundled_run(copy, reader)
+        judged = _judge_copy(copy, reader)
         _require_same(judge_run(run, reader).result, judged.subject.result)
     copy.write_verdict(to_values(judged.subject.result))
     return judged
+
+
+def _judge_copy(copy: RunFolder, reader: LogReader) -> Judged:
+    """Judge a copy; raise UsageError if its records can no longer be read."""
+    try:
+        return judge_bundled_run(copy, reader)
+    except RunFormatError as error:
+        raise UsageError(
+            f"without what must not be in a bundle, run {copy.path.name} cannot be"
+            f" judged: {str(error).replace(f'{copy.path}/', '')}",
+            id=ErrorId.REDACTION_NOT_POSSIBLE,
+            hint=SHARE_REPORT,
+        ) from None
 
 
 def judge_bundled_run(run: RunFolder, reader: LogReader) -> Judged:
@@ -298,17 +296,23 @@ def read_chosen(parent: Path) -> ChosenRuns:
 
 
 def _copy_files(
-    run: RunFolder, records: StoredRun, copy: RunFolder, scrub: Scrub
+    run: RunFolder, records: StoredRun, copy: RunFolder, shown: StoredRun, scrub: Scrub
 ) -> None:
-    """Copy the other files: numbers as they are, and texts without secrets."""
-    for name in list_data_files(run, records):
+    """Copy the other files: numbers as they are, and texts without secrets.
+
+    shown: the records of the copy.  Files that are named after nodes are renamed.
+    """
+    names = zip(
+        list_data_files(run, records), list_data_files(copy, shown), strict=True
+    )
+    for name, new in names:
         if is_plain_file(path := run.path / name):
             if path.suffix == ".jsonl":
-                stored.write_file(
-                    copy.path / name, map(scrub.json_line, _read_lines(path))
-                )
+                lines = map(scrub.json_line, _read_lines(path))
+                stored.write_file(copy.path / new, lines)
             else:
-                shutil.copyfile(path, copy.path / name)
+                shutil.copyfile(path, copy.path / new)
+    copy_logs(run, records, copy, shown, scrub)
     for name in (DRIVES, LOG):
         text = read_server_log(records.after) if name == LOG else ""
         if not text and is_plain_file(path := run.path / name):
@@ -334,25 +338,6 @@ def strip_result(result: RunResult) -> RunResult:
     return replace(result, folder=folder, stored=True, image="", left_on_host=None)
 
 
-def _require_clean(run: RunFolder, logs: StoredLogs, scrub: Scrub) -> None:
-    """Raise UsageError if a log of the witness holds what must not be in a bundle.
-
-    Its chain of digests does not let it be changed.
-    """
-    try:
-        facts = logs.facts()
-    except LogDamaged:
-        return  # nothing can be read of it, and no event was kept
-    if any(scrub.changes(event) for one in facts for event in one.events):
-        raise UsageError(
-            f"the witness's log of run {run.path.name} names a host, or holds what"
-            " looks like a secret, and it cannot be changed without breaking its"
-            " chain of digests",
-            id=ErrorId.REDACTION_NOT_POSSIBLE,
-            hint="Share the report alone (dbcheck report), or leave out --redact.",
-        )
-
-
 def _require_same(original: RunResult, copy: RunResult) -> None:
     if _list_judged_values(original) != _list_judged_values(copy):
         raise UsageError(
@@ -360,7 +345,7 @@ def _require_same(original: RunResult, copy: RunResult) -> None:
             f" as it was: {copy.verdict.value} instead of {original.verdict.value}, or"
             " with other figures",
             id=ErrorId.REDACTION_NOT_POSSIBLE,
-            hint="Share the report alone (dbcheck report), or leave out --redact.",
+            hint=SHARE_REPORT,
         )
 
 

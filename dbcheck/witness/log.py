@@ -11,7 +11,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from dbcheck.agent.witness import (
     HEADER,
     MAGIC,
     WRITE_BYTES_MAX,
+    make_frame,
 )
 from dbcheck.base import plain
 from dbcheck.base.error_ids import ErrorId
@@ -104,7 +105,7 @@ class LogScan:
         self._received: list[tuple[int, int]] = []  # acks of a frame, the time it came
         self._source = _Source(chunks)
         self._run_id, self._number = run_id, number
-        self._confirmed = confirmed
+        self.confirmed = confirmed
         self._sha = hashlib.sha256()
         self._frames = 0
         self._acks = 0
@@ -132,20 +133,29 @@ class LogScan:
                 yield Event(_parse_event(frame), frame.clock_us)
         if self._bodies:
             yield AckBatch(self._decode_batch(), clock_us)
+        self._require_all_confirmed()
+
+    def _require_all_confirmed(self) -> None:
         if self._frames == 0:
             raise _damaged_log_error(0, "it has no header")
-        if self._confirmed and self._frames < self._confirmed.frames:
+        if self.confirmed and self._frames < self.confirmed.frames:
             raise _damaged_log_error(
                 self.tail.offset,
-                f"{self._confirmed.frames} frames were confirmed, "
+                f"{self.confirmed.frames} frames were confirmed, "
                 f"{self._frames} are there",
             )
+
+    def frames(self) -> Iterator[tuple[Frame, Watermark]]:
+        """Yield each sound frame, and the watermark after it, in place of a pass."""
+        for frame in self._read_sound_frames():
+            yield frame, self.watermark
+        self._require_all_confirmed()
 
     def _batch_is_due(self, kind: int) -> bool:
         is_full = len(self._bodies) >= _BATCH_FRAMES or self._batch_acks >= _BATCH_ACKS
         return is_full or kind == EVENT
 
-    def _read_sound_frames(self) -> Iterator[_Frame]:
+    def _read_sound_frames(self) -> Iterator[Frame]:
         """Yield the frames whose CRC, chain and place are right."""
         source = self._source
         while source.fill(FRAME_BYTES_MAX):
@@ -169,7 +179,7 @@ class LogScan:
             yield frame
         self.tail = Tail(source.offset, 0)
 
-    def _check_header(self, frame: _Frame) -> None:
+    def _check_header(self, frame: Frame) -> None:
         header = _parse_event(frame)
         if header.get("run") != self._run_id:
             raise _damaged_log_error(0, f"it is the log of run {header.get('run')!r}")
@@ -184,17 +194,17 @@ class LogScan:
                 0, f"it is log {header.get('log')!r} of the run, not {self._number}"
             )
 
-    def _compare_with_confirmed(self, frame: _Frame) -> None:
+    def _compare_with_confirmed(self, frame: Frame) -> None:
         if (
-            self._confirmed
-            and self._frames == self._confirmed.frames
-            and self.watermark != self._confirmed
+            self.confirmed
+            and self._frames == self.confirmed.frames
+            and self.watermark != self.confirmed
         ):
             raise _damaged_log_error(
                 frame.offset, "it differs from what the witness confirmed"
             )
 
-    def _collect_acks(self, frame: _Frame) -> None:
+    def _collect_acks(self, frame: Frame) -> None:
         """Keep the acks of *frame* for the next batch."""
         try:
             acks = count(frame.body)
@@ -255,6 +265,39 @@ class LogScan:
         raise _damaged_log_error(offset, "a damaged frame is followed by intact ones")
 
 
+class ChangedLog:
+    """A copy of a log in which events are changed; iterate it to its end.
+
+    Yields the bytes of the frames, chained anew.  An incomplete last frame becomes as
+    many zero bytes: nothing of it was confirmed.  Raise LogDamaged as LogScan does.
+    Afterwards *confirmed* is the watermark of the same frames in the copy, None if none
+    was given, and *changed* says whether any event was changed.
+    """
+
+    def __init__(self, scan: LogScan, change: Callable[[Json], Json]) -> None:
+        """Copy the log of *scan*; change() returns what an event becomes."""
+        self._scan, self._change = scan, change
+        self._sha = hashlib.sha256()
+        self.changed = False
+        self.confirmed: Watermark | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Copy frame by frame."""
+        for frame, read in self._scan.frames():
+            body = frame.body
+            if frame.kind == EVENT:
+                event = _parse_event(frame)
+                if (shown := self._change(event)) != event:
+                    body, self.changed = json.dumps(shown).encode(), True
+            chain = self._sha.digest()[:CHAIN_BYTES]
+            made = make_frame(frame.kind, frame.count, frame.clock_us, chain, body)
+            self._sha.update(made)
+            if read == self._scan.confirmed:
+                self.confirmed = replace(read, digest=self._sha.hexdigest())
+            yield made
+        yield bytes(self._scan.tail.bytes)
+
+
 class FrameLogReader:
     """Reads copies of logs from files; see ports.witness.LogReader."""
 
@@ -268,7 +311,7 @@ class FrameLogReader:
         by_witness: bool = False,
         take: Callable[[AckArray], None] | None = None,
     ) -> LogFacts:
-        chunks = _stream_file(path)
+        chunks = stream_file(path)
         scan = LogScan(chunks, run_id, confirmed, number=number, by_witness=by_witness)
         events: list[Event] = []
         newest_us = -1
@@ -305,7 +348,7 @@ class FrameLogReader:
         *,
         by_witness: bool = False,
     ) -> Iterator[AckArray]:
-        chunks = _stream_file(path)
+        chunks = stream_file(path)
         scan = LogScan(chunks, run_id, confirmed, number=number, by_witness=by_witness)
         for entry in scan:
             if isinstance(entry, AckBatch):
@@ -322,7 +365,7 @@ class FrameLogReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class Frame:
     """A frame whose CRC is right; end is its place in the buffer."""
 
     offset: int
@@ -370,7 +413,7 @@ class _Source:
         return self.buffer[self.start : self.start + limit]
 
 
-def _read_frame(buffer: bytearray, start: int, offset: int) -> _Frame | None:
+def _read_frame(buffer: bytearray, start: int, offset: int) -> Frame | None:
     """Return the frame at *start*, None if no sound frame is there."""
     if len(buffer) - start < FRAME.size:
         return None
@@ -384,10 +427,10 @@ def _read_frame(buffer: bytearray, start: int, offset: int) -> _Frame | None:
     body = bytes(buffer[start + FRAME.size : end])
     if kind not in (HEADER, ACKS, EVENT) or (kind != ACKS and acks):
         raise _damaged_log_error(offset, f"a frame of kind {kind} with {acks} acks")
-    return _Frame(offset, end, kind, acks, clock_us, chain, body)
+    return Frame(offset, end, kind, acks, clock_us, chain, body)
 
 
-def _parse_event(frame: _Frame) -> dict[str, Any]:
+def _parse_event(frame: Frame) -> dict[str, Any]:
     """Return the JSON object in *frame*."""
     try:
         value = json.loads(frame.body)
@@ -398,7 +441,7 @@ def _parse_event(frame: _Frame) -> dict[str, Any]:
     return value
 
 
-def _stream_file(path: Path) -> Iterator[bytes]:
+def stream_file(path: Path) -> Iterator[bytes]:
     """Stream a file; raise WitnessError if it cannot be read."""
     try:
         with plain.open_regular(path) as file:
