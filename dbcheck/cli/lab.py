@@ -43,7 +43,14 @@ from dbcheck.lab import programs
 from dbcheck.lab.clusters.spec import ClusterSpec, require_possible
 from dbcheck.lab.drive.logwrites import encode_log
 from dbcheck.lab.drive.recording import Recording
-from dbcheck.lab.fetch import GALERA, MYROCKS, Part, fetch_part, fetch_patroni
+from dbcheck.lab.fetch import (
+    GALERA,
+    MYROCKS,
+    Part,
+    fetch_part,
+    fetch_patroni,
+    fetch_patroni_4,
+)
 from dbcheck.lab.fetch import fetch as fetch_into
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
@@ -75,8 +82,8 @@ def fetch(server: str) -> None:
     without the service that its package brings; "galera" takes what makes a cluster of
     that MariaDB (7 MB). "patroni" takes Patroni and etcd, without their services (9
     MB). All come from the mirror that this machine uses, and apt checks them with
-    Debian's keys. Nothing is installed. It needs no root; but fetch Patroni as root, as
-    its labs run as root.
+    Debian's keys. It also takes Patroni 4, by pip and by its digest. Nothing is
+    installed. It needs no root; but fetch Patroni as root, as its labs run as root.
     """
     say(f"{server}: {_FETCH_FUNCTIONS[server]()}")
 
@@ -117,6 +124,10 @@ def _fetch_patroni() -> Path | None:
         folder = programs.patroni_folder()
         say(f"fetching Patroni and etcd (9 MB) into {folder}")
         fetch_patroni(folder)
+    if programs.find_patroni(programs.PATRONI_4) is None:
+        folder = programs.patroni_4_folder()
+        say(f"fetching Patroni 4 (0.4 MB) into {folder}")
+        fetch_patroni_4(folder)
     return programs.find_patroni("patroni")
 
 

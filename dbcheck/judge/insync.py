@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import zip_longest
 
@@ -27,6 +28,7 @@ SAMPLES_PER_S_MIN = 10.0
 SAMPLE_AGE_MAX_S = 0.5  # age of the last sample, at the cut
 # Age of the last sample if only an administrator could have changed the state after it.
 LATE_SAMPLE_MAX_S = 2.0
+_ANY_OF = re.compile(r"\s*any\s+(\d{1,9})\s*\(", re.IGNORECASE)
 
 _PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
 _UNSEEN = Status.NOT_OBSERVABLE
@@ -87,7 +89,7 @@ def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Status, 
     awaited = seen.awaited(first_standby_cut_us)
     unbroken = seen.is_unbroken(first_standby_cut_us)
     member, last = node.member, seen.last(first_standby_cut_us)
-    shown = ", ".join(awaited) or "no standby"
+    shown = _describe_awaited(case, awaited)
     reason = (
         f"{seen.samples} samples, {rate:.0f} a second; by the writer's list commits"
     )
@@ -109,6 +111,21 @@ def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Status, 
     return _judge_age_of_last_sample(
         case, seen, reason, cannot_end_by_itself=cannot_end_by_itself
     )
+
+
+def _describe_awaited(case: Case, awaited: Sequence[str]) -> str:
+    """Return the standbys that commits waited for, all or any of them, in words.
+
+    With ANY 1 (a, b) a commit is answered once one of the two has it (PostgreSQL 17
+    manual, 19.6.2): so it is with Patroni's synchronous_mode: quorum.  Which of them
+    takes over is then decided by whoever promotes it.
+    """
+    shown = ", ".join(awaited) or "no standby"
+    names = case.writer.facts.settings.get("synchronous_standby_names", "")
+    found = _ANY_OF.match(names)
+    if found and len(awaited) > int(found[1]):
+        return f"any {found[1]} of {shown}"
+    return shown
 
 
 def _judge_age_of_last_sample(

@@ -10,6 +10,8 @@ MyRocks and Galera: Debian's packages of them depend on mariadb-server, which ma
 database and starts a service, or on rsync, which has a service.  A lab needs only a few
 of their files, of the very release of MariaDB that is installed.
 Patroni and etcd: fetched with the packages they depend on that are not installed.
+Patroni 4: Debian 12 has Patroni 3.  The package of Python is fetched by pip, checked by
+its digest, and runs with what Debian's Patroni depends on.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -442,5 +445,37 @@ def fetch_patroni(folder: Path) -> None:
                 run(["dpkg-deb", "--extract", str(package), str(whole)])
             keep_only(whole, _PATRONI_KEPT)
             run([str(whole / "usr/bin/etcd"), "--version"])
+            os.chmod(whole, 0o755)
+            whole.rename(folder)
+
+
+# The release of Patroni 4, with the SHA-256 of its wheel, which has no part in C.
+_PATRONI_4 = (
+    "patroni==4.1.5",
+    "7aad8c1539e6c51c269a8005169dd54ddc7668437b7900fa6099d7894e224c84",
+)
+
+
+def fetch_patroni_4(folder: Path) -> None:
+    """Make *folder* hold Patroni 4 as a package of Python; raise LabError.
+
+    It appears as fetch_patroni() has it.
+    """
+    with lock_and_clear(folder):
+        if folder.exists():
+            return
+        with tempfile.TemporaryDirectory(
+            prefix=f"{folder.name}.", dir=folder.parent
+        ) as scratch:
+            wanted, whole = Path(scratch, "wanted.txt"), Path(scratch, "whole")
+            release, digest = _PATRONI_4
+            wanted.write_text(f"{release} --hash=sha256:{digest}\n")
+            pip = [processes.PYTHON, "-m", "pip", "--disable-pip-version-check"]
+            options = ["--no-deps", "--only-binary", ":all:", "--require-hashes"]
+            run([*pip, "download", *options, "-d", scratch, "-r", str(wanted)])
+            (wheel,) = Path(scratch).glob("*.whl")
+            whole.mkdir(mode=0o755)
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(whole)
             os.chmod(whole, 0o755)
             whole.rename(folder)

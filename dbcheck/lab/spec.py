@@ -239,6 +239,7 @@ class LabSpec:
     galera:        the server, MariaDB, is a node of a Galera cluster; its settings name
                    the other nodes.
     patroni:       the server, PostgreSQL, is started and promoted by Patroni.
+    patroni_4:     that is Patroni 4, and not Debian's.
     """
 
     engine: Annotated[str, one_of(ENGINES)]
@@ -296,6 +297,7 @@ class LabSpec:
     ] = NO_CONTAINER
     galera: bool = False
     patroni: bool = False
+    patroni_4: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that no lab has or that contradict, and too small a drive."""

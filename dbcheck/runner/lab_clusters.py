@@ -253,6 +253,9 @@ def await_standbys(rig: Rig, cluster: ClusterLab) -> None:
     settings = engine.facts().settings
     kept = judge_settings_for_promise(rig.site.kind, Promise.WRITER_GONE, settings, {})
     waits = cluster.patroni_sets_synchronous or not kept.contradiction
+    # Patroni adds a standby some seconds after it streams, and a setting that changes
+    # under the load leaves no verdict.
+    enough = all if cluster.patroni_awaits_any else any
 
     def all_there() -> bool:
         followers_now = followers.read()
@@ -260,7 +263,7 @@ def await_standbys(rig: Rig, cluster: ClusterLab) -> None:
             sum(follower.state == "streaming" for follower in followers_now) >= wanted
         )
         return streaming and (
-            not waits or any(follower.is_awaited for follower in followers_now)
+            not waits or enough(follower.is_awaited for follower in followers_now)
         )
 
     with contextlib.closing(engine.open_followers()) as followers:

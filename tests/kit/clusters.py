@@ -23,7 +23,7 @@ from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab import lab as labs
 from dbcheck.lab.clusters.cluster import ClusterLab
-from dbcheck.lab.clusters.spec import BY_DBCHECK, PATRONI, ClusterSpec
+from dbcheck.lab.clusters.spec import BY_DBCHECK, PATRONI, PATRONI_4, ClusterSpec
 from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cluster import Promise
@@ -61,7 +61,12 @@ def cluster_of(
     folder.mkdir(exist_ok=True)
     cut = "drive" if drive else "process"
     lab = LabSpec(engine, cut=cut, drive=drive or DriveSpec(), settings=values)
-    made = replace(lab, galera=topology == "galera", patroni=promoted_by == PATRONI)
+    made = replace(
+        lab,
+        galera=topology == "galera",
+        patroni=promoted_by in (PATRONI, PATRONI_4),
+        patroni_4=promoted_by == PATRONI_4,
+    )
     if lacking := list_missing(made):
         pytest.skip("; ".join(lacking))
     spec = ClusterSpec(

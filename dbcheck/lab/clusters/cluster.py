@@ -37,13 +37,18 @@ from dbcheck.lab.clusters.replication import (
     make_slot,
     rejoin,
 )
-from dbcheck.lab.clusters.spec import ClusterSpec, choose_cluster_kind, require_possible
+from dbcheck.lab.clusters.spec import (
+    PATRONI_4,
+    ClusterSpec,
+    choose_cluster_kind,
+    require_possible,
+)
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab, require_buildable
 from dbcheck.lab.link import Link
 from dbcheck.lab.servers.base import Source, require_undecided, standard_name
 from dbcheck.lab.servers.mysql import require_no_group
-from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous
+from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous, waits_for_quorum
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import Promise, SiteKind
 
@@ -218,9 +223,16 @@ class ClusterLab:
             cuts_all=Promise(self.spec.promise).cuts_all,
         )
 
+    @property
+    def patroni_awaits_any(self) -> bool:
+        """True if Patroni lists each standby that streams as one that may confirm."""
+        is_managed = self.spec.is_managed_by_patroni
+        return is_managed and waits_for_quorum(self.lab.settings)
+
     def _begin_patroni(self, nodes: Sequence[LabSpec], folder: Path) -> None:
         """Start one node after the other: the first finds no cluster, and leads."""
-        nodes = [replace(node, patroni=True) for node in nodes]
+        is_4 = self.spec.promoted_by == PATRONI_4
+        nodes = [replace(node, patroni=True, patroni_4=is_4) for node in nodes]
         require_buildable(nodes[0])
         etcd_port = self._held.enter_context(
             run_etcd(self._authority.issue_certificate("etcd"))

@@ -20,9 +20,10 @@ _COMMIT_ORDER_SETTINGS = (
     "replica_preserve_commit_order",
     "slave_preserve_commit_order",
 )
-BY_DBCHECK, PATRONI = "sql", "patroni"  # who promotes a standby
 FOLLOW, REWIND, COPY = "follow", "rewind", "copy"
 REBUILDS = (FOLLOW, REWIND, COPY)
+# Who promotes a standby: dbcheck, Debian's Patroni, or Patroni 4.
+BY_DBCHECK, PATRONI, PATRONI_4 = "sql", "patroni", "patroni-4"
 _Time = Annotated[float, Meta(ge=0, le=TIME_MAX)]
 # Engine -> the topologies that its servers can form, the default first.
 TOPOLOGIES = {
@@ -68,12 +69,12 @@ class ClusterSpec:
     ] = ""
     promoted_by: Annotated[
         str,
-        one_of([BY_DBCHECK, PATRONI]),
+        one_of([BY_DBCHECK, PATRONI, PATRONI_4]),
         Setting(
             "--promoted-by",
             help="Who promotes a standby: dbcheck by SQL, or Patroni, which also "
-            "decides which standby commits wait for. Patroni is for PostgreSQL, and "
-            "needs root and `dbcheck lab fetch patroni`.",
+            "decides which standby commits wait for: that of Debian, or Patroni 4. "
+            "Both are for PostgreSQL, and need root and `dbcheck lab fetch patroni`.",
         ),
     ] = BY_DBCHECK
     link_delay_ms: Annotated[
@@ -157,7 +158,7 @@ class ClusterSpec:
     @property
     def is_managed_by_patroni(self) -> bool:
         """True if Patroni promotes a standby."""
-        return self.promoted_by == PATRONI
+        return self.promoted_by in (PATRONI, PATRONI_4)
 
     @property
     def names(self) -> list[str]:

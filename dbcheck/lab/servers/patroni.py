@@ -19,6 +19,7 @@ from dbcheck.lab.servers.postgresql import PostgresqlServer, format_segment_size
 
 _HOST = "127.0.0.1"
 _PYTHON = Path("/usr/bin/python3")  # Debian's, which its packages of Patroni are for
+_SYNCHRONOUS_MODE, _QUORUM = "synchronous_mode", "quorum"
 # Patroni documentation, Dynamic Configuration Settings.  The first three have the least
 # values that Patroni allows: by default a standby takes over after 30 s.
 _CLUSTER_SETTINGS: Mapping[str, object] = {
@@ -26,7 +27,7 @@ _CLUSTER_SETTINGS: Mapping[str, object] = {
     "loop_wait": 1,
     "retry_timeout": 3,
     "maximum_lag_on_failover": 1 << 20,
-    "synchronous_mode": True,
+    _SYNCHRONOUS_MODE: True,
     "synchronous_mode_strict": False,
     "synchronous_node_count": 1,
 }
@@ -84,18 +85,23 @@ class PatroniServer(PostgresqlServer):
                     id=ErrorId.LAB_DECIDES_SETTING,
                     hint="Use --setting synchronous_mode=off to have no commit wait.",
                 )
-            if standard in _CLUSTER_SETTINGS and not _is_same_type(
-                _CLUSTER_SETTINGS[standard], value
-            ):
+            if standard in _CLUSTER_SETTINGS and not cls._is_possible(standard, value):
                 wanted = "on or off"
                 if not isinstance(_CLUSTER_SETTINGS[standard], bool):
                     wanted = "a whole number"
+                elif standard == _SYNCHRONOUS_MODE:
+                    wanted = "on or off, or quorum with Patroni 4"
                 raise UsageError(
                     f"--setting {name}={value} is not what Patroni takes",
                     id=ErrorId.SETTING_INVALID,
                     hint=f"Give {wanted}.",
                 )
         super().check_settings(settings)
+
+    @classmethod
+    def _is_possible(cls, name: str, value: str) -> bool:
+        """Return True if Patroni takes a value of its own setting *name*."""
+        return _is_same_type(_CLUSTER_SETTINGS[name], value)
 
     @classmethod
     def missing(cls) -> list[str]:
@@ -113,7 +119,7 @@ class PatroniServer(PostgresqlServer):
     @classmethod
     def find(cls, name: str) -> Path | None:
         """Return a program of Patroni, etcd or PostgreSQL."""
-        if name in programs.PATRONI:
+        if name in (*programs.PATRONI, programs.PATRONI_4):
             return programs.find_patroni(name)
         return super().find(name)
 
@@ -152,9 +158,13 @@ class PatroniServer(PostgresqlServer):
             return super()._command()
         text = json.dumps(self._configuration())
         file = self._write_secret("patroni.json", text)  # JSON is YAML, too
+        return [*self._patroni(), str(file)], None
+
+    def _patroni(self) -> list[str]:
+        """Return the command that runs Patroni, without its file of settings."""
         patroni = self._program("patroni")
         python = [str(_PYTHON)] if _is_fetched(patroni) else []
-        return [*python, str(patroni), str(file)], None
+        return [*python, str(patroni)]
 
     def _parameters(self) -> dict[str, str]:
         parameters = super()._parameters()
@@ -262,9 +272,45 @@ class PatroniServer(PostgresqlServer):
         ]
 
 
+class Patroni4Server(PatroniServer):
+    """A PostgreSQL server below Patroni 4.
+
+    It has synchronous_mode: quorum, in which commits wait for a number of standbys and
+    not for those that it names (Patroni 4 documentation, Replication modes).
+    """
+
+    name = "patroni-4"
+    needs = (*PatroniServer.needs, programs.PATRONI_4)
+
+    @classmethod
+    def _is_possible(cls, name: str, value: str) -> bool:
+        is_quorum = name == _SYNCHRONOUS_MODE and value.lower() == _QUORUM
+        return is_quorum or super()._is_possible(name, value)
+
+    def _patroni(self) -> list[str]:
+        return [str(_PYTHON), "-m", "patroni"]
+
+    def _environment(self) -> dict[str, str]:
+        """Have Python find Patroni 4 before Debian's Patroni."""
+        variables = super()._environment()
+        folder = str(self._program(programs.PATRONI_4).parents[1])
+        others = (
+            variables["PYTHONPATH"] if _is_fetched(self._program("patroni")) else ""
+        )
+        return {
+            **variables,
+            "PYTHONPATH": os.pathsep.join(filter(None, (folder, others))),
+        }
+
+
 def is_synchronous(settings: Mapping[str, str]) -> bool:
     """Return True if Patroni has commits wait for a standby under *settings*."""
     return bool(_make_cluster_settings(settings)["synchronous_mode"])
+
+
+def waits_for_quorum(settings: Mapping[str, str]) -> bool:
+    """Return True if Patroni has commits wait for some of all standbys."""
+    return _make_cluster_settings(settings)[_SYNCHRONOUS_MODE] == _QUORUM
 
 
 def _make_cluster_settings(settings: Mapping[str, str]) -> dict[str, object]:
@@ -280,7 +326,9 @@ def _is_same_type(default: object, value: str) -> bool:
 
 
 def _parse_value(value: str) -> object:
-    return int(value) if value.isdigit() else _BOOLEANS.get(value.lower(), value)
+    return (
+        int(value) if value.isdigit() else _BOOLEANS.get(value.lower(), value.lower())
+    )
 
 
 def _is_fetched(patroni: Path) -> bool:

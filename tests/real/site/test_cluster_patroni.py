@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab import programs
 from dbcheck.lab.certificates import Authority
-from dbcheck.lab.clusters.spec import PATRONI
+from dbcheck.lab.clusters.spec import PATRONI, PATRONI_4
 from dbcheck.lab.lab import list_missing
 from dbcheck.lab.process import Process
 from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
@@ -53,6 +54,29 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
     assert outcome.after.elsewhere["node1"].failure == ""
     again = judge_run(outcome.run, FrameLogReader())
     assert again.judgement == outcome.judgement
+
+
+WITH_4 = LabSpec("postgresql", cut="process", patroni=True, patroni_4=True)
+LACKING_4 = list_missing(WITH_4)
+
+
+@pytest.mark.skipif(bool(LACKING_4), reason="; ".join(LACKING_4))
+def test_patroni_4_promotes_one_of_the_quorum(tmp_path: Path) -> None:
+    with cluster_of(tmp_path, 3, promoted_by=PATRONI_4, synchronous_mode="quorum") as (
+        cluster,
+        rig,
+    ):
+        facts = rig.site.writer.engine.facts()
+        outcome = cycle(rig)
+        log = cluster.labs[outcome.after.reader_name].server_log(1000)
+    names = facts.settings["synchronous_standby_names"]
+    assert sorted(re.findall(r"node\d", names)) == ["node2", "node3"]
+    assert names.startswith("ANY 1 (")
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert "promoted self to leader" in log
+    (in_sync,) = (one for one in outcome.judgement.items if one.id is ItemId.IN_SYNC)
+    assert in_sync.status is Status.PRESENT
+    assert "any 1 of node2, node3" in in_sync.reason
 
 
 def test_without_synchronous_mode_it_loses_what_no_standby_had(tmp_path: Path) -> None:

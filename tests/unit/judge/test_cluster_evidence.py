@@ -150,6 +150,28 @@ def test_a_sound_takeover_has_all_the_evidence() -> None:
     assert not judge(one).other_data
 
 
+def test_of_a_quorum_the_cluster_chooses_who_has_every_commit() -> None:
+    """Patroni's choice is tested: a node that lacks a commit is a loss, not a doubt."""
+    names = {"synchronous_standby_names": "ANY 1 (b,c)"}
+    seen = replace(SEEN, changes=(Change(8_000_000, ("b", "c")),))
+    behind = {"standby": Received(900, 900), "other": Received(1000, 1000)}
+    for by, status in (
+        (PromotedBy.AUTO, Status.PRESENT),
+        (PromotedBy.COMMAND, Status.CONTRADICTED),
+    ):
+        chosen = replace(PROMOTION, by=by, received=behind)
+        one = case(promotion=replace(chosen, descent=Descent({"00000001": 900}, "2")))
+        facts = replace(BEFORE, settings=SETTINGS | names)
+        nodes = {**one.manifest.nodes, "writer": replace(WRITER, facts=facts)}
+        manifest = replace(one.manifest, nodes=nodes)
+        assert one.load is not None
+        one = replace(one, manifest=manifest, load=replace(one.load, replication=seen))
+        found = item(insync.judge_in_sync, one)
+        assert found.status is Status.PRESENT
+        assert "commits waited for any 1 of b, c" in found.reason
+        assert item(cluster.judge_promoted_node, one).status is status
+
+
 @pytest.mark.parametrize(
     ("old", "status"),
     [
