@@ -22,6 +22,7 @@ from dbcheck.cli.flags.target import (
     HostOptions,
     NamedByArgument,
     RestartOptions,
+    StaggerOptions,
     TargetOptions,
     WaitOptions,
     WitnessOptions,
@@ -84,6 +85,7 @@ def command(
     load: LoadOptions,
     wait: WaitOptions,
     restart: RestartOptions,
+    stagger: StaggerOptions,
     control: bool,
     runs: Path,
     as_json: bool,
@@ -100,7 +102,7 @@ def command(
     acknowledged rows are missing. Ctrl-C is safe at any moment: what the witness
     holds can be judged later with dbcheck reconcile.
     """
-    described = (target, host, witness, power, load, wait, restart)
+    described = (target, host, witness, power, load, wait, restart, stagger)
     entry = find_entry(named, *described, clusters=True)
     if not entry.target:
         raise UsageError(

@@ -11,7 +11,7 @@ from msgspec import Meta
 from dbcheck.base import limits
 from dbcheck.base.setting import Setting
 from dbcheck.config.validated import Command, Text, one_of
-from dbcheck.model.cluster import Promise, SiteKind
+from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind
 from dbcheck.model.cut import PowerScope
 from dbcheck.model.replication import PromotedBy, RebuiltBy
 
@@ -231,6 +231,23 @@ class TargetSettings:
             "`group-replication` have `writer-gone` and `all`."
         ),
     ] = Promise.WRITER_GONE.value
+    stagger_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=STAGGER_S_MAX,
+            description="Of a cluster, `dbcheck_survives: all`: cut the writer first, "
+            "and the others within so many seconds, in an order that the seed draws. "
+            "0: all at one moment.",
+        ),
+        Setting(
+            "--stagger",
+            "S",
+            help="Of a cluster, dbcheck_survives: all: cut the writer first and the "
+            "others within so many seconds, in an order that the seed draws; 0: all at "
+            "one moment.",
+        ),
+    ] = 0.0
     promoted_by: Annotated[
         str,
         one_of([each.value for each in PromotedBy]),

@@ -21,7 +21,10 @@ from dbcheck.power import registry
 from dbcheck.power.kinds.config import SwitchConfig
 
 # Variables that must be the same for all hosts of a cluster.
-_COMMON_VARIABLES = ("topology", "survives", "promoted_by", "promote", "rebuilt_by")
+_COMMON_VARIABLES = (
+    *("topology", "survives", "stagger_s"),
+    *("promoted_by", "promote", "rebuilt_by"),
+)
 
 
 def make_cluster(group: str, hosts: Sequence[Entry]) -> Entry:

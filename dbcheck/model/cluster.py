@@ -66,17 +66,24 @@ class Promise(enum.Enum):
         )
 
 
-def require_stagger(promise: Promise, stagger_s: float) -> None:
+def require_stagger(promise: Promise | None, stagger_s: float) -> None:
     """Raise UsageError if the cuts for *promise* cannot be staggered by *stagger_s*.
 
     A standby that is read must have been cut when the acknowledgements ended.
+    promise: None of a single server.
     """
-    if stagger_s and promise is not Promise.ALL:
-        raise UsageError(
-            f"cuts for the promise {promise.value} cannot be staggered",
-            id=ErrorId.PROMISE_NOT_STAGGERED,
-            hint=f"Use {Promise.ALL.value}, or leave --stagger out.",
-        )
+    if not stagger_s or promise is Promise.ALL:
+        return
+    if promise is None:
+        what = "the cut of a single server cannot be staggered"
+    else:
+        what = f"cuts for the promise {promise.value} cannot be staggered"
+    raise UsageError(
+        what,
+        id=ErrorId.PROMISE_NOT_STAGGERED,
+        hint=f"Use a cluster and the promise {Promise.ALL.value}, or leave --stagger"
+        " (dbcheck_stagger_s) out.",
+    )
 
 
 def draw_stagger(

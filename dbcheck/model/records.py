@@ -155,12 +155,8 @@ class Manifest:
             raise ValueError(f"a run cannot have {self.logs} logs")
         if self.own_clocks and self.ack_logs < 2:
             raise ValueError("a run on other machines has a log for each of them")
-        if self.stagger_s and not (
-            self.lab and self.promise is Promise.ALL and self.stagger_s > 0
-        ):
-            raise ValueError(
-                "only the cut of all nodes of a lab's cluster is staggered"
-            )
+        if self.stagger_s and not (self.promise is Promise.ALL and self.stagger_s > 0):
+            raise ValueError("only the cut of all nodes of a cluster is staggered")
         if self.stagger_s > STAGGER_S_MAX:
             raise ValueError(f"no cuts are {self.stagger_s} s apart")
         if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:

@@ -23,7 +23,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.inventory.entry import Entry
 from dbcheck.kubernetes.pods import DatabasePods
-from dbcheck.model.cluster import Promise, SiteKind
+from dbcheck.model.cluster import Promise, SiteKind, require_stagger
 from dbcheck.model.replication import PromotedBy, RebuiltBy
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
@@ -227,6 +227,7 @@ def remember_consent(hosts: Sequence[Entry]) -> None:
 
 def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
     if not entry.standbys:
+        require_stagger(None, entry.stagger_s)
         ask = progress.ask
         if entry.machine:  # where the pod is, nobody at the plug may know
             ask = partial(_ask_human, progress, entry.machine)
@@ -249,6 +250,7 @@ def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
         return Group(
             *common,
             bootstrap=promoted_by is PromotedBy.SQL,
+            stagger_s=entry.stagger_s,
             rebuilt_by=rebuilt_by,
             rebuild=rebuild,
         )
@@ -258,6 +260,7 @@ def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
         by=promoted_by,
         promote=program.promote if promoted_by is PromotedBy.COMMAND else None,
         brings_back=rebuilt_by.awaits_reading,
+        stagger_s=entry.stagger_s,
         rebuilt_by=rebuilt_by,
         rebuild=rebuild,
     )

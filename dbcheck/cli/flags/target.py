@@ -229,6 +229,20 @@ class WaitOptions(EntryOptions):
 
 
 @dataclass(frozen=True)
+class StaggerOptions(EntryOptions):
+    """How far apart the hosts of a cluster are cut."""
+
+    section = "Target"
+
+    of_cuts: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("stagger_s",))] = (
+        field(default_factory=dict)
+    )
+
+    def require_beside(self, name: str) -> None:
+        """Accept the flag: what is given wins over the inventory."""
+
+
+@dataclass(frozen=True)
 class TwiceOptions(Group):
     """Whether the rows are read a second time."""
 

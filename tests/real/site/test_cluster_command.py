@@ -13,7 +13,10 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.registry import open_engine
+from dbcheck.lab.spec import DriveSpec
+from dbcheck.model.cluster import Promise
 from dbcheck.power.kinds.command import PromotionProgram
+from dbcheck.runs.folder import RunFolder
 from tests.kit.clusters import cluster_of, dbcheck, inventory_of
 from tests.kit.refusals import refused
 
@@ -55,6 +58,34 @@ def test_a_cluster_is_named_by_its_group(tmp_path: Path, by: str) -> None:
 
 
 @pytest.mark.wide
+def test_the_hosts_of_an_inventory_are_cut_one_after_the_other(tmp_path: Path) -> None:
+    """The flag wins over the inventory."""
+    with cluster_of(tmp_path, 3, Promise.ALL, DriveSpec()) as (cluster, _):
+        changed = {"dbcheck_survives": "all", "dbcheck_stagger_s": 60}
+        file = inventory_of(tmp_path, "pair", cluster, **CLUSTER | changed)
+        words = ("run", "pair", "--inventory", file, "--json", "--stagger", 2)
+        done = dbcheck(*words, "--runs", tmp_path / "runs", "--seed", 3)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    assert result["cluster"]["stagger_s"] == 2
+    load = RunFolder.open(tmp_path / "runs" / result["run"]).load()
+    assert load is not None
+    cuts = {name: node.cut for name, node in load.nodes.items()}
+    at_us = sorted((cut.exact_us or 0, name) for name, cut in cuts.items() if cut)
+    assert [name for _, name in at_us][0] == "node1"
+    assert 1.9e6 <= at_us[-1][0] - at_us[0][0] < 10e6
+
+
+@pytest.mark.wide
+def test_a_single_host_is_not_staggered(tmp_path: Path) -> None:
+    with cluster_of(tmp_path) as (cluster, _):
+        file = inventory_of(tmp_path, "pair", cluster)
+        done = dbcheck("run", "node1", "--inventory", file, "--stagger", 2)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "a single server cannot be staggered" in done.stderr
+
+
+@pytest.mark.wide
 def test_what_is_for_one_host_refuses_a_cluster(tmp_path: Path) -> None:
     with cluster_of(tmp_path) as (cluster, _):
         file = inventory_of(tmp_path, "pair", cluster, **CLUSTER)
@@ -77,6 +108,8 @@ def test_what_is_for_one_host_refuses_a_cluster(tmp_path: Path) -> None:
         ({"dbcheck_promote": ["true"]}, "dbcheck_promote goes with"),
         ({"dbcheck_topology": "other"}, "dbcheck_topology"),
         ({"dbcheck_topology": "galera"}, "needs 3 nodes or more"),
+        ({"dbcheck_stagger_s": 3}, "writer-gone cannot be staggered"),
+        ({"dbcheck_stagger_s": 61}, "dbcheck_stagger_s"),
         ({"dbcheck_topology": "semi-sync"}, "it is a postgresql server"),
         (
             {
