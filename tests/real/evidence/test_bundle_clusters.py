@@ -1,4 +1,4 @@
-"""A bundle of a real cluster whose nodes are called like hosts, for others to verify."""
+"""A bundle of a real cluster whose nodes are called like hosts, for others to check."""
 
 from __future__ import annotations
 

@@ -263,7 +263,10 @@ def test_an_outsider_that_takes_the_name_of_a_node_proves_nothing(
 
 
 def test_a_standby_that_follows_another_node_is_refused(tmp_path: Path) -> None:
-    """No commit ever waited for it, whoever bears its name at the writer."""
+    """No commit ever waited for it, whoever bears its name at the writer.
+
+    Left out of the inventory, it follows on, and the others are tested.
+    """
     with cluster_of(tmp_path, 3) as (cluster, rig):
         other = make_url(cluster.labs["node2"].target_url).port
         execute_on(cluster.labs["node3"], "alter system set primary_slot_name = ''")
@@ -275,7 +278,10 @@ def test_a_standby_that_follows_another_node_is_refused(tmp_path: Path) -> None:
             ErrorId.NODE_FOLLOWS_OTHER_NODE, EngineError, naming="node3"
         ) as caught:
             cycle(rig)
+        outcome = cycle(without(rig, "node3"))
     assert caught.value.id is ErrorId.NODE_FOLLOWS_OTHER_NODE
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert outcome.after.reader_name == "node2"
 
 
 def receive(standby: Lab, **changed: object) -> None:
