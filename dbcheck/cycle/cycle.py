@@ -24,6 +24,7 @@ from dbcheck.cycle.fetching import fetch_logs, require_no_load
 from dbcheck.cycle.host import end_canaries
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.loading import load_until_cut
+from dbcheck.cycle.outage import OutageWatch
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
@@ -122,12 +123,16 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
     After an error or an interrupt, reconcile_run() can finish the run, and no target
     stays without power that a switch can restore.
     """
-    with _keep_canary_session(started), started.run.locked():
+    with (
+        _keep_canary_session(started),
+        started.run.locked(),
+        OutageWatch(rig, started.run, started.manifest, started.no_outage) as outage,
+    ):
         cutter = Cutter(rig, started)
         with interrupt.hold_interrupts_back():
             try:
                 with interrupt.let_interrupts_through():
-                    load = load_until_cut(rig, started, cutter)
+                    load = load_until_cut(rig, started, cutter, outage.note_gone)
             except BaseException as error:
                 if not cutter.asked:
                     rig.permit.give_back()
@@ -146,10 +151,11 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                 raise
             if cutter.asked or (load.gone is not Gone.NEVER and rig.site.attended):
                 restore_power(rig, started.run)
+                outage.note_restored()
             else:
                 rig.permit.give_back()
         fetched = fetch_logs(rig, started.run, started.manifest)
-        return _reconcile(rig, started.run, started.manifest, fetched)
+        return _reconcile(rig, started.run, started.manifest, fetched, outage=outage)
 
 
 @contextlib.contextmanager
@@ -315,11 +321,13 @@ def _reconcile(
     manifest: Manifest,
     fetched: Sequence[int],
     refused_s: float = math.inf,
+    outage: OutageWatch | None = None,
 ) -> Outcome:
     """Read the survivors, judge.
 
     fetched: the lengths of the witness's logs when they were fetched.
     refused_s: see read_survivors(); a login that worked before the cut is waited for.
+    outage: see read_survivors().
     All that is judged, now or --offline, is stored once the survivors are.  The logs
     were fetched before, so no ack came after the survivors.  The client's record of the
     load, written when all its sessions had ended, stays true if a log grows.
@@ -327,7 +335,9 @@ def _reconcile(
     if run.load() is None:
         _recall_load(rig, run)
     earlier_failure = run.read_certain_failure()
-    read_survivors(rig, run, manifest, earlier_failure, refused_s)
+    read_survivors(rig, run, manifest, earlier_failure, refused_s, outage)
+    if outage is not None:
+        outage.finish(None)
     try:
         require_no_load(rig, manifest, fetched)
     except UsageError:

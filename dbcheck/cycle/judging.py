@@ -116,6 +116,7 @@ def _build_case(records: StoredRun) -> Case:
         records.restore,
         records.after,
         cut_asked=records.cut_asked,
+        outage=records.outage,
     )
 
 

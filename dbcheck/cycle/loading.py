@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dbcheck.base import interrupt
@@ -52,8 +52,15 @@ POLL_S = 0.05  # between two looks at the load
 SHOW_S = 0.25  # between two texts about the load
 
 
-def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
+def load_until_cut(
+    rig: Rig,
+    started: Started,
+    cutter: Cutter,
+    gone: Callable[[], None] = lambda: None,
+) -> LoadRecord:
     """Run the load until the server is gone; store and return its record.
+
+    gone: called as soon as the server is gone.
 
     Whatever ends the load, also an error or an interrupt, first every session and the
     log are closed and the record is stored, so that the run can be reconciled.  A
@@ -79,6 +86,8 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         monitors.began = read_client_clocks()
         load.begin()
         _watch(rig, load, cutter, monitors.drives.get(rig.site.writer_name))
+        if load.gone is not Gone.NEVER:
+            gone()
     except KeyboardInterrupt:
         notice = ENDING
         raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dbcheck.base import limits
 from dbcheck.model.witness import Json
+from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener
 from dbcheck.ports.site import PodSource, Site
 from dbcheck.ports.witness import LogReader, Witness
@@ -63,6 +64,7 @@ class Rig:
     store:    called before rows are dropped.  The campaign's folder is then the only
               evidence of them, so it must be stored where it outlives this machine.
     permit:   the permit of this target to be without power.
+    client:   the address at which clients commit, None to try each node's own.
     far:      the workers on other machines that share the sessions, None if the
               sessions run on this machine.
     witness_pods: the pods on Kubernetes among which the witness's is, None if it is in
@@ -84,6 +86,7 @@ class Rig:
     before_load: Callable[[], None] = lambda: None
     store: Callable[[], None] = lambda: None
     permit: CutPermit = field(default_factory=CutPermit)
+    client: Engine | None = None
     far: FarWorkers | None = None
     witness_pods: PodSource | None = None
     reconcile_flags: Sequence[str] = ()

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import DbcheckError, OtherServer
+from dbcheck.base.errors import DbcheckError, EngineError, OtherServer
 from dbcheck.base.owners import has_acl, is_group_of, own_users
 from dbcheck.base.system import steps
 from dbcheck.model.server import ServerFacts
@@ -54,6 +54,16 @@ class Answering:
     started_us: int
     standby: bool = False
     identity: Mapping[str, str] = field(default_factory=dict)
+
+
+def takes_no_writes_error(target: str) -> EngineError:
+    """Return the error of a server that clients cannot write to."""
+    return EngineError(
+        f"{target} takes no writes: it follows another server, recovers, or is"
+        " read-only",
+        id=ErrorId.SERVER_READ_ONLY,
+        hint="Clients have to connect to the server that takes the writes.",
+    )
 
 
 def require_same(target: str, server: ServerFacts, found: Answering) -> None:

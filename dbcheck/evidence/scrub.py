@@ -467,6 +467,7 @@ def list_hosts(manifest: Manifest) -> set[str]:
     Raise UsageError if one cannot be replaced, as the records use that word otherwise.
     """
     urls = [manifest.witness, *(node.target for node in manifest.nodes.values())]
+    urls += filter(None, [manifest.client_target])
     found = {host for url in urls if (host := _host_of(url))}
     for node in manifest.nodes.values():
         if node.host and node.host.facts.hostname:
@@ -500,6 +501,10 @@ def _list_dns_forms(name: str) -> Iterator[str]:
         yield name.encode("ascii").decode("idna")
 
 
+# Fields of a manifest that name people or machines, and those of the nodes.
+_NOT_LISTED = ("nodes", "writer_name", "witness", "user", "client_target")
+
+
 def _list_other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
     """Yield each whole text of a manifest that is not the name of a host."""
     for url in urls:
@@ -515,7 +520,7 @@ def _list_other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
         kept = replace(node, target="", host=host, pod=None)
         yield from _list_texts(replace(kept, member="", connection=None))
     for each in fields(manifest):
-        if each.name not in ("nodes", "writer_name", "witness", "user"):
+        if each.name not in _NOT_LISTED:
             yield from _list_texts(getattr(manifest, each.name))
 
 

@@ -56,7 +56,10 @@ RUNS_FOLDER = "runs"
 REPORT_FILE = "report.html"
 CHOSEN_FILE = "chosen.json"  # which runs were named, and which were not
 LOG, DRIVES = "server.log", "drives.csv"
-_RECORDS = ("manifest", "recalled", "load", "cut", "restore", "after", "verdict")
+_RECORDS = (
+    *("manifest", "recalled", "load", "cut", "restore", "outage", "after"),
+    "verdict",
+)
 # Read as a whole, unlike rows, losses and the logs of the witness: they are as large as
 # the load was, and read piece by piece, or line by line.
 WHOLE_MAX = 1 << 25  # bytes

@@ -177,7 +177,7 @@ def _name_as_runs(url: str) -> str:
 # fields that an older one did not store.
 _SENTENCES = (
     *("reasons", "diagnosis", "settings_at_fault", "layers_at_fault"),
-    *("other_settings", "left_on_host", "checked", "recovery_s"),
+    *("other_settings", "left_on_host", "checked", "recovery_s", "outage"),
 )
 # Errors of a judge on records whose digests are right and whose values are absurd.
 _UNFORESEEN = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)

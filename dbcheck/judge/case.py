@@ -21,6 +21,7 @@ from dbcheck.model.cut import Cut, CutClass, DriveCut, LabCut, PowerScope
 from dbcheck.model.depth import Depth, DepthFinding
 from dbcheck.model.host import HostAfter, HostBefore, Volume
 from dbcheck.model.managed import SERVICE
+from dbcheck.model.outage import OutageRecord
 from dbcheck.model.places import LOGS, list_moved_places
 from dbcheck.model.records import (
     AfterRecord,
@@ -190,6 +191,7 @@ class Case:
     clock_set: why times of different machines cannot be compared, "" if they can.
     found:   the fate of the acks and rows; None if no rows are compared.
     cut_asked: what was stored just before the cut was asked for, None if nothing was.
+    outage:  what probes were answered after the cut; None if that was not stored.
     shape:   the shape of the losses; None if nothing was lost, or no rows are compared.
     left:    name of each other node that was read -> its RowsLeftOnNode.
     seen:    the fate of the rows that readers saw; None without readers, if no rows
@@ -208,6 +210,7 @@ class Case:
     seen: SeenRows | None = None
     left: Mapping[str, RowsLeftOnNode] = field(default_factory=dict)
     cut_asked: CutAsked | None = None
+    outage: OutageRecord | None = None
 
     @property
     def writer(self) -> NodeBefore:

@@ -28,6 +28,7 @@ from dbcheck.model.replication import (
     format_position,
     name_in_log,
 )
+from dbcheck.model.verdict import format_count
 
 # In bytes: a standby may have the beginning of a record whose rest never came.  A
 # record of rows has the images of 33 pages at most (PostgreSQL, xlogrecord.h,
@@ -155,9 +156,15 @@ def judge_writer_off(case: Case) -> Item | None:
     promotion = _find_promotion(case)
     if promotion is None:
         return None
-    status, reason = _judge_checks_of_old_writer(
-        case.manifest.writer_name, promotion.old
-    )
+    writer = case.manifest.writer_name
+    status, reason = _judge_checks_of_old_writer(writer, promotion.old)
+    if acks := case.outage.count_acks_elsewhere(writer) if case.outage else 0:
+        status = _CONTRADICTED
+        reason = (
+            f"{format_count(acks, 'commit')} of dbcheck's probes got an answer after"
+            f" the cut, and {case.after.reader_name} lacks them: {writer} went on, or"
+            " the cluster has split in two"
+        )
     return Item(ItemId.WRITER_OFF, status, reason, required=True)
 
 

@@ -19,6 +19,7 @@ from dbcheck.model.clocks import describe_clocks
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import CutClass, PowerScope
 from dbcheck.model.depth import Depth
+from dbcheck.model.outage import OutageResult
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.model.replication import PromotedBy
 from dbcheck.model.verdict import Statistics, Verdict
@@ -307,6 +308,8 @@ class RunResult:
     uncut:      no cut of the server's power was asked for, whatever ended the load.
     recovery_s: seconds from the return of the power until the server took queries, or
                 from a cut after which it returned at once; null if not measured.
+    outage:     the time to recover; null of a control, and in a result that was stored
+                without it.
     processes:  of the client, or Dask workers, that shared the sessions.
     cores:      the client's, by which the number of processes was chosen; null if it
                 was given, and in a lab.
@@ -365,6 +368,7 @@ class RunResult:
     family: str = ""
     checked: Checked = Checked()
     recovery_s: float | None = None
+    outage: OutageResult | None = None
     processes: int = 1
     cores: int | None = None
 

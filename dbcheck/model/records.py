@@ -116,6 +116,8 @@ class Manifest:
     promise:       what the cluster promises to survive; None for a single server.
     stagger_s:     in how many seconds its nodes are cut, the writer first; 0: at once.
     user:          the account on the client that ran dbcheck, "" if it is not known.
+    client_target: the URL, without a password, of the address that clients use; "" if
+                   it was not named, and each node's own is tried after the cut.
     witness_ahead_us: by how much the witness's clock is ahead of the client's, see
                    model.clocks; 0 if it is not known to differ.
     """
@@ -148,6 +150,7 @@ class Manifest:
     stagger_s: float = 0.0
     user: str = ""
     witness_ahead_us: int = 0
+    client_target: str = ""
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""

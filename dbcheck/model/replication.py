@@ -318,12 +318,15 @@ class Promotion:
     descent:  of the node that was promoted; None if none was, or if it did not answer.
     old:      signs of the old writer: before the promotion, after it, and after the
               rows were read.
+    asked_us: when dbcheck asked for the promotion, on the client's monotonic clock;
+              None if it did not.
     """
 
     by: PromotedBy
     received: Mapping[str, Received]
     descent: Descent | None = None
     old: tuple[WriterOff, ...] = ()
+    asked_us: int | None = None
 
 
 GALERA_CLUSTER = "wsrep_cluster_state_uuid"

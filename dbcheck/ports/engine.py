@@ -56,6 +56,7 @@ class Feature(Enum):
     FILL = ("fill",)
     HOUSEKEEPING = ("lacking", "present", "discard")
     OTHER_SETTINGS = ("other_settings",)
+    CLIENT = ("open_client",)
     WATCH = ("open_look",)
     DATA_MARK = ("mark_data",)
     REPLICATION = (
@@ -167,6 +168,16 @@ class Engine(ABC):
 
         The first statement is an INSERT of one row, which every operation has once.
         """
+
+    def open_client(self, statement: StatementSpec, connect_s: float) -> Session:
+        """Connect as open_session() does, to whichever server answers.
+
+        Raise EngineError unless that server takes writes and follows no other server: a
+        commit on a standby would be one that its writer never made, even where this
+        account may write to it.
+        connect_s: for each of the few answers that a login takes.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def open_newest(

@@ -106,9 +106,12 @@ ORDER_LINE = TableSpec("orderline", KEYED, "orderline_key")
 # What housekeeping creates, changes and drops; see rows.tasks.
 SIDES = (TableSpec("side1", KEYED), TableSpec("side2", KEYED))
 
+# Rows of the probes that look for where clients can commit again; see model.outage.
+OUTAGE = TableSpec("outage", KEYED)
+
 OF_ORDERS = (WAREHOUSE, DISTRICT, ORDERS, NEW_ORDER, ORDER_LINE)
 
-TABLES = (LEDGER, ITEM, REGISTER, CLASSIC, *SIDES, *OF_ORDERS)
+TABLES = (LEDGER, ITEM, REGISTER, CLASSIC, *SIDES, *OF_ORDERS, OUTAGE)
 
 
 PLAIN = "nothing"  # Definition.besides of a table as dbcheck created it

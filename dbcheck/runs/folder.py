@@ -5,6 +5,7 @@
     recalled.json    which of these files came back from a witness and nothing proves
     load.json        after the load: what the client sent and received, the cut
     cut.json         just before the cut was asked for: that it was
+    outage.json      after the rows were read: the commits of the probes after the cut
     restore.json     after the restore: how long the power was off, null if unknown
     prepared.json    before a prepared transaction that was left over is decided: those
                      that the server listed, and the rows that were read
@@ -44,6 +45,7 @@ from dbcheck.audit.rules import RULES
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError, UsageError, WitnessError
 from dbcheck.judge.result import RunResult
+from dbcheck.model.outage import OutageRecord
 from dbcheck.model.records import (
     AfterRecord,
     CutAsked,
@@ -118,7 +120,7 @@ class Recalled:
 class StoredRun:
     """The records of a run whose survivors were read, as its folder holds them.
 
-    load, cut_asked, restore: None if the client was lost before it stored them.
+    load, cut_asked, restore, outage: None if the client was lost before it stored them.
     """
 
     manifest: Manifest
@@ -127,6 +129,7 @@ class StoredRun:
     restore: RestoreRecord | None
     after: AfterRecord
     recalled: Recalled
+    outage: OutageRecord | None = None
 
     @property
     def tables(self) -> list[str]:
@@ -191,6 +194,8 @@ class RunFolder:
             run.write_cut_asked(records.cut_asked)
         if records.restore is not None:
             run.write_restore(records.restore)
+        if records.outage is not None:
+            run.write_outage(records.outage)
         run.write_after(records.after)
         return run
 
@@ -232,6 +237,7 @@ class RunFolder:
             self.restore(),
             self.after(),
             self.recalled(),
+            self.outage(),
         )
 
     def locked(self) -> AbstractContextManager[None]:
@@ -355,6 +361,14 @@ class RunFolder:
         if restore is not None:
             self._require_nodes(restore.off_s, str(self.path / "restore.json"))
         return restore
+
+    def write_outage(self, outage: OutageRecord) -> None:
+        """Store what the probes after the cut were answered."""
+        self._write("outage.json", [stored.to_bytes(outage)])
+
+    def outage(self) -> OutageRecord | None:
+        """Read what the probes were answered; None if the client stored nothing."""
+        return self._read("outage.json", OutageRecord)
 
     def write_prepared(self, prepared: PreparedRecord) -> None:
         """Store what was read, before dbcheck decides what is prepared."""

@@ -22,6 +22,7 @@ from dbcheck.base.errors import (
     PowerError,
     UsageError,
 )
+from dbcheck.base.system import now_us
 from dbcheck.model.cluster import Promise, SiteKind, draw_stagger, require_stagger
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.model.replication import (
@@ -91,6 +92,7 @@ class Cluster:
         self._received: dict[str, Received] = {}
         self._since_s = 0.0
         self._refused = ""
+        self._asked_us: int | None = None
         self._promotion_asked = self._promoted = False
         self._old_writer_states: list[WriterOff] = []
 
@@ -268,6 +270,7 @@ class Cluster:
             dict(self._received),
             None,
             tuple(self._old_writer_states),
+            self._asked_us,
         )
         return self._add_descent(promotion) if self._promoted else promotion
 
@@ -357,7 +360,7 @@ class Cluster:
                 " configured on it"
             )
         if not self._promotion_asked:
-            self._promotion_asked = True
+            self._promotion_asked, self._asked_us = True, now_us()
             try:
                 self._promote(name, self._nodes[name])
             except EngineError as error:

@@ -1,4 +1,5 @@
--- A side table; its rows are those that housekeeping tasks inserted.
+-- A side table, whose rows are those that housekeeping tasks inserted; or the table of
+-- the probes that commit after the cut.
 -- id:       auto-increment; reported, but never used to name an operation
 -- epoch, session, seq: the operation's key
 -- part:     0-based place of the row within its operation

@@ -22,6 +22,7 @@ from dbcheck.base.errors import (
 from dbcheck.base.owners import find_user_name
 from dbcheck.base.system import now_us
 from dbcheck.cycle.host import HostCanaries, end_canaries, inspect_host
+from dbcheck.cycle.outage import prepare_outage_table
 from dbcheck.cycle.preflight.audit import audit_node_before_load
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.preflight.independence import (
@@ -114,6 +115,7 @@ class Started:
     held: the session of the crash canary, to be closed once the survivors are read;
           None if the canary needs no session, or there is no canary.
     no_checkpoint: why the server made no checkpoint just now, "" if it made one.
+    no_outage: why the time to recover is not measured, "" if it is.
     """
 
     run: RunFolder
@@ -123,6 +125,7 @@ class Started:
     canaries: Mapping[str, HostCanaries]
     held: HeldCanary | None = None
     no_checkpoint: str = ""
+    no_outage: str = ""
 
 
 def run_preflight(
@@ -180,9 +183,13 @@ def run_preflight(
         )
         held, no_canary = _plant_canary(rig, manifest)
         manifest = replace(manifest, no_canary=no_canary)
+        no_outage = prepare_outage_table(rig, manifest.writer.facts, control=control)
         run = _new_run(rig, manifest)
         log = rig.witness.create(manifest.run_id, stored.to_bytes(manifest))
-        started = Started(run, manifest, manifest.plan(), log, canaries, held)
+        started = Started(
+            *(run, manifest, manifest.plan(), log, canaries, held),
+            no_outage=no_outage,
+        )
         try:
             _commit_first_rows(rig, started)
             skipped = _write_checkpoint(rig)
@@ -475,6 +482,7 @@ def _make_manifest(
         promise=site.promise,
         stagger_s=site.stagger_s,
         user=find_user_name(),
+        client_target=rig.client.target if rig.client else "",
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import NotBack, TableLost, UsageError
 from dbcheck.cycle.host import read_client_clocks
+from dbcheck.cycle.outage import OutageWatch
 from dbcheck.cycle.recovery.other_nodes import (
     UNCOMPARED,
     compare_members,
@@ -47,6 +48,7 @@ def read_survivors(
     manifest: Manifest,
     earlier_failure: AfterRecord | None = None,
     refused_s: float = math.inf,
+    outage: OutageWatch | None = None,
 ) -> AfterRecord:
     """Wait until the server is back, read its table, store and return what was found.
 
@@ -54,6 +56,8 @@ def read_survivors(
     failed.  It stands unless the rows of that very server can be read now.
     refused_s: raise EngineError, with nothing stored, if the server refuses the login
     for longer.
+    outage: is told when the server takes queries, and when its rows were read; None
+    where nothing was measured.
     Raise UsageError, with nothing stored, if the target is at another address than the
     server that took the load, and has other data.
 
@@ -62,6 +66,7 @@ def read_survivors(
     that is late for another reason is recorded as unanswered; reconcile may be
     repeated.  Raise PowerError if the rig failed and not the server.
     """
+    outage = outage or OutageWatch(rig, run, manifest)  # nothing is measured
     missing = False
     try:
         facts, failure = await_facts(rig, refused_s)
@@ -70,6 +75,7 @@ def read_survivors(
     except NotBack as error:
         return earlier_failure or _store_absence(rig, run, manifest, str(error))
     answered = None if facts is None else read_client_clocks()
+    outage.begin()
     other_lineage = describe_other_lineage(rig.site, manifest, facts) if facts else ""
     reader, node = rig.site.reader, manifest.nodes[rig.site.reader_name]
     if other_lineage and reader.engine.target != node.target:
@@ -92,6 +98,7 @@ def read_survivors(
                 rig, run, manifest, str(error), reading
             )
         failure, missing = reading.failure or failure, missing or reading.missing
+        outage.finish(None if reading.unanswered else facts)
     why_unread = other_lineage or reading.unanswered
     if missing or facts is None:
         why_unread = failure or "no server answers"

@@ -64,9 +64,10 @@ from dbcheck.engines.mysql.replicating import (
     READY_S,
     Replicating,
     group_identity,
+    takes_writes_of_clients,
 )
 from dbcheck.engines.mysql.session import MysqlSession
-from dbcheck.engines.peer import pick_log_settings
+from dbcheck.engines.peer import pick_log_settings, takes_no_writes_error
 from dbcheck.engines.tables import parse_row, parse_table_facts
 from dbcheck.engines.url import DATABASE, name_driver, read_url
 from dbcheck.model.audited import ScopedSettings
@@ -363,6 +364,16 @@ class MysqlEngine(Replicating):
     ) -> MysqlSession:
         """Connect for the load; raise EngineError if that is refused."""
         return self._open_session(statements, server, weak=False)
+
+    def open_client(self, statement: StatementSpec, connect_s: float) -> MysqlSession:
+        link = self._open(self._database, connect_s)
+        try:
+            if not takes_writes_of_clients(link):
+                raise takes_no_writes_error(self.target)
+            return MysqlSession(link, [statement], self._database)
+        except BaseException as error:
+            link.abandon(error)
+            raise
 
     def open_weak_session(
         self,

@@ -9,6 +9,7 @@ from typing import Protocol
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql import galera, group_replication, replication
+from dbcheck.engines.mysql.answering import is_replica
 from dbcheck.engines.mysql.check import find_refill, read_product, require_standalone
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.peer import accepts
@@ -83,6 +84,20 @@ def group_identity(link: MysqlLink, variables: Mapping[str, str]) -> dict[str, s
     if galera.is_node(variables):
         return {GALERA_CLUSTER: galera.read_cluster_id(link)}
     return {}
+
+
+def takes_writes_of_clients(link: MysqlLink) -> bool:
+    """Return True if clients may write to the server, and it follows no other one.
+
+    It needs no privilege of a cluster on a server that is in none.  A replica is known
+    only to an account that may see it; without that, read_only alone shows it.
+    """
+    if any(value not in ("OFF", "0") for _, value in link.rows("read_only")):
+        return False
+    kind = kind_of(link)
+    if kind is not replication:
+        return kind.takes_writes(link)
+    return not is_replica(link, read_product(link))
 
 
 class Replicating(Engine):

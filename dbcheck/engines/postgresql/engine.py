@@ -248,6 +248,17 @@ class PostgresqlEngine(Engine):
         """Connect for the load; raise EngineError if that is refused."""
         return self._open_session(statements, server, weak=False)
 
+    def open_client(
+        self, statement: StatementSpec, connect_s: float
+    ) -> PostgresqlSession:
+        return PostgresqlSession(
+            self.target,
+            self._options(),
+            [statement],
+            as_client=True,
+            connect_s=connect_s,
+        )
+
     def _open_session(
         self,
         statements: Sequence[StatementSpec],

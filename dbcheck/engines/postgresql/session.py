@@ -31,7 +31,7 @@ from dbcheck.engines.link import (
     unreadable_answer_error,
     wrong_setting_error,
 )
-from dbcheck.engines.peer import Answering, require_same
+from dbcheck.engines.peer import Answering, require_same, takes_no_writes_error
 from dbcheck.engines.postgresql.audited import SessionLook
 from dbcheck.engines.postgresql.direct import (
     RowPacker,
@@ -62,7 +62,7 @@ from dbcheck.rows.operation import Operation, Statement, StatementSpec, Verb
 if TYPE_CHECKING:
     from dbcheck.rows.batches import Batch
 
-_CONNECT_S = 10
+_CONNECT_S = 10.0
 WEAK = "off"  # of synchronous_commit; never fsync, which can corrupt the files
 
 # Looked up once: each takes as long as a call of libpq.
@@ -112,12 +112,15 @@ class PostgresqlSession:
         *,
         weak: bool = False,
         server: ServerFacts | None = None,
+        as_client: bool = False,
+        connect_s: float = _CONNECT_S,
     ) -> None:
         """Connect, and prepare the statements; raise EngineError if that is refused.
 
         target: how error messages name the server.  arguments: libpq's.
         weak: commits are acked before they are durable, for a control.
         server: which one it must be, None for any.
+        as_client: refuse a server that is in recovery or read-only.
         """
         self._target = target
         self._secret = str(arguments.get("password") or "")
@@ -140,7 +143,7 @@ class PostgresqlSession:
         self._before: int | None = None
         self._farewell = self._warning = ""
         with self._guard("connect"):
-            self.connection = new_session(target, arguments, _CONNECT_S)
+            self.connection = new_session(target, arguments, connect_s)
         self._wire = duplicate_socket(target, self.connection)
         try:
             with (
@@ -155,6 +158,8 @@ class PostgresqlSession:
                 self._set()
                 if server is not None:
                     self._require(server)
+                if as_client:
+                    self._require_writes()
                 if weak:
                     self._weaken()
                 for statement in statements:
@@ -410,6 +415,12 @@ class PostgresqlSession:
         """Raise OtherServer unless it is *server* that answers."""
         (row,) = self._run("answering").fetchall()
         require_same(self._target, server, Answering(*row))
+
+    def _require_writes(self) -> None:
+        """Raise EngineError if the server is in recovery, or the session read-only."""
+        ((_, _, is_standby, read_only),) = self._run("server").fetchall()
+        if is_standby or read_only == "on":
+            raise takes_no_writes_error(self._target)
 
     def _prepare(self, spec: StatementSpec, *, returns_id: bool) -> None:
         """Prepare a statement; raise psycopg.Error if the server refuses it."""

@@ -20,6 +20,7 @@ from dbcheck.model.records import LoadRecord
 from dbcheck.model.verdict import Tally, Verdict, describe_proof, format_count
 from dbcheck.model.witness import Json
 from dbcheck.report.drives import describe_faults, list_drive_rates
+from dbcheck.report.words.outage import list_facts_of_outage
 from dbcheck.report.words.unexplained import where_to_look
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.workload import describe_processes
@@ -238,6 +239,8 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
     if depth := result.depth:
         named = depth.depth.value if depth.depth else "unknown"
         yield "cut depth", f"{named}: {depth.reasons[0]}"
+    if result.outage:
+        yield from list_facts_of_outage(result.outage)
     yield from _rows(result)
 
 

@@ -16,6 +16,7 @@ from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import Verdict, describe_bound, format_count
 from dbcheck.report.words import run as words
 from dbcheck.report.words.cluster import name_nodes
+from dbcheck.report.words.outage import NAME
 
 _DRIVES_SHOWN = 3
 _HEADLINE_MAX = 200  # characters
@@ -259,7 +260,13 @@ def _list_tiles(result: RunResult) -> Iterator[Tile]:
     shown = depth.value if depth else "unknown"
     yield Tile("depth", shown, DEPTHS[depth] if depth else "it was not measured")
     yield Tile("rows lost", words.lost_in(result), _of_commits(result.confirmed))
-    if result.recovery_s is not None:
+    if (outage := result.outage) and outage.seconds is not None:
+        yield Tile(
+            NAME,
+            f"{outage.seconds:,.1f} s",
+            "from the last commit to the next one that lasted",
+        )
+    elif result.recovery_s is not None:
         yield Tile(
             "recovery",
             f"{result.recovery_s:,.1f} s",

@@ -1,0 +1,322 @@
+"""The time to recover: how long clients could commit nothing that lasted.
+
+It runs from the last ack of the load to the first ack of a probe whose row is found on
+the node that was read.  An old writer that nothing keeps off answers at once: its acks
+do not last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dbcheck.model.host import ClientClocks
+from dbcheck.model.records import AfterRecord, LoadRecord, Manifest, RestoreRecord
+
+# A clock of the boot that went further by this than the monotonic one: the client was
+# suspended, and the monotonic clock stood still.
+STOOD_STILL_US = 50_000
+INTERRUPTED = "the client was interrupted before it had read the rows"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAck:
+    """One commit of a probe that was answered; times in us of the monotonic clock.
+
+    seq:      with the place of its address, the key of the row that it inserted.
+    tried_us: when the try before it at this address began, None if it was the first.
+    began_us: when the probe began to connect.  acked_us: when the answer had come.
+    lasted:   its row was found on the node that was read; None if nobody looked.
+    """
+
+    seq: int
+    tried_us: int | None
+    began_us: int
+    acked_us: int
+    lasted: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """The tries to commit at one address.
+
+    target:  its URL without a password.
+    node:    the name of the node whose URL it is, "" for the address of the clients.
+    acks:    in the order in which they came.
+    refused: tries that certainly committed nothing: no connection, or an error.
+    hung:    commits without an answer in time; they may be there.
+    unknown: commits during which the connection broke; they may be there.
+    error:   what the newest try that failed met, "" if none failed.
+    tried_us: when the newest try began, None if there was none.
+    given_up: why no more tries were made, "" if they went on to the end.
+    """
+
+    target: str
+    node: str = ""
+    acks: tuple[ProbeAck, ...] = ()
+    refused: int = 0
+    hung: int = 0
+    unknown: int = 0
+    error: str = ""
+    given_up: str = ""
+    tried_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutageRecord:
+    """Record of the probes after a cut; times in us of the client's monotonic clock.
+
+    began_us:  when the first try was made: the server was gone.  None: none was made.
+    ended:     the client's clocks when the last try was over; None if not known.
+    probed:    by the place of each address; the rows name it as their session.
+    by_clients: the one address is that which clients use, as the user named it.
+    gaps:      from when until when the prober was not scheduled.
+    restored_us: when the switch had reported that the power was back, None if it did
+               not, or was not to.
+    unread:    why it is not known which acks lasted, "" if it is.
+    not_begun: why nothing was probed, "" if anything was.
+    """
+
+    began_us: int | None = None
+    ended: ClientClocks | None = None
+    probed: tuple[Probed, ...] = ()
+    by_clients: bool = False
+    gaps: tuple[tuple[int, int], ...] = ()
+    restored_us: int | None = None
+    unread: str = ""
+    not_begun: str = ""
+
+    def with_rows(self, keys: Sequence[tuple[int, int]]) -> OutageRecord:
+        """Return the record with what lasted: *keys* are (session, seq) of the rows."""
+        found = set(keys)
+        probed = tuple(
+            replace(
+                each,
+                acks=tuple(
+                    replace(ack, lasted=(place, ack.seq) in found) for ack in each.acks
+                ),
+            )
+            for place, each in enumerate(self.probed)
+        )
+        return replace(self, probed=probed, unread="")
+
+    @property
+    def lasting(self) -> list[tuple[Probed, ProbeAck]]:
+        """The acks whose rows were found, with their addresses, the first one first."""
+        found = [(each, ack) for each in self.probed for ack in each.acks if ack.lasted]
+        return sorted(found, key=lambda one: one[1].acked_us)
+
+    @property
+    def not_lasting(self) -> Mapping[str, int]:
+        """The number of acks whose rows were not found, by the URL of the address."""
+        counts = {
+            each.target: sum(ack.lasted is False for ack in each.acks)
+            for each in self.probed
+        }
+        return {target: count for target, count in counts.items() if count}
+
+    def count_acks_elsewhere(self, node: str) -> int:
+        """Count the acks of another server than the one that was read, where it shows.
+
+        node: whose own address counts; so does the address of the clients.
+        """
+        return sum(
+            ack.lasted is False
+            for each in self.probed
+            if each.node in (node, "")
+            for ack in each.acks
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OutageResult:
+    """The time to recover of one run; seconds by the client's monotonic clock.
+
+    seconds:   from the last ack before the cut to the first lasting one after it; null
+               if that was not measured.
+    least_s:   no client could commit for at least so long: then a try began that
+               failed, or whose commit did not last.  null if there was no such try.
+    why:       why it was not measured, "" if it was.
+    addresses: the URLs at which probes tried to commit.  by_clients: it is the one that
+               clients use, as the user named it.
+    by:        the URL where the first lasting ack came from, "" if none came.
+    power_off_s: of it, without power, as the switch of the node that was read reports;
+               null if that node was not cut, or its switch does not show that.
+    by_hand:   a person cut and restored the power, and took that time.
+    promotion_s: of it, from the cut, or from the return of the power, until dbcheck
+               asked for the promotion; null if it asked for none.
+    recovering_s: the rest of it; null if it was not measured.
+    refused, hung, unknown: tries before the first lasting ack, or all if none lasted.
+    acked:     the acks of probes.  not_lasting: by the URL of the address, how many of
+               their rows are not on the node that was read: a client would have lost
+               these commits.
+    gaps_s:    the longest time for which the prober was not scheduled.
+    """
+
+    seconds: float | None = None
+    least_s: float | None = None
+    why: str = ""
+    addresses: tuple[str, ...] = ()
+    by_clients: bool = False
+    by: str = ""
+    power_off_s: float | None = None
+    by_hand: bool = False
+    promotion_s: float | None = None
+    recovering_s: float | None = None
+    refused: int = 0
+    hung: int = 0
+    unknown: int = 0
+    acked: int = 0
+    not_lasting: Mapping[str, int] = field(default_factory=dict)
+    gaps_s: float = 0.0
+
+    @property
+    def spread_s(self) -> float | None:
+        """By how much the time may be shorter than *seconds*; None if not known."""
+        if self.seconds is None or self.least_s is None:
+            return None
+        return max(0.0, round(self.seconds - self.least_s, 2))
+
+
+def measure_outage(
+    record: OutageRecord | None,
+    manifest: Manifest,
+    load: LoadRecord | None,
+    restore: RestoreRecord | None,
+    after: AfterRecord,
+) -> OutageResult | None:
+    """Return the time to recover, or why it was not measured; None of a control."""
+    if manifest.control:
+        return None
+    if record is None:
+        return OutageResult(why=INTERRUPTED)
+    result = _count_tries(record)
+    if why := _explain_unmeasured(record, manifest, load):
+        return replace(result, why=why)
+    assert load is not None
+    assert load.last_ack_us is not None
+    if not record.lasting:
+        return replace(
+            result,
+            why=_explain_none_lasting(record),
+            least_s=_count_least_s(record, load.last_ack_us),
+        )
+    (by, first), *_ = record.lasting
+    total_s = (first.acked_us - load.last_ack_us) / 1e6
+    least_s = _count_least_s(record, load.last_ack_us)
+    return _split(
+        replace(
+            result,
+            seconds=round(total_s, 2),
+            least_s=None if least_s is None else min(least_s, round(total_s, 2)),
+            by=by.target,
+        ),
+        load,
+        restore,
+        after,
+        record.restored_us,
+    )
+
+
+def _count_tries(record: OutageRecord) -> OutageResult:
+    gaps = [(until_us - from_us) / 1e6 for from_us, until_us in record.gaps]
+    return OutageResult(
+        addresses=tuple(each.target for each in record.probed),
+        by_clients=record.by_clients,
+        refused=sum(each.refused for each in record.probed),
+        hung=sum(each.hung for each in record.probed),
+        unknown=sum(each.unknown for each in record.probed),
+        acked=sum(len(each.acks) for each in record.probed),
+        not_lasting=record.not_lasting,
+        gaps_s=round(max(gaps, default=0.0), 2),
+    )
+
+
+def _explain_unmeasured(
+    record: OutageRecord, manifest: Manifest, load: LoadRecord | None
+) -> str:
+    """Return why no figure can be given, "" if the acks decide."""
+    if record.not_begun:
+        return record.not_begun
+    if load is None or record.began_us is None or record.ended is None:
+        return INTERRUPTED
+    if not any(node.cut for node in load.nodes.values()):
+        return "no cut of the power is on record"
+    if manifest.own_clocks:
+        return "the sessions ran on other machines, by whose clocks the acks came"
+    if load.last_ack_us is None:
+        return "no commit was acknowledged before the cut"
+    if load.clocks is None or load.clocks[0].boot != record.ended.boot:
+        return "the client's clock before the cut cannot be compared"
+    began = load.clocks[0]
+    hidden_us = (record.ended.boot_us - began.boot_us) - (
+        record.ended.clock_us - began.clock_us
+    )
+    if hidden_us > STOOD_STILL_US:
+        return f"the client's clock stood still for {hidden_us / 1e6:.1f} s"
+    return record.unread
+
+
+def _explain_none_lasting(record: OutageRecord) -> str:
+    given_up = next((each.given_up for each in record.probed if each.given_up), "")
+    acked = sum(record.not_lasting.values())
+    if acked:
+        why = f"none of the {acked:,} commits that were answered after the cut lasted"
+    else:
+        why = "no commit was answered after the cut"
+    errors = list(dict.fromkeys(each.error for each in record.probed if each.error))
+    return "; ".join(filter(None, (why, given_up or (errors[-1] if errors else ""))))
+
+
+def _count_least_s(record: OutageRecord, last_ack_us: int) -> float | None:
+    """Return for how long certainly no client could commit, None if not known.
+
+    At each address that is until its newest try began that failed, or did not last,
+    before the first ack that lasted.  The shortest such time counts: of several
+    addresses a client needs one alone.
+    """
+    if not record.lasting:
+        tried = [each.tried_us for each in record.probed if each.tried_us is not None]
+        return _since(min(tried, default=None), last_ack_us)
+    firsts: dict[str, ProbeAck] = {}
+    for each, ack in record.lasting:
+        firsts.setdefault(each.target, ack)
+    if any(ack.tried_us is None for ack in firsts.values()):
+        return None
+    return _since(min(ack.tried_us or 0 for ack in firsts.values()), last_ack_us)
+
+
+def _since(moment_us: int | None, last_ack_us: int) -> float | None:
+    if moment_us is None:
+        return None
+    return max(0.0, round((moment_us - last_ack_us) / 1e6, 2))
+
+
+def _split(
+    result: OutageResult,
+    load: LoadRecord,
+    restore: RestoreRecord | None,
+    after: AfterRecord,
+    restored_us: int | None,
+) -> OutageResult:
+    """Split the time: without power, until a promotion was asked for, and the rest."""
+    assert result.seconds is not None
+    assert load.last_ack_us is not None
+    cuts = [node.cut for node in load.nodes.values() if node.cut]
+    by_hand = any(cut.by_hand for cut in cuts)
+    off_s = restore.off_s.get(after.reader_name) if restore else None
+    if off_s is None and by_hand and restored_us is not None:
+        off_s = (restored_us - load.last_ack_us) / 1e6
+    promotion_s = None
+    asked_us = after.promotion.asked_us if after.promotion else None
+    if asked_us is not None:
+        passed_s = (asked_us - load.last_ack_us) / 1e6 - (off_s or 0.0)
+        promotion_s = round(max(0.0, passed_s), 2)
+    rest_s = result.seconds - (off_s or 0.0) - (promotion_s or 0.0)
+    return replace(
+        result,
+        power_off_s=None if off_s is None else round(off_s, 2),
+        by_hand=by_hand,
+        promotion_s=promotion_s,
+        recovering_s=round(max(0.0, rest_s), 2),
+    )

@@ -1,0 +1,81 @@
+"""What reports say of the time to recover: the figure, its parts, and what was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dbcheck.model.outage import OutageResult
+from dbcheck.model.verdict import format_count
+
+NAME = "time to recover"
+
+
+def format_time_to_recover(outage: OutageResult) -> str:
+    """Return the figure with how much less it may be; "not measured" if there is none.
+
+    The last try that failed began between the two times, and nothing was tried since.
+    """
+    if outage.seconds is None:
+        return "not measured"
+    spread_s = outage.spread_s
+    if spread_s is None:
+        return f"at most {outage.seconds:,.1f} s"
+    return f"{outage.seconds:,.1f} s (at most {max(spread_s, 0.01):,.2f} s less)"
+
+
+def list_facts_of_outage(outage: OutageResult) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each fact of the time to recover."""
+    yield NAME, _describe(outage)
+    if outage.refused or outage.hung or outage.unknown:
+        yield (
+            "until then",
+            f"of dbcheck's tries to commit {outage.refused:,} were refused,"
+            f" {outage.hung:,} hung, and {outage.unknown:,} broke off, with their fate"
+            " unknown",
+        )
+    if outage.not_lasting:
+        yield "answered and lost", describe_not_lasting(outage)
+    if outage.gaps_s:
+        yield "prober's gaps", f"it was not scheduled for up to {outage.gaps_s:.2f} s"
+
+
+def describe_not_lasting(outage: OutageResult) -> str:
+    """Describe the commits that were answered after the cut and did not last."""
+    acks = sum(outage.not_lasting.values())
+    where = ", ".join(
+        f"{count:,} at {target}" for target, count in outage.not_lasting.items()
+    )
+    return (
+        f"{format_count(acks, 'commit')} of dbcheck's probes got an answer after the"
+        f" cut and did not last ({where}): clients would have lost these"
+    )
+
+
+def _describe(outage: OutageResult) -> str:
+    if outage.seconds is None:
+        least = ""
+        if outage.least_s is not None:
+            least = f"; it took longer than {outage.least_s:,.1f} s"
+        return f"not measured: {outage.why}{least}"
+    parts = ", ".join(_list_parts(outage))
+    through = (
+        "the address of the clients" if outage.by_clients else "each node's own URL"
+    )
+    if len(outage.addresses) == 1 and not outage.by_clients:
+        through = "the target's own URL"
+    return (
+        f"{format_time_to_recover(outage)}, from the last acknowledged commit to the"
+        f" next one that lasted: {parts}; tried through {through}, answered by"
+        f" {outage.by}"
+    )
+
+
+def _list_parts(outage: OutageResult) -> Iterator[str]:
+    """Yield of what the time is made, in its order."""
+    if outage.power_off_s is not None:
+        whose = ", as the person had it" if outage.by_hand else ""
+        yield f"{outage.power_off_s:,.1f} s without power{whose}"
+    if outage.promotion_s is not None:
+        yield f"{outage.promotion_s:,.1f} s until dbcheck asked for the promotion"
+    if outage.recovering_s is not None:
+        yield f"{outage.recovering_s:,.1f} s until a commit was answered"
