@@ -139,6 +139,9 @@ class Cycle(JudgedCycle):
               ("" if none was); "" of a single server.
     doubts:   the items of evidence that keep an INCONCLUSIVE cycle from counting, by
               name; () of another cycle.
+    outage_s, outage_lost: the time to recover in seconds, and how many commits were
+              answered after the cut and did not last, see model.outage; None, 0 if that
+              was not measured.
     """
 
     number: int
@@ -171,6 +174,8 @@ class Cycle(JudgedCycle):
     doubts: tuple[str, ...] = ()
     writer: str = ""
     reader: str = ""
+    outage_s: float | None = None
+    outage_lost: int = 0
 
     def __post_init__(self) -> None:
         """Refuse an unknown class or depth, and a run id that names no folder."""

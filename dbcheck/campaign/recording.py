@@ -23,6 +23,7 @@ def make_cycle(outcome: Outcome, *, ended: str, settled: bool = False) -> Cycle:
     drawn, found = outcome.manifest.moment, outcome.found
     met = find_met_activity(outcome)
     tasks, seen = outcome.result.housekeeping, outcome.result.seen
+    outage = outcome.result.outage
     at_cut = tasks.at_cut if tasks else None
     at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)
     return Cycle(
@@ -53,6 +54,8 @@ def make_cycle(outcome: Outcome, *, ended: str, settled: bool = False) -> Cycle:
         despite=_list_audit_alarms(outcome),
         uncut=outcome.result.uncut,
         doubts=list_doubts(outcome.judgement),
+        outage_s=outage.seconds if outage else None,
+        outage_lost=sum(outage.not_lasting.values()) if outage else 0,
         **_name_nodes(outcome),
     )
 

@@ -13,13 +13,8 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.judge.result import Checked, describe_checked
-from dbcheck.judge.results import (
-    CampaignResult,
-    CycleResult,
-    SeenTotal,
-    WindowResult,
-    compute_price_per_rate,
-)
+from dbcheck.judge.results import CampaignResult, CycleResult, SeenTotal, WindowResult
+from dbcheck.model.outage import OutageTotal, sum_up_outages
 from dbcheck.model.verdict import (
     PPM,
     CycleVerdict,
@@ -28,6 +23,7 @@ from dbcheck.model.verdict import (
     Verdict,
     compute_cuts_needed,
     compute_loss_ppm_max,
+    compute_price_per_rate,
     describe_losses_without_cut,
     format_count,
     withhold_bound,
@@ -142,6 +138,7 @@ class Figures(TypedDict):
     activities: Mapping[str, int]
     windows: Mapping[str, WindowResult]
     seen: SeenTotal | None
+    outage: OutageTotal | None
     errors: int
     cycles: tuple[CycleResult, ...]
 
@@ -157,6 +154,7 @@ def sum_up_cycles(cycles: Sequence[Cycle]) -> Figures:
         activities=count_activities(cycles),
         windows=_count_windows(cycles),
         seen=_count_seen_rows(cycles),
+        outage=_sum_up_outages(cycles),
         errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
         cycles=tuple(map(_make_cycle_result, cycles)),
     )
@@ -238,6 +236,8 @@ def _make_cycle_result(cycle: Cycle) -> CycleResult:
         uncut=cycle.uncut,
         writer=cycle.writer,
         reader=cycle.reader,
+        outage_s=cycle.outage_s,
+        outage_lost=cycle.outage_lost,
     )
 
 
@@ -272,6 +272,13 @@ def _count_seen_rows(cycles: Sequence[Cycle]) -> SeenTotal | None:
     rows = sum(cycle.seen or 0 for cycle in with_readers)
     lost = [cycle.seen_lost or 0 for cycle in with_readers]
     return SeenTotal(len(with_readers), sum(map(bool, lost)), rows, sum(lost))
+
+
+def _sum_up_outages(cycles: Sequence[Cycle]) -> OutageTotal | None:
+    """Sum up the times to recover of the cuts that count, None without any."""
+    counted = [cycle for cycle in cycles if cycle.counts]
+    times_s = [cycle.outage_s for cycle in counted if cycle.outage_s is not None]
+    return sum_up_outages(times_s, sum(cycle.outage_lost for cycle in counted))
 
 
 def _compute_cuts_remaining(

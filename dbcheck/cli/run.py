@@ -19,6 +19,7 @@ from dbcheck.cli.flags.load import LoadOptions
 from dbcheck.cli.flags.power import PowerOptions
 from dbcheck.cli.flags.shared import ConsentOptions, draw_seed
 from dbcheck.cli.flags.target import (
+    ClientOptions,
     HostOptions,
     NamedByArgument,
     RestartOptions,
@@ -83,6 +84,7 @@ def command(
     power: PowerOptions,
     consent: ConsentOptions,
     load: LoadOptions,
+    clients: ClientOptions,
     wait: WaitOptions,
     restart: RestartOptions,
     stagger: StaggerOptions,
@@ -102,7 +104,7 @@ def command(
     acknowledged rows are missing. Ctrl-C is safe at any moment: what the witness
     holds can be judged later with dbcheck reconcile.
     """
-    described = (target, host, witness, power, load, wait, restart, stagger)
+    described = (target, host, witness, power, load, clients, wait, restart, stagger)
     entry = find_entry(named, *described, clusters=True)
     if not entry.target:
         raise UsageError(

@@ -35,13 +35,13 @@ POLL_S = 0.5
 NOT_MEASURED = "the time to recover is not measured: {why}"
 
 
-def prepare_outage_table(rig: Rig, server: ServerFacts | None, *, control: bool) -> str:
+def prepare_outage_table(rig: Rig, manifest: Manifest) -> str:
     """Make the table of the probes; return why there are to be none, "" if there are.
 
     Rows of earlier cycles stay, up to ROWS_MAX.  Never raises an EngineError.
     """
-    engine = rig.site.writer.engine
-    if control:
+    engine, server = rig.site.writer.engine, manifest.writer.facts
+    if manifest.control:
         return "a control is not measured"
     if not engine.has(Feature.CLIENT):
         return "no client's commit can be tried on this kind of server"
@@ -85,6 +85,11 @@ class OutageWatch:
         if not self._not_begun:
             job = Job(choose_addresses(self._rig), self._manifest.epoch)
             self._process = ProbeProcess(job)
+            try:
+                self._process.await_start()
+            except BaseException:
+                self._process.kill()
+                raise
         return self
 
     def __exit__(

@@ -45,7 +45,7 @@ from dbcheck.judge.settings import Settings, collect_settings
 from dbcheck.judge.verdict import Judgement
 from dbcheck.model.cluster import select_settings_for_promise
 from dbcheck.model.moments import NOT_KNOWN, AtTheCut, Met, find_activity_at_cut
-from dbcheck.model.outage import measure_outage
+from dbcheck.model.outage import OutageResult, measure_outage
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.model.verdict import Statistics, Tally, Verdict
 from dbcheck.rows import differences
@@ -261,10 +261,15 @@ def _build_result(outcome: Outcome) -> RunResult:
         uncut=case.uncut,
         checked=describe_checked(manifest),
         recovery_s=_measure_recovery_s(outcome),
-        outage=measure_outage(
-            case.outage, manifest, case.load, case.restore, case.after
-        ),
+        outage=_measure_outage(outcome),
         housekeeping=_build_housekeeping_result(outcome),
+    )
+
+
+def _measure_outage(outcome: Outcome) -> OutageResult | None:
+    case = outcome.case
+    return measure_outage(
+        case.outage, outcome.manifest, case.load, case.restore, case.after
     )
 
 

@@ -193,13 +193,9 @@ def parse_entry(fields: Fields) -> Entry:
     if pods is not None and fields.value(_PROMOTED_BY, str, None) is None:
         given["promoted_by"] = PromotedBy.AUTO.value  # the operator does
     entry = fields.read(Entry, PREFIX, given=given, keys=VARIABLE_OF_SETTING)
-    if "://" not in entry.target or _has_password(entry.target):
-        what, id = "is not a database URL", ErrorId.TARGET_URL_INVALID
-        if "://" in entry.target:
-            what, id = "holds a password", ErrorId.URL_HOLDS_PASSWORD
-        hint = "Write it like postgresql+psycopg2://user@host:5432/database; the "
-        hint += f"password is {PREFIX}password_env."
-        raise fields.error(f"{PREFIX}target", what, id=id, hint=hint)
+    _require_url(fields, f"{PREFIX}target", entry.target)
+    if entry.client_target:
+        _require_url(fields, f"{PREFIX}client_target", entry.client_target)
     if entry.witness and not entry.witness.startswith(("ssh://", "file:")):
         hint = "A witness is ssh://[user@]host[:port]/folder or file:FOLDER."
         raise fields.error(
@@ -210,6 +206,18 @@ def parse_entry(fields: Fields) -> Entry:
         )
     _require_scope(fields, entry)
     return entry
+
+
+def _require_url(fields: Fields, name: str, url: str) -> None:
+    """Raise UsageError unless *url* is that of a database, without a password."""
+    if "://" in url and not _has_password(url):
+        return
+    what, id = "is not a database URL", ErrorId.TARGET_URL_INVALID
+    if "://" in url:
+        what, id = "holds a password", ErrorId.URL_HOLDS_PASSWORD
+    hint = "Write it like postgresql+psycopg2://user@host:5432/database; the "
+    hint += f"password is {PREFIX}password_env."
+    raise fields.error(name, what, id=id, hint=hint)
 
 
 def _require_scope(fields: Fields, entry: Entry) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from dbcheck.judge.checks import ChosenRuns
 from dbcheck.judge.result import Checked, RunResult
+from dbcheck.model.outage import OutageTotal
 from dbcheck.model.verdict import (
     ComparisonResult,
     CycleVerdict,
@@ -18,20 +19,6 @@ from dbcheck.model.verdict import (
     Statistics,
     Verdict,
 )
-
-
-def compute_price_per_rate(
-    price: float | None, rate: float | None, verdict: Verdict | None
-) -> float | None:
-    """Return the price of each durable commit per second.
-
-    price: the price of what the server runs on.  rate: commits per second.
-    None if either is not known, and unless the verdict is PASS: a commit that is not
-    durable has no price.
-    """
-    if price is None or not rate or verdict is not Verdict.PASS:
-        return None
-    return price / rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +39,8 @@ class CycleResult(JudgedCycle):
     uncut: no cut of the server's power was asked for, whatever ended the load.
     writer, reader: of a cluster, the node that took the load, and the one that was
     read ("" if none was); "" of a single server.
+    outage_s: the time to recover, null if it was not measured.  outage_lost: how many
+    commits were answered after the cut and did not last.
     """
 
     number: int
@@ -80,6 +69,8 @@ class CycleResult(JudgedCycle):
     uncut: bool = False
     writer: str = ""
     reader: str = ""
+    outage_s: float | None = None
+    outage_lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +121,7 @@ class CampaignResult:
     chosen:     the runs that were named, if they are no campaign; null of a campaign.
                 name is then the target's URL, seed that of the oldest run.
     checked:    what the newest cycle checked.
+    outage:     the times to recover of the cuts that count, null if none was measured.
     """
 
     name: str
@@ -156,6 +148,7 @@ class CampaignResult:
     chosen: ChosenRuns | None = None
     unjudged: tuple[str, ...] = ()
     checked: Checked = Checked()
+    outage: OutageTotal | None = None
 
     @property
     def counted(self) -> tuple[CycleResult, ...]:

@@ -7,8 +7,10 @@ do not last.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 from dbcheck.model.host import ClientClocks
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest, RestoreRecord
@@ -16,7 +18,11 @@ from dbcheck.model.records import AfterRecord, LoadRecord, Manifest, RestoreReco
 # A clock of the boot that went further by this than the monotonic one: the client was
 # suspended, and the monotonic clock stood still.
 STOOD_STILL_US = 50_000
+# A commit that was answered later had to wait, as for the view of a group: the server
+# held it, and would have held any other.
+WAITED_US = 500_000
 INTERRUPTED = "the client was interrupted before it had read the rows"
+NO_RECORD = "the client was interrupted, or its dbcheck did not measure it yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +30,29 @@ class ProbeAck:
     """One commit of a probe that was answered; times in us of the monotonic clock.
 
     seq:      with the place of its address, the key of the row that it inserted.
-    tried_us: when the try before it at this address began, None if it was the first.
-    began_us: when the probe began to connect.  acked_us: when the answer had come.
+    tried_us: until then the try before it at this address shows that none could commit:
+              when that try began, or was given up if its commit waited; None if this
+              was the first try.
+    began_us: when the probe began to connect.  sent_us: when its commit was sent.
+    acked_us: when the answer had come.
     lasted:   its row was found on the node that was read; None if nobody looked.
     """
 
     seq: int
     tried_us: int | None
     began_us: int
+    sent_us: int
     acked_us: int
     lasted: bool | None = None
+
+    @property
+    def shown_us(self) -> int | None:
+        """Until when this address is known to have answered no commit, None if not.
+
+        A commit that was sent and had to wait shows it until its answer.
+        """
+        waited = self.acked_us - self.sent_us > WAITED_US
+        return self.acked_us if waited else self.tried_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +66,7 @@ class Probed:
     hung:    commits without an answer in time; they may be there.
     unknown: commits during which the connection broke; they may be there.
     error:   what the newest try that failed met, "" if none failed.
-    tried_us: when the newest try began, None if there was none.
+    tried_us: of the newest try, as in ProbeAck; None if there was none.
     given_up: why no more tries were made, "" if they went on to the end.
     """
 
@@ -189,7 +208,7 @@ def measure_outage(
     if manifest.control:
         return None
     if record is None:
-        return OutageResult(why=INTERRUPTED)
+        return OutageResult(why=NO_RECORD)
     result = _count_tries(record)
     if why := _explain_unmeasured(record, manifest, load):
         return replace(result, why=why)
@@ -271,9 +290,9 @@ def _explain_none_lasting(record: OutageRecord) -> str:
 def _count_least_s(record: OutageRecord, last_ack_us: int) -> float | None:
     """Return for how long certainly no client could commit, None if not known.
 
-    At each address that is until its newest try began that failed, or did not last,
-    before the first ack that lasted.  The shortest such time counts: of several
-    addresses a client needs one alone.
+    At each address that is until the newest try that failed, or did not last, before
+    the first ack that lasted.  The shortest such time counts: of several addresses a
+    client needs one alone.
     """
     if not record.lasting:
         tried = [each.tried_us for each in record.probed if each.tried_us is not None]
@@ -281,9 +300,9 @@ def _count_least_s(record: OutageRecord, last_ack_us: int) -> float | None:
     firsts: dict[str, ProbeAck] = {}
     for each, ack in record.lasting:
         firsts.setdefault(each.target, ack)
-    if any(ack.tried_us is None for ack in firsts.values()):
-        return None
-    return _since(min(ack.tried_us or 0 for ack in firsts.values()), last_ack_us)
+    shown = [ack.shown_us for ack in firsts.values()]
+    known = [moment_us for moment_us in shown if moment_us is not None]
+    return _since(min(known), last_ack_us) if len(known) == len(shown) else None
 
 
 def _since(moment_us: int | None, last_ack_us: int) -> float | None:
@@ -319,4 +338,40 @@ def _split(
         by_hand=by_hand,
         promotion_s=promotion_s,
         recovering_s=round(max(0.0, rest_s), 2),
+    )
+
+
+# A 95th percentile of fewer cuts would be their longest time, or close to it.
+P95_CUTS_MIN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class OutageTotal:
+    """The times to recover of several cuts that count, in seconds.
+
+    measured: of how many of the cuts the time was measured.
+    p95_s:    by the nearest rank; null of fewer than P95_CUTS_MIN times.
+    not_lasting: how many commits were answered after a cut and did not last, all
+              together.
+    """
+
+    measured: int
+    median_s: float
+    max_s: float
+    p95_s: float | None
+    not_lasting: int = 0
+
+
+def sum_up_outages(
+    times_s: Sequence[float], not_lasting: int = 0
+) -> OutageTotal | None:
+    """Return what the measured times show together; None if none was measured."""
+    if not times_s:
+        return None
+    ordered = sorted(times_s)
+    p95_s = None
+    if len(ordered) >= P95_CUTS_MIN:
+        p95_s = ordered[math.ceil(0.95 * len(ordered)) - 1]
+    return OutageTotal(
+        len(ordered), round(median(ordered), 2), ordered[-1], p95_s, not_lasting
     )

@@ -105,6 +105,20 @@ def find_worst(verdicts: Iterable[Verdict]) -> Verdict:
     return max(verdicts, key=order.index)
 
 
+def compute_price_per_rate(
+    price: float | None, rate: float | None, verdict: Verdict | None
+) -> float | None:
+    """Return the price of each durable commit per second.
+
+    price: the price of what the server runs on.  rate: commits per second.
+    None if either is not known, and unless the verdict is PASS: a commit that is not
+    durable has no price.
+    """
+    if price is None or not rate or verdict is not Verdict.PASS:
+        return None
+    return price / rate
+
+
 class ControlOutcome(enum.Enum):
     """Outcome of a control; the value is what is stored."""
 

@@ -124,12 +124,12 @@ class AddressTries:
     def try_once(self) -> None:
         """Connect, commit a row, and note what came of it."""
         tried_us, began_us = self._tried_us, now_us()
-        self._tried_us = began_us
-        self.probed = replace(self.probed, tried_us=began_us)
+        self._note_tried(began_us)
         self._seq += 1
         try:
             session = self._address.open()
             try:
+                sent_us = now_us()
                 is_answered = commit(session, self._make_operation(), self._answer_s)
             finally:
                 session.close()
@@ -146,12 +146,18 @@ class AddressTries:
             self._note(str(error), refused=1)
         else:
             if is_answered:
-                ack = ProbeAck(self._seq, tried_us, began_us, now_us())
+                ack = ProbeAck(self._seq, tried_us, began_us, sent_us, now_us())
                 self.probed = replace(self.probed, acks=(*self.probed.acks, ack))
             else:
                 self._note(f"no answer to a commit in {self._answer_s:g} s", hung=1)
                 self._answer_s = min(2 * self._answer_s, ANSWER_MAX_S)
+                self._note_tried(now_us())
         self._broken = 0
+
+    def _note_tried(self, moment_us: int) -> None:
+        """Note until when the try under way shows that none could commit."""
+        self._tried_us = moment_us
+        self.probed = replace(self.probed, tried_us=moment_us)
 
     def _note(
         self, error: str, *, refused: int = 0, hung: int = 0, unknown: int = 0

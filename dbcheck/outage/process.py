@@ -21,7 +21,8 @@ from dbcheck.model.outage import Probed
 from dbcheck.outage.probing import CONNECT_S, INSERT, Address
 from dbcheck.ports.engine import Engine
 
-ANSWER_S = 10.0  # the longest wait for an answer of the process
+# The longest waits for an answer of the process, and for its start on a busy machine.
+ANSWER_S, START_S = 10.0, 30.0
 _ERROR_BYTES = 2000
 
 
@@ -101,6 +102,10 @@ class ProbeProcess:
         """The id of the process, 0 if it did not start or was ended."""
         return self._child.pid if self._child else 0
 
+    def await_start(self) -> None:
+        """Return once the process could begin its tries at once."""
+        self._ask(Order.SHOW, START_S)
+
     def begin(self) -> None:
         """Have the tries begin; idempotent."""
         self._send(Order.BEGIN)
@@ -133,12 +138,12 @@ class ProbeProcess:
         except OSError:
             self._note_loss()
 
-    def _ask(self, order: Order) -> Answer | None:
+    def _ask(self, order: Order, answer_s: float = ANSWER_S) -> Answer | None:
         self._send(order)
         if self.failure or self._channel is None:
             return None
         try:
-            answer: Answer = pickle.loads(self._channel.receive(ANSWER_S))
+            answer: Answer = pickle.loads(self._channel.receive(answer_s))
         except (EOFError, OSError, NotAMessage):
             self._note_loss()
             return None

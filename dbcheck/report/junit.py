@@ -71,6 +71,8 @@ def _make_run_suite(subject: RunSubject) -> TestSuite:
         case.time = (load.last_ack_us - load.began_us) / 1e6  # the load's seconds
     named = {"run": result.run, "server": result.server, "workload": result.workload}
     named |= {"target": result.target, "seed": str(result.seed)}
+    if (outage := result.outage) is not None and outage.seconds is not None:
+        named["time_to_recover_s"] = str(outage.seconds)
     return _make_suite("run", [case], named, result.checked)
 
 

@@ -24,6 +24,7 @@ from dbcheck.judge.results import (
     RowResult,
 )
 from dbcheck.model.explored import ExploreResult
+from dbcheck.model.outage import OutageResult, OutageTotal
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.verdict import PPM, Statistics, Verdict
 from dbcheck.report.subject import RunSubject, Verdicts, quote_all_texts
@@ -39,6 +40,12 @@ _HELP = {
     "dbcheck_cuts": "Power cuts that count.",
     "dbcheck_lossy_cuts": "Power cuts that lost something.",
     "dbcheck_inconclusive_cycles": "Cycles that do not count.",
+    "dbcheck_time_to_recover_seconds": "From the last commit before the cut to the next"
+    " one that lasted; of several cuts, the median.",
+    "dbcheck_time_to_recover_p95_seconds": "The same, of 95 in 100 cuts at most.",
+    "dbcheck_time_to_recover_max_seconds": "The same, of every cut at most.",
+    "dbcheck_answered_and_lost_commits": "Commits that were answered after the cut and "
+    "did not last.",
     "dbcheck_loss_ratio_upper_bound": "At most this share of cuts loses, at 95% "
     "confidence.",
 }
@@ -101,6 +108,7 @@ def _measure_run(result: RunResult) -> _Measured:
         "confirmed_commits": result.confirmed,
         "lost_rows": None if lost is None else sum(lost),
         "commits_per_second": result.load.rate if result.load else None,
+        **_list_times_of_run(result.outage),
     }
     kind = "control" if result.control else "run"
     return _Measured(
@@ -119,10 +127,31 @@ def _measure_campaign(result: CampaignResult) -> _Measured:
         "confirmed_commits": result.confirmed,
         "lost_rows": None if lost is None else sum(lost),
         "commits_per_second": result.commits_per_s,
+        **_list_times_of_cuts(result.outage),
     }
     kind = "runs" if result.chosen else "campaign"
     named = (kind, result.name, "", result.verdict, result.statistics)
     return _Measured(*named, figures)
+
+
+def _list_times_of_run(outage: OutageResult | None) -> dict[str, float | None]:
+    if outage is None:
+        return {}
+    return {
+        "time_to_recover_seconds": outage.seconds,
+        "answered_and_lost_commits": sum(outage.not_lasting.values()),
+    }
+
+
+def _list_times_of_cuts(outage: OutageTotal | None) -> dict[str, float | None]:
+    if outage is None:
+        return {}
+    return {
+        "time_to_recover_seconds": outage.median_s,
+        "time_to_recover_p95_seconds": outage.p95_s,
+        "time_to_recover_max_seconds": outage.max_s,
+        "answered_and_lost_commits": outage.not_lasting,
+    }
 
 
 def _measure_rows(result: MatrixResult) -> Iterator[_Measured]:

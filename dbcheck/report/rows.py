@@ -7,8 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbcheck.judge.result import RunResult
-from dbcheck.judge.results import MatrixResult, RowResult, compute_price_per_rate
-from dbcheck.model.verdict import Comparison, Tally, Verdict, find_worst
+from dbcheck.judge.results import MatrixResult, RowResult
+from dbcheck.model.verdict import (
+    Comparison,
+    Tally,
+    Verdict,
+    compute_price_per_rate,
+    find_worst,
+)
 from dbcheck.report.words.run import depth_of
 
 

@@ -211,6 +211,7 @@ def make_rig(
         read_twice=entry.twice,
         before_load=partial(remember_consent, entry.cut_with),
         witness_pods=make_pod_source(entry.witness_pods),
+        client=make_client(entry) if cuts else None,
     )
     if isinstance(entry.power, LabConfig):
         from dbcheck.runner import lab_rig
@@ -223,6 +224,26 @@ def remember_consent(hosts: Sequence[Entry]) -> None:
     """Store that the user consented to the cuts of *hosts*; raise RunWriteError."""
     for host in hosts:
         consent.remember_consent(host.switched_host)
+
+
+def make_client(entry: Entry) -> Engine | None:
+    """Return the engine of the address that clients use, None if none is named.
+
+    Raise UsageError for the address of another kind of server.
+    """
+    if not entry.client_target:
+        return None
+    client = make_engine(entry.client_target, entry.password)
+    family = make_engine(entry.target, entry.password).family
+    if client.family != family:
+        raise UsageError(
+            f"{client.target}, the address of the clients, is of another kind of server"
+            f" than {entry.target}",
+            id=ErrorId.TARGET_URL_INVALID,
+            hint="Name the address at which clients reach this server or cluster"
+            " (--client-target, or dbcheck_client_target).",
+        )
+    return client
 
 
 def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import RunFormatError
+from dbcheck.base.errors import RunFormatError, WitnessError
 from dbcheck.base.system import sync
 from dbcheck.runs import stored
 from dbcheck.runs.stored import state_folder
@@ -171,3 +171,14 @@ def find_key_folder() -> Path:
 
 def _key_path(run_id: str) -> Path:
     return find_key_folder() / f"{run_id}.json"
+
+
+def changed_record_error(what: str, run_id: str) -> WitnessError:
+    """Return the error of a witness that holds another *what* than was left there."""
+    return WitnessError(
+        f"the witness's copy of the {what} of run {run_id} is not what this client left"
+        " there",
+        id=ErrorId.WITNESS_COPY_CHANGED,
+        hint="Somebody changed it on the witness, or another client made that run; "
+        "nothing the witness holds of it can be judged.",
+    )

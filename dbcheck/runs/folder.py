@@ -43,7 +43,7 @@ from urllib.parse import quote
 
 from dbcheck.audit.rules import RULES
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import RunFormatError, UsageError, WitnessError
+from dbcheck.base.errors import RunFormatError, UsageError
 from dbcheck.judge.result import RunResult
 from dbcheck.model.outage import OutageRecord
 from dbcheck.model.records import (
@@ -171,7 +171,7 @@ class RunFolder:
         and RunFormatError, naming *where* it came from, if it is not that run's.
         """
         if key is not None and not key.is_of(manifest):
-            raise _changed_record_error("manifest", run_id)
+            raise client_key.changed_record_error("manifest", run_id)
         named = read_manifest(manifest, where).run_id
         if named != run_id:
             raise RunFormatError(
@@ -306,7 +306,7 @@ class RunFolder:
         """
         key = self.key()
         if key is not None and not key.fits(content, seal):
-            raise _changed_record_error("record of the load", key.run_id)
+            raise client_key.changed_record_error("record of the load", key.run_id)
         load = stored.from_bytes(content, LoadRecord, where)
         self._require_nodes(load.nodes, where, each=True)
         if key is None:
@@ -557,13 +557,3 @@ class RunFolder:
 def _name_elsewhere_file(node: str, table: str) -> str:
     """Return the file name of a table on a node; the node's name may hold anything."""
     return f"{table}-on-{quote(node, safe='')}"
-
-
-def _changed_record_error(what: str, run_id: str) -> WitnessError:
-    return WitnessError(
-        f"the witness's copy of the {what} of run {run_id} is not what this client left"
-        " there",
-        id=ErrorId.WITNESS_COPY_CHANGED,
-        hint="Somebody changed it on the witness, or another client made that run; "
-        "nothing the witness holds of it can be judged.",
-    )

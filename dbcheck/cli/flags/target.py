@@ -243,6 +243,20 @@ class StaggerOptions(EntryOptions):
 
 
 @dataclass(frozen=True)
+class ClientOptions(EntryOptions):
+    """The address of the clients, where the time to recover is measured."""
+
+    section = "Target"
+
+    of_clients: Annotated[
+        Mapping[str, Any], FlagsOf(TargetSettings, ("client_target",))
+    ] = field(default_factory=dict)
+
+    def require_beside(self, name: str) -> None:
+        """Accept the flag: what is given wins over the inventory."""
+
+
+@dataclass(frozen=True)
 class TwiceOptions(Group):
     """Whether the rows are read a second time."""
 

@@ -82,7 +82,7 @@ WARM_ROWS = 4  # rows that are committed and read back before the load
 def require_failover(node: Node, server: ServerFacts) -> None:
     """Raise UsageError if a managed service is given a host, or no failover as its cut.
 
-    The host of a managed service cannot be asked, and no switch cuts its power.
+    Its host cannot be asked, and no switch cuts its power.
     """
     service = server.settings.get(SERVICE, "")
     if not service:
@@ -113,7 +113,7 @@ class Started:
 
     canaries: name of a node -> the canaries that run on its host.
     held: the session of the crash canary, to be closed once the survivors are read;
-          None if the canary needs no session, or there is no canary.
+          None if it needs no session, or there is no canary.
     no_checkpoint: why the server made no checkpoint just now, "" if it made one.
     no_outage: why the time to recover is not measured, "" if it is.
     """
@@ -183,16 +183,11 @@ def run_preflight(
         )
         held, no_canary = _plant_canary(rig, manifest)
         manifest = replace(manifest, no_canary=no_canary)
-        no_outage = prepare_outage_table(rig, manifest.writer.facts, control=control)
         run = _new_run(rig, manifest)
         log = rig.witness.create(manifest.run_id, stored.to_bytes(manifest))
-        started = Started(
-            *(run, manifest, manifest.plan(), log, canaries, held),
-            no_outage=no_outage,
-        )
+        started = Started(run, manifest, manifest.plan(), log, canaries, held)
         try:
-            _commit_first_rows(rig, started)
-            skipped = _write_checkpoint(rig)
+            return _warm_up(rig, started)
         except BaseException:
             with contextlib.suppress(WitnessError):
                 log.close()  # an error here must not hide the one that is raised
@@ -202,7 +197,12 @@ def run_preflight(
             held.close()
         end_canaries(rig.site, canaries, remove=True)
         raise
-    return replace(started, no_checkpoint=skipped)
+
+
+def _warm_up(rig: Rig, started: Started) -> Started:
+    no_outage = prepare_outage_table(rig, started.manifest)
+    _commit_first_rows(rig, started)
+    return replace(started, no_checkpoint=_write_checkpoint(rig), no_outage=no_outage)
 
 
 def _describe_load(rig: Rig, workload: Workload) -> str:
@@ -503,9 +503,9 @@ def _find_power_scope(node: Node) -> PowerScope:
 def _write_checkpoint(rig: Rig) -> str:
     """Have the server checkpoint; return why it did not, "" if it did."""
     refused = rig.site.writer.engine.checkpoint()
-    checkpoint = f"no checkpoint: {refused}" if refused else "checkpoint done"
-    detail = f"{WARM_ROWS} test rows written and read back; {checkpoint}"
-    rig.listener.phase(Phase.WARM, detail)
+    made = f"no checkpoint: {refused}" if refused else "checkpoint done"
+    text = f"{WARM_ROWS} test rows written and read back; {made}"
+    rig.listener.phase(Phase.WARM, text)
     return refused
 
 

@@ -28,7 +28,7 @@ from dbcheck.cycle.recovery.waiting import await_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.judge.absence import judge_absence
 from dbcheck.judge.case import Case
-from dbcheck.model.host import HostAfter
+from dbcheck.model.host import ClientClocks, HostAfter
 from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.ports.listener import Phase
 from dbcheck.runs.folder import RunFolder
@@ -74,8 +74,7 @@ def read_survivors(
         failure, facts, missing = str(error), None, error.missing
     except NotBack as error:
         return earlier_failure or _store_absence(rig, run, manifest, str(error))
-    answered = None if facts is None else read_client_clocks()
-    outage.begin()
+    answered = None if facts is None else _note_answer(outage)
     other_lineage = describe_other_lineage(rig.site, manifest, facts) if facts else ""
     reader, node = rig.site.reader, manifest.nodes[rig.site.reader_name]
     if other_lineage and reader.engine.target != node.target:
@@ -86,9 +85,7 @@ def read_survivors(
             hint=f"Its load went to {manifest.writer.target}; nothing was read, and the"
             " run can still be reconciled there.",
         )
-    if rig.site.reader_name != manifest.writer_name:
-        took_over = f"{rig.site.reader_name} took over from {manifest.writer_name}"
-        rig.listener.phase(Phase.RESTORE, took_over)
+    _show_takeover(rig, manifest)
     reading = Reading(rig, run, manifest)
     if facts is not None and not other_lineage:
         try:
@@ -98,7 +95,7 @@ def read_survivors(
                 rig, run, manifest, str(error), reading
             )
         failure, missing = reading.failure or failure, missing or reading.missing
-        outage.finish(None if reading.unanswered else facts)
+    outage.finish(None if other_lineage or reading.unanswered else facts)
     why_unread = other_lineage or reading.unanswered
     if missing or facts is None:
         why_unread = failure or "no server answers"
@@ -118,6 +115,18 @@ def read_survivors(
     after = _keep_earlier_findings(after, earlier_failure) if earlier_failure else after
     after = _add_second_reading(rig, run, after, other_lineage)
     return _add_other_nodes(rig, run, manifest, after)
+
+
+def _note_answer(outage: OutageWatch) -> ClientClocks:
+    """Return when the server answered; have commits tried from now on at the latest."""
+    outage.begin()
+    return read_client_clocks()
+
+
+def _show_takeover(rig: Rig, manifest: Manifest) -> None:
+    if rig.site.reader_name != manifest.writer_name:
+        took_over = f"{rig.site.reader_name} took over from {manifest.writer_name}"
+        rig.listener.phase(Phase.RESTORE, took_over)
 
 
 def _add_other_nodes(

@@ -155,11 +155,9 @@ class PostgresqlSession:
                     ANSWER_BYTES,
                 ),
             ):
-                self._set()
+                self._set(as_client=as_client)
                 if server is not None:
                     self._require(server)
-                if as_client:
-                    self._require_writes()
                 if weak:
                     self._weaken()
                 for statement in statements:
@@ -404,8 +402,15 @@ class PostgresqlSession:
         if _is_farewell(notice.sqlstate, message):
             self._farewell = message
 
-    def _set(self) -> None:
-        """Set what a session depends on, and read it back."""
+    def _set(self, *, as_client: bool) -> None:
+        """Set what a session depends on, and read it back.
+
+        as_client: raise EngineError if the server is in recovery, or read-only.
+        """
+        if as_client:
+            ((_, _, is_standby, read_only),) = self._run("server").fetchall()
+            if is_standby or read_only == "on":
+                raise takes_no_writes_error(self._target)
         parameters = {"settings": json.dumps(SESSION)}
         self._run("session", parameters)
         for name, found in self._run("session_check", parameters).fetchall():
@@ -415,12 +420,6 @@ class PostgresqlSession:
         """Raise OtherServer unless it is *server* that answers."""
         (row,) = self._run("answering").fetchall()
         require_same(self._target, server, Answering(*row))
-
-    def _require_writes(self) -> None:
-        """Raise EngineError if the server is in recovery, or the session read-only."""
-        ((_, _, is_standby, read_only),) = self._run("server").fetchall()
-        if is_standby or read_only == "on":
-            raise takes_no_writes_error(self._target)
 
     def _prepare(self, spec: StatementSpec, *, returns_id: bool) -> None:
         """Prepare a statement; raise psycopg.Error if the server refuses it."""

@@ -29,6 +29,7 @@ from dbcheck.report.words.campaign_table import (
     format_price,
     format_rows_lost,
 )
+from dbcheck.report.words.outage import NAME, describe_outages, list_lost_answers
 from dbcheck.report.words.run import (
     HOLDS_FOR,
     NOT_A_DRIVE,
@@ -299,12 +300,13 @@ def _list_tiles(result: CampaignResult) -> Iterator[Tile]:
         names = {depth.value: text for depth, text in DEPTHS.items()}
         note = names.get(depths[0], "") if len(depths) == 1 else "by the cuts"
         yield Tile("depth", ", ".join(sorted(depths)), note)
-    of_commits = ""
-    if result.confirmed is not None:
-        of_commits = f"of {format_count(result.confirmed, 'acknowledged commit')}"
-    yield Tile("rows lost", format_rows_lost(result), of_commits)
+    commits = result.confirmed
+    of = "" if commits is None else f"of {format_count(commits, 'acknowledged commit')}"
+    yield Tile("rows lost", format_rows_lost(result), of)
     if losses:
         yield Tile("lossy cuts", f"{losses:,}", f"of {cuts:,}")
+    if total := result.outage:
+        yield Tile(NAME, f"{total.median_s:,.1f} s", describe_outages(total))
 
 
 def list_rates(result: CampaignResult) -> Iterator[Tile]:
@@ -331,6 +333,7 @@ def lines(result: CampaignResult) -> Iterator[str]:
     yield from _not_passed(result.cycles)
     yield from _at_fault(result.cycles)
     yield from _despite(result.cycles)
+    yield from list_lost_answers(result.outage)
     if proven.cuts:
         known = {
             **result.activities,

@@ -1,10 +1,10 @@
-"""What reports say of the time to recover: the figure, its parts, and what was lost."""
+"""Sentences about the time to recover: the figure, its parts, and what was lost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dbcheck.model.outage import OutageResult
+from dbcheck.model.outage import P95_CUTS_MIN, OutageResult, OutageTotal
 from dbcheck.model.verdict import format_count
 
 NAME = "time to recover"
@@ -79,3 +79,22 @@ def _list_parts(outage: OutageResult) -> Iterator[str]:
         yield f"{outage.promotion_s:,.1f} s until dbcheck asked for the promotion"
     if outage.recovering_s is not None:
         yield f"{outage.recovering_s:,.1f} s until a commit was answered"
+
+
+def describe_outages(total: OutageTotal) -> str:
+    """Describe the median of several times to recover, and the longer ones."""
+    cuts = format_count(total.measured, "cut")
+    text = f"the median of {cuts}; at most {total.max_s:,.1f} s"
+    if total.p95_s is not None:
+        return f"{text}, 95 of 100 within {total.p95_s:,.1f} s"
+    return f"{text} (a 95th percentile needs {P95_CUTS_MIN} cuts)"
+
+
+def list_lost_answers(total: OutageTotal | None) -> Iterator[str]:
+    """Yield how many commits were answered after the cuts and did not last, if any."""
+    if total is not None and total.not_lasting:
+        yield (
+            f"answered and lost: {format_count(total.not_lasting, 'commit')} of"
+            " dbcheck's probes got an answer after a cut and did not last: clients"
+            " would have lost these"
+        )

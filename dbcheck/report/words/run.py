@@ -239,8 +239,6 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
     if depth := result.depth:
         named = depth.depth.value if depth.depth else "unknown"
         yield "cut depth", f"{named}: {depth.reasons[0]}"
-    if result.outage:
-        yield from list_facts_of_outage(result.outage)
     yield from _rows(result)
 
 
@@ -278,6 +276,8 @@ def _rows(result: RunResult) -> Iterator[tuple[str, str]]:
     if gone := result.earlier_losses:
         lost = ", ".join(f"{rows:,} {kind}" for kind, rows in gone.items())
         yield "earlier rows", f"{lost}, {result.earlier:,} still there"
+    if result.outage:
+        yield from list_facts_of_outage(result.outage)
 
 
 def _survivors(result: RunResult) -> Iterator[str]:

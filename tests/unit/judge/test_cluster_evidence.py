@@ -20,6 +20,7 @@ from dbcheck.model.cluster import (
     select_settings_for_promise,
 )
 from dbcheck.model.cut import Cut, CutClass, Gone, PowerState
+from dbcheck.model.outage import OutageRecord, ProbeAck, Probed
 from dbcheck.model.records import NodeAfter, NodeAtTheCut
 from dbcheck.model.replication import (
     Change,
@@ -756,3 +757,23 @@ def test_the_losses_of_a_node_that_rejoined_are_those_that_it_lacks() -> None:
     found = OtherNode(19, 1, GONE_ROW, extra=2, first_extra=NEW_ROW)
     assert count_differing_rows({"writer": found}) == {"diverged": 1}
     assert count_differing_rows({"writer": OtherNode(22, extra=2)}) == {}
+
+
+@pytest.mark.parametrize("node", [case().manifest.writer_name, ""])
+def test_a_writer_that_answered_a_probe_after_the_cut_was_not_off(node: str) -> None:
+    """Without a node it was at the clients' address: who answered is not known."""
+    ack = ProbeAck(1, None, 10, 11, 12, lasted=False)
+    outage = OutageRecord(5, probed=(Probed("t", node, (ack,)),))
+    one = replace(case(), outage=outage)
+    found = item(cluster.judge_writer_off, one)
+    assert found.status is Status.CONTRADICTED
+    assert "1 commit of dbcheck's probes got an answer after the cut" in found.reason
+    assert judge(one).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_probe_whose_commit_lasted_says_nothing_of_the_writer() -> None:
+    ack = ProbeAck(1, None, 10, 11, 12, lasted=True)
+    one = case()
+    probed = Probed("t", one.manifest.writer_name, (ack,))
+    one = replace(one, outage=OutageRecord(5, probed=(probed,)))
+    assert item(cluster.judge_writer_off, one).status is Status.PRESENT

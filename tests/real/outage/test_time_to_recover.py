@@ -1,0 +1,331 @@
+"""The time to recover on real servers, beside an observer that only commits."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.cycle.cycle import reconcile_run, run_cycle
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.engines.registry import open_engine
+from dbcheck.judge.item import ItemId, Status
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.spec import LabSpec
+from dbcheck.model.outage import OutageRecord, OutageResult
+from dbcheck.model.verdict import Verdict
+from dbcheck.outage.process import Job, ProbeProcess
+from dbcheck.ports.site import Node
+from dbcheck.rows.table import OUTAGE
+from dbcheck.witness.log import FrameLogReader
+from tests.kit.clusters import cluster_of, cycle, promoting, status
+from tests.kit.lab_access import connect, execute_on
+from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
+from tests.kit.waiting import wait_until
+
+
+@dataclass
+class Observer:
+    """Commits to a table of its own, at several servers in turn, and notes when.
+
+    acks: when each was answered, in us of the monotonic clock.
+    tried: when each try began that failed.
+    """
+
+    labs: list[Lab]
+    acks: list[int] = field(default_factory=list)
+    tried: list[int] = field(default_factory=list)
+    ending: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while not self.ending.is_set():
+            for lab in self.labs:
+                self._commit_to(lab)
+
+    def _commit_to(self, lab: Lab) -> None:
+        began_us = time.monotonic_ns() // 1000
+        try:
+            with contextlib.closing(connect(lab.target_url, lab.password)) as link:
+                cursor = link.cursor()
+                while not self.ending.is_set():
+                    began_us = time.monotonic_ns() // 1000
+                    cursor.execute(f"insert into {TABLE} values (1)")
+                    self.acks.append(time.monotonic_ns() // 1000)
+                    self.ending.wait(0.005)
+        except Exception:  # whatever the driver raises of a server that is gone
+            self.tried.append(began_us)
+            self.ending.wait(0.005)
+
+    def gap(self) -> tuple[int, int]:
+        """Return the acks between which most time passed."""
+        pairs = list(zip(self.acks, self.acks[1:], strict=False))
+        return max(pairs, key=lambda pair: pair[1] - pair[0])
+
+
+TABLE = "observed"
+
+
+@contextlib.contextmanager
+def observing(*labs: Lab) -> Iterator[Observer]:
+    """Have an observer commit beside the body, until it has seen the servers back."""
+    execute_on(labs[0], f"create table {TABLE} (n integer)")
+    made = Observer(list(labs))
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    try:
+        wait_until(lambda: len(made.acks) > 2, "the observer's first commits")
+        yield made
+        done = len(made.acks)
+        wait_until(lambda: len(made.acks) > done, "the observer's last commit")
+    finally:
+        made.ending.set()
+        thread.join()
+
+
+def outage_of(outcome: Outcome) -> OutageResult:
+    """Return what the result says, which is the same when it is judged again."""
+    found = outcome.result.outage
+    assert found is not None
+    again = judge_run(outcome.run, FrameLogReader()).result.outage
+    assert again == found
+    return found
+
+
+def record_of(outcome: Outcome) -> OutageRecord:
+    found = outcome.run.outage()
+    assert found is not None
+    return found
+
+
+def require_agreement(outcome: Outcome, seen: Observer) -> None:
+    """The two saw the same outage, as exactly as each states it.
+
+    The moment at which a commit was possible lies between the last try that failed and
+    the first answer, for each of the two.
+    """
+    outage, load = outage_of(outcome), outcome.load
+    assert outage.seconds is not None and outage.least_s is not None, outage
+    assert load is not None and load.last_ack_us is not None
+    last_us, first_us = seen.gap()
+    assert abs(last_us - load.last_ack_us) < 0.5e6
+    failed_us = max(moment for moment in seen.tried if moment < first_us)
+    ours = (
+        load.last_ack_us + outage.least_s * 1e6,
+        load.last_ack_us + (outage.seconds * 1e6),
+    )
+    slack_us = 0.05e6  # figures are rounded, and the server serves one before the other
+    assert ours[0] <= first_us + slack_us, (outage, seen.gap())
+    assert failed_us <= ours[1] + slack_us, (outage, seen.gap())
+
+
+@pytest.fixture(params=FAMILIES, scope="module")
+def here(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp(request.param)
+    with bench(LabSpec(request.param, cut="process"), folder) as made:
+        yield made
+
+
+def test_it_agrees_with_an_observer_that_only_commits(here: Bench) -> None:
+    with observing(here.lab) as seen:
+        outcome = run_cycle(here.rig, quick(), SEED)
+    require_agreement(outcome, seen)
+    found = record_of(outcome)
+    cut = outcome.case.cut
+    assert cut is not None and cut.asked_us is not None
+    # A commit before the cut would have flushed the log of the load.
+    assert found.began_us is not None and found.began_us > cut.asked_us
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    here.execute(f"drop table {TABLE}")
+
+
+def test_rows_of_the_probes_are_its_own_and_clean_drops_them(here: Bench) -> None:
+    outcome = run_cycle(here.rig, quick(), SEED + 1)
+    engine = here.rig.site.writer.engine
+    facts = engine.facts()
+    rows = [
+        (int(record["session"]), int(record["seq"]))
+        for _, batch in engine.survivors([OUTAGE], server=facts)
+        for record in batch.records
+        if record["epoch"] == outcome.manifest.epoch
+    ]
+    (probed,) = record_of(outcome).probed
+    assert {(0, ack.seq) for ack in probed.acks} <= set(rows)
+    assert outcome.found is not None and not outcome.found.foreign
+    assert any(name.endswith(OUTAGE.name) for name in engine.drop())
+    assert not engine.present([OUTAGE])
+
+
+def test_a_table_that_cannot_be_made_costs_the_figure_alone(here: Bench) -> None:
+    engine = here.rig.site.writer.engine
+    engine.drop()
+    schema = "dbcheck." if here.engine == "postgresql" else ""
+    if schema:
+        here.execute("create schema dbcheck")
+    here.execute(f"create table {schema}{OUTAGE.name} (id integer)")  # not dbcheck's
+    try:
+        outcome = run_cycle(here.rig, quick(), SEED + 2)
+    finally:
+        here.execute(f"drop table {schema}{OUTAGE.name}")
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    outage = outage_of(outcome)
+    assert outage.seconds is None
+    assert outage.why.startswith("its table cannot be made: ")
+    assert "time to recover is not measured" in here.said.text
+
+
+def test_a_client_that_was_interrupted_measured_nothing(here: Bench) -> None:
+    started = here.cut_cycle()
+    outage = outage_of(reconcile_run(here.rig, started.run, started.manifest))
+    assert outage.seconds is None
+    assert "interrupted" in outage.why
+
+
+def test_the_process_dies_with_its_client_and_with_nothing_else(
+    here: Bench, tmp_path: Path
+) -> None:
+    """The client is killed: the kernel closes its end of their channel."""
+    source = (
+        "import sys, time\n"
+        "from dbcheck.engines.registry import open_engine\n"
+        "from dbcheck.outage.process import Job, ProbeProcess\n"
+        "process = ProbeProcess(Job({'': open_engine(sys.argv[1], None)}, 1))\n"
+        "process.begin()\n"
+        "assert process.show() is not None\n"
+        "print(process.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    client = subprocess.Popen(
+        [sys.executable, "-c", source, here.lab.target_url],
+        stdout=subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    with client:
+        assert client.stdout is not None
+        pid = int(client.stdout.readline())
+        assert _is_running(pid)
+        client.send_signal(signal.SIGKILL)
+        client.wait()
+    wait_until(lambda: not _is_running(pid), "the end of the process")
+
+
+def test_a_process_that_is_killed_is_a_reason_and_no_error(here: Bench) -> None:
+    engine = open_engine(here.lab.target_url, here.lab.password)
+    process = ProbeProcess(Job({"": engine}, 1))
+    try:
+        process.begin()
+        assert process.show() is not None
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.end() is None
+        assert "ended, or did not answer" in process.failure
+    finally:
+        process.kill()
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def test_commits_through_a_cluster_are_answered_once_a_standby_took_over(
+    tmp_path: Path,
+) -> None:
+    with (
+        cluster_of(tmp_path) as (cluster, rig),
+        observing(*cluster.labs.values()) as on,
+    ):
+        outcome = cycle(rig)
+        outage = outage_of(outcome)
+        require_agreement(outcome, on)
+    assert outage.by == outcome.manifest.nodes["node2"].target
+    assert len(outage.addresses) == 2
+    assert outage.promotion_s is not None and outage.recovering_s is not None
+    assert outage.promotion_s > 1.0  # dbcheck waits until the standby comes no further
+    assert outage.seconds == pytest.approx(
+        outage.promotion_s + outage.recovering_s, abs=0.02
+    )
+    assert not outage.not_lasting
+
+
+def test_an_old_writer_that_answers_is_no_recovery(tmp_path: Path) -> None:
+    """Its acks are counted, and show that it was not off."""
+    with cluster_of(tmp_path, synchronous_standby_names="") as (cluster, rig):
+        nodes = rig.site.nodes
+        old = cluster.labs["node1"]
+
+        def late(_name: str, node: Node) -> None:
+            cluster.take_links_down()  # else the standby would receive them
+            nodes["node1"].power.restore()
+            rows = f"select count(*) from dbcheck.{OUTAGE.name}"
+            wait_until(lambda: _count(old, rows) > 0, "an answer of the old writer")
+            engine: Any = node.engine
+            engine.promote()
+
+        outcome = cycle(promoting(rig, late))
+    outage = outage_of(outcome)
+    writer, standby = (outcome.manifest.nodes[name].target for name in nodes)
+    assert outage.not_lasting[writer] >= 1
+    assert set(outage.not_lasting) == {writer}
+    assert outage.by == standby
+    first_of_old = record_of(outcome).probed[0].acks[0]
+    assert outcome.load is not None and outcome.load.last_ack_us is not None
+    assert outage.seconds is not None
+    assert outage.seconds > (first_of_old.acked_us - outcome.load.last_ack_us) / 1e6
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert status(outcome, ItemId.WRITER_OFF) is Status.CONTRADICTED
+    reason = next(
+        one.reason for one in outcome.judgement.items if one.id is ItemId.WRITER_OFF
+    )
+    assert "of dbcheck's probes got an answer after the cut" in reason
+
+
+def _count(lab: Lab, statement: str) -> int:
+    with contextlib.suppress(Exception):  # it has no such answer while it starts
+        ((count,),) = execute_on(lab, statement)
+        return int(count)
+    return 0
+
+
+def test_the_address_of_the_clients_is_where_it_is_measured(tmp_path: Path) -> None:
+    """Here several hosts of libpq: the one that takes writes answers."""
+    with cluster_of(tmp_path) as (cluster, rig):
+        first, second = cluster.labs.values()
+        url = first.target_url
+        hosts = ",".join(f"{_host(lab)}" for lab in (first, second))
+        ports = ",".join(str(_port(lab)) for lab in (first, second))
+        base, _, database = url.rpartition("/")
+        user = base.partition("//")[2].partition("@")[0]
+        several = (
+            f"postgresql+psycopg2://{user}@/{database}?host={hosts}&port={ports}"
+            "&target_session_attrs=read-write"
+        )
+        client = open_engine(several, first.password)
+        outcome = cycle(dataclasses.replace(rig, client=client))
+    outage = outage_of(outcome)
+    assert outage.by_clients and outage.seconds is not None, outage
+    assert outage.addresses == (client.target,)
+    assert outcome.manifest.client_target == client.target
+
+
+def _host(lab: Lab) -> str:
+    return lab.target_url.partition("@")[2].partition(":")[0]
+
+
+def _port(lab: Lab) -> int:
+    return int(lab.target_url.partition("@")[2].partition(":")[2].partition("/")[0])
