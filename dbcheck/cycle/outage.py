@@ -19,7 +19,7 @@ from dbcheck.cycle.host import read_client_clocks
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.outage import INTERRUPTED, OutageRecord
 from dbcheck.model.records import Manifest
-from dbcheck.model.server import ServerFacts
+from dbcheck.model.server import ServerFacts, find_difference_of_servers
 from dbcheck.outage.process import Answer, Job, ProbeProcess
 from dbcheck.ports.engine import Engine, Feature
 from dbcheck.ports.listener import Phase
@@ -45,6 +45,7 @@ def prepare_outage_table(rig: Rig, manifest: Manifest) -> str:
         return "a control is not measured"
     if not engine.has(Feature.CLIENT):
         return "no client's commit can be tried on this kind of server"
+    why = ""
     try:
         facts = engine.prepare([OUTAGE], server=server)[OUTAGE.name]
         if sum(facts.rows_by_epoch.values()) > ROWS_MAX:
@@ -52,9 +53,32 @@ def prepare_outage_table(rig: Rig, manifest: Manifest) -> str:
             engine.prepare([OUTAGE], server=server)
     except EngineError as error:
         why = f"its table cannot be made: {error}"
+    if why := why or _explain_other_server(rig, manifest):
         rig.listener.phase(Phase.PREFLIGHT, NOT_MEASURED.format(why=why))
-        return why
-    return ""
+    return why
+
+
+def _explain_other_server(rig: Rig, manifest: Manifest) -> str:
+    """Explain that the clients' address leads to none of the nodes, "" if it does.
+
+    Nothing of dbcheck's may be committed to a server that is not under test.
+    """
+    if rig.client is None:
+        return ""
+    try:
+        found = rig.client.facts().identity
+    except EngineError as error:
+        return f"the address of the clients does not answer: {error}"
+    differences = [
+        find_difference_of_servers(node.facts.identity, found)
+        for node in (manifest.writer, *manifest.nodes.values())
+    ]
+    if not all(differences):
+        return ""
+    return (
+        f"{rig.client.target}, the address of the clients, leads to another server:"
+        f" {differences[0]}"
+    )
 
 
 def choose_addresses(rig: Rig) -> Mapping[str, Engine]:

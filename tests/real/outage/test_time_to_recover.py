@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.judging import judge_run
@@ -185,6 +186,20 @@ def test_a_table_that_cannot_be_made_costs_the_figure_alone(here: Bench) -> None
     assert outage.seconds is None
     assert outage.why.startswith("its table cannot be made: ")
     assert "time to recover is not measured" in here.said.text
+
+
+def test_nothing_is_committed_to_a_server_that_is_not_under_test(here: Bench) -> None:
+    """The clients' address leads to another database, or to nothing."""
+    url = make_url(here.lab.target_url)
+    for other in (url.set(database="elsewhere"), url.set(port=1)):
+        client = open_engine(other.render_as_string(), here.lab.password)
+        if here.engine == "postgresql" and other.database == "elsewhere":
+            here.execute("create database elsewhere")
+        rig = dataclasses.replace(here.rig, client=client)
+        outage = outage_of(run_cycle(rig, quick(), SEED + 3))
+        assert outage.seconds is None
+        assert not outage.addresses
+        assert "the address of the clients" in outage.why
 
 
 def test_a_client_that_was_interrupted_measured_nothing(here: Bench) -> None:
