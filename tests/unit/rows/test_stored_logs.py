@@ -153,7 +153,7 @@ def test_the_log_of_a_sound_run_is_read_once(
         read.append(path.name)
         yield path.read_bytes()
 
-    monkeypatch.setattr("dbcheck.witness.log._stream_file", stream)
+    monkeypatch.setattr("dbcheck.witness.log.stream_file", stream)
     run = stored_run(RunFolder.create(tmp_path, manifest()))
     outcome = judge_run(run, FrameLogReader())
     assert outcome.found is not None
