@@ -53,6 +53,21 @@ class RebuiltBy(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class SourceLogin:
+    """The server to follow, and the login at it.
+
+    host, port: as the node that follows reaches it.
+    user: "": the login that the node has used so far.
+    password: never shown; PostgreSQL has it in a file of its own (.pgpass).
+    """
+
+    host: str
+    port: int
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Follower:
     """One standby as the writer lists it.
 

@@ -18,7 +18,13 @@ from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.depth import HeldCanary
 from dbcheck.model.places import Place
-from dbcheck.model.replication import Descent, Detached, Membership, Received
+from dbcheck.model.replication import (
+    Descent,
+    Detached,
+    Membership,
+    Received,
+    SourceLogin,
+)
 from dbcheck.model.server import Refill, ServerFacts, TableCheck
 from dbcheck.ports.connection import Followers, NewestRows, Session
 from dbcheck.ports.host import Look
@@ -63,6 +69,8 @@ class Feature(Enum):
         *("open_followers", "membership", "received", "promote", "accepts"),
         *("takes_writes", "descent"),
     )
+    REPOINTING = ("transactions", "follow", "lead")
+    CLONING = ("clone",)
     GROUP_MEMBER = ("require_alone",)
     GROUP_BOOTSTRAP = (
         *("require_may_bootstrap", "detached", "require_all_of", "bootstrap_group"),
@@ -490,6 +498,31 @@ class Engine(ABC):
 
     def descent(self) -> Descent:
         """Return the log that this node continues, once it was promoted."""
+        raise NotImplementedError
+
+    def transactions(self) -> str:
+        """Return the transactions that this node has, for follow(); "" if unneeded."""
+        raise NotImplementedError
+
+    def follow(self, source: SourceLogin, transactions: str) -> None:
+        """Have this node follow *source*, which has *transactions*, with its own data.
+
+        Raise EngineError, with what to do, if it has others, cannot, or does not.
+        """
+        raise NotImplementedError
+
+    def lead(
+        self, settings: Mapping[str, str], renamed: Mapping[str, str], slots: list[str]
+    ) -> None:
+        """Have this node, which took over, wait for its standbys as the writer did.
+
+        settings: the writer's, from before the cut.  renamed: names of standbys ->
+        names to await in their place.  slots: of the standbys.  Raise EngineError.
+        """
+        raise NotImplementedError
+
+    def clone(self, source: SourceLogin) -> None:
+        """Replace its data by *source*'s; return once it runs; raise EngineError."""
         raise NotImplementedError
 
     def require_alone(self) -> None:

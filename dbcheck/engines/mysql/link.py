@@ -55,6 +55,7 @@ from dbcheck.engines.mysql.places import ENGINES, StorageEngine
 from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.mysql.settings import (
     SESSION,
+    Value,
     is_in_effect,
     read_statement,
     set_statement,
@@ -248,6 +249,17 @@ class MysqlLink(Link):
         quoted = name.replace("`", "``")
         with self._guard("create database", ANSWER_S):
             self._execute(f"create database if not exists `{quoted}`", None)
+
+    def set_global(self, settings: Mapping[str, Value], *, persist: bool) -> None:
+        """Set settings of the whole server, in their order.
+
+        settings: their names, which cannot be parameters, must be dbcheck's own.
+        persist: also for the server's next starts, which MariaDB cannot do.
+        """
+        scope = "persist" if persist else "global"
+        names = ", ".join(f"@@{scope}.{name} = %s" for name in settings)
+        with self._guard(f"set {scope} {', '.join(settings)}", ANSWER_S):
+            self._execute(f"set {names}", tuple(settings.values()))
 
     def require(self, server: ServerFacts) -> None:
         require_same(self._target, server, identify_server(self, self.product))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -20,6 +21,7 @@ from dbcheck.model.replication import (
     Detached,
     Membership,
     Received,
+    SourceLogin,
 )
 from dbcheck.model.server import Refill, ServerFacts
 from dbcheck.ports.connection import Followers
@@ -28,12 +30,12 @@ from dbcheck.rows.table import TableSpec
 from dbcheck.server_log import Product
 
 CONNECT_S = 10.0
+_RESTART_S, _POLL_S = 300.0, 0.5  # until a server that was cloned takes queries
 READY_S = 2.0  # for each of the few answers that connecting takes
 
-_SOURCE = ("rpl_semi_sync_source_", "rpl_semi_sync_master_")  # of MySQL and of MariaDB
 SEMI_SYNC = tuple(
     f"{product}{name}"
-    for product in _SOURCE
+    for product in replication.SOURCE_PREFIXES
     for name in ("enabled", "timeout", "wait_point", "wait_no_replica", "wait_no_slave")
 )
 
@@ -170,6 +172,48 @@ class Replicating(Engine):
             link.close()
             raise
         return link
+
+    def transactions(self) -> str:
+        """Return the GTIDs that it has, "" for a node of a group."""
+        with self._open(None) as link:
+            alone = kind_of(link) is replication
+            return replication.transactions(link) if alone else ""
+
+    def follow(self, source: SourceLogin, transactions: str) -> None:
+        """Follow by GTID; a member of a group joins it, and Galera's did already."""
+        with self._open(None) as link:
+            kind = kind_of(link)
+            if kind is group_replication:
+                group_replication.join(link)
+            elif kind is replication:
+                replication.follow(link, source, transactions)
+
+    def lead(
+        self, settings: Mapping[str, str], renamed: Mapping[str, str], slots: list[str]
+    ) -> None:
+        """Take over the settings of semi-sync, which name no replica."""
+        with self._open(None) as link:
+            if kind_of(link) is replication:
+                replication.lead(link, settings)
+
+    def clone(self, source: SourceLogin) -> None:
+        """Copy by MySQL's clone plugin, over TLS; what was here is lost.
+
+        The server restarts itself only below a supervisor such as systemd.
+        """
+        with self._open(None) as link:
+            replication.clone(link, source)
+        ends_s = time.monotonic() + _RESTART_S
+        while (why := self.ready()) is not None:
+            if time.monotonic() >= ends_s:
+                raise EngineError(
+                    f"the server did not restart on the copy of {source.host}: {why}",
+                    id=ErrorId.NODE_NOT_REBUILT,
+                    hint="Start it. Its accounts are those of the server it copied.",
+                )
+            time.sleep(_POLL_S)
+        with self._open(None) as link:
+            replication.require_cloned(link)
 
     def open_followers(self, *, server: ServerFacts | None = None) -> Followers:
         link = self._open(None, server=server)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from dbcheck.audit.rules import list_facts_of_family
@@ -61,7 +61,7 @@ from dbcheck.model.managed import (
     find_service_of_postgresql,
 )
 from dbcheck.model.places import Place, number_places
-from dbcheck.model.replication import Descent, Membership, Received
+from dbcheck.model.replication import Descent, Membership, Received, SourceLogin
 from dbcheck.model.server import LogPosition, Refill, ServerFacts, TableCheck
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import Row
@@ -489,6 +489,20 @@ class PostgresqlEngine(Engine):
     def descent(self) -> Descent:
         with self._open() as link:
             return replication.descent(link)
+
+    def transactions(self) -> str:
+        """Return "": a standby that is ahead of its source does not follow it."""
+        return ""
+
+    def follow(self, source: SourceLogin, transactions: str) -> None:
+        with self._open() as link:
+            replication.follow(link, source)
+
+    def lead(
+        self, settings: Mapping[str, str], renamed: Mapping[str, str], slots: list[str]
+    ) -> None:
+        with self._open() as link:
+            replication.lead(link, settings, renamed, slots)
 
     def drop(self) -> list[str]:
         with self._open() as link:

@@ -7,7 +7,13 @@ as it is enabled, the server fetches from its publisher the changes that it lack
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from psycopg2 import ProgrammingError
+from psycopg2.extensions import make_dsn, parse_dsn
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
@@ -23,6 +29,7 @@ from dbcheck.model.replication import (
     Follower,
     Membership,
     Received,
+    SourceLogin,
     parse_position,
 )
 from dbcheck.model.server import Refill
@@ -120,6 +127,149 @@ def descent(link: PostgresqlLink) -> Descent:
         return Descent(own=timeline, unread=f"timeline {timeline} has no history file")
     parent, switch, *_ = parents[-1]
     return Descent({f"{int(parent):08X}": parse_position(switch)}, timeline)
+
+
+_FOLLOWS_S, _POLL_S = 30.0, 0.1
+_RELOADS_CONNINFO = 130_000  # server_version_num
+_SYNCHRONOUS = "synchronous_standby_names"
+_ADMIN_HINT = (
+    "ALTER SYSTEM and pg_reload_conf() need a superuser, as a rule. Give dbcheck's"
+    " account that, or rebuild the nodes by a program (docs/clusters.md)."
+)
+_REWIND = (
+    "Rebuild it by a program that runs pg_rewind or pg_basebackup (docs/clusters.md has"
+    " one)."
+)
+
+
+def follow(link: PostgresqlLink, source: SourceLogin) -> None:
+    """Have this standby follow *source*, which must have its slot; wait until it does.
+
+    All other options of primary_conninfo stay.  From PostgreSQL 13 on, a reload of the
+    configuration has a standby follow another server (release notes of 13).  It also
+    has the server log the new value, so that must hold no password.  Raise EngineError.
+    """
+    _, version, is_standby, _ = link.row("server")
+    if not is_standby:
+        raise EngineError(
+            "no statement makes a PostgreSQL that took writes a standby: it may have"
+            " commits that the new writer lacks",
+            id=ErrorId.NODE_NOT_REBUILT,
+            hint=_REWIND,
+        )
+    if version < _RELOADS_CONNINFO:
+        raise EngineError(
+            "PostgreSQL before 13 follows another server only after a restart",
+            id=ErrorId.NODE_NOT_REBUILT,
+            hint=_REWIND,
+        )
+    (old_conninfo,) = link.row("conninfo")
+    conninfo = _point(old_conninfo, source)
+    with _explain_refusal():
+        link.rows("set_conninfo", {"conninfo": conninfo})
+        link.rows("reload")
+    _await(
+        lambda: _streams_from(link, source),
+        "it does not stream from the new writer: its log says why",
+    )
+
+
+def lead(
+    link: PostgresqlLink,
+    settings: Mapping[str, str],
+    renamed: Mapping[str, str],
+    slots: Collection[str],
+) -> None:
+    """Have commits on this server wait for its standbys as *settings* say.
+
+    A slot that is not there is made, so that a standby need not be copied again after
+    its next absence; nothing is dropped.  Raise EngineError.
+    """
+    awaited = rename_standbys(settings.get(_SYNCHRONOUS, ""), renamed)
+    with _explain_refusal():
+        for name in slots:
+            link.rows("make_slot", {"name": name})
+        link.rows("set_synchronous_standbys", {"names": awaited})
+        link.rows("reload")
+    _await(
+        lambda: link.row("synchronous_standbys") == (awaited,),
+        f"{_SYNCHRONOUS} does not become {awaited!r}: the server's command line may"
+        " decide it",
+    )
+
+
+def rename_standbys(awaited: str, renamed: Mapping[str, str]) -> str:
+    """Return a list of standbys with other names; capitals do not count in them.
+
+    awaited: a value of synchronous_standby_names.
+    """
+    names = {old.lower(): new for old, new in renamed.items()}
+
+    def replace(found: re.Match[str]) -> str:
+        new = names.get((found[1] or found[0]).lower())
+        return found[0] if new is None else f'"{new}"'
+
+    return re.sub(r'"([^"]*)"|\w+', replace, awaited)
+
+
+def _point(conninfo: str, source: SourceLogin) -> str:
+    """Return *conninfo* with another host, port and perhaps user.
+
+    Raise EngineError, which has nothing of it, if it holds a password, or if this libpq
+    cannot read it.
+    """
+    try:
+        options = {**parse_dsn(conninfo), "host": source.host, "port": source.port}
+    except ProgrammingError:
+        raise EngineError(
+            "primary_conninfo has an option that dbcheck cannot read",
+            id=ErrorId.NODE_NOT_REBUILT,
+            hint=_REWIND,
+        ) from None
+    if "password" in options:
+        raise EngineError(
+            "primary_conninfo holds a password, which the server would write into its"
+            " log with the new value",
+            id=ErrorId.NODE_NOT_REBUILT,
+            hint="Put it into .pgpass of the account that runs the server, and take it"
+            " out of primary_conninfo.",
+        )
+    options.pop("hostaddr", None)  # libpq would connect to that
+    if source.user:
+        options["user"] = source.user
+    return str(make_dsn(**options))
+
+
+@contextlib.contextmanager
+def _explain_refusal() -> Iterator[None]:
+    """Give the error of a statement that was refused its hint."""
+    try:
+        yield
+    except EngineError as error:
+        denied = error_code(error) == NOT_PERMITTED
+        raise EngineError(
+            str(error),
+            id=ErrorId.NODE_NOT_REBUILT,
+            hint=_ADMIN_HINT if denied else "Look into the server's log.",
+        ) from error
+
+
+def _streams_from(link: PostgresqlLink, source: SourceLogin) -> bool:
+    found = link.rows("receiver")
+    return found == [("streaming", source.host, source.port)]
+
+
+def _await(is_done: Callable[[], bool], failure: str) -> None:
+    """Wait until *is_done* returns True; raise EngineError after _FOLLOWS_S seconds."""
+    ends_s = time.monotonic() + _FOLLOWS_S
+    while not is_done():
+        if time.monotonic() >= ends_s:
+            raise EngineError(
+                f"{failure} (for {_FOLLOWS_S:g} s)",
+                id=ErrorId.NODE_NOT_REBUILT,
+                hint="Look into the logs of both servers.",
+            )
+        time.sleep(_POLL_S)
 
 
 def find_subscriptions(

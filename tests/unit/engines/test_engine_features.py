@@ -35,6 +35,7 @@ LACKED: Mapping[str, Mapping[Feature, str]] = {
         Feature.NAMES_IN_LOG: "its log names the files of tables by number",
         Feature.COUNTED_DECISIONS: "it has no counter of how they ended",
         Feature.DATA_MARK: "its data directory holds the system identifier",
+        Feature.CLONING: "no statement copies data into a running server",
         Feature.GROUP_MEMBER: "a standby is refused, and subscriptions are by table",
         Feature.GROUP_BOOTSTRAP: "it has no group without a primary",
     },
@@ -45,6 +46,7 @@ LACKED: Mapping[str, Mapping[Feature, str]] = {
     "MariaDB": {
         Feature.CHECKPOINT: "no statement waits for a checkpoint of InnoDB",
         Feature.LOG_OVER_SQL: "it has no performance_schema.error_log",
+        Feature.CLONING: "mariadb-backup copies data, and no statement does",
         Feature.GROUP_BOOTSTRAP: "a Galera cluster is formed by how a node is started",
     },
 }

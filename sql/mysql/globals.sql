@@ -1,0 +1,2 @@
+-- Every global setting; variable_name, value.
+show global variables;

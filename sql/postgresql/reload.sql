@@ -1,0 +1,2 @@
+-- the server reads its configuration again
+select pg_reload_conf();
