@@ -45,6 +45,7 @@ class Relay:
         while line := await commands.readline():
             self._obey(line.decode().split())
             _say("done")
+        server.close()  # a client whose connection ends now may connect again at once
 
     def _obey(self, words: list[str]) -> None:
         match words:

@@ -166,7 +166,7 @@ class ClusterLab:
             self.writer = writer
             source = Source(_port(new_writer), new_writer.password, name)
             settings = {**lab.spec.settings, "server_id": str(self._last_id)}
-            rebuild_member(lab, source, settings, self.spec)
+            rebuild_member(lab, new_writer, source, settings, self.spec.rebuild)
             return
         self._change_writer(writer)
         if rebuild(

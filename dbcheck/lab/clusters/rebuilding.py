@@ -22,7 +22,7 @@ from dbcheck.lab.clusters.replication import (
     rejoin,
     run_statements,
 )
-from dbcheck.lab.clusters.spec import COPY, ClusterSpec
+from dbcheck.lab.clusters.spec import COPY
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import Source
 from dbcheck.model.cut import PowerState
@@ -133,27 +133,27 @@ def rebuild_below_patroni(lab: Lab, writer: Lab, source: Source, method: str) ->
 
 
 def rebuild_member(
-    lab: Lab, source: Source, settings: Mapping[str, str], spec: ClusterSpec
+    lab: Lab, writer: Lab, source: Source, settings: Mapping[str, str], method: str
 ) -> None:
-    """Have the server of *lab* join its group again; return once it is in sync.
+    """Have the server of *lab* join the group of *writer*; return once it is in sync.
 
     It fetches from the others what it lacks.  A server that the group refuses gets new
     data, and one with the method "copy", too.
-    source: another node.  settings: for a server with new data.
+    source: the server of *writer*.  settings: for a server with new data.
     Raise PowerError if its power cannot be restored, LabError if it does not join.
     """
     switch = lab.switch()
     if switch.state() is not PowerState.ON:
         switch.restore()
-    if spec.rebuild != COPY and not switch.failure():
+    if method != COPY and not switch.failure():
         with contextlib.suppress(LabError):
             _join(lab)
-            _await_member(lab, source.member, spec.nodes)
+            _await_member(lab, writer, source.member)
             return
     lab.reassign(settings)
     lab.copy(source)
     _join(lab)
-    _await_member(lab, source.member, spec.nodes)
+    _await_member(lab, writer, source.member)
 
 
 def _join(lab: Lab) -> None:
@@ -183,10 +183,10 @@ def _count_members(lab: Lab) -> int:
     return int(row["members"])
 
 
-def _await_member(lab: Lab, member: str, nodes: int) -> None:
-    """Wait until a node is in sync with a group of all *nodes*."""
+def _await_member(lab: Lab, writer: Lab, member: str) -> None:
+    """Wait until a node is in sync with the writer; others may still have to join."""
     ends_s = time.monotonic() + _FOLLOWS_S
-    while _count_members(lab) < nodes:
+    while not 1 < _count_members(lab) == _count_members(writer):
         if time.monotonic() >= ends_s:
             raise _make_error(member, lab.server_log(5))
         time.sleep(_POLL_S)

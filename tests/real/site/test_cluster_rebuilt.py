@@ -122,3 +122,15 @@ def test_a_source_with_other_commits_gets_new_data(
         rebuilt(rig, cluster, "node2")
         assert require_same_rows(cluster) > 0
         assert execute_on(old, "select @@server_id") != number
+
+
+def test_a_member_that_its_group_refuses_gets_new_data(tmp_path: Path) -> None:
+    with group_of("group-replication", tmp_path, rebuild=FOLLOW) as (cluster, rig):
+        outcome = cycle(rig)
+        assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+        old = cluster.labs["node1"]
+        old.switch().restore()
+        execute_on(old, "set global super_read_only = off", *OF_ITS_OWN)
+        rebuilt(rig, cluster, outcome.after.reader_name)
+        assert require_same_rows(cluster) > 0
+        assert execute_on(old, "select @@server_id") != [(1,)]
