@@ -28,6 +28,7 @@ from dbcheck.campaign.stopping import (
 from dbcheck.campaign.totals import (
     describe_progress,
     find_last_number,
+    has_failed_control,
     has_losses,
     is_finished,
     tally_cycles,
@@ -137,7 +138,7 @@ def run_campaign(
         _show_results(rig, folder, plan, before)
     rig = _make_whole(rig, folder)
     if plan.control:
-        _run_controls(rig, folder, plan, await_person)
+        rig = _run_controls(rig, folder, plan, await_person)
     last_before = find_last_number(folder.cycles())
     while not is_finished(plan, cycles := folder.cycles()):
         require_progress([cycle for cycle in cycles if cycle.number > last_before])
@@ -155,11 +156,13 @@ def run_campaign(
 def _make_whole(rig: Rig, folder: CampaignFolder) -> Rig:
     """Return *rig*, led by the node that takes writes, with the others behind it.
 
-    After a loss that ends the campaign a cluster stays as it is, as evidence.
+    After a loss that ends the campaign, also of a control that failed, a cluster stays
+    as it is, as evidence.
     Raise DbcheckError if the cluster is not whole again.
     """
     site, cycles = rig.site, folder.cycles()
-    is_evidence = has_losses(cycles) and is_finished(folder.plan(), cycles)
+    has_lost_rows = has_losses(cycles) or has_failed_control(cycles)
+    is_evidence = has_lost_rows and is_finished(folder.plan(), cycles)
     if site.promise is None or is_evidence:
         return rig
     if not (name := folder.known().run):  # nothing was cut yet
@@ -186,22 +189,26 @@ def _run_controls(
     folder: CampaignFolder,
     plan: CampaignPlan,
     await_person: Callable[[str], None],
-) -> None:
+) -> Rig:
     """Run controls, unless one lost already or nothing is left to cut.
 
     After a control that showed nothing, or whose client was lost, every later cycle
     would be INCONCLUSIVE; so another control runs after it.
-    Raise DbcheckError if none lost.
+    Return *rig*, made whole again.  Raise DbcheckError if no control lost.
     """
     cycles = folder.cycles()
     if is_finished(plan, cycles) or any(map(has_lost, _list_controls(cycles))):
-        return
+        return rig
     if rig.site.attended:
         await_person(READY.format(cut="The cut of the control"))
-    for outcome in run_controls(rig, plan.workload, plan.seed, folder.known()):
+    for outcome in run_controls(
+        *(rig, plan.workload, plan.seed, folder.known()),
+        make_whole=lambda rig: _make_whole(rig, folder),
+    ):
         add_outcome(folder, outcome)
     if not is_finished(plan, cycles := folder.cycles()):
         require_control_lost(_list_controls(cycles))
+    return _make_whole(rig, folder)
 
 
 def _list_controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:

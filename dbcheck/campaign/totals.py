@@ -57,6 +57,12 @@ def has_losses(cycles: Sequence[Cycle]) -> bool:
     return any(cycle.has_failed for cycle in cycles)
 
 
+def has_failed_control(cycles: Sequence[Cycle]) -> bool:
+    """Return True if a control lost what no control loses."""
+    fail = CycleVerdict.FAIL
+    return any(c.control is not None and c.verdict is fail for c in cycles)
+
+
 def describe_cycles(cycles: Sequence[Cycle]) -> str:
     """Return what the cycles show so far, a loss without a power cut first."""
     without_cut = sum(cycle.lost_without_cut for cycle in cycles)
@@ -82,7 +88,7 @@ def is_finished(plan: CampaignPlan, cycles: Sequence[Cycle]) -> bool:
         tally.cuts >= plan.cuts
         or find_last_number(cycles) >= plan.cycles_max
         or (has_losses(cycles) and not plan.keep_going)
-        or any(c.control is not None and c.verdict is CycleVerdict.FAIL for c in cycles)
+        or has_failed_control(cycles)
         or any(cycle.gone for cycle in cycles)
     )
 
@@ -299,8 +305,7 @@ def find_verdict(planned: int, cycles: Sequence[Cycle]) -> Verdict:
 
     Any loss makes it a FAIL, with or without a power cut, as does a failed control.
     """
-    fail = CycleVerdict.FAIL
-    if has_losses(cycles) or any(c.control and c.verdict is fail for c in cycles):
+    if has_losses(cycles) or has_failed_control(cycles):
         return Verdict.FAIL
     is_complete = tally_cycles(cycles).cuts >= planned
     return Verdict.PASS if is_complete else Verdict.INCONCLUSIVE

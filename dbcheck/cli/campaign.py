@@ -30,7 +30,7 @@ from dbcheck.runner import campaign_run
 from dbcheck.runner.attendance import require_unattended
 from dbcheck.runner.campaign_fleet import LOCAL, require_workers, run_fleet
 from dbcheck.runner.campaign_plan import decide_goal, make_plan
-from dbcheck.runner.guard import refuse_control_of_cluster
+from dbcheck.runner.guard import require_control_possible
 from dbcheck.runner.placement import find_placed_targets
 
 CYCLES = click.IntRange(1, 1_000_000)
@@ -131,7 +131,7 @@ def command(
         goal = decide_goal(cuts, until, max_cuts)
         at = _find_place(address, entries)
         for entry in entries if control else ():
-            refuse_control_of_cluster(entry)
+            require_control_possible(entry)
         campaign_run.require_all_fit(entries, yes=consent.yes, i_know=consent.i_know)
         root = folder or Path("campaigns", f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
         base = draw_seed(seed)

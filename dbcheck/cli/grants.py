@@ -163,16 +163,20 @@ def list_statements(
             usage, account, database, asks_host=server.asks_host
         )
         found += postgresql_rights.list_cluster_rights(
-            topology, account, promotes=server.promotes
+            topology, account, promotes=server.promotes, control=control
         )
     else:
         create = mysql_rights.create_statements(account)
+        relaxes = control and not topology.is_cluster
         found = mysql_rights.list_rights(
-            product, usage, account, database, control=control
+            product, usage, account, database, control=relaxes
         )
         forms, promotes = server.forms_group, server.promotes
         found += mysql_rights.list_cluster_rights(
-            topology, product, account, forms=forms, promotes=promotes
+            *(topology, product, account),
+            forms=forms,
+            promotes=promotes,
+            control=control,
         )
     # What a single server may do without, a cluster may require.
     by_statement: dict[str, Right] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -48,7 +49,7 @@ from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import (
     check_interlocks,
-    refuse_control_of_cluster,
+    require_control_possible,
     require_passable,
     require_stays_off,
 )
@@ -60,9 +61,8 @@ TWO_CUTS_NOTE = (
 )
 
 NO_SECOND_CUT = (
-    "without a control that loses commits no run can pass, so you are not asked for a"
-    " second cut. Fix the cause that is named, then run it again, or run without"
-    " --control"
+    "without a control that loses commits no run can pass, so there is no second cut."
+    " Fix the cause that is named, then run it again, or run without --control"
 )
 
 
@@ -112,11 +112,12 @@ def command(
             id=ErrorId.TARGET_MISSING,
             hint="Name a host of an inventory (dbcheck init writes one), or a URL.",
         )
-    for node_entry in entry.cut_with:
-        require_passable(node_entry)
-    require_stays_off(entry, entry)
     if control:
-        refuse_control_of_cluster(entry)
+        require_control_possible(entry)
+    for node_entry in entry.cut_in_turn if control else entry.cut_with:
+        require_passable(node_entry)
+    for node_entry in entry.cut_in_turn if control else (entry,):
+        require_stays_off(entry, node_entry)
     workload, scheduler = _choose_workload(entry, load), load.scheduler
     seed = draw_seed(load.seed)
     accept_new_key = witness.accept_new_host_key
@@ -132,12 +133,19 @@ def command(
         require_none_pending(runs, rig.site.writer.engine)
         if remote is not None:
             rig, workload = replace(rig, far=remote), remote.shared(workload)
-        _check_cut_nodes(entry, rig, consent)
+        for node_entry, node in assemble.list_cut_nodes(
+            entry, rig.site, in_turn=control
+        ):
+            require_none_pending(runs, node.engine)
+            check_interlocks(
+                node_entry, node.engine, yes=consent.yes, i_know=consent.i_know
+            )
         controls = _run_controls_with_note(rig, workload, seed, view) if control else []
         if controls and _ends_with_control(rig, controls[-1].verdict, view):
             outcome = controls.pop()
         else:
             if controls:
+                rig = _make_whole(rig, controls)
                 view.line("cycle", "the control is over; now the cycle that counts")
             facts = list(map(extract_control_facts, controls))
             known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
@@ -187,21 +195,14 @@ def _ends_with_control(rig: Rig, verdict: Verdict, view: PlainProgress) -> bool:
     """Return True if no cut is to follow the control, whose verdict is given.
 
     A control that failed shows that the server fails.  After one that lost nothing no
-    run can pass, so nobody is asked to pull a plug again; a switch still cuts, which
-    may show a loss.
+    run can pass, so nobody is asked to pull a plug again, and no cluster is rebuilt; a
+    switch still cuts a single server, which may show a loss.
     """
-    if verdict is Verdict.INCONCLUSIVE and rig.site.attended:
+    is_cluster = rig.site.promise is not None
+    if verdict is Verdict.INCONCLUSIVE and (rig.site.attended or is_cluster):
         view.line("control", NO_SECOND_CUT)
         return True
     return verdict is Verdict.FAIL
-
-
-def _check_cut_nodes(entry: Entry, rig: Rig, consent: ConsentOptions) -> None:
-    """Raise UsageError unless every node that the cut takes may lose its power."""
-    for node_entry, node in assemble.list_cut_nodes(entry, rig.site):
-        check_interlocks(
-            node_entry, node.engine, yes=consent.yes, i_know=consent.i_know
-        )
 
 
 def _run_controls_with_note(
@@ -210,4 +211,19 @@ def _run_controls_with_note(
     """Run the controls; a human who cuts is first told of both cuts."""
     if rig.site.attended:
         view.line("control", TWO_CUTS_NOTE)
-    return list(run_controls(rig, workload, seed))
+    outcomes: list[Outcome] = []
+    for outcome in run_controls(
+        rig, workload, seed, make_whole=lambda rig: _make_whole(rig, outcomes)
+    ):
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _make_whole(rig: Rig, controls: Sequence[Outcome]) -> Rig:
+    """Return *rig*; of a cluster, led by the node that takes writes after *controls*.
+
+    Raise DbcheckError if the others cannot be had to follow that node.
+    """
+    if rig.site.promise is None:
+        return rig
+    return rebuild_cluster(rig, controls[-1].run)

@@ -299,8 +299,8 @@ def _require_same_run(rig: Rig, run: RunFolder) -> None:
 def undo_weakening(rig: Rig) -> None:
     """Undo the settings that a control changed on the server; never raises.
 
-    It may be called only once the survivors were read, or if none will be.  A cluster
-    has no controls, and its writer may be off.
+    It may be called only once the survivors were read, or if none will be.  A control
+    of a cluster changes none, and its writer may be off.
     """
     if rig.site.promise is not None:
         return
@@ -363,18 +363,32 @@ def _recall_load(rig: Rig, run: RunFolder) -> None:
 TRIES_MAX = 3  # of a control
 
 
+def keep_rig(rig: Rig) -> Rig:
+    """Return *rig*: a single server needs nothing before the next control."""
+    return rig
+
+
 def run_controls(
-    rig: Rig, workload: Workload, seed: int, known: Known = NOTHING_KNOWN
+    rig: Rig,
+    workload: Workload,
+    seed: int,
+    known: Known = NOTHING_KNOWN,
+    make_whole: Callable[[Rig], Rig] = keep_rig,
 ) -> Iterator[Outcome]:
     """Run a control, and again as long as chance may be why it shows nothing.
 
     Yield each outcome before the next control begins.  known: what earlier runs showed.
+    make_whole: rebuilds a cluster before another control; returns the rig that its
+    writer leads now.
 
-    PostgreSQL may by chance have written all but the last page of its log.  So there
-    are up to TRIES_MAX tries, but only one if a human has to cut.
+    PostgreSQL may by chance have written all but the last page of its log, and a
+    standby may have connected again just before the cut.  So there are up to TRIES_MAX
+    tries, but only one if a human has to cut.
     """
     tries = 1 if rig.site.attended else TRIES_MAX
     for number in range(tries):
+        if number:
+            rig = make_whole(rig)
         outcome = run_control(rig, workload, seed + number, known)
         known = known.with_outcome(outcome)
         rig.listener.phase(Phase.CONTROL, outcome.judgement.reasons[0])
@@ -411,13 +425,17 @@ def extract_control_facts(outcome: Outcome) -> ControlFacts:
 
 
 def _weaken(rig: Rig, started: Started) -> None:
-    """Weaken the server, and note that in the witness's log.
+    """Weaken the server, if its sessions are not enough; note how in the witness's log.
 
     If that fails, end the log, the session and the canaries that the preflight began.
     """
+    engine = rig.site.writer.engine
     process = rig.lab.get("cut") == LabCut.PROCESS.value
     try:
-        text = rig.site.writer.engine.weaken_durability(process=process)
+        if rig.site.promise is None:
+            text = engine.weaken_durability(process=process)
+        else:
+            text = engine.describe_unreplicated()
         started.log.note({"event": "relaxed", "how": text})
     except BaseException:
         with contextlib.suppress(WitnessError):  # it must not hide the first error

@@ -12,6 +12,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, WitnessError
 from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.detaching import DetachingWatch, begin_detaching
 from dbcheck.cycle.host import end_canaries, read_client_clocks
 from dbcheck.cycle.preflight.before_load import WARM_ROWS, Started
 from dbcheck.cycle.rig import Rig
@@ -32,6 +33,7 @@ from dbcheck.load.load import Load
 from dbcheck.load.process import ProcessGroup
 from dbcheck.load.readers import Readers
 from dbcheck.load.sessions import Sessions, is_same_server
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.cut import Gone, PowerScope
 from dbcheck.model.host import ClientClocks
 from dbcheck.model.records import LoadRecord, NodeAtTheCut
@@ -78,6 +80,7 @@ def load_until_cut(
         cutter.note_clock()
         monitors.drives = begin_counting(rig, started, load.acked)
         monitors.following = begin_following(rig, started.manifest.writer.facts)
+        monitors.detaching = begin_detaching(rig, started.manifest)
         monitors.hosts = watch_hosts(rig, started)
         monitors.server = watch_server(rig, started)
         monitors.await_first_looks()
@@ -85,6 +88,8 @@ def load_until_cut(
         monitors.readers.begin()
         monitors.began = read_client_clocks()
         load.begin()
+        if monitors.detaching is not None:
+            monitors.detaching.begin()
         _watch(rig, load, cutter, monitors.drives.get(rig.site.writer_name))
         if load.gone is not Gone.NEVER:
             gone()
@@ -115,6 +120,7 @@ class LoadMonitors:
 
     drives: the counts of each node's drives, by the node's name.
     following: asks the writer for its followers; None for a single server.
+    detaching: keeps a control's commits from them; None where nothing has to.
     began:  the client's clocks just before the first commit, None if it never came.
     hosts:  what looks at each node's host, by the node's name.
     server: what looks at the writer.
@@ -123,6 +129,7 @@ class LoadMonitors:
     readers: Readers
     drives: Mapping[str, DriveCounts] = field(default_factory=dict)
     following: FollowerWatch | None = None
+    detaching: DetachingWatch | None = None
     began: ClientClocks | None = None
     hosts: Mapping[str, Watching] = field(default_factory=dict)
     server: Watching | None = None
@@ -145,6 +152,8 @@ class LoadMonitors:
         """End the counting, the questions and the looks; idempotent."""
         for counts in self.drives.values():
             counts.end()
+        if self.detaching is not None:
+            self.detaching.end()
         if self.following is not None:
             self.following.end()
         for watching in self._watching:
@@ -159,7 +168,7 @@ def make_session_groups(rig: Rig, started: Started) -> list[SessionGroup]:
         rig.site.writer.engine,
         manifest.writer.facts,
         started.plan,
-        manifest.control,
+        Weakens.for_promise(manifest.promise) if manifest.control else None,
         workload.sessions,
         rate=workload.rate,
         ramp_s=workload.ramp_s,

@@ -83,7 +83,10 @@ def explain_missing_commits(case: Case) -> str:
     """Explain why commits are missing from a cluster, "" if it is not known.
 
     The explanation is the most likely cause of the losses, and no part of the verdict.
+    "" for a control, whose commits were told not to wait.
     """
+    if case.manifest.control:
+        return ""
     if not case.promoted:
         return _explain_missing_commits_of_group(case)
     reader_name, settings = case.after.reader_name, judge_promised_settings(case)

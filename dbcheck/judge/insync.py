@@ -38,10 +38,17 @@ def judge_in_sync(case: Case) -> Item | None:
     """Judge whether commits waited for the node that took over, at the cut.
 
     The writer's counters are lost with it, so it was sampled throughout the load.
+    The commits of a control are told not to wait: of one, only a standby that is none
+    of the nodes counts.
     """
     if not case.promoted:
         return None
     seen = case.load.replication if case.load else None
+    if case.manifest.control:
+        if seen is None or (stranger := _find_standby_of_no_node(case, seen)) is None:
+            return None
+        reason = _describe_stranger(stranger)
+        return Item(ItemId.IN_SYNC, _CONTRADICTED, reason, required=False)
     status, reason = _UNSEEN, "the writer was not asked during the load"
     if seen is not None:
         status, reason = _judge_awaited_standbys(case, seen)
@@ -77,10 +84,7 @@ def _judge_awaited_standbys(case: Case, seen: ReplicationSeen) -> tuple[Status, 
     node = nodes[name]
     stranger = _find_standby_of_no_node(case, seen)
     if stranger is not None:
-        return _CONTRADICTED, (
-            f"commits waited for {stranger} as well, which is not one of the nodes:"
-            " it may have what the others lack"
-        )
+        return _CONTRADICTED, _describe_stranger(stranger)
     if ambiguous := _find_ambiguous_name(case, seen):
         return _CONTRADICTED, ambiguous
     span_s = max(1e-6, (seen.last_us - seen.first_us) / 1e6)
@@ -166,6 +170,13 @@ def _find_standby_of_no_node(case: Case, seen: ReplicationSeen) -> str | None:
     members = {node.member for node in case.manifest.nodes.values()}
     awaited = (name for change in seen.changes for name in change.names)
     return next((name for name in awaited if name not in members), None)
+
+
+def _describe_stranger(name: str) -> str:
+    return (
+        f"commits waited for {name} as well, which is not one of the nodes: it may have"
+        " what the others lack"
+    )
 
 
 def _find_ambiguous_name(case: Case, seen: ReplicationSeen) -> str:

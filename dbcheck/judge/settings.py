@@ -211,11 +211,13 @@ _SETTING_BUFFERING_LOG = "innodb_log_file_buffering"  # of MariaDB, for InnoDB's
 def explain_durable_commits(manifest: Manifest, load: LoadRecord | None) -> str:
     """Return the setting that kept a control's commits durable before the cut, or "".
 
+    "" also for a cluster, whose control changes no setting of the server.
     If the binary log is flushed at each commit, that flush reaches the redo log's drive
     too.  So both settings must be weak.  MariaDB's redo log must not go past the page
     cache, unless the commits stay in the server.
     """
-    if FAMILIES[manifest.family].has_session_durability:
+    of_sessions = FAMILIES[manifest.family].has_session_durability
+    if of_sessions or manifest.promise is not None:
         return ""
     if load is None or load.settings is None:
         return "its settings were not read just before the cut"

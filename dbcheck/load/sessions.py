@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import CommitUnknown
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.server import ServerFacts, is_restarted
 from dbcheck.ports.connection import Session
 from dbcheck.ports.engine import Engine
@@ -34,7 +35,7 @@ class Sessions:
 
     before:      the server when the load began.
     plan:        what they send.
-    weak:        the sessions are those of a control.
+    weakens:     the kind of the control whose sessions they are, None without one.
     count:       how many sessions there are.
     first, step: their numbers are first, first + step, and so on, also those of
                  sessions that replace broken ones.
@@ -46,7 +47,7 @@ class Sessions:
     engine: Engine
     before: ServerFacts
     plan: Plan
-    weak: bool
+    weakens: Weakens | None
     count: int
     first: int = 1
     step: int = 1
@@ -75,9 +76,9 @@ class Sessions:
         that server after a restart.
         """
         statements, engine = self.plan.statements, self.engine
-        if not self.weak:
+        if self.weakens is None:
             return engine.open_session(statements, server=self.before)
-        return engine.open_weak_session(statements, server=self.before)
+        return engine.open_weak_session(statements, self.weakens, server=self.before)
 
     def is_same_server(self) -> bool:
         """Return True if the server is still the process that the load began with."""

@@ -66,6 +66,22 @@ class Promise(enum.Enum):
         )
 
 
+class Weakens(enum.Enum):
+    """Kinds of controls, by what the acks of their sessions do not wait for.
+
+    FLUSH: the flush of the commit, which the cut of the server then loses.
+    REPLICATION: another node, which then takes over without the commit.
+    """
+
+    FLUSH = "flush"
+    REPLICATION = "replication"
+
+    @classmethod
+    def for_promise(cls, promise: Promise | None) -> Weakens:
+        """Return the kind of a control for *promise*; None for a single server."""
+        return cls.FLUSH if promise is None else cls.REPLICATION
+
+
 def require_stagger(promise: Promise | None, stagger_s: float) -> None:
     """Raise UsageError if the cuts for *promise* cannot be staggered by *stagger_s*.
 

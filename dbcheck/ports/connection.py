@@ -157,3 +157,19 @@ class Followers(Protocol):
 
     def close(self) -> None:
         """End the connection; never raises."""
+
+
+class Detaching(Protocol):
+    """A connection to the writer of a cluster that ends those of its followers."""
+
+    def detach(self) -> int:
+        """End the connections of the followers; return how many there were.
+
+        Blocks.  Each follower may connect again.  Raise EngineError.
+        """
+
+    def sever(self) -> None:
+        """End a detach() of another thread, which then raises; never raises."""
+
+    def close(self) -> None:
+        """End the connection; never raises."""

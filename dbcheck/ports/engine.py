@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import NoCanary, UsageError
 from dbcheck.model.audited import ScopedSettings
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.depth import HeldCanary
 from dbcheck.model.places import Place
@@ -26,7 +27,7 @@ from dbcheck.model.replication import (
     SourceLogin,
 )
 from dbcheck.model.server import Refill, ServerFacts, TableCheck
-from dbcheck.ports.connection import Followers, NewestRows, Session
+from dbcheck.ports.connection import Detaching, Followers, NewestRows, Session
 from dbcheck.ports.host import Look
 from dbcheck.rows.acks import Row
 from dbcheck.rows.loss import ConditionCheck
@@ -67,7 +68,7 @@ class Feature(Enum):
     DATA_MARK = ("mark_data",)
     REPLICATION = (
         *("open_followers", "membership", "received", "promote", "accepts"),
-        *("takes_writes", "descent"),
+        *("takes_writes", "descent", "describe_unreplicated", "open_detaching"),
     )
     REPOINTING = ("transactions", "follow", "lead")
     CLONING = ("clone",)
@@ -125,14 +126,18 @@ class Engine(ABC):
 
     @abstractmethod
     def require_rights(
-        self, usage: Usage, *, control: bool = False, asks_host: bool = False
+        self,
+        usage: Usage,
+        *,
+        control: Weakens | None = None,
+        asks_host: bool = False,
     ) -> None:
         """Raise EngineError if the account lacks a right that a load of *usage* needs.
 
         The error names every such right, and its hint every GRANT.  Raise EngineError
         also for a product or a version that dbcheck does not judge.
-        control: a control comes first.  asks_host: so does the target's host, which
-        takes the data directory.
+        control: the kind of the control that comes first, None without one.
+        asks_host: the target's host is asked as well, which takes the data directory.
         """
 
     @abstractmethod
@@ -272,12 +277,14 @@ class Engine(ABC):
     def open_weak_session(
         self,
         statements: Sequence[StatementSpec],
+        weakens: Weakens,
         *,
         server: ServerFacts | None = None,
     ) -> Session:
         """Connect as open_session() does; require early acks.
 
-        Raise EngineError if the server's commits are durable when they are acked.
+        REPLICATION changes this session alone.  FLUSH follows weaken_durability();
+        raise EngineError if the server's commits are durable when they are acked.
         """
         raise self._refusal(Feature.CONTROL)
 
@@ -465,8 +472,8 @@ class Engine(ABC):
     def open_followers(self, *, server: ServerFacts | None = None) -> Followers:
         """Connect to list the nodes that follow this one.
 
-        Here and below, down to descent(): the server can be a node of a cluster, one
-        node of which takes the writes.
+        Here and below, down to open_detaching(): the server can be a node of a cluster,
+        one node of which takes the writes.
         """
         raise NotImplementedError
 
@@ -523,6 +530,20 @@ class Engine(ABC):
 
     def clone(self, source: SourceLogin) -> None:
         """Replace its data by *source*'s; return once it runs; raise EngineError."""
+        raise NotImplementedError
+
+    def describe_unreplicated(self) -> str:
+        """Return how a control keeps commits from the other nodes, in words."""
+        raise NotImplementedError
+
+    def open_detaching(
+        self, names: Collection[str], *, server: ServerFacts | None = None
+    ) -> Detaching | None:
+        """Connect to end the connections of the followers *names* for a control.
+
+        names: as Membership has them.  None if sessions alone keep their commits from
+        the followers.
+        """
         raise NotImplementedError
 
     def require_alone(self) -> None:

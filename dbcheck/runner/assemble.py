@@ -312,11 +312,17 @@ def _make_node(entry: Entry, ask: Callable[[str], None]) -> Node:
     )
 
 
-def list_cut_nodes(entry: Entry, site: Site) -> list[tuple[Entry, Node]]:
-    """Return the hosts that lose their power in a cut, each with its node."""
+def list_cut_nodes(
+    entry: Entry, site: Site, *, in_turn: bool = False
+) -> list[tuple[Entry, Node]]:
+    """Return the hosts that lose their power in a cut, each with its node.
+
+    in_turn: also those that may lose it in a later cut.
+    """
     if not entry.standbys:
         return [(entry, site.writer)]
-    return [(cut_entry, site.nodes[cut_entry.name]) for cut_entry in entry.cut_with]
+    hosts = entry.cut_in_turn if in_turn else entry.cut_with
+    return [(host, site.nodes[host.name]) for host in hosts]
 
 
 def entry_label(entry: Entry) -> str:

@@ -18,6 +18,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.judge.item import Status
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.audited import RuleStatus, Severity
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.depth import Depth
 from dbcheck.model.golive import ASSUMED, PaperResult, StepId
 from dbcheck.model.verdict import (
@@ -104,7 +105,9 @@ def find_unsafe_settings(check: Check) -> Found:
     """
     entry, plan = check.entry, _plan_cuts(check, StepId.FIRST_CUT)
     assemble.make_engine(entry.target, entry.password).require_rights(
-        usage_of(plan.workload), control=plan.control, asks_host=bool(entry.host)
+        usage_of(plan.workload),
+        control=Weakens.FLUSH if plan.control else None,
+        asks_host=bool(entry.host),
     )
     result = audit_entry(entry)
     if result.host_error:

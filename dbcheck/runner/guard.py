@@ -14,6 +14,7 @@ from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import CutClass, OtherUsers
 from dbcheck.model.host import Expected, Identity
 from dbcheck.model.managed import SERVICE
+from dbcheck.model.replication import RebuiltBy
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine, Feature
 from dbcheck.power import consent, interlock
@@ -122,15 +123,54 @@ def require_passable(entry: Entry) -> None:
     )
 
 
-def refuse_control_of_cluster(entry: Entry) -> None:
-    """Raise UsageError if *entry* is a cluster, of which dbcheck knows no control."""
-    if entry.standbys:
+# Who can rebuild an old writer whose commits no other node has, so that none is left.
+_REPLACING_DATA = {
+    SiteKind.STREAMING: (RebuiltBy.COMMAND, RebuiltBy.AUTO),
+    SiteKind.SEMI_SYNC: (RebuiltBy.CLONE, RebuiltBy.COMMAND, RebuiltBy.AUTO),
+}
+
+
+def require_control_possible(entry: Entry) -> None:
+    """Raise UsageError if *entry* is a cluster of which no control can be run.
+
+    A control leaves commits on the old writer that no other node has.  They are lost
+    only if another node takes over, and must be gone before that writer is a node of
+    the cluster again.
+    """
+    if not entry.standbys:
+        return
+    kind, promise = SiteKind(entry.topology), Promise(entry.survives)
+    if promise.writer_returns:
+        gone = Promise.ALL_WRITER_GONE if promise.cuts_all else Promise.WRITER_GONE
         raise UsageError(
-            f"{entry.title} is a cluster, and cannot be run with --control",
-            id=ErrorId.OPTIONS_CONFLICT,
-            hint="Leave it out. To see commits lost, let no commit wait for a standby"
-            " (docs/clusters.md), and run again.",
+            f"{entry.title}: no control with the promise {promise.value}: the writer"
+            " comes back, with the commits that no other node was to have",
+            id=ErrorId.CONTROL_NOT_SUPPORTED,
+            hint="Leave --control out, or run it with dbcheck_survives:"
+            f" {(Promise.WRITER_GONE if kind.is_group else gone).value}.",
         )
+    if kind.is_group:
+        raise UsageError(
+            f"{entry.title}: no control of {kind.value}: the old writer would join"
+            " again with rows that no other node has",
+            id=ErrorId.CONTROL_NOT_SUPPORTED,
+            hint="Leave --control out.",
+        )
+    _require_replaced(entry, kind)
+
+
+def _require_replaced(entry: Entry, kind: SiteKind) -> None:
+    """Raise UsageError unless the data of the old writer are replaced."""
+    if RebuiltBy(entry.rebuilt_by) in _REPLACING_DATA[kind]:
+        return
+    values = [by.value for by in _REPLACING_DATA[kind]]
+    raise UsageError(
+        f"{entry.title}: after a control the old writer has commits that no other node"
+        f" has, and with dbcheck_rebuilt_by: {entry.rebuilt_by} it would keep them",
+        id=ErrorId.REBUILD_NOT_POSSIBLE,
+        hint=f"Set dbcheck_rebuilt_by to {' or '.join(values)}, which replaces its"
+        " data (docs/clusters.md); or leave --control out.",
+    )
 
 
 def require_stays_off(entry: Entry, host: Entry) -> None:

@@ -22,6 +22,7 @@ from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.url import read_url
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.family import FAMILIES, Family
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
@@ -160,7 +161,7 @@ def run_on_target(
             require_server(
                 engine,
                 results.row.workload,
-                weak=results.row.relaxed,
+                Weakens.FLUSH if results.row.relaxed else None,
                 asks_host=node.host is not None,
             )
         except DbcheckError as error:

@@ -119,7 +119,7 @@ def run(
         url = make_url(server.url).set(port=relay.port)
         engine = open_engine(url.render_as_string(False), server.password)
         log = FakeLog()
-        sessions = Sessions(engine, engine.facts(), InsertPlan(SCHEDULE), False, 1)
+        sessions = Sessions(engine, engine.facts(), InsertPlan(SCHEDULE), None, 1)
         loop = make(sessions, cast(WitnessLog, log))
         seen: list[tuple[object, ...]] = []
 
@@ -317,7 +317,7 @@ def test_what_is_acked_is_what_the_server_has(
     engine.prepare((LEDGER,))
     log = FakeLog()
     schedule = Schedule(seed=9, epoch=4, payload_bytes=(1, 100, 40_000))
-    sessions = Sessions(engine, engine.facts(), InsertPlan(schedule), False, 16)
+    sessions = Sessions(engine, engine.facts(), InsertPlan(schedule), None, 16)
     loop = make(sessions, cast(WitnessLog, log))
     assert isinstance(loop, CompiledLoop) == (make is make_loop)
     try:
@@ -345,7 +345,7 @@ def test_rows_that_are_too_few_to_be_made_at_once_are_made_one_by_one(
     plan, facts = InsertPlan(Schedule(9, 4, (20_000,))), engine.facts()
     for count, kind in ((52, CompiledLoop), (53, Loop)):
         log = FakeLog()
-        sessions = Sessions(engine, facts, plan, False, count)
+        sessions = Sessions(engine, facts, plan, None, count)
         loop = make_loop(sessions, cast(WitnessLog, log))
         assert type(loop) is kind
         loop.end()

@@ -74,7 +74,7 @@ CLUSTERS = {
 def of_a_cluster(name: str, *, cut: bool = False) -> list[str]:
     """Return the statements that the account of a cluster needs beside those.
 
-    cut: all of its nodes are, so it is formed again.
+    cut: all of its nodes are, so it is formed again, and a control comes first.
     """
     kind, product = CLUSTERS[name]
     workload = load("insert")
@@ -82,7 +82,7 @@ def of_a_cluster(name: str, *, cut: bool = False) -> list[str]:
         list_statements(
             Server(product, topology=topology, forms_group=cut, promotes=True),
             workload,
-            control=False,
+            control=cut,
         )
         for topology in (SiteKind.SINGLE, kind)
     )

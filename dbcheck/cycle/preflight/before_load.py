@@ -34,6 +34,7 @@ from dbcheck.cycle.preflight.members import (
     add_connections,
     await_replication,
     find_membership,
+    refuse_prepared_control,
     require_kind,
 )
 from dbcheck.cycle.preflight.server_pod import choose_pod, read_pods
@@ -47,6 +48,7 @@ from dbcheck.cycle.tables import (
 )
 from dbcheck.load.sessions import commit
 from dbcheck.model.clocks import describe_clocks, measure_ahead
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.cut import CutClass, LabCut, PowerScope
 from dbcheck.model.depth import HeldCanary
 from dbcheck.model.managed import SERVICE
@@ -287,7 +289,8 @@ def _require_fit(
         # error of require_kind() names the topology that fits.
         require_kind(rig.site, engine.facts().identity)
     asks_host = any(node.host is not None for node in rig.site.nodes.values())
-    require_server(engine, workload, weak=control, grouped=grouped, asks_host=asks_host)
+    weakens = Weakens.for_promise(rig.site.promise) if control else None
+    require_server(engine, workload, weakens, grouped=grouped, asks_host=asks_host)
     if known.find_node(rig.site.writer_name).identity:
         known.require_same(rig.site.writer_name, engine.target, engine.facts())
     for node in rig.site.nodes.values():
@@ -303,6 +306,7 @@ def _require_fit(
     if workload.rows_before:
         engine.require(Feature.FILL)
     if workload.plan is PlanKind.TWO_PHASE:
+        refuse_prepared_control(weakens)
         _require_two_phase(engine, workload.sessions + 1, weak=control)
     return witness
 
@@ -310,8 +314,8 @@ def _require_fit(
 def require_server(
     engine: Engine,
     workload: Workload,
+    weakens: Weakens | None = None,
     *,
-    weak: bool,
     grouped: bool = False,
     asks_host: bool = False,
 ) -> None:
@@ -319,16 +323,17 @@ def require_server(
 
     Missing rights come first, all in one error; see Engine.require_rights() and
     Engine.check().
-    weak: the cycle is a control.  Raise UsageError for a server without controls.
+    weakens: the kind of control that the cycle is, None if it is none.  Raise
+    UsageError for a server without controls.
     grouped: the server is tested together with the other nodes of its group.
     """
-    if weak:
+    if weakens is not None:
         engine.require(Feature.CONTROL)
-    engine.require_rights(usage_of(workload), control=weak, asks_host=asks_host)
+    engine.require_rights(usage_of(workload), control=weakens, asks_host=asks_host)
     if not grouped:
         engine.require_alone()
     engine.check(statements_of(workload), payload_bytes_max(workload))
-    if weak:
+    if weakens is Weakens.FLUSH:
         engine.check_weakening()
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import EngineError
+from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cycle.rig import Rig
-from dbcheck.model.cluster import SiteKind, judge_settings_for_promise
+from dbcheck.model.cluster import SiteKind, Weakens, judge_settings_for_promise
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.replication import ADDRESS, Follower, Membership, name_in_log
 from dbcheck.ports.engine import Engine
@@ -354,6 +354,20 @@ def _describe_doubt(
             " the writer"
         )
     return "; ".join(doubts) + "; a replication slot would show it" if doubts else ""
+
+
+def refuse_prepared_control(weakens: Weakens | None) -> None:
+    """Raise UsageError if a control of a cluster is to prepare transactions.
+
+    What decides one of them would reach the other nodes without it.
+    """
+    if weakens is Weakens.REPLICATION:
+        raise UsageError(
+            "no control of a cluster can prepare transactions: the other nodes would"
+            " be told to commit what they do not have",
+            id=ErrorId.CONTROL_CANNOT_PREPARE,
+            hint="Run the control with another workload, such as insert.",
+        )
 
 
 def await_replication(site: Site, table: TableSpec, row_id: int) -> None:

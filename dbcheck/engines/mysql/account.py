@@ -25,9 +25,11 @@ from dbcheck.engines.mysql.rights import (
     SERVER,
     TASKS,
     Privileges,
+    list_unreplicating,
     quote_database,
     tables_privileges,
 )
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.rights import MissingRight, missing_rights_error
 from dbcheck.rows.operation import Usage
 from dbcheck.rows.table import SIDES
@@ -39,11 +41,12 @@ DENIED = (ACCESS_DENIED_TO_SERVER, 1401)
 
 
 def require_rights(
-    link: MysqlLink, usage: Usage, database: str, *, control: bool
+    link: MysqlLink, usage: Usage, database: str, control: Weakens | None
 ) -> None:
     """Raise EngineError, with every GRANT as hint, if the account lacks any right.
 
-    control: a control comes first.  Raise EngineError also for another product.
+    control: the kind of the control that comes first, None without one.  Raise
+    EngineError also for another product.
     """
     version, comment, account = link.row("server")
     product, numbers = parse_product(version, comment)
@@ -59,10 +62,15 @@ def require_rights(
         for privileges, statement in on_server
         if _is_denied(link, statement)
     ]
-    if control:
+    if control is not None:
+        needed = (
+            list_weakening_privileges(link)
+            if control is Weakens.FLUSH
+            else [list_unreplicating(product, numbers)]
+        )
         missing += [
             _make_missing(accepted[0], account)
-            for accepted in list_weakening_privileges(link)
+            for accepted in needed
             if all(find_missing_on_server(grants, each) for each in accepted)
         ]
     if missing:

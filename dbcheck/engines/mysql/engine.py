@@ -66,11 +66,13 @@ from dbcheck.engines.mysql.replicating import (
     group_identity,
     takes_writes_of_clients,
 )
+from dbcheck.engines.mysql.replication import leave_replication
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.peer import pick_log_settings, takes_no_writes_error
 from dbcheck.engines.tables import parse_row, parse_table_facts
 from dbcheck.engines.url import DATABASE, name_driver, read_url
 from dbcheck.model.audited import ScopedSettings
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.managed import SERVICE, find_service_of_hosts, find_service_of_mysql
 from dbcheck.model.places import Place, number_places
@@ -190,10 +192,14 @@ class MysqlEngine(Replicating):
         )
 
     def require_rights(
-        self, usage: Usage, *, control: bool = False, asks_host: bool = False
+        self,
+        usage: Usage,
+        *,
+        control: Weakens | None = None,
+        asks_host: bool = False,
     ) -> None:
         with self._open(None) as link:
-            require_rights(link, usage, self._database, control=control)
+            require_rights(link, usage, self._database, control)
 
     def check(
         self, statements: Sequence[StatementSpec], payload_bytes: int = 0
@@ -363,7 +369,7 @@ class MysqlEngine(Replicating):
         server: ServerFacts | None = None,
     ) -> MysqlSession:
         """Connect for the load; raise EngineError if that is refused."""
-        return self._open_session(statements, server, weak=False)
+        return self._open_session(statements, server, None)
 
     def open_client(self, statement: StatementSpec, connect_s: float) -> MysqlSession:
         link = self._open(self._database, connect_s)
@@ -378,23 +384,25 @@ class MysqlEngine(Replicating):
     def open_weak_session(
         self,
         statements: Sequence[StatementSpec],
+        weakens: Weakens,
         *,
         server: ServerFacts | None = None,
     ) -> MysqlSession:
         """Connect for a control; raise EngineError if the server is durable."""
-        return self._open_session(statements, server, weak=True)
+        return self._open_session(statements, server, weakens)
 
     def _open_session(
         self,
         statements: Sequence[StatementSpec],
         server: ServerFacts | None,
-        *,
-        weak: bool,
+        weakens: Weakens | None,
     ) -> MysqlSession:
         link = self._open(self._database, server=server)
         try:
-            if weak:
+            if weakens is Weakens.FLUSH:
                 require_weak(link)
+            elif weakens is Weakens.REPLICATION:
+                leave_replication(link)
             settings = server.settings if server is not None else ()
             return MysqlSession(link, statements, self._database, settings)
         except BaseException as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from dbcheck.base.error_ids import ErrorId
@@ -24,7 +24,7 @@ from dbcheck.model.replication import (
     SourceLogin,
 )
 from dbcheck.model.server import Refill, ServerFacts
-from dbcheck.ports.connection import Followers
+from dbcheck.ports.connection import Detaching, Followers
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import TableSpec
 from dbcheck.server_log import Product
@@ -226,6 +226,15 @@ class Replicating(Engine):
     def received(self) -> Received:
         with self._open(None, READY_S) as link:
             return kind_of(link).received(link)
+
+    def describe_unreplicated(self) -> str:
+        return replication.UNREPLICATED
+
+    def open_detaching(
+        self, names: Collection[str], *, server: ServerFacts | None = None
+    ) -> Detaching | None:
+        """Return None: sessions keep their commits out of the binary log."""
+        return None
 
     def promote(self) -> None:
         """Stop replication, forget the source and switch read_only off."""

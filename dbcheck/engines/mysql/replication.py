@@ -35,6 +35,7 @@ _REBUILD_RIGHTS = (
     " REPLICATION SLAVE ADMIN, REPLICATION MASTER ADMIN and READ_ONLY ADMIN."
 )
 _STREAMING, _SYNC, _ASYNC = "streaming", "sync", "async"
+UNREPLICATED = "sql_log_bin = 0 in its own sessions"
 UNREGISTERED = "a replica that is not registered"
 
 
@@ -95,6 +96,22 @@ class Followers(MysqlWatch):
 def followers(link: MysqlLink) -> Followers:
     """Take over *link*; return what lists the replicas."""
     return Followers(link)
+
+
+def leave_replication(link: MysqlLink) -> None:
+    """Have the commits of this session wait for no replica, and reach none.
+
+    They are not in the binary log (MySQL 8.4 manual, 15.4.1.3 SET sql_log_bin).
+    Raise EngineError, also if the session does not keep the setting.
+    """
+    link.rows("leave_binlog")
+    (is_logged,) = link.row("in_binlog")
+    if is_logged:
+        raise EngineError(
+            "sql_log_bin is 1 although the session set another value",
+            id=ErrorId.CONNECTION_NOT_DIRECT,
+            hint="Connect to the server directly, without a pooler or proxy.",
+        )
 
 
 def membership(link: MysqlLink) -> Membership | None:

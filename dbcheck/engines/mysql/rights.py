@@ -91,6 +91,8 @@ WEAKENING: Mapping[Product, Privileges] = {
 # For sync_binlog on MariaDB; from 11.0 on SUPER no longer includes it.
 WEAKENING_BINLOG = Privileges(("BINLOG ADMIN",), SERVER)
 BINLOG_ADMIN_SINCE = 11
+# For SET SESSION sql_log_bin (MySQL 8.4 manual, 7.1.9.1; MariaDB's, SET SQL_LOG_BIN).
+UNREPLICATING = Privileges(("SESSION_VARIABLES_ADMIN",), SERVER)
 CANARY = Privileges(("LOCK TABLES",))
 ERROR_LOG = Privileges(("SELECT",), f"{_SCHEMA}.error_log")
 OTHER_DATABASES = Privileges(("SHOW DATABASES",), SERVER)
@@ -108,6 +110,19 @@ def tables_privileges(usage: Usage) -> Privileges:
     return Privileges(
         ("SELECT", *(verb.name for verb in usage.all_verbs), "CREATE", "DROP")
     )
+
+
+def list_unreplicating(
+    product: Product, version: Sequence[int]
+) -> tuple[Privileges, ...]:
+    """Return the privileges any one of which keeps a session's commits unreplicated.
+
+    version: of the server, as numbers.
+    """
+    if product is Product.MYSQL:
+        return (UNREPLICATING, WEAKENING[product], SUPER)
+    more = () if version[0] >= BINLOG_ADMIN_SINCE else (SUPER,)
+    return (WEAKENING_BINLOG, *more)
 
 
 def create_statements(account: str) -> tuple[str, ...]:
@@ -235,16 +250,23 @@ def _list_rights_of_mysql(account: str) -> list[Right]:
 
 
 def list_cluster_rights(
-    kind: SiteKind, product: Product, account: str, *, forms: bool, promotes: bool
+    kind: SiteKind,
+    product: Product,
+    account: str,
+    *,
+    forms: bool,
+    promotes: bool,
+    control: bool = False,
 ) -> tuple[Right, ...]:
     """Return the rights on a node of a cluster, beside those of a single server.
 
     promotes: dbcheck promotes a standby.  forms: dbcheck forms a group again after a
-    cut of all its nodes.
+    cut of all its nodes.  control: a control comes first.
     """
     match kind:
         case SiteKind.SEMI_SYNC:
-            return _list_replication_rights(product, account, promotes=promotes)
+            found = _list_replication_rights(product, account, promotes=promotes)
+            return found + _list_control_rights(product, account) * control
         case SiteKind.GALERA:
             table = Privileges(("SELECT",), "mysql.wsrep_cluster_members")
             return (Right(table.grant(account), "Sees the nodes of the cluster."),)
@@ -273,6 +295,13 @@ def _list_replication_rights(
         grant = Privileges(tuple(names), SERVER).grant(account)
         found.append(Right(grant, "Promotes a standby."))
     return tuple(found)
+
+
+def _list_control_rights(product: Product, account: str) -> tuple[Right, ...]:
+    on_mysql = product is Product.MYSQL
+    privileges = UNREPLICATING if on_mysql else WEAKENING_BINLOG
+    why = "Keeps its commits from the replicas for the control's cut (--control)."
+    return (Right(privileges.grant(account), why),)
 
 
 def _list_group_rights(account: str, *, forms: bool) -> tuple[Right, ...]:

@@ -7,10 +7,11 @@ from typing import Any
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.postgresql import rights
+from dbcheck.engines.postgresql import replication, rights
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.product import require_postgresql, require_version
 from dbcheck.engines.tables import parse_foreign_objects, require_ours, require_plain
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.rights import MissingRight, missing_rights_error
 from dbcheck.rows.operation import Usage, Verb
 from dbcheck.rows.table import Definition, TableSpec
@@ -102,9 +103,17 @@ def parse_definition(
 
 
 def require_rights(
-    link: PostgresqlLink, usage: Usage, target: str, *, asks_host: bool
+    link: PostgresqlLink,
+    usage: Usage,
+    target: str,
+    control: Weakens | None,
+    *,
+    asks_host: bool,
 ) -> None:
-    """Raise EngineError, with every GRANT as hint, if the account lacks any right."""
+    """Raise EngineError, with every GRANT as hint, if the account lacks any right.
+
+    control: the kind of the control that comes first, None without one.
+    """
     version, version_num, *_ = link.row("server")
     require_postgresql(target, version)
     require_version(version_num)
@@ -113,6 +122,8 @@ def require_rights(
     if asks_host and "data_directory" not in dict(link.rows("settings")):
         what = "the role pg_read_all_settings"
         missing.append(MissingRight(what, rights.grant_settings(account)))
+    if control is Weakens.REPLICATION:
+        missing += replication.find_missing_for_control(link)
     if missing:
         raise missing_rights_error(account, missing)
 

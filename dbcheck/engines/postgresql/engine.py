@@ -53,6 +53,7 @@ from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
 from dbcheck.engines.tables import parse_row, parse_table_facts
 from dbcheck.engines.url import name_driver, read_url
 from dbcheck.model.audited import ScopedSettings
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.managed import (
     OWN_DATABASES,
@@ -163,10 +164,14 @@ class PostgresqlEngine(Engine):
         )
 
     def require_rights(
-        self, usage: Usage, *, control: bool = False, asks_host: bool = False
+        self,
+        usage: Usage,
+        *,
+        control: Weakens | None = None,
+        asks_host: bool = False,
     ) -> None:
         with self._open() as link:
-            require_rights(link, usage, self.target, asks_host=asks_host)
+            require_rights(link, usage, self.target, control, asks_host=asks_host)
 
     def check(
         self, statements: Sequence[StatementSpec], payload_bytes: int = 0
@@ -246,7 +251,7 @@ class PostgresqlEngine(Engine):
         server: ServerFacts | None = None,
     ) -> PostgresqlSession:
         """Connect for the load; raise EngineError if that is refused."""
-        return self._open_session(statements, server, weak=False)
+        return self._open_session(statements, server, None)
 
     def open_client(
         self, statement: StatementSpec, connect_s: float
@@ -263,11 +268,12 @@ class PostgresqlEngine(Engine):
         self,
         statements: Sequence[StatementSpec],
         server: ServerFacts | None,
-        *,
-        weak: bool,
+        weakens: Weakens | None,
     ) -> PostgresqlSession:
         return PostgresqlSession(
-            self.target, self._options(), statements, weak=weak, server=server
+            *(self.target, self._options(), statements),
+            weakens=weakens,
+            server=server,
         )
 
     def open_newest(
@@ -342,18 +348,20 @@ class PostgresqlEngine(Engine):
         """Change nothing: each weak session sets its own; return a description."""
         with self._open() as link:
             (value,) = link.row("commit_setting")
-        if value == WEAK:
+        weak = WEAK[Weakens.FLUSH]
+        if value == weak:
             return f"synchronous_commit is {value} for this account already"
-        return f"synchronous_commit = {WEAK} (else {value}) in its own sessions"
+        return f"synchronous_commit = {weak} (else {value}) in its own sessions"
 
     def open_weak_session(
         self,
         statements: Sequence[StatementSpec],
+        weakens: Weakens,
         *,
         server: ServerFacts | None = None,
     ) -> PostgresqlSession:
-        """Connect for a control, with synchronous_commit off in that session."""
-        return self._open_session(statements, server, weak=True)
+        """Connect for a control, with another synchronous_commit in that session."""
+        return self._open_session(statements, server, weakens)
 
     def fill(
         self, table: TableSpec, rows: Fill, *, server: ServerFacts | None = None
@@ -472,6 +480,14 @@ class PostgresqlEngine(Engine):
     def received(self) -> Received:
         with self._open(READY_CONNECT_S) as link:
             return replication.received(link)
+
+    def describe_unreplicated(self) -> str:
+        return replication.UNREPLICATED
+
+    def open_detaching(
+        self, names: Collection[str], *, server: ServerFacts | None = None
+    ) -> replication.Detaching:
+        return replication.Detaching(self._open(server=server), names)
 
     def promote(self) -> None:
         """Ask for it by pg_promote()."""

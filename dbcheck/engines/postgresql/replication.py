@@ -23,6 +23,8 @@ from dbcheck.engines.postgresql.rights import (
     grant_history,
     grant_monitor,
     grant_promote,
+    grant_signal,
+    make_superuser,
 )
 from dbcheck.model.replication import (
     Descent,
@@ -32,6 +34,7 @@ from dbcheck.model.replication import (
     SourceLogin,
     parse_position,
 )
+from dbcheck.model.rights import MissingRight
 from dbcheck.model.server import Refill
 from dbcheck.rows.table import TableSpec
 
@@ -58,6 +61,39 @@ class Followers(Watch):
         if any(state is None for _, state, *_ in rows):
             raise _unseen_error("the state of the standbys")
         return [Follower(*row) for row in rows]
+
+
+UNREPLICATED = (
+    "synchronous_commit = local in its own sessions; its standbys are disconnected"
+    " again and again until the cut"
+)
+
+
+class Detaching(Watch):
+    """Ends the connections of standbys over one link (ports.connection.Detaching).
+
+    A standby connects again at once, and waits wal_retrieve_retry_interval (5 s by
+    default) before each further try (PostgreSQL 17 manual, 19.6.3 Standby Servers).
+    """
+
+    def __init__(self, link: PostgresqlLink, names: Collection[str]) -> None:
+        """Take over *link*; names: of the standbys, as the writer lists them."""
+        super().__init__(link)
+        self._names = list(names)
+
+    def detach(self) -> int:
+        return sum(ended for (ended,) in self._rows("detach", {"names": self._names}))
+
+
+def find_missing_for_control(link: PostgresqlLink) -> Iterator[MissingRight]:
+    """Yield what the account needs to end the connections of the standbys."""
+    for account, by_superuser in link.rows("detach_rights"):
+        if by_superuser:
+            what = "superuser, as the role by which a standby connects is one"
+            yield MissingRight(what, make_superuser(account))
+        else:
+            what = "the role pg_signal_backend"
+            yield MissingRight(what, grant_signal(account))
 
 
 def membership(link: PostgresqlLink) -> Membership | None:

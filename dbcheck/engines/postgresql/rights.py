@@ -113,6 +113,16 @@ def grant_promote(account: str) -> str:
     return f"grant execute on function pg_promote(boolean, integer) to {account};"
 
 
+def grant_signal(account: str) -> str:
+    """Return the GRANT that ends the connections of standbys."""
+    return f"grant pg_signal_backend to {account};"
+
+
+def make_superuser(account: str) -> str:
+    """Return what ends the connections of standbys that log in as a superuser."""
+    return f"alter role {account} superuser;"
+
+
 def list_rights(
     usage: Usage, account: str, database: str, *, asks_host: bool
 ) -> tuple[Right, ...]:
@@ -171,11 +181,11 @@ def list_rights(
 
 
 def list_cluster_rights(
-    kind: SiteKind, account: str, *, promotes: bool
+    kind: SiteKind, account: str, *, promotes: bool, control: bool = False
 ) -> tuple[Right, ...]:
     """Return the rights on a node of a cluster, beside those of a single server.
 
-    promotes: dbcheck promotes a standby by SQL.
+    promotes: dbcheck promotes a standby by SQL.  control: a control comes first.
     """
     if kind is not SiteKind.STREAMING:
         return ()
@@ -190,4 +200,8 @@ def list_cluster_rights(
     ]
     if promotes:
         found.append(Right(grant_promote(account), "Promotes a standby."))
+    if control:
+        why = "Disconnects the standbys for the control's cut (--control)."
+        only = "If the standbys log in as a superuser, the account has to be one, too."
+        found.append(Right(grant_signal(account), why, only=only))
     return tuple(sorted(found, key=lambda right: not right.is_required))

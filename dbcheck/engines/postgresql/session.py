@@ -55,6 +55,7 @@ from dbcheck.engines.postgresql.statements import (
     Packer,
     Prepared,
 )
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.connection import Taken, Wire
 from dbcheck.rows.operation import Operation, Statement, StatementSpec, Verb
@@ -63,7 +64,8 @@ if TYPE_CHECKING:
     from dbcheck.rows.batches import Batch
 
 _CONNECT_S = 10.0
-WEAK = "off"  # of synchronous_commit; never fsync, which can corrupt the files
+# Values of synchronous_commit; never fsync, which can corrupt the files.
+WEAK = {Weakens.FLUSH: "off", Weakens.REPLICATION: "local"}
 
 # Looked up once: each takes as long as a call of libpq.
 _IDLE = TransactionStatus.IDLE
@@ -110,7 +112,7 @@ class PostgresqlSession:
         arguments: Mapping[str, Any],
         statements: Sequence[StatementSpec],
         *,
-        weak: bool = False,
+        weakens: Weakens | None = None,
         server: ServerFacts | None = None,
         as_client: bool = False,
         connect_s: float = _CONNECT_S,
@@ -118,7 +120,7 @@ class PostgresqlSession:
         """Connect, and prepare the statements; raise EngineError if that is refused.
 
         target: how error messages name the server.  arguments: libpq's.
-        weak: commits are acked before they are durable, for a control.
+        weakens: the kind of the control that it is for, None without one.
         server: which one it must be, None for any.
         as_client: refuse a server that is in recovery or read-only.
         """
@@ -158,8 +160,8 @@ class PostgresqlSession:
                 self._set(as_client=as_client)
                 if server is not None:
                     self._require(server)
-                if weak:
-                    self._weaken()
+                if weakens is not None:
+                    self._weaken(WEAK[weakens])
                 for statement in statements:
                     if not statement.is_late:
                         self._prepare(statement, returns_id=statement is statements[0])
@@ -450,11 +452,11 @@ class PostgresqlSession:
             texts.append((mark, MARKED))
         return Late(tuple(texts), Packer(spec.parameters))
 
-    def _weaken(self) -> None:
-        """Have commits acked before they are durable, and verify the setting."""
-        self._run("weaken_session")
+    def _weaken(self, wanted: str) -> None:
+        """Give synchronous_commit the value *wanted*, and verify that."""
+        self._run("weaken_session", {"value": wanted})
         (value,) = self._run("commit_setting").fetchall()[0]
-        if value != WEAK:
+        if value != wanted:
             raise EngineError(
                 f"synchronous_commit is {value} although the session set another value",
                 id=ErrorId.CONNECTION_NOT_DIRECT,

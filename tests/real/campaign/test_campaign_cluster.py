@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.cycle.cycle import run_control
+from dbcheck.engines.postgresql.engine import PostgresqlEngine
+from dbcheck.engines.postgresql.replication import find_missing_for_control
 from dbcheck.lab.clusters.cluster import ClusterLab
-from tests.kit.clusters import cluster_of, dbcheck, inventory_of
+from dbcheck.lab.clusters.replication import run_statements
+from dbcheck.lab.lab import Lab
+from dbcheck.model.verdict import ControlOutcome
+from tests.kit.clusters import WORKLOAD, cluster_of, dbcheck, inventory_of
 
 CLUSTER: dict[str, Any] = {
     "dbcheck_survives": "writer-gone",
@@ -132,3 +140,85 @@ def test_no_cut_follows_until_the_cluster_is_whole(
         write_inventory(tmp_path, cluster, REWINDS + WAITS)
         done = dbcheck("campaign", "--resume", folder, "--json")
     assert list_nodes(done) == [("node1", "node2"), ("node2", "node1")]
+
+
+# Removes the rows that the new writer of MySQL or MariaDB lacks, in no binary log.
+FORGETS = """
+from contextlib import closing
+import mysql.connector
+
+def open_root(lab):
+    url = make_url(lab.target_url)
+    return closing(mysql.connector.connect(
+        host=url.host, port=url.port, user=url.username, password=lab.password,
+        database=url.database, autocommit=True))
+
+with open_root(leads) as link, closing(link.cursor()) as cursor:
+    cursor.execute("select id from ledger")
+    kept = [row_id for (row_id,) in cursor.fetchall()]
+with open_root(lab) as link, closing(link.cursor()) as cursor:
+    cursor.execute("set session sql_log_bin = 0")
+    cursor.execute(f"delete from ledger where id not in ({', '.join(map(str, kept))})")
+"""
+# Has commits on the new writer of MariaDB wait for a replica, and the other be one.
+WAITS_MARIADB = """
+run_statements(leads, (
+    "set global rpl_semi_sync_master_enabled = on",
+    "set global rpl_semi_sync_master_timeout = 18446744073709551615"))
+run_statements(lab, (
+    "set global rpl_semi_sync_master_enabled = off",
+    "set global rpl_semi_sync_slave_enabled = on"))
+"""
+REPLACED = {
+    "postgresql": REWINDS + WAITS,
+    "mysql": FORGETS + WAITS_MYSQL + REWINDS,
+    "mariadb": FORGETS + WAITS_MARIADB + REWINDS,
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "engine", ["postgresql", "mysql", pytest.param("mariadb", marks=pytest.mark.wide)]
+)
+def test_a_control_loses_what_no_other_node_has(tmp_path: Path, engine: str) -> None:
+    with cluster_of(tmp_path, engine=engine) as (cluster, _):
+        file = write_inventory(tmp_path, cluster, REPLACED[engine])
+        done = dbcheck(
+            *("campaign", "pair", "--cuts", 1, "--control", "--seed", 3, "--json"),
+            *("--inventory", file, "--folder", tmp_path / "pair"),
+        )
+    nodes = list_nodes(done)
+    assert nodes == [("node1", "node2"), ("node2", "node1")]
+
+
+def test_a_control_whose_commits_reach_the_standby_is_blind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the sessions' setting had no effect, and no standby was disconnected."""
+    with cluster_of(tmp_path) as (cluster, rig):
+        engine: Any = rig.site.writer.engine
+        _require_right_to_disconnect(cluster.labs["node1"], engine)
+        monkeypatch.setattr(
+            engine,
+            "open_weak_session",
+            lambda statements, _, **more: engine.open_session(statements, **more),
+        )
+        monkeypatch.setattr(engine, "open_detaching", lambda names, **_: None)
+        judgement = run_control(rig, WORKLOAD, seed=1).judgement
+    assert judgement.reasons == ("the control lost nothing",)
+    assert judgement.control is ControlOutcome.BLIND
+
+
+def _require_right_to_disconnect(lab: Lab, engine: PostgresqlEngine) -> None:
+    """Require that the account of the lab may disconnect standbys, and not another."""
+    password = secrets.token_hex(8)
+    run_statements(
+        lab,
+        (f"create role plain login password '{password}'", "grant pg_monitor to plain"),
+    )
+    url = make_url(engine.target).set(username="plain").render_as_string()
+    with engine._open() as link:
+        assert not list(find_missing_for_control(link))
+    with PostgresqlEngine(url, password)._open() as link:
+        (missing,) = find_missing_for_control(link)
+    assert missing.statement == "alter role plain superuser;"

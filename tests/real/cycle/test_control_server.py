@@ -19,6 +19,7 @@ from dbcheck.engines.mysql.places import ENGINES as STORAGE
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.sessions import commit
+from dbcheck.model.cluster import Weakens
 from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.manual import ManualConfig, ManualSwitch
 from dbcheck.rows.plans.plan import INSERT
@@ -109,7 +110,7 @@ def test_a_server_is_relaxed_and_put_back(
     innodb.prepare((LEDGER,))
     with refused(ErrorId.CONTROL_UNDONE, EngineError, naming="is 1"):
         weak_session(innodb)
-    require_server(innodb, load("insert"), weak=True)
+    require_server(innodb, load("insert"), Weakens.FLUSH)
     # MySQL has a binary log, by default, on whose flush a commit hangs as well.
     both = innodb_server.name == "mysql"
     said = innodb.weaken_durability(process=process)
@@ -175,7 +176,7 @@ def test_somebody_elses_table_of_that_name_is_respected(
     try:
         innodb.check((INSERT,))
         for start in (
-            lambda: require_server(innodb, load("insert"), weak=True),
+            lambda: require_server(innodb, load("insert"), Weakens.FLUSH),
             lambda: innodb.weaken_durability(process=True),
         ):
             with refused(
@@ -224,7 +225,7 @@ def test_without_the_privilege_nothing_is_begun(
     for statement in statements(name, optional=True):
         least.run(statement)
     engine = least.engine()
-    require_server(engine, load("insert"), weak=True)
+    require_server(engine, load("insert"), Weakens.FLUSH)
     engine.prepare((LEDGER,))
     assert "(was 1)" in engine.weaken_durability(process=True)
     assert "is 1 again" in str(engine.restore_durability())
@@ -238,9 +239,9 @@ def test_the_privilege_on_a_database_is_not_enough(
         least.run(statement)
     least.run("grant all on dbcheck.* to dbcheck@'%';")
     with refused(ErrorId.PRIVILEGE_MISSING, EngineError, naming="SUPER"):
-        require_server(least.engine(), load("insert"), weak=True)
+        require_server(least.engine(), load("insert"), Weakens.FLUSH)
     least.run("grant all on *.* to dbcheck@'%';")
-    require_server(least.engine(), load("insert"), weak=True)
+    require_server(least.engine(), load("insert"), Weakens.FLUSH)
 
 
 def test_who_may_not_put_it_back_is_told(

@@ -17,6 +17,7 @@ from dbcheck.cycle.preflight.before_load import require_server, run_preflight
 from dbcheck.engines.link import NOT_GRANTED
 from dbcheck.engines.registry import open_engine
 from dbcheck.load.sessions import commit
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.server import CheckOutcome
 from dbcheck.ports.engine import Engine
 from dbcheck.probe.measure_flushes import probe_flushes
@@ -134,7 +135,7 @@ def test_a_workload_runs_with_the_rights_of_its_own_list(
     schedule = Schedule(1, 2, load_of.payload_bytes)
     plan = plan_of(replace(load_of, housekeeping=tuple(tasks)), schedule)
     server = engine.facts()
-    require_server(engine, load_of, weak=False)
+    require_server(engine, load_of)
     engine.prepare(plan.tables, server=server)
     with contextlib.closing(engine.open_session(plan.statements, server=server)) as one:
         for seq in range(1, OPERATIONS + 1):
@@ -144,7 +145,7 @@ def test_a_workload_runs_with_the_rights_of_its_own_list(
         with contextlib.closing(session) as one:
             for seq in range(1, OPERATIONS + 1):
                 assert commit(one, plan.operation(HOUSEKEEPING_SESSION, seq))
-    require_server(engine, load_of, weak=False)  # with the tables there
+    require_server(engine, load_of)  # with the tables there
     assert {f"dbcheck.{table.name}" for table in plan.tables} <= set(engine.drop())
 
 
@@ -168,7 +169,7 @@ def test_all_rights_that_a_workload_lacks_are_named_at_once(
     assert {each.split(" to ")[0] for each in given} == wanted
     for statement in given:
         least.execute(statement)
-    least.engine().require_rights(usage_of(load("mixed")), control=True)
+    least.engine().require_rights(usage_of(load("mixed")), control=Weakens.FLUSH)
 
 
 def test_a_probe_of_flushes_names_the_rights_before_it_asks_the_host(

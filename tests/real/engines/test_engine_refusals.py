@@ -589,13 +589,13 @@ def test_a_member_of_a_group_is_refused(new_server: NewServer) -> None:
     server.start()
     engine = engine_of(server)
     insert = load("insert")
-    require_server(engine, insert, weak=False)  # no peer gives back what it loses
+    require_server(engine, insert)  # no peer gives back what it loses
     run(engine, "set global group_replication_start_on_boot = ON")
     with refused(
         ErrorId.SERVER_IN_CLUSTER, EngineError, naming="rejoins its replication group"
     ):
-        require_server(engine, insert, weak=False)
-    require_server(engine, insert, weak=False, grouped=True)
+        require_server(engine, insert)
+    require_server(engine, insert, grouped=True)
 
 
 @pytest.mark.wide
@@ -610,19 +610,19 @@ def test_a_member_that_was_started_is_refused_whatever_its_settings(
     with refused(
         ErrorId.SERVER_IN_CLUSTER, EngineError, naming="its state is ONLINE"
     ) as at:
-        require_server(engine, insert, weak=False)
+        require_server(engine, insert)
     assert at.value.id is ErrorId.SERVER_IN_CLUSTER
     assert "STOP GROUP_REPLICATION" in at.value.hint
     run(engine, "stop group_replication")
     with refused(
         ErrorId.SERVER_READ_ONLY, EngineError, naming="super_read_only"
     ) as read_only:
-        require_server(engine, insert, weak=False)
+        require_server(engine, insert)
     assert read_only.value.id is ErrorId.SERVER_READ_ONLY
     statements = read_only.value.hint.partition("run: ")[2]
     assert statements in at.value.hint
     run(engine, *statements.removesuffix(";").split(";"))
-    require_server(engine, insert, weak=False)
+    require_server(engine, insert)
 
 
 @pytest.mark.parametrize("engine", ["mysql", "mariadb"], indirect=True)
@@ -634,11 +634,11 @@ def test_a_packet_that_the_server_refuses_is_named_before_the_load(
     sizes, insert_alone = load("sizes"), load("insert")
     run(engine, "set global max_allowed_packet = 1048576")
     try:
-        require_server(engine, insert_alone, weak=False)
+        require_server(engine, insert_alone)
         with refused(
             ErrorId.PACKET_LIMIT_TOO_SMALL, EngineError, naming="1,048,576"
         ) as caught:
-            require_server(engine, sizes, weak=False)
+            require_server(engine, sizes)
         engine.prepare((LEDGER,))
         row = Schedule(seed=1, epoch=3, payload_bytes=(1048576,)).row(1, 1)
         with (
@@ -647,7 +647,7 @@ def test_a_packet_that_the_server_refuses_is_named_before_the_load(
         ):
             commit(session, insert(row))
         run(engine, caught.value.hint.removeprefix("Run: ").partition(";")[0])
-        require_server(engine, sizes, weak=False)
+        require_server(engine, sizes)
         with closing(engine.open_session((INSERT,))) as session:
             assert commit(session, insert(row))
     finally:

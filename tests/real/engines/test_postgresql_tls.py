@@ -442,7 +442,7 @@ def test_sixteen_sessions_are_acked_what_they_committed(
     engine = fresh.engine("verify-full")
     log, schedule = FakeLog(), SCHEDULE
     plan = InsertPlan(schedule)
-    sessions = Sessions(engine, engine.facts(), plan, False, SESSIONS)
+    sessions = Sessions(engine, engine.facts(), plan, None, SESSIONS)
     loop = make(sessions, cast("WitnessLog", log))
     try:
         loop.connect()

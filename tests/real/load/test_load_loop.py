@@ -27,6 +27,7 @@ from dbcheck.load.load import Load
 from dbcheck.load.loop import Loop
 from dbcheck.load.pace import Lease
 from dbcheck.load.sessions import Sessions
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.cut import Gone
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.unobserved import GAP_US
@@ -126,7 +127,7 @@ class Site:
     ) -> None:
         self.server, self.log = server, log
         plan, lease = more.pop("plan", INSERTS), more.pop("lease", None)
-        sessions = Sessions(cast(Engine, server), FACTS, plan, False, count, **more)
+        sessions = Sessions(cast(Engine, server), FACTS, plan, None, count, **more)
         self.loop = Loop(sessions, cast(WitnessLog, log), lease)
 
     def run(self, until: Callable[[], bool]) -> GroupResult:
@@ -591,11 +592,11 @@ def test_a_rate_holds_for_all_sessions_together(make: Make) -> None:
 
 def test_parts_of_a_team_share_sessions_and_rate_and_no_number() -> None:
     sessions = Sessions(
-        cast(Engine, None), FACTS, INSERTS, True, 7, rate=90.0, ramp_s=2.0
+        cast(Engine, None), FACTS, INSERTS, Weakens.FLUSH, 7, rate=90.0, ramp_s=2.0
     )
     parts = sessions.split(3)
-    shared = [(part.plan, part.weak, part.ramp_s) for part in parts]
-    assert shared == [(INSERTS, True, 2.0)] * 3
+    shared = [(part.plan, part.weakens, part.ramp_s) for part in parts]
+    assert shared == [(INSERTS, Weakens.FLUSH, 2.0)] * 3
     assert [part.count for part in parts] == [3, 2, 2]
     numbers = [
         number

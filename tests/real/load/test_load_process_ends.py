@@ -68,7 +68,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         worker.chmod(0o755)
         monkeypatch.setattr(processes, "PYTHON", str(worker))
         facts = ServerFacts("Fake", "1", {}, 1, 1, 1, {})
-        sessions = Sessions(cast(Engine, None), facts, INSERTS, False, 3)
+        sessions = Sessions(cast(Engine, None), facts, INSERTS, None, 3)
         job = Job(sessions, cast(Witness, None), "run", 1)
         groups.append(ProcessGroup(job))
         groups[-1]._has_read = Interrupted()

@@ -15,6 +15,7 @@ from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.judge import control as judge_control
 from dbcheck.judge.item import Status
+from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict, Verdict
 from tests.kit.cases import case
 from tests.kit.nodes import with_node
@@ -65,7 +66,7 @@ def test_controls_run_until_one_lost(
         folder.add(cycle)
     asked: list[tuple[object, ...]] = []
 
-    def run_controls(*arguments: object) -> list[object]:
+    def run_controls(*arguments: object, **more: object) -> list[object]:
         asked.append(arguments)
         return []
 
@@ -77,3 +78,22 @@ def test_controls_run_until_one_lost(
     with ends:
         campaign._run_controls(rig, folder, PLAN, campaign.go_on_at_once)
     assert bool(asked) == more
+
+
+@pytest.mark.parametrize(
+    ("verdict", "is_rebuilt"), [(PASS, True), (INCONCLUSIVE, True), (FAIL, False)]
+)
+def test_a_cluster_is_rebuilt_after_a_control_that_did_not_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, is_rebuilt: bool
+) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    folder.add(control("a", verdict))
+    folder.write_known(replace(folder.known(), run="a"))
+    rebuilt: list[object] = []
+    monkeypatch.setattr(campaign.RunFolder, "open", lambda path: path)
+    monkeypatch.setattr(
+        campaign, "rebuild_cluster", lambda rig, last: rebuilt.append(last) or rig
+    )
+    rig: Any = SimpleNamespace(site=SimpleNamespace(promise=Promise.WRITER_GONE))
+    assert campaign._make_whole(rig, folder) is rig
+    assert bool(rebuilt) is is_rebuilt

@@ -14,6 +14,7 @@ from dbcheck.cycle.preflight.before_load import require_server
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import ENGINES
+from dbcheck.model.cluster import Weakens
 from dbcheck.ports.engine import Engine, Feature
 from dbcheck.rows.loss import ConditionCheck
 from dbcheck.rows.table import LEDGER, Definition
@@ -151,13 +152,13 @@ def test_a_missing_canary_is_explained() -> None:
 
 
 def test_a_control_is_refused_where_none_can_run() -> None:
-    require_server(PLAIN, load("insert"), weak=False)
+    require_server(PLAIN, load("insert"))
     with refused(
         ErrorId.CONTROL_NOT_SUPPORTED,
         UsageError,
         naming="no control can run on plain://db1",
     ):
-        require_server(PLAIN, load("insert"), weak=True)
+        require_server(PLAIN, load("insert"), Weakens.FLUSH)
 
 
 @pytest.mark.parametrize(

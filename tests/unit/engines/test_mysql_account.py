@@ -42,7 +42,7 @@ class RefusingLink:
 
 def require(statement: str, number: int) -> None:
     link = cast(MysqlLink, RefusingLink(statement, number))
-    require_rights(link, USAGE, "dbcheck", control=False)
+    require_rights(link, USAGE, "dbcheck", None)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from dbcheck.model.cut import SwitchKind
 from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.power.kinds.fence import FenceConfig
 from dbcheck.runner.assemble import make_host
-from dbcheck.runner.guard import refuse_control_of_cluster, require_stays_off
+from dbcheck.runner.guard import require_control_possible, require_stays_off
 from tests.kit.files import STRANGER
 from tests.kit.inventories import hosts, loaded
 from tests.kit.refusals import refused
@@ -593,6 +593,7 @@ all:
     dbcheck_writer: db1
   hosts: {db1: , db2: , db3: }
 """
+NOT_REPLACED, NO_CONTROL = ErrorId.REBUILD_NOT_POSSIBLE, ErrorId.CONTROL_NOT_SUPPORTED
 GROUPS = {
     "pair": ("db1", "db2", "db3"),
     "rack": ("db1", "db2"),
@@ -650,8 +651,37 @@ def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
         require_stays_off(pair, pair)
 
 
-def test_a_control_is_refused_of_a_cluster(tmp_path: Path) -> None:
-    found = make_inventory(tmp_path / "hosts.yml", hosts(CLUSTER), GROUPS)
-    refuse_control_of_cluster(found.entry("db1"))
-    with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming="pair is a cluster"):
-        refuse_control_of_cluster(found.cluster("pair"))
+@pytest.mark.parametrize(
+    ("kind", "survives", "rebuilt_by", "refusal", "naming"),
+    [
+        ("streaming", "writer-gone", "auto", None, ""),
+        ("streaming", "all-writer-gone", "auto", None, ""),
+        ("semi-sync", "writer-gone", "clone", None, ""),
+        (*("streaming", "writer-gone", "sql"), NOT_REPLACED, "sql it would keep"),
+        (*("semi-sync", "writer-gone", "sql"), NOT_REPLACED, "sql it would keep"),
+        (*("streaming", "writer-gone", "nobody"), NOT_REPLACED, "it would keep them"),
+        (*("streaming", "writer", "nobody"), NO_CONTROL, "the promise writer:"),
+        (*("streaming", "all", "nobody"), NO_CONTROL, "the promise all:"),
+        (*("galera", "writer-gone", "auto"), NO_CONTROL, "rows that no other node"),
+        (*("group-replication", "writer-gone", "sql"), NO_CONTROL, "would join again"),
+    ],
+)
+def test_a_control_needs_an_old_writer_whose_data_are_replaced(
+    tmp_path: Path,
+    kind: str,
+    survives: str,
+    rebuilt_by: str,
+    refusal: ErrorId | None,
+    naming: str,
+) -> None:
+    more = f"\n    dbcheck_survives: {survives}\n    dbcheck_rebuilt_by: {rebuilt_by}"
+    text = CLUSTER.replace("streaming", kind + more)
+    if kind != "streaming":
+        text = text.replace("postgresql://", "mysql://")
+    found = make_inventory(tmp_path / "hosts.yml", hosts(text), GROUPS)
+    require_control_possible(found.entry("db1"))
+    pair = found.cluster("pair")
+    if refusal is None:
+        return require_control_possible(pair)
+    with refused(refusal, UsageError, naming=("pair", naming)):
+        require_control_possible(pair)

@@ -33,7 +33,8 @@ from dbcheck.model.replication import (
     ReplicationTally,
     WriterOff,
 )
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import ControlOutcome, Verdict
+from dbcheck.rows.acks import PREFLIGHT_SESSION
 from dbcheck.rows.differences import (
     ChangedRow,
     OtherNode,
@@ -48,6 +49,7 @@ from tests.kit.host_samples import BEFORE as BEFORE_ON_HOST
 from tests.kit.nodes import after_of, at_the_cut
 from tests.kit.samples import CLEAN, FACTS, MANIFEST
 
+LOST_ROWS = ControlOutcome.LOST
 LOST = Loss(LossKind.MISSING_TAIL, 1, 1, 1, 1, "ledger")
 OFF = WriterOff(PowerState.OFF, answers=False)
 UNKNOWN = WriterOff(PowerState.UNKNOWN, answers=False)
@@ -335,6 +337,68 @@ def test_only_a_node_that_is_known_is_listed_as_awaited(
     seen: ReplicationSeen | None, awaited: set[str] | None
 ) -> None:
     assert insync.find_awaited_nodes(case(seen=seen)) == awaited
+
+
+NOT_AWAITED = replace(SEEN, changes=(Change(8_000_000, ()),))
+DETACHED = replace(SEEN, shared=("b",), changes=(*SEEN.changes, Change(2, ())))
+EARLY = Loss(LossKind.MISSING_TAIL, PREFLIGHT_SESSION, 1, 1, 1, "ledger")
+
+
+def control_of(seen: ReplicationSeen | None = NOT_AWAITED, **more: Any) -> Case:
+    one = case(seen=seen, **more)
+    return replace(one, manifest=replace(one.manifest, control=True))
+
+
+@pytest.mark.parametrize("seen", [NOT_AWAITED, DETACHED, SEEN, None])
+def test_what_the_commits_of_a_control_waited_for_decides_nothing(
+    seen: ReplicationSeen | None,
+) -> None:
+    """They were told not to wait, and a standby that connects again is shown twice."""
+    one = control_of(seen)
+    assert not [each for each in list_evidence(one) if each.id is ItemId.IN_SYNC]
+    lost = replace(one, found=replace(CLEAN, losses=Losses.of([LOST])))
+    judgement = judge(lost)
+    assert (judgement.control, judgement.verdict) == (LOST_ROWS, Verdict.PASS)
+    assert cluster.explain_missing_commits(lost) == ""
+    assert judge(one).control is ControlOutcome.BLIND
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(control_of(waited("slot b", names="bx")), id="a stranger"),
+        pytest.param(
+            control_of(promotion=replace(PROMOTION, descent=None)), id="whose"
+        ),
+        pytest.param(control_of(promotion=replace(PROMOTION, old=(OFF,))), id="off"),
+        pytest.param(
+            control_of(
+                promotion=replace(PROMOTION, received={"standby": Received(9000000, 1)})
+            ),
+            id="not applied",
+        ),
+        pytest.param(
+            control_of(
+                promotion=replace(
+                    PROMOTION, received={**PROMOTION.received, "x": Received(2000, 9)}
+                )
+            ),
+            id="another had more",
+        ),
+    ],
+)
+def test_a_control_needs_the_evidence_that_another_node_took_over(one: Case) -> None:
+    lost = replace(one, found=replace(CLEAN, losses=Losses.of([LOST])))
+    judgement = judge(lost)
+    assert judgement.control is ControlOutcome.UNFAIR
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("loss", [EARLY, LOST._replace(kind=LossKind.CORRUPT)])
+def test_a_control_of_a_cluster_loses_no_more_than_its_last_commits(loss: Loss) -> None:
+    """Each node had the first rows, and no kind of control damages any."""
+    one = replace(control_of(), found=replace(CLEAN, losses=Losses.of([LOST, loss])))
+    assert judge(one).control is ControlOutcome.FAILED
 
 
 def test_the_headline_of_a_loss_names_the_cluster_and_who_took_over() -> None:

@@ -88,7 +88,7 @@ def test_a_job_travels_without_its_engine() -> None:
     """Which holds the password; the worker has an engine of its own."""
     engine: Any = {"password": "hunter2"}
     facts = ServerFacts("Fake", "1", {}, 1, 1, 1, {})
-    sessions = Sessions(cast(Engine, engine), facts, INSERTS, False, 3)
+    sessions = Sessions(cast(Engine, engine), facts, INSERTS, None, 3)
     job = Job(sessions, cast(Witness, None), "run", 1)
     assert b"hunter2" in pickle.dumps(job)
     content = pack_job(job)

@@ -1,0 +1,2 @@
+-- logged: whether what this session commits is written to the binary log
+select @@session.sql_log_bin as logged;
