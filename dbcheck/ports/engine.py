@@ -72,6 +72,7 @@ class Feature(Enum):
     )
     REPOINTING = ("transactions", "follow", "lead")
     CLONING = ("clone",)
+    UNREPLICATED_ROWS = ("count_rows",)
     GROUP_MEMBER = ("require_alone",)
     GROUP_BOOTSTRAP = (
         *("require_may_bootstrap", "detached", "require_all_of", "bootstrap_group"),
@@ -544,6 +545,10 @@ class Engine(ABC):
         names: as Membership has them.  None if sessions alone keep their commits from
         the followers.
         """
+        raise NotImplementedError
+
+    def count_rows(self, table: TableSpec) -> Mapping[int, int]:
+        """Return the number of rows of each epoch, also of a node that follows."""
         raise NotImplementedError
 
     def require_alone(self) -> None:

@@ -34,7 +34,7 @@ from dbcheck.cycle.preflight.members import (
     add_connections,
     await_replication,
     find_membership,
-    refuse_prepared_control,
+    refuse_plan_of_control,
     require_kind,
 )
 from dbcheck.cycle.preflight.server_pod import choose_pod, read_pods
@@ -305,8 +305,8 @@ def _require_fit(
         rig.far.require_fit(engine.facts(), rig.witness, witness)
     if workload.rows_before:
         engine.require(Feature.FILL)
+    refuse_plan_of_control(workload.plan, weakens)
     if workload.plan is PlanKind.TWO_PHASE:
-        refuse_prepared_control(weakens)
         _require_two_phase(engine, workload.sessions + 1, weak=control)
     return witness
 
@@ -533,7 +533,7 @@ def _commit_first_rows(rig: Rig, started: Started) -> None:
     finally:
         session.close()
     acked, *_ = plan.statements
-    await_replication(rig.site, acked.table, row_id)
+    await_replication(rig.site, acked.table, row_id, started.manifest)
 
 
 def _require_stored(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +13,15 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.cluster import SiteKind, Weakens, judge_settings_for_promise
-from dbcheck.model.records import NodeBefore
+from dbcheck.model.records import Manifest, NodeBefore
 from dbcheck.model.replication import ADDRESS, Follower, Membership, name_in_log
+from dbcheck.model.verdict import format_count
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
 from dbcheck.remote.same_host import resolve
 from dbcheck.rows.table import TableSpec
+from dbcheck.rows.workload import PlanKind
 
 REPLICATED_S, POLL_S = 30.0, 0.05  # until each standby must have the first rows
 LISTED_S = 3.0  # until the writer must list each node
@@ -356,25 +359,34 @@ def _describe_doubt(
     return "; ".join(doubts) + "; a replication slot would show it" if doubts else ""
 
 
-def refuse_prepared_control(weakens: Weakens | None) -> None:
-    """Raise UsageError if a control of a cluster is to prepare transactions.
+def refuse_plan_of_control(plan: PlanKind, weakens: Weakens | None) -> None:
+    """Raise UsageError if no control of a cluster can run with such a workload.
 
-    What decides one of them would reach the other nodes without it.
+    What decides a prepared transaction would reach the other nodes without it.  Rows
+    without a key do not show which run wrote them, as _require_earlier_rows() asks.
     """
-    if weakens is Weakens.REPLICATION:
-        raise UsageError(
-            "no control of a cluster can prepare transactions: the other nodes would"
-            " be told to commit what they do not have",
-            id=ErrorId.CONTROL_CANNOT_PREPARE,
-            hint="Run the control with another workload, such as insert.",
-        )
+    if weakens is not Weakens.REPLICATION:
+        return
+    if plan is PlanKind.TWO_PHASE:
+        why = "the other nodes would be told to commit what they do not have"
+    elif plan is PlanKind.CLASSIC:
+        why = "its rows do not show which run wrote them"
+    else:
+        return
+    raise UsageError(
+        f"no control of a cluster can run with a {plan.value} workload: {why}",
+        id=ErrorId.CONTROL_CANNOT_PREPARE,
+        hint="Run the control with another workload, such as insert.",
+    )
 
 
-def await_replication(site: Site, table: TableSpec, row_id: int) -> None:
+def await_replication(
+    site: Site, table: TableSpec, row_id: int, manifest: Manifest
+) -> None:
     """Return once each standby has the row *row_id*, which the writer committed.
 
     Raise EngineError if a standby does not get it: the standby follows another server,
-    or it applies nothing.
+    or it applies nothing.  Raise EngineError also if it lacks rows of an earlier run.
     """
     for name, node in site.nodes.items():
         if name == site.writer_name:
@@ -391,6 +403,33 @@ def await_replication(site: Site, table: TableSpec, row_id: int) -> None:
                     " there, and that it does not apply with a delay.",
                 )
             time.sleep(POLL_S)
+    if site.kind is SiteKind.SEMI_SYNC and table.has_key:
+        _require_earlier_rows(site, table, manifest)
+
+
+def _require_earlier_rows(site: Site, table: TableSpec, manifest: Manifest) -> None:
+    """Raise EngineError if a node lacks rows of earlier runs that the writer has.
+
+    The commits of a control that was never cut are such rows, as they are in no binary
+    log.  Once another node takes over, they would look lost.
+    """
+    earlier = manifest.tables[table.name].rows_by_epoch
+    for name, node in site.nodes.items():
+        if name == site.writer_name:
+            continue
+        found = node.engine.count_rows(table)
+        lacking = sum(
+            max(0, rows - found.get(epoch, 0)) for epoch, rows in earlier.items()
+        )
+        if lacking:
+            raise EngineError(
+                f"{name} lacks {format_count(lacking, 'row')} of earlier runs that"
+                f" {site.writer_name} has",
+                id=ErrorId.NODE_DOES_NOT_REPLICATE,
+                hint="A control that was interrupted before its cut leaves rows on the"
+                " writer alone. Remove dbcheck's tables: dbcheck clean --target"
+                f" {shlex.quote(site.writer.engine.target)}",
+            )
 
 
 def _has_row(node: Node, table: TableSpec, row_id: int) -> bool:

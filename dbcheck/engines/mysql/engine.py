@@ -306,6 +306,10 @@ class MysqlEngine(Replicating):
             )
             return {table.name: self._facts_of(link, table) for table in tables}
 
+    def count_rows(self, table: TableSpec) -> Mapping[int, int]:
+        with self._open(self._database) as link:
+            return self._facts_of(link, table).rows_by_epoch
+
     def _facts_of(self, link: MysqlLink, table: TableSpec) -> TableFacts:
         identity = self._identity(link, table)
         definition = self._definition(link, table)

@@ -7,21 +7,27 @@ import re
 import secrets
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.cycle import run_control
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.replication import find_missing_for_control
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.replication import run_statements
 from dbcheck.lab.lab import Lab
+from dbcheck.load.sessions import commit
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.verdict import ControlOutcome
 from tests.kit.clusters import WORKLOAD, cluster_of, dbcheck, inventory_of
+from tests.kit.refusals import refused
 
 CLUSTER: dict[str, Any] = {
     "dbcheck_survives": "writer-gone",
@@ -222,3 +228,22 @@ def _require_right_to_disconnect(lab: Lab, engine: PostgresqlEngine) -> None:
     with PostgresqlEngine(url, password)._open() as link:
         (missing,) = find_missing_for_control(link)
     assert missing.statement == "alter role plain superuser;"
+
+
+def test_rows_of_a_control_that_was_never_cut_are_not_taken_for_lost(
+    tmp_path: Path,
+) -> None:
+    """They are on the writer alone, which another node would take over from."""
+    with cluster_of(tmp_path, engine="mysql") as (_, rig):
+        started = run_preflight(rig, WORKLOAD, seed=1, control=True)
+        started.log.close()
+        if started.held is not None:
+            started.held.close()
+        run_preflight(rig, WORKLOAD, seed=2).log.close()
+        session = rig.site.writer.engine.open_weak_session(
+            started.plan.statements, Weakens.REPLICATION
+        )
+        with closing(session):
+            commit(session, started.plan.operation(1, 1))
+        with refused(ErrorId.NODE_DOES_NOT_REPLICATE, naming="node2 lacks 1 row"):
+            run_preflight(rig, WORKLOAD, seed=3)

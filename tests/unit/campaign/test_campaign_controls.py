@@ -17,6 +17,7 @@ from dbcheck.judge import control as judge_control
 from dbcheck.judge.item import Status
 from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict, Verdict
+from dbcheck.runs.folder import RunFolder
 from tests.kit.cases import case
 from tests.kit.nodes import with_node
 from tests.kit.partial_rig import RecordingListener, rig_of
@@ -90,10 +91,13 @@ def test_a_cluster_is_rebuilt_after_a_control_that_did_not_fail(
     folder.add(control("a", verdict))
     folder.write_known(replace(folder.known(), run="a"))
     rebuilt: list[object] = []
-    monkeypatch.setattr(campaign.RunFolder, "open", lambda path: path)
-    monkeypatch.setattr(
-        campaign, "rebuild_cluster", lambda rig, last: rebuilt.append(last) or rig
-    )
+
+    def rebuild_cluster(rig: object, last: object) -> object:
+        rebuilt.append(last)
+        return rig
+
+    monkeypatch.setattr(RunFolder, "open", lambda path: path)
+    monkeypatch.setattr(campaign, "rebuild_cluster", rebuild_cluster)
     rig: Any = SimpleNamespace(site=SimpleNamespace(promise=Promise.WRITER_GONE))
     assert campaign._make_whole(rig, folder) is rig
     assert bool(rebuilt) is is_rebuilt

@@ -10,12 +10,13 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cli.grants import Server, list_statements
 from dbcheck.config.workload_file import load
-from dbcheck.cycle.preflight.members import refuse_prepared_control
+from dbcheck.cycle.preflight.members import refuse_plan_of_control
 from dbcheck.engines.mysql.account import require_rights
 from dbcheck.engines.mysql.replication import leave_replication
 from dbcheck.engines.postgresql.replication import find_missing_for_control
 from dbcheck.model.cluster import SiteKind, Weakens
 from dbcheck.rows.operation import Usage
+from dbcheck.rows.workload import PlanKind
 from dbcheck.server_log import Product
 from tests.kit.recorded_servers import RecordedLink
 from tests.kit.refusals import refused
@@ -102,8 +103,10 @@ def test_a_session_that_goes_on_to_replicate_is_refused(is_logged: int) -> None:
         leave_replication(link)
 
 
-def test_no_control_of_a_cluster_prepares_transactions() -> None:
-    refuse_prepared_control(None)
-    refuse_prepared_control(Weakens.FLUSH)
-    with refused(ErrorId.CONTROL_CANNOT_PREPARE, UsageError):
-        refuse_prepared_control(Weakens.REPLICATION)
+@pytest.mark.parametrize("plan", [PlanKind.TWO_PHASE, PlanKind.CLASSIC])
+def test_no_control_of_a_cluster_runs_with_such_a_workload(plan: PlanKind) -> None:
+    refuse_plan_of_control(plan, None)
+    refuse_plan_of_control(plan, Weakens.FLUSH)
+    refuse_plan_of_control(PlanKind.INSERT, Weakens.REPLICATION)
+    with refused(ErrorId.CONTROL_CANNOT_PREPARE, UsageError, naming=plan.value):
+        refuse_plan_of_control(plan, Weakens.REPLICATION)

@@ -37,6 +37,7 @@ LACKED: Mapping[str, Mapping[Feature, str]] = {
         Feature.COUNTED_DECISIONS: "it has no counter of how they ended",
         Feature.DATA_MARK: "its data directory holds the system identifier",
         Feature.CLONING: "no statement copies data into a running server",
+        Feature.UNREPLICATED_ROWS: "what its log has reaches each standby in the end",
         Feature.GROUP_MEMBER: "a standby is refused, and subscriptions are by table",
         Feature.GROUP_BOOTSTRAP: "it has no group without a primary",
     },
