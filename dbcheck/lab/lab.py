@@ -25,10 +25,10 @@ from dbcheck.lab.daemon.interface import LabCalls, PowerStatus
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.machine import make_server
+from dbcheck.lab.network import Place, Source, list_missing_for_network
 from dbcheck.lab.process import Process
 from dbcheck.lab.programs import list_missing_for_drive
 from dbcheck.lab.recorded import RecordedLab
-from dbcheck.lab.servers.base import Source
 from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember
 from dbcheck.lab.spec import LAYER, LabSpec
@@ -102,6 +102,7 @@ class Lab:
         recordings: Recordings | None = None,
         source: Source | PatroniMember | None = None,
         identity: Identity | None = None,
+        place: Place | None = None,
     ) -> Lab:
         """Build a lab and return once its server takes queries.
 
@@ -113,6 +114,7 @@ class Lab:
         source: the server that the lab's server is to follow, as a copy of it, or the
                 Patroni cluster that it is to be a member of.
         identity: the certificates by which a cluster's other nodes know its server.
+        place: its server's in the network of its cluster.
         Raise LabError, with nothing left behind, if the lab cannot be built;
         UsageError if only the lab decides a setting, or cannot use its value.
         """
@@ -132,15 +134,9 @@ class Lab:
         daemon = None
         try:
             _prepare_folder(entry, spec, folder, recordings, keep=keep)
-            match source:
-                case Source():
-                    entry.note(source=dataclasses.asdict(source))
-                case PatroniMember():
-                    entry.note(member=dataclasses.asdict(source))
-            if identity is not None:
-                entry.note(identity=dataclasses.asdict(identity))
+            _note_cluster(entry, source, identity, place)
             with interrupt.hold_interrupts_back():
-                daemon, ready = _spawn_daemon(entry, lock, keep=keep)
+                daemon, ready = _spawn_daemon(entry, lock, place, keep=keep)
             os.close(lock)
             lock = -1
             _await_ready(entry, ready)
@@ -216,7 +212,9 @@ class Lab:
 
         It is shut down before and started again after that.
         """
-        self._call(LabCalls.rejoin, source.port, source.password, source.member)
+        self._call(
+            LabCalls.rejoin, source.port, source.password, source.member, source.host
+        )
 
     def copy(self, source: Source) -> None:
         """Give the server new data, by which it follows *source*; raise LabError.
@@ -322,6 +320,8 @@ def list_missing(spec: LabSpec) -> list[str]:
             reasons.append(_PATRONI_NEEDS_NAMESPACES)
         if spec.contained:
             reasons.append(_CONTAINER_NEEDS_NAMESPACES)
+    if spec.network:
+        reasons += list_missing_for_network()
     if spec.container == LAYER and not programs.has_kernel_filesystem("overlay"):
         reasons.append(
             "the kernel has no overlay filesystem, which --container layer needs"
@@ -386,6 +386,24 @@ def _prepare_folder(
         entry.note(recordings={"folder": where, "replayed": recordings.replayed})
 
 
+def _note_cluster(
+    entry: LabRecord,
+    source: Source | PatroniMember | None,
+    identity: Identity | None,
+    place: Place | None,
+) -> None:
+    """Note what the daemon must know of the cluster that the server is to join."""
+    match source:
+        case Source():
+            entry.note(source=dataclasses.asdict(source))
+        case PatroniMember():
+            entry.note(member=dataclasses.asdict(source))
+    if identity is not None:
+        entry.note(identity=dataclasses.asdict(identity))
+    if place is not None:
+        entry.note(address=place.address)
+
+
 def _require_private(folder: Path) -> None:
     """Raise LabError if others could exchange a lab's *folder*, or one above it."""
     try:
@@ -410,7 +428,7 @@ def _make_folder_error(folder: Path, error: OSError) -> LabError:
 
 
 def _spawn_daemon(
-    entry: LabRecord, lock: int, *, keep: bool
+    entry: LabRecord, lock: int, place: Place | None, *, keep: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start the daemon; return it and the pipe on which it reports that it is ready.
 
@@ -420,8 +438,11 @@ def _spawn_daemon(
     """
     own_pidfd = -1 if keep else os.pidfd_open(os.getpid())
     ready, ready_child = os.pipe()
-    command = [str(entry.path), str(lock), str(ready_child), str(own_pidfd)]
-    command = processes.make_module_command("dbcheck.lab.daemon.serve", *command)
+    network = place.namespace if place else -1
+    descriptors = (lock, ready_child, own_pidfd, network)
+    command = processes.make_module_command(
+        "dbcheck.lab.daemon.serve", str(entry.path), *map(str, descriptors)
+    )
     if namespace.are_available():
         command = namespace.command_prefix() + command
     try:
@@ -432,7 +453,7 @@ def _spawn_daemon(
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=[fd for fd in (lock, ready_child, own_pidfd) if fd >= 0],
+                pass_fds=[descriptor for descriptor in descriptors if descriptor >= 0],
                 start_new_session=True,
             )
     except BaseException:

@@ -13,9 +13,10 @@ from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
+from dbcheck.lab.network import Place, Source
 from dbcheck.lab.server_account import Account, empty_folder
-from dbcheck.lab.servers.base import DatabaseServer, Source
-from dbcheck.lab.servers.container import Container
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.lab.servers.container import Container, Networked
 from dbcheck.lab.servers.mariadb import GaleraServer, MariadbServer, MyrocksServer
 from dbcheck.lab.servers.mysql import MysqlServer
 from dbcheck.lab.servers.patroni import Patroni4Server, PatroniMember, PatroniServer
@@ -74,6 +75,7 @@ class Machine:
             it is a member of; None if it follows no server.
     account: the account that the server runs as; None: this process's account.
     identity: the certificates by which a cluster's other nodes know the server.
+    place:  the server's in the network of its cluster, None if that has none.
     power:  ON or OFF; ON also if the server did not come back, see failure().
 
     failure() reports damage that a cut did to the server; trouble of the machine itself
@@ -89,6 +91,7 @@ class Machine:
         source: Source | PatroniMember | None = None,
         account: Account | None = None,
         identity: Identity | None = None,
+        place: Place | None = None,
     ) -> None:
         self._spec, self._source, self._identity = spec, source, identity
         self._recordings, self._password = recordings, password
@@ -111,6 +114,9 @@ class Machine:
             log_folder=self._storage.log_folder,
             account=account,
         )
+        if place is not None:
+            self.server.launcher = Networked(place.namespace)
+            self.server.address = place.address
         if spec.contained:
             log, data = self.server.log_data, self.server.data
             self.server.launcher = Container(

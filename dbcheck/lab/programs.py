@@ -35,6 +35,7 @@ PACKAGES = {
     "pg_rewind": "postgresql",
     "postgres": "postgresql",
     "ha_rocksdb.so": "mariadb-plugin-rocksdb",
+    "ip": "iproute2",
     "libgalera_smm.so": "galera-4",
     "rsync": "rsync",
     "setpriv": "util-linux",
@@ -336,7 +337,7 @@ _SHORTAGES = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EADD
 _SHORTAGE_MESSAGES = tuple(os.strerror(number).lower() for number in _SHORTAGES)
 # PostgreSQL's message about its own startup process.
 _STARTUP_KILLED = "terminated by signal 9"
-CAP_SYS_ADMIN = 21  # linux/capability.h
+CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21  # linux/capability.h
 
 
 def is_resource_shortage(output: str) -> bool:

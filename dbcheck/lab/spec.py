@@ -240,6 +240,7 @@ class LabSpec:
                    the other nodes.
     patroni:       the server, PostgreSQL, is started and promoted by Patroni.
     patroni_4:     that is Patroni 4, and not Debian's.
+    network:       the server has a place in a network of its cluster.
     """
 
     engine: Annotated[str, one_of(ENGINES)]
@@ -298,6 +299,7 @@ class LabSpec:
     galera: bool = False
     patroni: bool = False
     patroni_4: bool = False
+    network: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that no lab has or that contradict, and too small a drive."""

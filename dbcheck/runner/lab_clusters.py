@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import secrets
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
@@ -26,112 +24,14 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import Promise, judge_settings_for_promise
 from dbcheck.model.replication import PromotedBy, RebuiltBy
 from dbcheck.model.verdict import Verdict
-from dbcheck.ports.listener import Listener, LoadStatus, Phase, Progress
+from dbcheck.ports.listener import Phase
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner.lab_cycles import LIMITS, describe_lab
+from dbcheck.runner.lab_faults import extend_for_faults, inject_faults
 from dbcheck.runner.lab_rig import make_lab_node, make_lab_rig
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
-
-
-@contextlib.contextmanager
-def inject_faults(
-    cluster: ClusterLab, rig: Rig, seed: int
-) -> Generator[Rig, None, None]:
-    """Give *rig* for one cycle on *cluster*, during which the spec's faults happen.
-
-    No fault happens after the cut, and no node stays paused once the cycle is over.
-    seed: draws the node that is paused.  Raise at the end if a fault could not be made.
-    """
-    watcher, failures = _LoadWatcher(rig.listener), list[Exception]()
-
-    def run() -> None:
-        try:
-            _run_faults(cluster, seed, watcher)
-        except Exception as error:  # of whatever kind: the cycle lacked its fault
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="faults", daemon=True)
-    thread.start()
-    try:
-        yield replace(rig, listener=watcher)
-    finally:
-        watcher.end()
-        thread.join()
-    if failures:
-        raise failures[0]
-
-
-class _LoadWatcher:
-    """A listener that notes when the load begins and when the power is cut."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._began_s = 0.0
-        self._began, self._over = threading.Event(), threading.Event()
-
-    def wait_into_load(self, after_s: float) -> bool:
-        """Wait for *after_s* seconds of load; return False if the cut comes earlier."""
-        self._began.wait()
-        wait_s = self._began_s + after_s - time.monotonic()
-        return not self._over.wait(max(0.0, wait_s))
-
-    def load_s(self) -> float:
-        """Return the seconds of load so far."""
-        return time.monotonic() - self._began_s
-
-    def end(self) -> None:
-        """Stop the faults that have not happened yet."""
-        self._over.set()
-        self._began.set()
-
-    def phase(self, phase: Phase, detail: str) -> None:
-        if phase is Phase.CUT:
-            self.end()
-        self._listener.phase(phase, detail)
-
-    def load(self, status: LoadStatus) -> None:
-        if not self._began.is_set():
-            self._began_s = time.monotonic() - status.seconds
-            self._began.set()
-        self._listener.load(status)
-
-    def progress(self, progress: Progress) -> None:
-        self._listener.progress(progress)
-
-
-def _run_faults(cluster: ClusterLab, seed: int, watcher: _LoadWatcher) -> None:
-    """Make the faults in their order."""
-    spec, name = cluster.spec, Random(seed).choice(cluster.spec.names[1:])
-    paused = cluster.labs[name]
-    due_faults: list[tuple[float, Callable[[], object]]] = []
-
-    def take_down() -> None:
-        watcher.phase(Phase.LAB, "the links go down")
-        cluster.take_links_down()
-
-    def pause() -> None:
-        watcher.phase(Phase.LAB, f"{name} is paused for {spec.pause_s:g} s")
-        paused.freeze_server()
-        due_faults.append((watcher.load_s() + spec.pause_s, paused.thaw_server))
-
-    if spec.link_down_after_s:
-        due_faults.append((spec.link_down_after_s, take_down))
-    if spec.pause_after_s:
-        due_faults.append((spec.pause_after_s, pause))
-    try:
-        while due_faults:
-            at_s, make = due_faults.pop(
-                due_faults.index(min(due_faults, key=lambda fault: fault[0]))
-            )
-            if not watcher.wait_into_load(at_s):
-                break
-            make()
-    finally:
-        if spec.pause_after_s:
-            paused.thaw_server()
-
 
 _STANDBYS_FOLLOW_S, _POLL_S = 30.0, 0.05
 
@@ -152,13 +52,12 @@ def run_cluster_cycles(
     unless the spec has the nodes rebuilt: then all cycles have one, and the first that
     does not pass is the last.
     """
-    workload, limits = _extend_for_pause(workload, limits, spec)
+    workload, limits = extend_for_faults(workload, limits, spec)
     servers = f"{spec.nodes} servers, promise {spec.promise}"
     progress.phase(Phase.LAB, f"{servers}: {describe_lab(lab)}")
-    seeds = [range(seed + number, seed + number + 1) for number in range(cycles)]
-    for number, part in enumerate(
-        [range(seed, seed + cycles)] if spec.rebuild else seeds
-    ):
+    seeds = range(seed, seed + cycles)
+    parts = [seeds] if spec.rebuild else [range(each, each + 1) for each in seeds]
+    for number, part in enumerate(parts):
         folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
         with ClusterLab(lab, spec, folder, number) as cluster:
             rig = make_cluster_rig(cluster, progress, runs, limits)
@@ -186,24 +85,6 @@ def _run_on_cluster(
             return
         known = known.with_outcome(outcome)
         rig = rebuild_cluster(rig, outcome.run)
-
-
-def _extend_for_pause(
-    workload: Workload, limits: Limits, spec: ClusterSpec
-) -> tuple[Workload, Limits]:
-    """Return *workload* and *limits* for a load with a pause: the cut comes after it.
-
-    Commits wait for a node that is paused, so the silence may last as long as the
-    pause.
-    """
-    if not spec.pause_after_s:
-        return workload, limits
-    first_s, last_s = workload.cut_after_s
-    over_s = spec.pause_after_s + spec.pause_s
-    return (
-        replace(workload, cut_after_s=(first_s + over_s, last_s + over_s)),
-        replace(limits, silence_s=limits.silence_s + spec.pause_s),
-    )
 
 
 def make_cluster_rig(

@@ -50,12 +50,13 @@ def cluster_of(
     promoted_by: str = BY_DBCHECK,
     rejoin: bool = False,
     rebuild: str = "",
+    network: bool = False,
     **values: str,
 ) -> Iterator[tuple[ClusterLab, Rig]]:
     """Give a cluster of two servers or more, and its rig.
 
     drive: None if the server process is killed.
-    topology, promoted_by, rejoin, rebuild: see ClusterSpec.
+    topology, promoted_by, rejoin, rebuild, network: see ClusterSpec.
     values: settings.
     """
     folder.mkdir(exist_ok=True)
@@ -66,11 +67,15 @@ def cluster_of(
         galera=topology == "galera",
         patroni=promoted_by in (PATRONI, PATRONI_4),
         patroni_4=promoted_by == PATRONI_4,
+        network=network,
     )
     if lacking := list_missing(made):
         pytest.skip("; ".join(lacking))
     spec = ClusterSpec(
-        *(nodes, promise.value, topology, promoted_by), rejoin=rejoin, rebuild=rebuild
+        *(nodes, promise.value, topology, promoted_by),
+        rejoin=rejoin,
+        rebuild=rebuild,
+        network=network,
     )
     with ClusterLab(lab, spec, folder / "lab") as cluster:
         progress = PlainProgress(Console(file=io.StringIO()))

@@ -17,7 +17,7 @@ def run_daemon(entry: LabRecord, lock: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(signal, "signal", lambda *_: None)
         try:
-            serve._run_lab(entry, lock, -1, isolated=False)
+            serve._run_lab(entry, lock, -1, -1, isolated=False)
         finally:
             os.chdir(here)
             os.umask(mask)

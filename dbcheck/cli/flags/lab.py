@@ -17,6 +17,13 @@ from dbcheck.lab.lab import choose_lab_cut
 from dbcheck.lab.spec import ENGINES, LAB_CUTS, DriveSpec, LabSpec
 
 _AUTO = "auto"
+# A setting of a cluster, the one that it needs, its flag, and why.
+_PARTING = ("partition_after_s", "--partition-after")
+_OF_FAULTS = (
+    ("pause_s", "pause_after_s", "--pause-after", "--pause-s: no node is paused"),
+    ("partition", *_PARTING, "--partition: no node is cut off"),
+    ("partition_s", *_PARTING, "--partition-s: no node is cut off"),
+)
 
 
 @dataclass(frozen=True)
@@ -94,12 +101,13 @@ class ClusterOptions(Group):
 
     def spec(self) -> ClusterSpec | None:
         """Return the cluster, None of a single server; raise UsageError."""
-        if "pause_s" in self.settings and not self.settings.get("pause_after_s"):
-            raise UsageError(
-                "--pause-s says how long a node is paused, and none is",
-                id=ErrorId.OPTION_NEEDS_ANOTHER,
-                hint="Add --pause-after.",
-            )
+        for name, needed, flag, what in _OF_FAULTS:
+            if name in self.settings and not self.settings.get(needed):
+                raise UsageError(
+                    what,
+                    id=ErrorId.OPTION_NEEDS_ANOTHER,
+                    hint=f"Add {flag}.",
+                )
         if self.nodes > 1:
             return ClusterSpec(self.nodes, **self.settings)
         given = [flag for flag in self.flags_given() if flag != "--nodes"]

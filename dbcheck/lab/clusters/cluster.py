@@ -1,9 +1,9 @@
 """A cluster of labs: one server writes, and others follow it, or are one group with it.
 
-Servers that follow the writer do so over links that can fail.  The servers recognise
-each other by certificates of the cluster's own authority (lab/certificates.py), since
-everybody on this machine may connect to them, and may listen in place of a server that
-is off.
+Servers that follow the writer do so over links that can fail, or all are in a network
+that can.  The servers recognise each other by certificates of the cluster's own
+authority (lab/certificates.py), since everybody on this machine may connect to them,
+and may listen in place of a server that is off.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from __future__ import annotations
 import contextlib
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
-from dbcheck.lab.certificates import Authority
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
+from dbcheck.lab.certificates import Authority, Identity
 from dbcheck.lab.clusters.etcd import run_etcd
+from dbcheck.lab.clusters.network import BOTH_WAYS, Network, Way
 from dbcheck.lab.clusters.rebuilding import (
     SYNCHRONOUS,
     lead,
@@ -46,7 +49,8 @@ from dbcheck.lab.clusters.spec import (
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab, require_buildable
 from dbcheck.lab.link import Link
-from dbcheck.lab.servers.base import Source, require_undecided, standard_name
+from dbcheck.lab.network import LOOPBACK, Source, list_missing_for_network
+from dbcheck.lab.servers.base import require_undecided, standard_name
 from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous, waits_for_quorum
 from dbcheck.lab.spec import LabSpec
@@ -66,14 +70,18 @@ _TLS_SETTINGS = frozenset(
 )
 
 
+_ETCD = "etcd"  # the host in the network that is no node
+
+
 class ClusterLab:
-    """The labs of one cluster, and the links between the writer and the others.
+    """The labs of one cluster, and its network, or its links to the writer.
 
     lab:  configuration of each node's lab.
     spec: configuration of the cluster.
     labs: name of each node -> its lab, the writer's first.
     kind: the kind of cluster that they form.
     writer: name of the node that the others follow.
+    network: that of the nodes, None if they are on 127.0.0.1.
     """
 
     def __init__(
@@ -102,8 +110,12 @@ class ClusterLab:
         self._held = contextlib.ExitStack()
         seed = lab.drive.seed + number * spec.nodes
         drives = [replace(lab.drive, seed=seed + node) for node in range(spec.nodes)]
-        nodes = [replace(lab, drive=drive) for drive in drives]
+        nodes = [
+            replace(lab, drive=drive, network=spec.has_network) for drive in drives
+        ]
         try:
+            self.network = self._make_network()
+            self._hosts = [self._find_host(name) for name in spec.names]
             match self.kind:
                 case SiteKind.GALERA:
                     self._form_galera(nodes, folder)
@@ -117,6 +129,33 @@ class ClusterLab:
             self._held.close()
             raise
 
+    def _make_network(self) -> Network | None:
+        """Make the network of the nodes and etcd, if the cluster is to have one."""
+        if not self.spec.has_network:
+            return None
+        if lacking := list_missing_for_network():
+            raise LabError(
+                f"cannot build this cluster's network: {'; '.join(lacking)}",
+                id=ErrorId.LAB_NOT_BUILDABLE,
+                hint="Fix that, or leave out --network and --partition-after.",
+            )
+        etcd = [_ETCD] if self.spec.is_managed_by_patroni else []
+        network = Network([*self.spec.names, *etcd])
+        self._held.callback(network.close)
+        return network
+
+    def _find_host(self, name: str) -> str:
+        """Return the address at which the other nodes reach a node, or etcd."""
+        return self.network.hosts[name].address if self.network else LOOPBACK
+
+    def part(self, ways: Iterable[Way]) -> None:
+        """Drop what passes between the writer and all others these ways, and no others.
+
+        The cluster must have a network.  Raise LabError.
+        """
+        assert self.network is not None
+        self.network.drop(self.spec.names[0], ways)
+
     @property
     def patroni_sets_synchronous(self) -> bool:
         """True if Patroni will set the writer to wait for a standby."""
@@ -126,10 +165,13 @@ class ClusterLab:
         """Let nothing pass between the writer and the standbys *names*.
 
         Without *names*, take down the links of all standbys.  Below Patroni each node
-        has a link to itself, and the standbys share the writer's.
+        has a link to itself, and the standbys share the writer's.  In a network the
+        writer is cut off from all others.
         """
+        if self.network is not None:
+            self.part(BOTH_WAYS)
         all_names = [self.writer] if self.spec.is_managed_by_patroni else self._links
-        for name in names or all_names:
+        for name in names or ([] if self.network else all_names):
             self._links[name].take_down()
 
     def rejoin(self, name: str, writer: str) -> None:
@@ -137,11 +179,14 @@ class ClusterLab:
 
         The caller must wait until it follows.  Raise LabError.
         """
+        if self.network is not None:
+            self.network.heal()
         new_writer = self.labs[writer]
+        host = self._find_host(writer)
         rejoin(
             self.labs[name],
             new_writer,
-            Source(_port(new_writer), new_writer.password, name),
+            Source(_port(new_writer), new_writer.password, name, host),
         )
 
     def rebuild(self, name: str, writer: str) -> None:
@@ -221,6 +266,7 @@ class ClusterLab:
             given,
             is_writer=name == self.writer,
             cuts_all=Promise(self.spec.promise).cuts_all,
+            host=self._find_host(name),
         )
 
     @property
@@ -234,23 +280,28 @@ class ClusterLab:
         is_4 = self.spec.promoted_by == PATRONI_4
         nodes = [replace(node, patroni=True, patroni_4=is_4) for node in nodes]
         require_buildable(nodes[0])
-        etcd_port = self._held.enter_context(
-            run_etcd(self._authority.issue_certificate("etcd"))
-        )
+        place = self.network.hosts[_ETCD] if self.network else None
+        etcd_port = self._held.enter_context(run_etcd(self._identify(_ETCD), place))
         password = secrets.token_urlsafe()
         for name, node in zip(self.spec.names, nodes, strict=True):
-            link = self._begin_link(name)
+            link = None if self.network else self._begin_link(name)
             member = PatroniMember(
-                *(name, etcd_port, link.port, password), after_cut=name != self.writer
+                *(name, etcd_port, link.port if link else 0, password),
+                after_cut=name != self.writer,
+                etcd_host=self._find_host(_ETCD),
             )
-            link.lead_to(_port(self._start(name, node, folder, member)))
+            lab = self._start(name, node, folder, member)
+            if link is not None:
+                link.lead_to(_port(lab))
 
     def _form_galera(self, nodes: Sequence[LabSpec], folder: Path) -> None:
         """Start one node after the other: each copies the data of a running node."""
         names = self.spec.names
         self._ports = ports = [Ports.held() for _ in nodes]
         for number, node in enumerate(nodes, 1):
-            settings = make_galera_settings(names, number, ports, node.settings)
+            settings = make_galera_settings(
+                *(names, number, ports, node.settings, self._hosts)
+            )
             source = None
             if number > 1:
                 first = self.labs[names[0]]
@@ -265,7 +316,9 @@ class ClusterLab:
         for number, (name, node) in enumerate(
             zip(self.spec.names, nodes, strict=True), 1
         ):
-            settings = make_group_settings(group, number, ports, node.settings)
+            settings = make_group_settings(
+                *(group, number, ports, node.settings, self._hosts)
+            )
             first, source = self.labs.get(self.spec.names[0]), None
             if first is not None:
                 source = Source(_port(first), first.password, name)
@@ -280,14 +333,30 @@ class ClusterLab:
         source: Source | PatroniMember | None,
     ) -> Lab:
         lab_folder = folder.with_name(f"{folder.name}-{name}")
-        identity = self._authority.issue_certificate(name)
-        lab = Lab.start(spec, lab_folder, source=source, identity=identity)
+        lab = Lab.start(
+            spec,
+            lab_folder,
+            source=source,
+            identity=self._identify(name),
+            place=self.network.hosts[name] if self.network else None,
+        )
         self.labs[name] = self._held.enter_context(lab)
         return lab
 
+    def _identify(self, name: str) -> Identity:
+        """Return a certificate of the cluster's for a node or etcd, at its address."""
+        addresses = [self._find_host(name)] if self.network else []
+        return self._authority.issue_certificate(name, *addresses)
+
     def _source(self, writer: str, name: str) -> Source:
-        """Return the writer as a source for the node *name*, over a new link."""
-        lab, link = self.labs[writer], self._begin_link(name)
+        """Return the writer as a source for the node *name*; without a network, a link.
+
+        The link is a new one, of the node's name.
+        """
+        lab = self.labs[writer]
+        if self.network is not None:
+            return Source(_port(lab), lab.password, name, self._find_host(writer))
+        link = self._begin_link(name)
         link.lead_to(_port(lab))
         return Source(link.port, lab.password, name)
 

@@ -19,8 +19,8 @@ from dbcheck.base.errors import LabError
 from dbcheck.lab import namespace, programs
 from dbcheck.lab.certificates import Identity, IdentityFiles
 from dbcheck.lab.held_port import HeldPort
+from dbcheck.lab.network import LOOPBACK, Place, inside
 
-_HOST = "127.0.0.1"
 _READY_S, _POLL_S, _ASK_S = 30.0, 0.05, 1.0
 _LAST_BYTES = 500  # of etcd's log, shown if etcd does not start
 # Runs in a mount namespace of its own, so that no mount is left, however etcd ends.
@@ -28,11 +28,14 @@ _MOUNT_AND_RUN = 'mount -t tmpfs -o mode=700 dbcheck-etcd /run && exec "$0" "$@"
 
 
 @contextlib.contextmanager
-def run_etcd(identity: Identity) -> Generator[int, None, None]:
-    """Run one etcd server, whose data are in memory; yield its port on 127.0.0.1.
+def run_etcd(
+    identity: Identity, place: Place | None = None
+) -> Generator[int, None, None]:
+    """Run one etcd server, whose data are in memory; yield its port.
 
     identity: the certificate that etcd shows; it answers only clients with a
               certificate of the same authority.
+    place:    in the cluster's network; None: it listens on 127.0.0.1 alone.
     It ends with the thread that calls this.  Raise LabError if it does not start.
     """
     clients, peers = HeldPort(), HeldPort()
@@ -40,22 +43,26 @@ def run_etcd(identity: Identity) -> Generator[int, None, None]:
         identity.in_memory() as (files, descriptors),
         tempfile.TemporaryFile() as output,
     ):
-        process = subprocess.Popen(
-            processes.die_with_parent(
-                [
-                    *namespace.command_prefix(),
-                    *("sh", "-c", _MOUNT_AND_RUN, *_command(clients, peers, files)),
-                ]
-            ),
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            pass_fds=descriptors,
-            start_new_session=True,
-        )
+        host = place.address if place else LOOPBACK
+        command = _command(host, clients, peers, files)
+        with inside(place.namespace) if place else contextlib.nullcontext():
+            process = subprocess.Popen(
+                processes.die_with_parent(
+                    [
+                        *namespace.command_prefix(),
+                        *("sh", "-c", _MOUNT_AND_RUN, *command),
+                    ]
+                ),
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=descriptors,
+                start_new_session=True,
+            )
         try:
-            _await_healthy(clients.number, files, process, output)
+            with inside(place.namespace) if place else contextlib.nullcontext():
+                _await_healthy((host, clients.number), files, process, output)
             yield clients.number
         finally:
             process.kill()
@@ -70,13 +77,15 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _command(clients: HeldPort, peers: HeldPort, tls: IdentityFiles) -> list[str]:
+def _command(
+    host: str, clients: HeldPort, peers: HeldPort, tls: IdentityFiles
+) -> list[str]:
     """Return etcd's command line (etcd 3.4 documentation, Transport security model)."""
     program = programs.find_patroni("etcd")
     if program is None:
         raise programs.missing_program_error("etcd")
     client_url, peer_url = (
-        f"https://{_HOST}:{port.number}" for port in (clients, peers)
+        f"https://{host}:{port.number}" for port in (clients, peers)
     )
     flags = {
         "data-dir": "/run/etcd",
@@ -95,13 +104,13 @@ def _command(clients: HeldPort, peers: HeldPort, tls: IdentityFiles) -> list[str
 
 
 def _await_healthy(
-    port: int,
+    address: tuple[str, int],
     tls: IdentityFiles,
     process: subprocess.Popen[bytes],
     output: IO[bytes],
 ) -> None:
     ends_s, context = time.monotonic() + _READY_S, tls.for_client()
-    while not _is_healthy(port, context):
+    while not _is_healthy(address, context):
         if process.poll() is not None or time.monotonic() >= ends_s:
             output.seek(max(0, output.seek(0, 2) - _LAST_BYTES))
             log_end = output.read().decode("utf-8", "replace").strip()
@@ -112,13 +121,14 @@ def _await_healthy(
         time.sleep(_POLL_S)
 
 
-def _is_healthy(port: int, context: ssl.SSLContext) -> bool:
+def _is_healthy(address: tuple[str, int], context: ssl.SSLContext) -> bool:
     """Ask etcd if it is healthy (its documentation, Monitoring etcd, Health Check)."""
     direct = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     )
     try:
-        with direct.open(f"https://{_HOST}:{port}/health", timeout=_ASK_S) as answer:
+        host, port = address
+        with direct.open(f"https://{host}:{port}/health", timeout=_ASK_S) as answer:
             return bool(json.load(answer)["health"] == "true")
     except (OSError, HTTPException, ValueError, KeyError, TypeError):  # not up yet
         return False

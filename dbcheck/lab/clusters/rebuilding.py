@@ -24,7 +24,7 @@ from dbcheck.lab.clusters.replication import (
 )
 from dbcheck.lab.clusters.spec import COPY
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.servers.base import Source
+from dbcheck.lab.network import Source
 from dbcheck.model.cut import PowerState
 from dbcheck.model.replication import find_newest_gtids
 

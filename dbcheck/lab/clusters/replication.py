@@ -16,7 +16,8 @@ from dbcheck.base.errors import LabError
 from dbcheck.lab.certificates import descriptor_path, open_in_memory
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.servers.base import USER, Source, require_undecided, standard_name
+from dbcheck.lab.network import LOOPBACK, Source
+from dbcheck.lab.servers.base import USER, require_undecided, standard_name
 from dbcheck.lab.servers.mysql import GROUP
 
 _CONNECT_S, _STATEMENT_S = 10, 60
@@ -144,14 +145,14 @@ LEADING_SETTINGS = {
 }
 _FOLLOW_STATEMENTS = {
     "mysql": (
-        "change replication source to source_host = '127.0.0.1', source_port = {port},"
+        "change replication source to source_host = '{host}', source_port = {port},"
         " source_user = '{user}', source_password = '{password}',"
         " source_auto_position = 1, source_ssl = 1, source_ssl_ca = '{authority}',"
         " source_ssl_verify_server_cert = 1, source_connect_retry = 1",
         "start replica",
     ),
     "mariadb": (
-        "change master to master_host = '127.0.0.1', master_port = {port},"
+        "change master to master_host = '{host}', master_port = {port},"
         " master_user = '{user}', master_password = '{password}',"
         " master_use_gtid = {position}, master_ssl = 1,"
         " master_ssl_ca = '{authority}', master_ssl_verify_server_cert = 1,"
@@ -191,11 +192,12 @@ def make_node_settings(
     *,
     is_writer: bool,
     cuts_all: bool,
+    host: str = LOOPBACK,
 ) -> dict[str, str]:
     """Return the settings of a node of a cluster; *given* override its durable ones.
 
     number: the node's server_id.  standbys: the names of all nodes but the writer.
-    cuts_all: the standbys lose their power, too.
+    cuts_all: the standbys lose their power, too.  host: the node's address.
     """
     given_settings = {standard_name(name): value for name, value in given.items()}
     if engine == "postgresql":
@@ -209,7 +211,7 @@ def make_node_settings(
             **_SOURCE_SETTINGS[engine],
             _TIMEOUT_NAMES[engine]: _TIMEOUT_MAX_MS[engine],
         }
-    server = {"server_id": str(number), "report_host": "127.0.0.1"}
+    server = {"server_id": str(number), "report_host": host}
     relay_log = _RELAY_LOG_SETTINGS[engine] if cuts_all else {}
     return {**_NODE_SETTINGS[engine], **role, **server, **relay_log, **given_settings}
 
@@ -221,7 +223,8 @@ def follow(lab: Lab, source: Source) -> None:
     """
     statements = _FOLLOW_STATEMENTS.get(lab.spec.engine, ())
     if statements:
-        run_statements(lab, statements, port=source.port, position="slave_pos")
+        place = {"host": source.host, "port": source.port}
+        run_statements(lab, statements, **place, position="slave_pos")
 
 
 def rejoin(lab: Lab, writer: Lab, source: Source) -> None:
@@ -234,7 +237,8 @@ def rejoin(lab: Lab, writer: Lab, source: Source) -> None:
     statements = _REJOIN_STATEMENTS.get(lab.spec.engine)
     if statements is not None:
         # A source of MariaDB follows another one from its own newest transaction.
-        run_statements(lab, statements, port=source.port, position="current_pos")
+        place = {"host": source.host, "port": source.port}
+        run_statements(lab, statements, **place, position="current_pos")
         return
     # Without a checkpoint after the promotion, pg_rewind takes the two servers to be on
     # one timeline, and does nothing (PostgreSQL 15 manual, pg_rewind, Notes).
@@ -251,7 +255,6 @@ def make_slot(writer: Lab, source: Source) -> None:
     run_statements(writer, (_MAKE_SLOT,), member=source.member)
 
 
-_HOST = "127.0.0.1"
 _GROUP_SETTINGS = {
     "log_bin": "ON",
     "gtid_mode": "ON",
@@ -290,19 +293,26 @@ BOOTSTRAP = (
 
 
 def make_group_settings(
-    group: str, number: int, ports: Sequence[HeldPort], given: Mapping[str, str]
+    group: str,
+    number: int,
+    ports: Sequence[HeldPort],
+    given: Mapping[str, str],
+    hosts: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the settings of a member of a replication group; *given* override some.
 
-    group: the group's name, a UUID.  number: of the member, from 1.  ports: of all
-    members.  Raise UsageError for a given setting that the members need to find each
-    other.
+    group: the group's name, a UUID.  number: of the member, from 1.  ports, hosts: of
+    all members, their hosts by address; () if all are on 127.0.0.1.  Raise UsageError
+    for a given setting that the members need to find each other.
     """
-    addresses = [f"{_HOST}:{port.number}" for port in ports]
+    hosts = hosts or [LOOPBACK] * len(ports)
+    addresses = [
+        f"{host}:{port.number}" for host, port in zip(hosts, ports, strict=True)
+    ]
     decided_settings = {
         **_GROUP_SETTINGS,
         "server_id": str(number),
-        "report_host": _HOST,
+        "report_host": hosts[number - 1],
         f"{GROUP}group_name": group,
         f"{GROUP}local_address": addresses[number - 1],
         f"{GROUP}group_seeds": ",".join(addresses),
@@ -340,30 +350,38 @@ class Ports:
 
 
 def make_galera_settings(
-    names: Sequence[str], number: int, ports: Sequence[Ports], given: Mapping[str, str]
+    names: Sequence[str],
+    number: int,
+    ports: Sequence[Ports],
+    given: Mapping[str, str],
+    hosts: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the settings of a node of a Galera cluster; *given* override some.
 
-    names, ports: of all nodes.  number: of the node, from 1; the first node begins the
-    cluster (see servers.mariadb.GaleraServer).  Raise UsageError for a given setting
-    that the nodes need to find each other.
+    names, ports, hosts: of all nodes, their hosts by address; () if all are on
+    127.0.0.1.  number: of the node, from 1; the first node begins the cluster (see
+    servers.mariadb.GaleraServer).  Raise UsageError for a given setting that the nodes
+    need to find each other.
     """
-    own_ports = ports[number - 1]
-    address = f"{_HOST}:{own_ports.group.number}"
+    hosts = hosts or [LOOPBACK] * len(ports)
+    own_ports, host = ports[number - 1], hosts[number - 1]
+    address = f"{host}:{own_ports.group.number}"
+    addresses = [
+        f"{host}:{each.group.number}" for host, each in zip(hosts, ports, strict=True)
+    ]
     options = {
         "gmcast.listen_addr": f"tcp://{address}",
-        "ist.recv_addr": f"{_HOST}:{own_ports.missed.number}",
+        "ist.recv_addr": f"{host}:{own_ports.missed.number}",
         "gcache.size": "32M",  # a node is gone for a short time, and drives are small
     }
     first_node = {"wsrep_new_cluster": ""} if number == 1 else {}
     given_settings = {standard_name(name): value for name, value in given.items()}
     decided_settings = {
         "wsrep_cluster_name": "dbcheck",
-        "wsrep_cluster_address": "gcomm://"
-        + ",".join(f"{_HOST}:{each.group.number}" for each in ports),
+        "wsrep_cluster_address": "gcomm://" + ",".join(addresses),
         "wsrep_node_name": names[number - 1],
         "wsrep_node_address": address,
-        "wsrep_sst_receive_address": f"{_HOST}:{own_ports.copy.number}",
+        "wsrep_sst_receive_address": f"{host}:{own_ports.copy.number}",
         "server_id": str(number),
         **first_node,
     }

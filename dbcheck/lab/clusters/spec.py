@@ -24,6 +24,12 @@ FOLLOW, REWIND, COPY = "follow", "rewind", "copy"
 REBUILDS = (FOLLOW, REWIND, COPY)
 # Who promotes a standby: dbcheck, Debian's Patroni, or Patroni 4.
 BY_DBCHECK, PATRONI, PATRONI_4 = "sql", "patroni", "patroni-4"
+BOTH_WAYS, FROM_WRITER, TO_WRITER, FLAPPING = PARTITIONS = (
+    "both-ways",
+    "from-writer",
+    "to-writer",
+    "flapping",
+)
 _Time = Annotated[float, Meta(ge=0, le=TIME_MAX)]
 # Engine -> the topologies that its servers can form, the default first.
 TOPOLOGIES = {
@@ -40,7 +46,8 @@ class ClusterSpec:
     nodes:     how many nodes there are; the first one writes.
     promise:   a value of model.cluster.Promise: what the commits must survive.
     topology:  a value of SiteKind; "": the first of the engine's TOPOLOGIES.
-    link_down_after_s, pause_after_s: 0: never.
+    link_down_after_s, pause_after_s, partition_after_s: 0: never.
+    partition: one of PARTITIONS; "flapping" is both ways, on and off.
     stagger_s: of a promise that cuts all nodes: within how many seconds after the
                writer's cut the others are cut.
     """
@@ -102,7 +109,8 @@ class ClusterSpec:
             "--pause-after",
             "S",
             help="Pause a node other than the writer (SIGSTOP) after so many seconds "
-            "of load; 0: never. The seed draws which. The cut comes after the pause.",
+            "of load; 0: never. The seed draws which. The cut comes after the pause, "
+            "but with --cut-in-fault.",
         ),
     ] = 0.0
     pause_s: Annotated[
@@ -115,6 +123,51 @@ class ClusterSpec:
             "node after 5 s.",
         ),
     ] = 8.0
+    network: Annotated[
+        bool,
+        Setting(
+            "--network",
+            help="Give the servers a network of their own: each has an address, and a "
+            "virtual interface (veth). It needs root and iproute2.",
+        ),
+    ] = False
+    partition_after_s: Annotated[
+        _Time,
+        Setting(
+            "--partition-after",
+            "S",
+            help="Cut the writer off from all other servers (and etcd) after so many "
+            "seconds of load, in a network as with --network; 0: never. dbcheck still "
+            "reaches each. The cut comes after the partition, but with --cut-in-fault.",
+        ),
+    ] = 0.0
+    partition: Annotated[
+        str,
+        one_of(PARTITIONS),
+        Setting(
+            "--partition",
+            help="What is dropped: both ways, what the writer sends, what the others "
+            "send to it, or both ways, a second on and a second off (flapping).",
+        ),
+    ] = BOTH_WAYS
+    partition_s: Annotated[
+        float,
+        Meta(gt=0, le=TIME_MAX),
+        Setting(
+            "--partition-s",
+            "S",
+            help="How long the partition lasts. In a lab a group expels a silent node "
+            "after 5 s, and Patroni has a standby take over after 20 s.",
+        ),
+    ] = 8.0
+    cut_in_fault: Annotated[
+        bool,
+        Setting(
+            "--cut-in-fault",
+            help="Cut during the pause and the partition, at a moment in them that the "
+            "seed draws. They last until the cut.",
+        ),
+    ] = False
     stagger_s: Annotated[
         float,
         Meta(ge=0, le=STAGGER_S_MAX),
@@ -161,6 +214,11 @@ class ClusterSpec:
         return self.promoted_by in (PATRONI, PATRONI_4)
 
     @property
+    def has_network(self) -> bool:
+        """True if the nodes are in a network of their own."""
+        return self.network or bool(self.partition_after_s)
+
+    @property
     def names(self) -> list[str]:
         """The names of the nodes, the writer's first."""
         return [f"node{number}" for number in range(1, self.nodes + 1)]
@@ -205,6 +263,7 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
         )
     if kind.is_group:
         _require_group(kind, spec)
+    _require_faults(spec)
     if spec.rejoin:
         _require_commit_order(lab)
     if spec.rejoin and (kind.is_group or Promise(spec.promise).writer_returns):
@@ -221,6 +280,13 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
 
 def _require_rebuild(lab: LabSpec, spec: ClusterSpec) -> None:
     """Raise UsageError for a way to rebuild nodes that such servers do not have."""
+    if spec.rebuild and spec.has_network:
+        raise UsageError(
+            "the nodes of a network of their own are not rebuilt",
+            id=ErrorId.REJOIN_NOT_POSSIBLE,
+            hint="Leave out --rebuild, for a new cluster in each cycle; or leave out"
+            " --network and --partition-after.",
+        )
     impossible = FOLLOW if lab.engine == "postgresql" else REWIND
     if spec.rebuild != impossible:
         return
@@ -262,6 +328,24 @@ def _require_patroni(kind: SiteKind, promise: Promise) -> None:
             " may let another node take over before the writer is back",
             id=ErrorId.PROMISE_NOT_TESTABLE,
             hint=f"Use {Promise.WRITER_GONE.value} or {Promise.ALL_WRITER_GONE.value}.",
+        )
+
+
+def _require_faults(spec: ClusterSpec) -> None:
+    """Raise UsageError for faults that contradict each other."""
+    if spec.has_network and (spec.link_delay_ms or spec.link_down_after_s):
+        raise UsageError(
+            "the servers of a network of their own have no links that a lab can slow or"
+            " take down",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Leave out --link-delay-ms and --link-down-after, or --network and"
+            " --partition-after.",
+        )
+    if spec.cut_in_fault and not (spec.pause_after_s or spec.partition_after_s):
+        raise UsageError(
+            "--cut-in-fault says that the cut comes during a fault, and there is none",
+            id=ErrorId.OPTION_NEEDS_ANOTHER,
+            hint="Add --pause-after or --partition-after.",
         )
 
 

@@ -90,8 +90,8 @@ class LabCalls(Protocol):
         """Shut the server down in an orderly way and start it again."""
 
     @remote(240)
-    def rejoin(self, port: int, password: str, member: str) -> None:
-        """Have the server follow the one on *port* of 127.0.0.1.
+    def rejoin(self, port: int, password: str, member: str, host: str) -> None:
+        """Have the server follow the one on *port* of *host*.
 
         password, member: see servers.base.Source.
         """

@@ -1,9 +1,10 @@
 """The process that holds a lab: its storage, its server and its sshd.
 
-A Lab starts it as `python -m dbcheck.lab.daemon.serve ENTRY LOCK READY CLIENT`.
+A Lab starts it as `python -m dbcheck.lab.daemon.serve ENTRY LOCK READY CLIENT NETWORK`.
 ENTRY is the lab's record in the state folder; the others are descriptors: the lock to
-hold, the pipe on which to report that the lab is ready, and the pidfd of the client
-with which the lab ends (-1: it outlives its client).
+hold, the pipe on which to report that the lab is ready, the pidfd of the client with
+which the lab ends (-1: it outlives its client), and the network namespace of the server
+(-1: the host's).
 As process 1 the daemon is in namespaces of its own (see namespace.py).
 """
 
@@ -34,6 +35,7 @@ from dbcheck.lab.daemon.interface import CutResult, Description, LabCalls, Power
 from dbcheck.lab.drive.recording import RECORD_ANEW, Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.machine import Machine, make_server
+from dbcheck.lab.network import Place, Source
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.server_account import (
@@ -41,7 +43,6 @@ from dbcheck.lab.server_account import (
     describe_missing_account,
     find_packaged_account,
 )
-from dbcheck.lab.servers.base import Source
 from dbcheck.lab.servers.patroni import PatroniMember
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.ssh.sshd import Sshd
@@ -74,6 +75,7 @@ class Daemon(LabCalls):
         source: Source | PatroniMember | None = None,
         account: Account | None = None,
         identity: Identity | None = None,
+        place: Place | None = None,
     ) -> None:
         self._entry, self._lock = entry, lock
         self._spec, self._base, self._recordings = spec, base, recordings
@@ -90,6 +92,7 @@ class Daemon(LabCalls):
             source=source,
             account=account,
             identity=identity,
+            place=place,
         )
 
     def build(self) -> None:
@@ -156,8 +159,8 @@ class Daemon(LabCalls):
         self._machine.restart()
         self._note_processes()
 
-    def rejoin(self, port: int, password: str, member: str) -> None:
-        self._machine.rejoin(Source(port, password, member))
+    def rejoin(self, port: int, password: str, member: str, host: str) -> None:
+        self._machine.rejoin(Source(port, password, member, host))
         self._note_processes()
 
     def copy(self, port: int, password: str, member: str) -> None:
@@ -383,7 +386,16 @@ def make_remover(folder: Path) -> Iterator[Callable[[], bool]]:
         os.close(parent)
 
 
-def _run_lab(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
+def _read_place(entry: LabRecord, network: int) -> Place | None:
+    """Return the server's place in the open *network*; None if there is none (-1)."""
+    if network < 0:
+        return None
+    return Place(network, str(entry.read()["address"]))
+
+
+def _run_lab(
+    entry: LabRecord, lock: int, ready: int, network: int, *, isolated: bool
+) -> None:
     """Build the lab, serve it until it is to end, and leave nothing of it.
 
     If something is left, the record stays too: `lab down` reads there what to remove.
@@ -416,6 +428,7 @@ def _run_lab(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None
                 source=_read_source(entry),
                 account=account,
                 identity=_read_identity(entry),
+                place=_read_place(entry, network),
             )
             daemon.build()
             _report(ready, encode_success(None))
@@ -453,8 +466,8 @@ def _exit(_number: int, _frame: object) -> None:
 def main() -> None:
     """Be the daemon of one lab until it ends."""
     entry = LabRecord(Path(sys.argv[1]))
-    lock, ready, client = map(int, sys.argv[2:5])
-    for descriptor in (lock, ready, client):
+    lock, ready, client, network = map(int, sys.argv[2:6])
+    for descriptor in (lock, ready, client, network):
         if descriptor >= 0:
             os.set_inheritable(descriptor, False)
     isolated = os.getpid() == 1
@@ -467,7 +480,7 @@ def main() -> None:
         syscalls.leave_keyring()
     _start_watch(entry, client, lock)
     try:
-        _run_lab(entry, lock, ready, isolated=isolated)
+        _run_lab(entry, lock, ready, network, isolated=isolated)
     except DbcheckError as error:
         _report(ready, encode_failure(error))
     except Exception as error:

@@ -15,7 +15,6 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -25,6 +24,7 @@ from dbcheck.base.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import programs, server_account
 from dbcheck.lab.certificates import Identity, IdentityFiles
 from dbcheck.lab.held_port import HeldPort
+from dbcheck.lab.network import Source
 from dbcheck.lab.process import kill_group
 from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers.container import Launcher
@@ -80,18 +80,6 @@ _SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 ASKED_TO_END = {0} | {-number for number in _SIGNALS}
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The server that a standby follows: its port on 127.0.0.1, and how to log in.
-
-    member: the name by which that server lists the standby.
-    """
-
-    port: int
-    password: str
-    member: str
-
-
 class DatabaseServer(abc.ABC):
     """One server process on one data folder.
 
@@ -113,6 +101,7 @@ class DatabaseServer(abc.ABC):
     decided_by_lab: ClassVar[frozenset[str]]  # settings that users may not give
     restarts: ClassVar[bool] = False  # may leave its port while it runs, and retake it
     tls: IdentityFiles | None = None  # only a node of a cluster has them
+    address = ""  # in its cluster's network, beside 127.0.0.1; "" outside of one
 
     def __init__(
         self,
@@ -350,6 +339,7 @@ class DatabaseServer(abc.ABC):
             self.kill_now()
             self._tree.wait_gone(timeout_s)
             self._ended()
+        self.launcher.withdraw()  # a machine without power accepts no connection
         self.launcher.unmount()
 
     def stop(self, timeout_s: float = 60.0) -> None:

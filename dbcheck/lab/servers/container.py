@@ -7,20 +7,17 @@ host by one published port alone.  No program of a container engine is needed.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import socket
-import struct
 import subprocess
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dbcheck.base import processes
 from dbcheck.lab import mounts, syscalls
 from dbcheck.lab.link import Link
+from dbcheck.lab.network import inside, keeping_namespaces, open_network
 from dbcheck.lab.server_account import Account
 
 # Each system has this folder (FHS 3.0, 3.12); the server finds another one there.
@@ -41,8 +38,6 @@ done
 cd {TOP}/data && shift && exec "$@"
 """
 _PARENT_OUTSIDE = 0  # the parent's id in a pid namespace that it is not in
-_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1  # netdevice(7), linux/sockios.h
-_IFREQ = struct.Struct("16sh14x")
 
 
 class Launcher:
@@ -80,6 +75,9 @@ class Launcher:
             **options,
         )
 
+    def withdraw(self) -> None:
+        """Let the host reach nothing that listens there any more.  Idempotent."""
+
     def unmount(self) -> None:
         """Unmount what start() mounted on the host.  Idempotent."""
 
@@ -99,8 +97,42 @@ def _start(
     )
 
 
-class Container(Launcher):
-    """See the module.
+class Networked(Launcher):
+    """Starts a server's programs in a network namespace.
+
+    network: the namespace, opened; it is the caller's to close.
+    """
+
+    def __init__(self, network: int) -> None:
+        self._network = network
+        self._link: Link | None = None
+
+    def publish(self, port: int) -> None:
+        if self._link is None:
+            self._link = Link(port=port, network=self._network)
+            self._link.lead_to(port)
+
+    def withdraw(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def start(
+        self,
+        command: list[str],
+        account: Account | None,
+        environment: Mapping[str, str],
+        **options: Any,
+    ) -> subprocess.Popen[bytes]:
+        with inside(self._network):
+            return super().start(command, account, environment, **options)
+
+    def close(self) -> None:
+        self.withdraw()
+
+
+class Container(Networked):
+    """A network, and further namespaces; see the module.
 
     data:   the folder that the server has as "data" below TOP.
     others: further folder -> its name below TOP.
@@ -112,20 +144,14 @@ class Container(Launcher):
         self._places = {folder: TOP / name for folder, name in names.items()}
         self._layer = data if layer else None
         self._merged: Path | None = None  # where the layer is mounted on the host
-        self._network = _open_network()
+        super().__init__(open_network())
         weakref.finalize(self, os.close, self._network)
-        self._link: Link | None = None
 
     def path(self, folder: Path) -> Path:
         return self._places.get(folder, folder)
 
     def own_pid(self, pid: int) -> int:
         return 1
-
-    def publish(self, port: int) -> None:
-        if self._link is None:
-            self._link = Link(port=port, network=self._network)
-            self._link.lead_to(port)
 
     def start(
         self,
@@ -134,8 +160,8 @@ class Container(Launcher):
         environment: Mapping[str, str],
         **options: Any,
     ) -> subprocess.Popen[bytes]:
-        for folder, inside in self._places.items():
-            command = [word.replace(str(folder), str(inside)) for word in command]
+        for folder, there in self._places.items():
+            command = [word.replace(str(folder), str(there)) for word in command]
         apart = ["unshare", "--mount", "--uts", "--ipc", "--propagation", "slave"]
         sources = [self._mount_layer(folder) for folder in self._places]
         pairs = zip(sources, self._places.values(), strict=True)
@@ -143,7 +169,7 @@ class Container(Launcher):
         shell = ["sh", "-c", _MOUNT_AND_RUN, "sh", *binds, "--"]
         become = _become(account) if account else []
         run = processes.die_with_parent(command, parent=_PARENT_OUTSIDE)
-        with _keeping_namespaces():
+        with keeping_namespaces():
             syscalls.setns(self._network)
             syscalls.unshare(syscalls.CLONE_NEWPID)  # for the next child alone
             return _start([*apart, *shell, *become, *run], environment, **options)
@@ -168,34 +194,6 @@ class Container(Launcher):
         if self._merged:
             mounts.release(self._merged)
             self._merged = None
-
-    def close(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-
-
-def _open_network() -> int:
-    """Make a network namespace with nothing but a loopback device; return it, opened.
-
-    It lasts as long as it is open, or a process is in it.
-    """
-    with _keeping_namespaces():
-        syscalls.unshare(syscalls.CLONE_NEWNET)
-        with socket.socket() as any_socket:
-            fcntl.ioctl(any_socket, _SIOCSIFFLAGS, _IFREQ.pack(b"lo", _IFF_UP))
-        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-
-
-@contextlib.contextmanager
-def _keeping_namespaces() -> Iterator[None]:
-    """Take this thread back to its network, and its children to its pid namespace."""
-    with contextlib.ExitStack() as back:
-        for name in ("net", "pid"):
-            own = os.open(f"/proc/thread-self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-            back.callback(os.close, own)
-            back.callback(syscalls.setns, own)
-        yield
 
 
 def _become(account: Account) -> list[str]:

@@ -12,7 +12,8 @@ from typing import ClassVar
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab import server_account
-from dbcheck.lab.servers.base import USER, DatabaseServer, Source
+from dbcheck.lab.network import LOOPBACK, Source
+from dbcheck.lab.servers.base import USER, DatabaseServer
 
 _PROTOCOL_10 = 0x0A  # fifth byte of the greeting of a server that takes queries
 _SOCKET_PATH_MAX = 107  # sun_path of unix(7), less its final zero
@@ -83,7 +84,8 @@ class InnodbServer(DatabaseServer, abc.ABC):
             **self._tls_settings(),
             **self._log_folder_setting(),
             "datadir": str(self.data),
-            "bind_address": "127.0.0.1",
+            # A server with an address is alone in its network with its cluster.
+            "bind_address": "0.0.0.0" if self.address else LOOPBACK,
             "port": str(self.port),
             "socket": str(socket_file),
             "pid_file": str(self.server_run / "pid"),
@@ -120,8 +122,9 @@ class InnodbServer(DatabaseServer, abc.ABC):
         return {"innodb_log_group_home_dir": str(self.log_data)}
 
     def _accounts_file(self, password: str, statements: str) -> Path:
-        """Write *statements*, with user and password filled in; return the file."""
-        text = statements.format(user=USER, password=password)
+        """Write *statements*, with the account filled in; return the file."""
+        host = "%" if self.address else LOOPBACK
+        text = statements.format(user=USER, password=password, host=host)
         return self._write_secret("accounts.sql", text)
 
     def _temporary_folder(self) -> Path:

@@ -25,9 +25,9 @@ _CREATE_SETTINGS = {
 _ACCOUNTS = """\
 flush privileges;
 create database dbcheck;
-create user {user}@'127.0.0.1' identified via mysql_native_password
+create user {user}@'{host}' identified via mysql_native_password
   using password('{password}');
-grant all on *.* to {user}@'127.0.0.1' with grant option;
+grant all on *.* to {user}@'{host}' with grant option;
 delete from mysql.global_priv where user not in ('{user}', 'mariadb.sys');
 delete from mysql.proxies_priv;
 """

@@ -31,8 +31,8 @@ GROUP = "group_replication_"  # begins the settings of a replication group
 # One statement on a line, as mysqld reads its init_file.
 _ACCOUNTS = """\
 create database dbcheck;
-create user {user}@'127.0.0.1' identified with caching_sha2_password by '{password}';
-grant all on *.* to {user}@'127.0.0.1' with grant option;
+create user {user}@'{host}' identified with caching_sha2_password by '{password}';
+grant all on *.* to {user}@'{host}' with grant option;
 drop user root@localhost;
 """
 

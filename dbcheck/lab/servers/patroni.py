@@ -15,10 +15,14 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.held_port import HeldPort
-from dbcheck.lab.servers.base import USER, Source, standard_name
-from dbcheck.lab.servers.postgresql import PostgresqlServer, format_segment_size
+from dbcheck.lab.network import LOOPBACK, Source
+from dbcheck.lab.servers.base import USER, standard_name
+from dbcheck.lab.servers.postgresql import (
+    PostgresqlServer,
+    format_segment_size,
+    list_access_lines,
+)
 
-_HOST = "127.0.0.1"
 _PYTHON = Path("/usr/bin/python3")  # Debian's, which its packages of Patroni are for
 _SYNCHRONOUS_MODE, _QUORUM = "synchronous_mode", "quorum"
 # Patroni documentation, Dynamic Configuration Settings.  The first three have the least
@@ -40,11 +44,12 @@ class PatroniMember:
     """Configuration of a member of a cluster that Patroni manages.
 
     name:       the name by which the cluster lists the member.
-    etcd_port:  the port of the members' shared etcd on 127.0.0.1.
-    advertised_port: the port on 127.0.0.1 at which the other members reach this one;
-                0: the server's own port.
+    etcd_port:  the port of the members' shared etcd.
+    advertised_port: the port at which the other members reach this one; 0: the
+                server's own port.
     password:   of the account dbcheck, which is the same on all members.
     after_cut:  whether PostgreSQL starts below Patroni after a cut, too.
+    etcd_host:  the address of etcd.
     """
 
     name: str
@@ -52,6 +57,7 @@ class PatroniMember:
     advertised_port: int
     password: str
     after_cut: bool
+    etcd_host: str = LOOPBACK
 
 
 class PatroniServer(PostgresqlServer):
@@ -198,8 +204,9 @@ class PatroniServer(PostgresqlServer):
     def _configuration(self) -> dict[str, Any]:
         """Return Patroni's configuration (its documentation, YAML Configuration)."""
         assert self._member is not None  # after join()
-        address = f"{_HOST}:{self.port}"
-        advertised = f"{_HOST}:{self._member.advertised_port or self.port}"
+        listened = ",".join(filter(None, (LOOPBACK, self.address)))
+        address = f"{listened}:{self.port}"
+        advertised = f"{self._host}:{self._member.advertised_port or self.port}"
         account = {"username": USER, "password": self._member.password}
         login = {**account, **self._verification_options()}
         parameters = self._parameters()
@@ -213,7 +220,7 @@ class PatroniServer(PostgresqlServer):
         return {
             "scope": "dbcheck",
             "name": self._member.name,
-            **self._talking_settings(self._member.etcd_port, account),
+            **self._talking_settings(account),
             "bootstrap": {
                 "dcs": cluster_settings,
                 "initdb": [*self._initdb_options(), *log],
@@ -226,27 +233,25 @@ class PatroniServer(PostgresqlServer):
                 "pgpass": str(self.server_run / "pgpass"),
                 "authentication": {"superuser": login, "replication": login},
                 "basebackup": ["no-sync", {"checkpoint": "fast"}, *log],
-                "pg_hba": [
-                    f"host {database} all {_HOST}/32 scram-sha-256"
-                    for database in ("all", "replication")
-                ],
+                "pg_hba": list_access_lines(
+                    "all" if self.address else f"{LOOPBACK}/32"
+                ),
                 "parameters": parameters,
             },
         }
 
-    def _talking_settings(
-        self, etcd_port: int, account: dict[str, str]
-    ) -> dict[str, Any]:
+    def _talking_settings(self, account: dict[str, str]) -> dict[str, Any]:
         """Return how Patroni talks to etcd and the other members: by certificates.
 
         account: Patroni sends it to the other members, so nobody else may answer in
                  their place.
         """
-        assert self._api is not None  # after join()
+        assert self._member is not None  # after join(), as the next one
+        assert self._api is not None
         assert self.tls is not None  # after set_identity()
         authority = str(self.tls.authority)
         certificate, key = str(self.tls.certificate), str(self.tls.key)
-        api = f"{_HOST}:{self._api.number}"
+        api = f"{self._host}:{self._api.number}"
         return {
             "restapi": {
                 "listen": api,
@@ -257,11 +262,20 @@ class PatroniServer(PostgresqlServer):
             },
             "ctl": {"certfile": certificate, "keyfile": key, "cacert": authority},
             "etcd3": {
-                "host": f"{_HOST}:{etcd_port}",
+                "host": f"{self._member.etcd_host}:{self._member.etcd_port}",
                 "protocol": "https",
                 **{"cert": certificate, "key": key, "cacert": authority},
             },
         }
+
+    @property
+    def _host(self) -> str:
+        """The address at which the other members reach this one."""
+        return self.address or LOOPBACK
+
+    def _access_settings(self) -> dict[str, str]:
+        """Return {}: Patroni sets what it listens at, and writes pg_hba.conf."""
+        return {}
 
     def _initdb_options(self) -> list[object]:
         sizes = [flag.split("=")[1] for flag in format_segment_size(self.settings)]

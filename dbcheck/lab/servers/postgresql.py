@@ -12,8 +12,9 @@ from pathlib import Path
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import programs, server_account
+from dbcheck.lab.network import LOOPBACK, Source
 from dbcheck.lab.process import Process, remove_segments
-from dbcheck.lab.servers.base import USER, DatabaseServer, Source, standard_name
+from dbcheck.lab.servers.base import USER, DatabaseServer, standard_name
 
 # The server stays small, and has nothing outside of its data folder but one SysV
 # segment.  The settings that make commits durable are left at the server's own defaults
@@ -100,7 +101,21 @@ class PostgresqlServer(DatabaseServer):
             for name, value in self.settings.items()
             if standard_name(name) != _SEGMENT_SIZE
         }
-        return {**_SETTINGS, **chosen, **self._tls_settings()}
+        return {
+            **_SETTINGS,
+            **chosen,
+            **self._access_settings(),
+            **self._tls_settings(),
+        }
+
+    def _access_settings(self) -> dict[str, str]:
+        """Return the settings by which its cluster's network reaches it, {} if none."""
+        if not self.address:
+            return {}
+        return {
+            "listen_addresses": f"{LOOPBACK},{self.address}",
+            "hba_file": str(self.run / "pg_hba.conf"),
+        }
 
     def _tls_settings(self) -> dict[str, str]:
         """Return the TLS settings for standbys; {} outside a cluster or without TLS."""
@@ -194,10 +209,10 @@ class PostgresqlServer(DatabaseServer):
 
     def _conninfo(self, source: Source) -> str:
         """Return libpq's options for *source*; they name a file with the password."""
-        line = f"127.0.0.1:*:*:{USER}:{source.password}\n"
+        line = f"{source.host}:*:*:{USER}:{source.password}\n"
         password_file = self._write_secret("source.pgpass", line)
         options = {
-            "host": "127.0.0.1",
+            "host": source.host,
             "port": str(source.port),
             "user": USER,
             "passfile": str(password_file),
@@ -242,6 +257,8 @@ class PostgresqlServer(DatabaseServer):
                         hint="End that server, then try again.",
                     )
         server_account.remove_stale(self.data / "postmaster.pid")
+        if self.address:
+            self._write_secret("pg_hba.conf", "\n".join(list_access_lines("all")))
         super()._launch()
         self._postmaster = Process.of(self._process.pid) if self._process else None
 
@@ -275,6 +292,18 @@ def format_segment_size(settings: Mapping[str, str]) -> list[str]:
                 hint=f"Give one of {', '.join(_SEGMENT_SIZES)}.",
             )
     return [f"--wal-segsize={size.removesuffix('MB')}" for size in sizes]
+
+
+def list_access_lines(*ranges: str) -> list[str]:
+    """Return lines of pg_hba.conf that let in, by password, whoever is in *ranges*.
+
+    "all" stands for every address (PostgreSQL 17 manual, 20.1).
+    """
+    return [
+        f"host {database} all {addresses} scram-sha-256"
+        for addresses in ranges
+        for database in ("all", "replication")
+    ]
 
 
 def _list_debian_folders() -> list[Path]:

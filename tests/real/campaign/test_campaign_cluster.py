@@ -42,7 +42,7 @@ import json, sys
 from sqlalchemy.engine import make_url
 from dbcheck.lab.clusters.replication import rejoin, run_statements
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.servers.base import Source
+from dbcheck.lab.network import Source
 
 names, node, writer = json.loads(sys.argv[1]), *sys.argv[2:]
 lab, leads = Lab.find(names[node]), Lab.find(names[writer])

@@ -179,6 +179,13 @@ def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
             ClusterSpec(pause_after_s=1, pause_s=3),
             "--nodes 2 --pause-after 1 --pause-s 3",
         ),
+        (
+            ClusterSpec(
+                3, partition_after_s=1, partition="flapping", cut_in_fault=True
+            ),
+            "--nodes 3 --partition-after 1 --partition flapping --cut-in-fault",
+        ),
+        (ClusterSpec(network=True), "--nodes 2 --network"),
         (ClusterSpec(rejoin=True), "--nodes 2 --rejoin"),
         (
             ClusterSpec(promoted_by="patroni"),

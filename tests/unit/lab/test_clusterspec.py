@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,28 @@ def test_servers_in_containers_are_no_cluster() -> None:
     spec = LabSpec("postgresql", container="volume")
     with refused(ErrorId.TOPOLOGY_NOT_FOR_ENGINE, UsageError, naming="no network"):
         require_possible(spec, ClusterSpec())
+
+
+@pytest.mark.parametrize("given", [{"network": True}, {"partition_after_s": 1.0}])
+@pytest.mark.parametrize("link", [{"link_delay_ms": 5.0}, {"link_down_after_s": 1.0}])
+def test_servers_of_a_network_have_no_links(
+    given: dict[str, Any], link: dict[str, Any]
+) -> None:
+    with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming="have no links"):
+        require_possible(LabSpec("postgresql"), ClusterSpec(**given, **link))
+
+
+def test_a_cut_in_a_fault_needs_one() -> None:
+    with refused(ErrorId.OPTION_NEEDS_ANOTHER, UsageError, naming="--cut-in-fault"):
+        require_possible(LabSpec("postgresql"), ClusterSpec(cut_in_fault=True))
+
+
+@pytest.mark.parametrize(
+    ("topology", "engine"), [("", "postgresql"), (GALERA, "mariadb"), (GROUP, "mysql")]
+)
+def test_each_kind_of_cluster_can_be_parted(topology: str, engine: str) -> None:
+    spec = ClusterSpec(3, topology=topology, partition_after_s=1.0, cut_in_fault=True)
+    require_possible(LabSpec(engine), spec)
 
 
 def test_what_replicas_commit_out_of_order_is_not_compared() -> None:

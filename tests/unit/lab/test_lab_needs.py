@@ -6,7 +6,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
-from dbcheck.lab import held_port, namespace, programs
+from dbcheck.lab import held_port, namespace, network, programs
 from dbcheck.lab import programs as drive_needs
 from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -55,6 +55,21 @@ def test_a_container_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespace, "are_available", lambda: False)
     spec = LabSpec("postgresql", cut="process", container="volume")
     assert any("namespaces of its own" in reason for reason in list_missing(spec))
+
+
+def test_a_network_needs_root_its_program_and_the_right_to_make_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = LabSpec("postgresql", cut="process", network=True)
+    monkeypatch.setattr(namespace, "are_available", lambda: False)
+    monkeypatch.setattr(programs, "find", lambda *_: None)
+    reasons = list_missing(spec)
+    assert any(reason.startswith("a network needs") for reason in reasons)
+    assert "ip is not installed (install the Debian package iproute2)" in reasons
+    monkeypatch.setattr(namespace, "are_available", lambda: True)
+    monkeypatch.setattr(network, "has_capability", lambda _: False)
+    assert any("CAP_NET_ADMIN" in reason for reason in list_missing(spec))
+    assert not any("network" in reason for reason in list_missing(LabSpec("mariadb")))
 
 
 def test_a_writable_layer_needs_overlayfs(monkeypatch: pytest.MonkeyPatch) -> None:
