@@ -11,6 +11,7 @@ from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.spec import COPY, FOLLOW, PATRONI, REWIND
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
 from tests.kit.clusters import GROUPS, cluster_of, cycle, group_of, rebuilt, status
 from tests.kit.lab_access import execute_on
@@ -65,6 +66,23 @@ def test_each_writer_in_turn_is_cut(
     ) as (cluster, rig):
         writers = cut_repeatedly(cluster, rig, cuts)
     assert len(set(writers)) == 2
+
+
+@pytest.mark.parametrize(
+    ("engine", "method"),
+    [("postgresql", REWIND), ("mysql", FOLLOW)],
+)
+def test_a_rebuilt_node_keeps_what_it_acknowledged_when_it_is_cut(
+    tmp_path: Path, engine: str, method: str
+) -> None:
+    """The former writer is promoted then.  MariaDB's cannot keep that promise."""
+    promise = Promise.ALL_WRITER_GONE
+    with cluster_of(tmp_path, 2, promise, DriveSpec(), engine, rebuild=method) as (
+        cluster,
+        rig,
+    ):
+        writers = cut_repeatedly(cluster, rig, 2)
+    assert writers == ["node1", "node2"]
 
 
 @pytest.mark.parametrize("topology", sorted(GROUPS))
