@@ -17,7 +17,9 @@ from sqlalchemy.engine import make_url
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.cycle import run_control
-from dbcheck.cycle.preflight.before_load import run_preflight
+from dbcheck.cycle.host import end_canaries
+from dbcheck.cycle.preflight.before_load import Started, run_preflight
+from dbcheck.cycle.rig import Rig
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.replication import find_missing_for_control
 from dbcheck.lab.clusters.cluster import ClusterLab
@@ -236,10 +238,8 @@ def test_rows_of_a_control_that_was_never_cut_are_not_taken_for_lost(
     """They are on the writer alone, which another node would take over from."""
     with cluster_of(tmp_path, engine="mysql") as (_, rig):
         started = run_preflight(rig, WORKLOAD, seed=1, control=True)
-        started.log.close()
-        if started.held is not None:
-            started.held.close()
-        run_preflight(rig, WORKLOAD, seed=2).log.close()
+        _end_before_the_load(rig, started)
+        _end_before_the_load(rig, run_preflight(rig, WORKLOAD, seed=2))
         session = rig.site.writer.engine.open_weak_session(
             started.plan.statements, Weakens.REPLICATION
         )
@@ -247,3 +247,10 @@ def test_rows_of_a_control_that_was_never_cut_are_not_taken_for_lost(
             commit(session, started.plan.operation(1, 1))
         with refused(ErrorId.NODE_DOES_NOT_REPLICATE, naming="node2 lacks 1 row"):
             run_preflight(rig, WORKLOAD, seed=3)
+
+
+def _end_before_the_load(rig: Rig, started: Started) -> None:
+    started.log.close()
+    if started.held is not None:
+        started.held.close()
+    end_canaries(rig.site, started.canaries, remove=True)
