@@ -59,7 +59,7 @@ from dbcheck.model.moments import (
     plan_cut,
 )
 from dbcheck.model.verdict import ControlFacts, Tally, Verdict, describe_goal
-from dbcheck.ports.engine import Feature
+from dbcheck.ports.feature import Feature
 from dbcheck.ports.listener import Listener, Phase, Progress, Unit
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import Witness, WitnessLock

@@ -290,16 +290,26 @@ class TargetSettings:
             description="Of a cluster: who has the other hosts follow the new writer "
             "after a cut, so that the next one can follow (`dbcheck campaign GROUP`). "
             "`nobody`: it stays as the cut left it. `sql`: dbcheck, by statements that "
-            "copy no data. `clone`: dbcheck, by MySQL's clone plugin. `command`: "
-            "dbcheck, by `dbcheck_rebuild`. `auto`: the cluster itself, as with Patroni"
-            " and Galera. What a host alone holds is read before, except with `auto`."
+            "copy no data. `clone`: dbcheck, by MySQL's clone plugin. With both, a "
+            "host that cannot be rebuilt so is left to its `dbcheck_rebuild`, if it has"
+            " one. `command`: dbcheck, by `dbcheck_rebuild`. `auto`: the cluster "
+            "itself, as with Patroni and Galera. What a host alone holds is read "
+            "before, except with `auto`."
         ),
     ] = RebuiltBy.NOBODY.value
     rebuild: Annotated[
         Command,
         Meta(
-            description="`dbcheck_rebuilt_by: command`: a list, the program that makes "
-            "a host a standby of the new writer, and its arguments; the names of the "
-            "host and of the new writer are added as the last two."
+            description="Of a cluster: a list, the program that makes this host a "
+            "standby of the new writer, and its arguments; the names of the host and of"
+            " the new writer are added as the last two. See `dbcheck_rebuilt_by`."
         ),
     ] = ()
+    replication_user: Annotated[
+        str,
+        Meta(
+            description="`dbcheck_rebuilt_by: sql` or `clone`: the account with which "
+            "a host follows, or copies, the new writer. Without it, the login that the "
+            "host has used so far; an old writer has none."
+        ),
+    ] = ""

@@ -14,7 +14,8 @@ from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.detaching import DetachingWatch, begin_detaching
 from dbcheck.cycle.host import end_canaries, read_client_clocks
-from dbcheck.cycle.preflight.before_load import WARM_ROWS, Started
+from dbcheck.cycle.preflight.before_load import Started
+from dbcheck.cycle.preflight.first_rows import WARM_ROWS
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.watching import (
     DriveCounts,

@@ -21,7 +21,8 @@ from dbcheck.model.outage import INTERRUPTED, OutageRecord
 from dbcheck.model.records import Manifest
 from dbcheck.model.server import ServerFacts, find_difference_of_servers
 from dbcheck.outage.process import Answer, Job, ProbeProcess
-from dbcheck.ports.engine import Engine, Feature
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.feature import Feature
 from dbcheck.ports.listener import Phase
 from dbcheck.rows.table import OUTAGE
 from dbcheck.runs.folder import RunFolder

@@ -25,7 +25,8 @@ from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX, limit_survivors
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.server import CheckOutcome, ServerFacts, TableCheck
-from dbcheck.ports.engine import Engine, Feature
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.feature import Feature
 from dbcheck.ports.listener import Phase, Progress, Unit
 from dbcheck.rows.earlier import EpochTotals
 from dbcheck.rows.fill import PARTS, Fill

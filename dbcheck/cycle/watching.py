@@ -39,7 +39,7 @@ from dbcheck.model.watched import (
     make_facts_of_volumes,
 )
 from dbcheck.ports.connection import Followers
-from dbcheck.ports.engine import Feature
+from dbcheck.ports.feature import Feature
 from dbcheck.ports.host import Counting, Look, TargetHost
 from dbcheck.ports.listener import Phase
 from dbcheck.rows.plans.registry import tables_of

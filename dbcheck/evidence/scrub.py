@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import enum
 import ipaddress
 import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -32,6 +31,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from dbcheck.evidence.nodes import KEPT, NodeNames, is_address, unclear_name_error
+from dbcheck.evidence.words import find_pods, list_other_words
 from dbcheck.judge.result import Checked
 from dbcheck.model.pods import PersistentVolume, Pod, PodVolume
 from dbcheck.model.records import Manifest
@@ -302,7 +302,7 @@ class Scrub:
     def _learn_pods(self, value: Any) -> None:
         """Take the names of all pods of a record, which its other texts may hold."""
         known = len(self._of_pods)
-        for pod in _find_pods(value):
+        for pod in find_pods(value):
             self._learn(pod)
             for volume in pod.volumes:
                 self._learn(volume)
@@ -478,7 +478,7 @@ def list_hosts(manifest: Manifest) -> set[str]:
         found |= manifest.nodes.keys()
     found |= {other for name in found for other in _list_dns_forms(name)}
     names = {name for name in found if name != "localhost" and not is_address(name)}
-    others = {word.lower() for word in _list_other_words(manifest, urls)}
+    others = {word.lower() for word in list_other_words(manifest, urls)}
 
     def is_clear(name: str) -> bool:
         known = name.isdecimal() or name.lower() in others
@@ -499,63 +499,6 @@ def _list_dns_forms(name: str) -> Iterator[str]:
         yield name.encode("idna").decode("ascii")
     with contextlib.suppress(UnicodeError):
         yield name.encode("ascii").decode("idna")
-
-
-# Fields of a manifest that name people or machines, and those of the nodes.
-_NOT_LISTED = ("nodes", "writer_name", "witness", "user", "client_target")
-
-
-def _list_other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
-    """Yield each whole text of a manifest that is not the name of a host."""
-    for url in urls:
-        with contextlib.suppress(ArgumentError, ValueError):
-            parts = make_url(url)
-            yield from filter(None, (parts.drivername, parts.username, parts.database))
-    for name, node in manifest.nodes.items():
-        if not manifest.site.is_cluster:
-            yield name
-        host = node.host
-        if host is not None:
-            host = replace(host, facts=replace(host.facts, hostname=""))
-        kept = replace(node, target="", host=host, pod=None)
-        yield from _list_texts(replace(kept, member="", connection=None))
-    for each in fields(manifest):
-        if each.name not in _NOT_LISTED:
-            yield from _list_texts(getattr(manifest, each.name))
-
-
-def _find_pods(value: Any) -> Iterator[Pod]:
-    """Yield each pod in records."""
-    if isinstance(value, Pod):
-        yield value
-    elif is_dataclass(value):
-        for each in fields(value):
-            yield from _find_pods(getattr(value, each.name))
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _find_pods(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _find_pods(each)
-
-
-def _list_texts(value: Any) -> Iterator[str]:
-    """Yield the texts of records but for host names; names of fields are none."""
-    if isinstance(value, str):
-        yield value
-    elif is_dataclass(value):
-        for each in fields(value):
-            yield from _list_texts(getattr(value, each.name))
-    elif isinstance(value, Mapping):
-        for name, each in value.items():
-            yield from _list_texts(name)
-            if "host" not in str(name):  # as hostname in a server's identity
-                yield from _list_texts(each)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for each in value:
-            yield from _list_texts(each)
-    elif isinstance(value, enum.Enum):
-        yield from _list_texts(value.value)
 
 
 def _host_of(url: str) -> str:

@@ -34,7 +34,11 @@ KUBERNETES = f"{PREFIX}kubernetes"
 NODE = f"{PREFIX}kubernetes_node"
 _WITNESS_PODS = f"{PREFIX}kubernetes_witness"
 _PROMOTED_BY = f"{PREFIX}promoted_by"
-SECRETS = {f"{PREFIX}password": "the database's password", **registry.SECRETS}
+SECRETS = {
+    f"{PREFIX}password": "the database's password",
+    f"{PREFIX}replication_password": "the password of `dbcheck_replication_user`",
+    **registry.SECRETS,
+}
 # The variables that are no field of Entry -> the type of their values.
 TYPES_OF_OTHERS: Mapping[str, Any] = {
     _ASK_HOST: Annotated[
@@ -94,6 +98,7 @@ class Entry(TargetSettings):
     """
 
     password: Secret | None = None
+    replication_password: Secret | None = None
     host: str = ""
     host_options: SshOptions = AS_SSH
     power: SwitchConfig = ManualConfig()
@@ -178,6 +183,7 @@ def parse_entry(fields: Fields) -> Entry:
     given = {
         "name": fields.host,
         "password": fields.secret(f"{PREFIX}password"),
+        "replication_password": fields.secret(f"{PREFIX}replication_password"),
         "host": host,
         "host_options": host_options,
         "power": ManualConfig() if pods else registry.read_switch_config(fields),

@@ -23,7 +23,7 @@ from dbcheck.power.kinds.config import SwitchConfig
 # Variables that must be the same for all hosts of a cluster.
 _COMMON_VARIABLES = (
     *("topology", "survives", "stagger_s"),
-    *("promoted_by", "promote", "rebuilt_by"),
+    *("promoted_by", "promote", "rebuilt_by", "replication_user"),
 )
 
 
@@ -106,14 +106,22 @@ def _require_rebuild(group: str, hosts: Sequence[Entry]) -> None:
                 id=ErrorId.REBUILD_NOT_POSSIBLE,
                 hint=f"Use {' or '.join(each.value for each in possible)}.",
             )
-        if bool(host.rebuild) != (by is RebuiltBy.COMMAND):
+        needs_program = by is RebuiltBy.COMMAND or (
+            # No statement makes a PostgreSQL that took writes a standby.
+            by is RebuiltBy.SQL and kind is SiteKind.STREAMING
+        )
+        unused = by in (RebuiltBy.NOBODY, RebuiltBy.AUTO) or kind.is_group
+        if (needs_program and not host.rebuild) or (
+            unused and not needs_program and host.rebuild
+        ):
             raise _host_error(
                 host,
                 group,
-                f"{PREFIX}rebuild of host {host.name} goes with {PREFIX}rebuilt_by:"
-                " command",
+                f"{PREFIX}rebuild of host {host.name} does not fit {PREFIX}rebuilt_by:"
+                f" {by.value}",
                 id=ErrorId.REBUILD_INCOMPLETE,
-                hint="Give both, or neither.",
+                hint=f"{PREFIX}rebuilt_by: command needs {PREFIX}rebuild, and so does"
+                " sql of PostgreSQL; nobody, auto, and sql of a group have none.",
             )
 
 

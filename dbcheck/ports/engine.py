@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from dbcheck.base.error_ids import ErrorId
@@ -28,6 +27,7 @@ from dbcheck.model.replication import (
 )
 from dbcheck.model.server import Refill, ServerFacts, TableCheck
 from dbcheck.ports.connection import Detaching, Followers, NewestRows, Session
+from dbcheck.ports.feature import REFUSALS, Feature
 from dbcheck.ports.host import Look
 from dbcheck.rows.acks import Row
 from dbcheck.rows.loss import ConditionCheck
@@ -39,66 +39,6 @@ from dbcheck.rows.tasks import TaskKind
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
     from dbcheck.rows.fill import Fill
     from dbcheck.rows.survivors import RowBatch
-
-
-class Feature(Enum):
-    """Features that only some servers have, by the methods that they need.
-
-    Each names its methods of Engine: an engine overrides all of them, or none.
-    """
-
-    CHECKPOINT = ("checkpoint",)
-    CRASH_CANARY = ("plant_canary", "canary")
-    CONTROL = ("weaken_durability", "open_weak_session")
-    SERVER_CONTROL = ("check_weakening", "restore_durability")
-    LOG_OVER_SQL = ("logged",)
-    NAMES_IN_LOG = ("names_in_log",)
-    TABLE_IDENTITY = ("table_identity", "table_definition")
-    COUNTED_DELETES = ("deleted",)
-    REFILL = ("refill",)
-    CONDITIONS = ("broken_conditions",)
-    TABLE_CHECK = ("check_tables",)
-    TWO_PHASE = ("require_two_phase", "prepared", "decide")
-    COUNTED_DECISIONS = ("decisions",)
-    FILL = ("fill",)
-    HOUSEKEEPING = ("lacking", "present", "discard")
-    OTHER_SETTINGS = ("other_settings",)
-    CLIENT = ("open_client",)
-    WATCH = ("open_look",)
-    DATA_MARK = ("mark_data",)
-    REPLICATION = (
-        *("open_followers", "membership", "received", "promote", "accepts"),
-        *("takes_writes", "descent", "describe_unreplicated", "open_detaching"),
-    )
-    REPOINTING = ("transactions", "follow", "lead")
-    CLONING = ("clone",)
-    UNREPLICATED_ROWS = ("count_rows",)
-    GROUP_MEMBER = ("require_alone",)
-    GROUP_BOOTSTRAP = (
-        *("require_may_bootstrap", "detached", "require_all_of", "bootstrap_group"),
-        *("end_bootstrap", "join_group"),
-    )
-
-
-# Feature that users ask for -> why it is refused (%s: the target), the id, the hint.
-_REFUSALS = {
-    Feature.CONTROL: (
-        "no control can run on %s: dbcheck cannot make this kind of server acknowledge"
-        " commits too early",
-        ErrorId.CONTROL_NOT_SUPPORTED,
-        "Run without a control.",
-    ),
-    Feature.TWO_PHASE: (
-        "dbcheck cannot prepare transactions on %s",
-        ErrorId.TWO_PHASE_NOT_SUPPORTED,
-        "Run another workload.",
-    ),
-    Feature.FILL: (
-        "dbcheck cannot fill the tables on %s",
-        ErrorId.FILLING_NOT_SUPPORTED,
-        "Run without rows_before.",
-    ),
-}
 
 
 class Engine(ABC):
@@ -242,7 +182,7 @@ class Engine(ABC):
             raise self._refusal(feature)
 
     def _refusal(self, feature: Feature) -> UsageError:
-        text, error_id, hint = _REFUSALS[feature]
+        text, error_id, hint = REFUSALS[feature]
         return UsageError(text % self.target, id=error_id, hint=hint)
 
     def checkpoint(self) -> str:

@@ -6,7 +6,7 @@ The concrete classes of a lab are in lab_rig.py, which is imported only for a la
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
+from dbcheck.site.repointing import Repointing
 from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
@@ -264,9 +265,7 @@ def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
     promoted_by = PromotedBy(entry.promoted_by) if cuts else PromotedBy.AUTO
     rebuilt_by = RebuiltBy(entry.rebuilt_by) if cuts else RebuiltBy.NOBODY
     common = (kind, nodes, entry.name, promise)
-    rebuild = None
-    if rebuilt_by is RebuiltBy.COMMAND:
-        rebuild = partial(_rebuild_by_program, (entry, *entry.standbys))
+    rebuild = _make_rebuild(entry, nodes, rebuilt_by)
     if kind.is_group:
         return Group(
             *common,
@@ -287,10 +286,27 @@ def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
     )
 
 
-def _rebuild_by_program(entries: Sequence[Entry], name: str, writer: str) -> None:
-    """Run the program of the host *name*; raise EngineError if it fails."""
-    (entry,) = (each for each in entries if each.name == name)
-    RebuildProgram(entry.rebuild, entry.return_s).rebuild(name, writer)
+def _make_rebuild(
+    entry: Entry, nodes: Mapping[str, Node], by: RebuiltBy
+) -> Callable[[str, str], None] | None:
+    """Return what has a node follow the new writer, None if dbcheck does not do that.
+
+    A group has a means of its own for SQL.
+    """
+    programs = {
+        host.name: RebuildProgram(host.rebuild, host.return_s).rebuild
+        for host in (entry, *entry.standbys)
+        if host.rebuild
+    }
+    if by is RebuiltBy.COMMAND:
+        return lambda name, writer: programs[name](name, writer)
+    if by not in (RebuiltBy.SQL, RebuiltBy.CLONE):
+        return None
+    secret = entry.replication_password
+    return Repointing(
+        *(nodes, entry.replication_user, secret.read() if secret else "", programs),
+        clones=by is RebuiltBy.CLONE,
+    ).rebuild
 
 
 def _ask_human(progress: PlainProgress, name: str, text: str) -> None:

@@ -16,7 +16,8 @@ from dbcheck.model.host import Expected, Identity
 from dbcheck.model.managed import SERVICE
 from dbcheck.model.replication import RebuiltBy
 from dbcheck.model.server import ServerFacts
-from dbcheck.ports.engine import Engine, Feature
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.feature import Feature
 from dbcheck.power import consent, interlock
 from dbcheck.remote.same_host import locate_target
 from dbcheck.runner import assemble

@@ -151,7 +151,8 @@ class _Faults:
 
     def __init__(self, cluster: ClusterLab, seed: int, watcher: _LoadWatcher) -> None:
         self._cluster, self._spec, self._watcher = cluster, cluster.spec, watcher
-        self._name = Random(seed).choice(cluster.spec.names[1:])
+        others = [name for name in cluster.spec.names if name != cluster.writer]
+        self._name = Random(seed).choice(others)
         self._due: list[tuple[float, Callable[[], object]]] = []
         self._is_parted = False
         for after_s, make in (

@@ -33,7 +33,7 @@ from dbcheck.model.replication import (
     WriterOff,
     find_most_advanced_node,
 )
-from dbcheck.ports.engine import Feature
+from dbcheck.ports.feature import Feature
 from dbcheck.ports.power import DriveScoped, Preparing
 from dbcheck.ports.site import Node
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbcheck.ports.engine import Engine, Feature
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.feature import Feature
 
 REQUIRED = Engine.__abstractmethods__
 # An engine that does what each does by default.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dbcheck.cycle.preflight.before_load import WARM_ROWS
+from dbcheck.cycle.preflight.first_rows import WARM_ROWS
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import PowerState

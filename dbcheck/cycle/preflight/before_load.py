@@ -25,6 +25,7 @@ from dbcheck.cycle.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.cycle.outage import prepare_outage_table
 from dbcheck.cycle.preflight.audit import audit_node_before_load
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
+from dbcheck.cycle.preflight.first_rows import commit_first_rows, write_checkpoint
 from dbcheck.cycle.preflight.independence import (
     require_independent,
     require_other_host,
@@ -32,7 +33,6 @@ from dbcheck.cycle.preflight.independence import (
 )
 from dbcheck.cycle.preflight.members import (
     add_connections,
-    await_replication,
     find_membership,
     refuse_plan_of_control,
     require_kind,
@@ -46,7 +46,6 @@ from dbcheck.cycle.tables import (
     fill_tables,
     require_sound_tables,
 )
-from dbcheck.load.sessions import commit
 from dbcheck.model.clocks import describe_clocks, measure_ahead
 from dbcheck.model.cluster import Weakens
 from dbcheck.model.cut import CutClass, LabCut, PowerScope
@@ -57,13 +56,12 @@ from dbcheck.model.records import Manifest, NodeBefore
 from dbcheck.model.replication import Membership
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.verdict import ControlFacts
-from dbcheck.ports.engine import Engine, Feature
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.feature import Feature
 from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
-from dbcheck.rows.acks import PREFLIGHT_SESSION, Ack, Row
-from dbcheck.rows.operation import Operation
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.plans.registry import (
     payload_bytes_max,
@@ -77,8 +75,6 @@ from dbcheck.rows.tasks import find_problem_of_kinds
 from dbcheck.rows.workload import PlanKind, Workload, describe_processes
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder, new_run_id
-
-WARM_ROWS = 4  # rows that are committed and read back before the load
 
 
 def require_failover(node: Node, server: ServerFacts) -> None:
@@ -203,8 +199,8 @@ def run_preflight(
 
 def _warm_up(rig: Rig, started: Started) -> Started:
     no_outage = prepare_outage_table(rig, started.manifest)
-    _commit_first_rows(rig, started)
-    return replace(started, no_checkpoint=_write_checkpoint(rig), no_outage=no_outage)
+    commit_first_rows(rig.site, started.manifest, started.log)
+    return replace(started, no_checkpoint=write_checkpoint(rig), no_outage=no_outage)
 
 
 def _describe_load(rig: Rig, workload: Workload) -> str:
@@ -503,65 +499,3 @@ def _find_power_scope(node: Node) -> PowerScope:
     """Return the scope of the switch: the host, or its drives alone."""
     alone = isinstance(node.power, DriveScoped)
     return PowerScope.DRIVE if alone else PowerScope.HOST
-
-
-def _write_checkpoint(rig: Rig) -> str:
-    """Have the server checkpoint; return why it did not, "" if it did."""
-    refused = rig.site.writer.engine.checkpoint()
-    made = f"no checkpoint: {refused}" if refused else "checkpoint done"
-    text = f"{WARM_ROWS} test rows written and read back; {made}"
-    rig.listener.phase(Phase.WARM, text)
-    return refused
-
-
-def _commit_first_rows(rig: Rig, started: Started) -> None:
-    """Commit the first rows; read each as it was sent over another connection.
-
-    A driver that left a transaction open would make every ack of the load false, and a
-    trigger that changes rows would make each row a loss.  Both are detected here.
-    """
-    plan, engine = started.plan, rig.site.writer.engine
-    server = started.manifest.writer.facts
-    session = engine.open_session(plan.statements, server=server)
-    try:
-        for seq in range(1, WARM_ROWS + 1):
-            operation = plan.operation(PREFLIGHT_SESSION, seq)
-            row_id = commit(session, operation)
-            acked_us = now_us()
-            _require_stored(engine, plan, row_id, operation)
-            started.log.append(Ack(PREFLIGHT_SESSION, seq, row_id, acked_us))
-    finally:
-        session.close()
-    acked, *_ = plan.statements
-    await_replication(rig.site, acked.table, row_id, started.manifest)
-
-
-def _require_stored(
-    engine: Engine, plan: Plan, row_id: int, operation: Operation
-) -> None:
-    """Raise EngineError unless another connection finds the row as it was sent."""
-    acked, *_ = plan.statements
-    found = engine.row(acked.table, row_id)
-    if found is None:
-        raise EngineError(
-            f"row {row_id} was acked, but a second connection cannot see it",
-            id=ErrorId.ROW_NOT_VISIBLE,
-            hint="Something between dbcheck and the server, perhaps a "
-            "pooler, keeps a transaction open; connect to the server itself.",
-        )
-    if not acked.table.has_key:  # the row has nothing but its id
-        return
-    (statement,) = (
-        statement_sent
-        for statement_sent in operation.statements
-        if statement_sent.name == acked.name
-    )
-    values = (row_id, *statement.values)
-    sent = dict(zip(Row._fields, values, strict=True))
-    if changed := [n for n in Row._fields if getattr(found, n) != sent[n]]:
-        raise EngineError(
-            f"row {row_id} was stored with another {', '.join(changed)} than was sent",
-            id=ErrorId.ROWS_ALTERED_WHEN_STORED,
-            hint="Look for a trigger on the table, or a proxy that rewrites statements;"
-            " remove it, since every row would look corrupt.",
-        )

@@ -29,7 +29,8 @@ from dbcheck.cycle.fetching import limit_chunks, limit_log_bytes
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.server import ServerFacts, is_restarted, is_same_data
-from dbcheck.ports.engine import Engine, Feature
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.feature import Feature
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
 from dbcheck.rows.plans.registry import tables_of

@@ -17,7 +17,8 @@ from dbcheck.cycle import loading
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.host import HostCanaries
 from dbcheck.cycle.loading import load_until_cut
-from dbcheck.cycle.preflight.before_load import WARM_ROWS, Started
+from dbcheck.cycle.preflight.before_load import Started
+from dbcheck.cycle.preflight.first_rows import WARM_ROWS
 from dbcheck.cycle.rig import Rig
 from dbcheck.load.group import END_S, Break, GroupResult, SessionGroup, Snapshot
 from dbcheck.load.load import Load

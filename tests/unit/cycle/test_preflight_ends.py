@@ -30,7 +30,7 @@ def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
 ) -> None:
     parts, ended = Parts(failure), []
     monkeypatch.setattr(before_load, "_make_manifest", lambda *_, **__: manifest())
-    monkeypatch.setattr(before_load, "_commit_first_rows", lambda *_: None)
+    monkeypatch.setattr(before_load, "commit_first_rows", lambda *_: None)
     monkeypatch.setattr(before_load, "inspect_host", lambda *_, **__: (None, RUNNING))
     monkeypatch.setattr(
         before_load, "end_canaries", lambda _, canaries, remove: ended.append(canaries)

@@ -15,7 +15,8 @@ from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import ENGINES
 from dbcheck.model.cluster import Weakens
-from dbcheck.ports.engine import Engine, Feature
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.feature import Feature
 from dbcheck.rows.loss import ConditionCheck
 from dbcheck.rows.table import LEDGER, Definition
 from dbcheck.server_log import Product
