@@ -112,12 +112,7 @@ def command(
             id=ErrorId.TARGET_MISSING,
             hint="Name a host of an inventory (dbcheck init writes one), or a URL.",
         )
-    if control:
-        require_control_possible(entry)
-    for node_entry in entry.cut_in_turn if control else entry.cut_with:
-        require_passable(node_entry)
-    for node_entry in entry.cut_in_turn if control else (entry,):
-        require_stays_off(entry, node_entry)
+    _require_possible(entry, control=control)
     workload, scheduler = _choose_workload(entry, load), load.scheduler
     seed = draw_seed(load.seed)
     accept_new_key = witness.accept_new_host_key
@@ -133,13 +128,7 @@ def command(
         require_none_pending(runs, rig.site.writer.engine)
         if remote is not None:
             rig, workload = replace(rig, far=remote), remote.shared(workload)
-        for node_entry, node in assemble.list_cut_nodes(
-            entry, rig.site, in_turn=control
-        ):
-            require_none_pending(runs, node.engine)
-            check_interlocks(
-                node_entry, node.engine, yes=consent.yes, i_know=consent.i_know
-            )
+        _check_cut_nodes(entry, rig, consent, control=control)
         controls = _run_controls_with_note(rig, workload, seed, view) if control else []
         if controls and _ends_with_control(rig, controls[-1].verdict, view):
             outcome = controls.pop()
@@ -160,6 +149,31 @@ def command(
         sys.exit(code)
     reconcile = rig.reconcile_command(outcome.run.path)
     output.end_with(outcome, as_json=as_json, reconcile=reconcile)
+
+
+def _require_possible(entry: Entry, *, control: bool) -> None:
+    """Raise UsageError if no run can pass, or no *control* can come before it."""
+    if control:
+        require_control_possible(entry)
+    for node_entry in entry.cut_in_turn if control else entry.cut_with:
+        require_passable(node_entry)
+    for node_entry in entry.cut_in_turn if control else (entry,):
+        require_stays_off(entry, node_entry)
+
+
+def _check_cut_nodes(
+    entry: Entry, rig: Rig, consent: ConsentOptions, *, control: bool
+) -> None:
+    """Raise UsageError unless every node that a cut takes may lose its power.
+
+    control: of a cluster, the cut that follows takes another writer.
+    """
+    cut_nodes = assemble.list_cut_nodes(entry, rig.site, in_turn=control)
+    for node_entry, node in cut_nodes:
+        require_none_pending(rig.runs, node.engine)
+        check_interlocks(
+            node_entry, node.engine, yes=consent.yes, i_know=consent.i_know
+        )
 
 
 def _rebuild_after_pass(rig: Rig, outcome: Outcome) -> None:

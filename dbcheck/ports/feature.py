@@ -34,8 +34,9 @@ class Feature(Enum):
     DATA_MARK = ("mark_data",)
     REPLICATION = (
         *("open_followers", "membership", "received", "promote", "accepts"),
-        *("takes_writes", "descent", "describe_unreplicated", "open_detaching"),
+        *("takes_writes", "descent"),
     )
+    CLUSTER_CONTROL = ("describe_unreplicated", "open_detaching")
     REPOINTING = ("transactions", "follow", "lead")
     CLONING = ("clone",)
     UNREPLICATED_ROWS = ("count_rows",)
