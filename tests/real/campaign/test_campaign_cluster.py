@@ -30,6 +30,7 @@ from dbcheck.model.cluster import Weakens
 from dbcheck.model.verdict import ControlOutcome
 from tests.kit.clusters import WORKLOAD, cluster_of, dbcheck, inventory_of
 from tests.kit.refusals import refused
+from tests.kit.waiting import wait_until
 
 CLUSTER: dict[str, Any] = {
     "dbcheck_survives": "writer-gone",
@@ -254,3 +255,31 @@ def _end_before_the_load(rig: Rig, started: Started) -> None:
     if started.held is not None:
         started.held.close()
     end_canaries(rig.site, started.canaries, remove=True)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(600)
+def test_a_campaign_whose_client_is_lost_in_the_control_goes_on(tmp_path: Path) -> None:
+    """The run is judged, the cluster is rebuilt, and the cycle has its control."""
+    folder, log = tmp_path / "pair", tmp_path / "log"
+    with cluster_of(tmp_path) as (cluster, _):
+        file = write_inventory(tmp_path, cluster, REPLACED["postgresql"])
+        words = ("campaign", "pair", "--cuts", "1", "--control", "--seed", "3")
+        given = ("--inventory", str(file), "--folder", str(folder))
+        with log.open("wb") as said:
+            client = subprocess.Popen(
+                [sys.executable, "-m", "dbcheck", *words, *given],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+            )
+        with client:
+            wait_until(lambda: "server gone" in log.read_text(), "the cut", 120)
+            client.kill()
+        done = dbcheck("campaign", "--resume", folder, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    cycles = CampaignFolder.open(folder).cycles()
+    first, *others = [cycle for cycle in cycles if not cycle.number]
+    assert first.settled
+    outcomes = [cycle.control.outcome for cycle in (first, *others) if cycle.control]
+    assert outcomes[-1] is ControlOutcome.LOST
