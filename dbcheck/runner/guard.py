@@ -126,7 +126,8 @@ def require_passable(entry: Entry) -> None:
 
 # Who can rebuild an old writer whose commits no other node has, so that none is left.
 _REPLACING_DATA = {
-    SiteKind.STREAMING: (RebuiltBy.COMMAND, RebuiltBy.AUTO),
+    # By SQL PostgreSQL's old writer is left to dbcheck_rebuild.
+    SiteKind.STREAMING: (RebuiltBy.COMMAND, RebuiltBy.SQL, RebuiltBy.AUTO),
     SiteKind.SEMI_SYNC: (RebuiltBy.CLONE, RebuiltBy.COMMAND, RebuiltBy.AUTO),
 }
 

@@ -64,11 +64,10 @@ from dbcheck.engines.mysql.replicating import (
     READY_S,
     Replicating,
     group_identity,
-    takes_writes_of_clients,
 )
 from dbcheck.engines.mysql.replication import leave_replication
 from dbcheck.engines.mysql.session import MysqlSession
-from dbcheck.engines.peer import pick_log_settings, takes_no_writes_error
+from dbcheck.engines.peer import pick_log_settings
 from dbcheck.engines.tables import parse_row, parse_table_facts
 from dbcheck.engines.url import DATABASE, name_driver, read_url
 from dbcheck.model.audited import ScopedSettings
@@ -374,16 +373,6 @@ class MysqlEngine(Replicating):
     ) -> MysqlSession:
         """Connect for the load; raise EngineError if that is refused."""
         return self._open_session(statements, server, None)
-
-    def open_client(self, statement: StatementSpec, connect_s: float) -> MysqlSession:
-        link = self._open(self._database, connect_s)
-        try:
-            if not takes_writes_of_clients(link):
-                raise takes_no_writes_error(self.target)
-            return MysqlSession(link, [statement], self._database)
-        except BaseException as error:
-            link.abandon(error)
-            raise
 
     def open_weak_session(
         self,

@@ -13,7 +13,8 @@ from dbcheck.engines.mysql import galera, group_replication, replication
 from dbcheck.engines.mysql.answering import is_replica
 from dbcheck.engines.mysql.check import find_refill, read_product, require_standalone
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.engines.peer import accepts
+from dbcheck.engines.mysql.session import MysqlSession
+from dbcheck.engines.peer import accepts, takes_no_writes_error
 from dbcheck.model.replication import (
     GALERA_CLUSTER,
     REPLICATION_GROUP,
@@ -26,6 +27,7 @@ from dbcheck.model.replication import (
 from dbcheck.model.server import Refill, ServerFacts
 from dbcheck.ports.connection import Detaching, Followers
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.operation import StatementSpec
 from dbcheck.rows.table import TableSpec
 from dbcheck.server_log import Product
 
@@ -104,6 +106,8 @@ def takes_writes_of_clients(link: MysqlLink) -> bool:
 
 class Replicating(Engine):
     """Features of clusters for MySQL and MariaDB; contracts in ports.engine."""
+
+    _database: str
 
     @abstractmethod
     def _open(
@@ -214,6 +218,16 @@ class Replicating(Engine):
             time.sleep(_POLL_S)
         with self._open(None) as link:
             replication.require_cloned(link)
+
+    def open_client(self, statement: StatementSpec, connect_s: float) -> MysqlSession:
+        link = self._open(self._database, connect_s)
+        try:
+            if not takes_writes_of_clients(link):
+                raise takes_no_writes_error(self.target)
+            return MysqlSession(link, [statement], self._database)
+        except BaseException as error:
+            link.abandon(error)
+            raise
 
     def open_followers(self, *, server: ServerFacts | None = None) -> Followers:
         link = self._open(None, server=server)

@@ -43,6 +43,12 @@ from dbcheck.engines.postgresql.link import (
     PostgresqlLink,
     error_code,
 )
+from dbcheck.engines.postgresql.own_tables import (
+    describe_blockers,
+    drop_tables,
+    find_own_tables,
+    read_table_id,
+)
 from dbcheck.engines.postgresql.places import places, postgresql_log
 from dbcheck.engines.postgresql.product import require_own_storage, require_postgresql
 from dbcheck.engines.postgresql.replication import (
@@ -74,7 +80,6 @@ from dbcheck.rows.table import Definition, TableFacts, TableSpec
 from dbcheck.rows.tasks import TaskKind
 from dbcheck.server_log import Product
 
-_SCHEMA = "dbcheck."
 CONNECT_S = 10.0
 READY_CONNECT_S, READY_ANSWER_S = 3.0, 2.0
 CHECKPOINT_S = 600.0
@@ -239,7 +244,7 @@ class PostgresqlEngine(Engine):
                     id=ErrorId.TABLE_NOT_CREATED,
                     hint="Connect to the server directly, without a proxy.",
                 )
-        identity = self._identity(link, table)
+        identity = read_table_id(link, table)
         definition = self._definition(link, table)
         epochs = link.rows(f"epochs_{table.name}", answer_s=SCAN_S)
         return parse_table_facts(epochs, identity, definition)
@@ -311,7 +316,7 @@ class PostgresqlEngine(Engine):
     ) -> str:
         """Return OID and file node of the table; every account may see them."""
         with self._open(server=server) as link:
-            return self._identity(link, table)
+            return read_table_id(link, table)
 
     def table_definition(
         self, table: TableSpec, *, server: ServerFacts | None = None
@@ -411,15 +416,9 @@ class PostgresqlEngine(Engine):
             raise
 
     def _blockers(self) -> str:
-        """Name the sessions that have or await a lock that no reader passes, or ""."""
-        found = []
         with contextlib.suppress(EngineError), self._open() as link:
-            for name, granted, pid, role, application, state in link.rows("blockers"):
-                who = f"process {pid}" if pid else "a prepared transaction"
-                more = ", ".join(filter(None, (role, application, state)))
-                what = "has locked" if granted else "waits to lock"
-                found.append(f"{who} ({more}) {what} {name}" if more else who)
-        return "; ".join(found)
+            return describe_blockers(link)
+        return ""
 
     def broken_conditions(
         self, statement: str, epoch: int, *, server: ServerFacts | None = None
@@ -443,13 +442,13 @@ class PostgresqlEngine(Engine):
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> tuple[TableSpec, ...]:
         with self._open(server=server) as link:
-            return _find_own_tables(link, tables)
+            return find_own_tables(link, tables)
 
     def discard(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> None:
         with self._open(server=server) as link:
-            for table in _find_own_tables(link, tables):
+            for table in find_own_tables(link, tables):
                 link.rows(f"drop_{table.name}")
 
     def require_two_phase(self, transactions: int, *, weak: bool) -> None:
@@ -523,19 +522,7 @@ class PostgresqlEngine(Engine):
     def drop(self) -> list[str]:
         with self._open() as link:
             twophase.roll_back_all(link)
-            besides = ["dbcheck.amcheck"] if amcheck.drop(link) else []
-            names = [name for (name,) in link.rows("present")]
-            for name in names:
-                link.rows(f"drop_{name.removeprefix(_SCHEMA)}")
-            names += besides
-            if link.rows("empty_schema"):
-                link.rows("drop_schema")
-                names.append("schema dbcheck")
-        return names
-
-    def _identity(self, link: PostgresqlLink, table: TableSpec) -> str:
-        found = link.rows("table_identity", {"name": table.name})
-        return found[0][0] or "" if found else ""
+            return drop_tables(link)
 
     def _definition(self, link: PostgresqlLink, table: TableSpec) -> Definition:
         return parse_definition(link.rows, table)
@@ -568,11 +555,3 @@ def _read_cluster_id(link: PostgresqlLink, service: str) -> dict[str, str]:
         return {"system_identifier": identifier}
     identifier, timeline = link.row("system_identifier")
     return {"system_identifier": identifier, "timeline": timeline}
-
-
-def _find_own_tables(
-    link: PostgresqlLink, tables: Sequence[TableSpec]
-) -> tuple[TableSpec, ...]:
-    """Return the tables that exist and are dbcheck's."""
-    names = {name for (name,) in link.rows("present")}
-    return tuple(table for table in tables if _SCHEMA + table.name in names)

@@ -657,7 +657,7 @@ def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
         ("streaming", "writer-gone", "auto", None, ""),
         ("streaming", "all-writer-gone", "auto", None, ""),
         ("semi-sync", "writer-gone", "clone", None, ""),
-        (*("streaming", "writer-gone", "sql"), NOT_REPLACED, "sql it would keep"),
+        ("streaming", "writer-gone", "sql", None, ""),  # by the program
         (*("semi-sync", "writer-gone", "sql"), NOT_REPLACED, "sql it would keep"),
         (*("streaming", "writer-gone", "nobody"), NOT_REPLACED, "it would keep them"),
         (*("streaming", "writer", "nobody"), NO_CONTROL, "the promise writer:"),
@@ -675,6 +675,8 @@ def test_a_control_needs_an_old_writer_whose_data_are_replaced(
     naming: str,
 ) -> None:
     more = f"\n    dbcheck_survives: {survives}\n    dbcheck_rebuilt_by: {rebuilt_by}"
+    if (kind, rebuilt_by) == ("streaming", "sql"):
+        more += "\n    dbcheck_rebuild: [make-standby]"
     text = CLUSTER.replace("streaming", kind + more)
     if kind != "streaming":
         text = text.replace("postgresql://", "mysql://")

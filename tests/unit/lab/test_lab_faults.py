@@ -32,6 +32,7 @@ class Nodes:
 
     def __init__(self, spec: ClusterSpec, *, failing: bool = False) -> None:
         self.spec, self._failing = spec, failing
+        self.writer = spec.names[0]
         self.befell: list[str] = []
         self.labs = {
             name: SimpleNamespace(
