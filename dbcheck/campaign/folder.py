@@ -142,6 +142,8 @@ class Cycle(JudgedCycle):
     outage_s, outage_lost: the time to recover in seconds, and how many commits were
               answered after the cut and did not last, see model.outage; None, 0 if that
               was not measured.
+    outage_over_s: where no commit lasted as long as dbcheck tried: that time, which the
+              time to recover exceeds; None otherwise.
     """
 
     number: int
@@ -176,6 +178,7 @@ class Cycle(JudgedCycle):
     reader: str = ""
     outage_s: float | None = None
     outage_lost: int = 0
+    outage_over_s: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse an unknown class or depth, and a run id that names no folder."""

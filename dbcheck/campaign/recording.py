@@ -55,6 +55,7 @@ def make_cycle(outcome: Outcome, *, ended: str, settled: bool = False) -> Cycle:
         uncut=outcome.result.uncut,
         doubts=list_doubts(outcome.judgement),
         outage_s=outage.seconds if outage else None,
+        outage_over_s=outage.over_s if outage else None,
         outage_lost=sum(outage.not_lasting.values()) if outage else 0,
         **_name_nodes(outcome),
     )

@@ -244,6 +244,7 @@ def _make_cycle_result(cycle: Cycle) -> CycleResult:
         reader=cycle.reader,
         outage_s=cycle.outage_s,
         outage_lost=cycle.outage_lost,
+        outage_over_s=cycle.outage_over_s,
     )
 
 
@@ -283,8 +284,11 @@ def _count_seen_rows(cycles: Sequence[Cycle]) -> SeenTotal | None:
 def _sum_up_outages(cycles: Sequence[Cycle]) -> OutageTotal | None:
     """Sum up the times to recover of the cuts that count, None without any."""
     counted = [cycle for cycle in cycles if cycle.counts]
-    times_s = [cycle.outage_s for cycle in counted if cycle.outage_s is not None]
-    return sum_up_outages(times_s, sum(cycle.outage_lost for cycle in counted))
+    return sum_up_outages(
+        [cycle.outage_s for cycle in counted if cycle.outage_s is not None],
+        [c.outage_over_s for c in counted if c.outage_over_s is not None],
+        sum(cycle.outage_lost for cycle in counted),
+    )
 
 
 def _compute_cuts_remaining(

@@ -40,7 +40,8 @@ class CycleResult(JudgedCycle):
     writer, reader: of a cluster, the node that took the load, and the one that was
     read ("" if none was); "" of a single server.
     outage_s: the time to recover, null if it was not measured.  outage_lost: how many
-    commits were answered after the cut and did not last.
+    commits were answered after the cut and did not last.  outage_over_s: where none
+    lasted as long as dbcheck tried, that time; null otherwise.
     """
 
     number: int
@@ -71,6 +72,7 @@ class CycleResult(JudgedCycle):
     reader: str = ""
     outage_s: float | None = None
     outage_lost: int = 0
+    outage_over_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,6 +190,11 @@ class OutageResult:
     gaps_s: float = 0.0
 
     @property
+    def over_s(self) -> float | None:
+        """The time that was exceeded, if nothing lasted; None if that is not known."""
+        return self.least_s if self.seconds is None else None
+
+    @property
     def spread_s(self) -> float | None:
         """By how much the time may be shorter than *seconds*; None if not known."""
         if self.seconds is None or self.least_s is None:
@@ -350,28 +355,48 @@ class OutageTotal:
     """The times to recover of several cuts that count, in seconds.
 
     measured: of how many of the cuts the time was measured.
-    p95_s:    by the nearest rank; null of fewer than P95_CUTS_MIN times.
+    longer, longer_s: after how many other cuts no commit lasted as long as dbcheck
+              tried, and the longest time of these.
+    median_s, max_s, p95_s: of both together, by the nearest rank but for the median.
+              null where the time of such another cut counts, and p95_s also of fewer
+              than P95_CUTS_MIN cuts.
     not_lasting: how many commits were answered after a cut and did not last, all
               together.
     """
 
     measured: int
-    median_s: float
-    max_s: float
+    median_s: float | None
+    max_s: float | None
     p95_s: float | None
     not_lasting: int = 0
+    longer: int = 0
+    longer_s: float | None = None
 
 
 def sum_up_outages(
-    times_s: Sequence[float], not_lasting: int = 0
+    times_s: Sequence[float], longer_s: Sequence[float] = (), not_lasting: int = 0
 ) -> OutageTotal | None:
-    """Return what the measured times show together; None if none was measured."""
-    if not times_s:
+    """Return what several cuts show together; None if none was measured.
+
+    times_s: the measured times.  longer_s: of other cuts, for how long at least no
+    client could commit; their own times are longer, and count as longer than all.
+    """
+    if not times_s and not longer_s:
         return None
-    ordered = sorted(times_s)
+    ordered = [*sorted(times_s), *([math.inf] * len(longer_s))]
     p95_s = None
     if len(ordered) >= P95_CUTS_MIN:
-        p95_s = ordered[math.ceil(0.95 * len(ordered)) - 1]
+        p95_s = _round_known(ordered[math.ceil(0.95 * len(ordered)) - 1])
     return OutageTotal(
-        len(ordered), round(median(ordered), 2), ordered[-1], p95_s, not_lasting
+        measured=len(times_s),
+        median_s=_round_known(median(ordered)),
+        max_s=_round_known(ordered[-1]),
+        p95_s=p95_s,
+        not_lasting=not_lasting,
+        longer=len(longer_s),
+        longer_s=max(longer_s, default=None),
     )
+
+
+def _round_known(seconds: float) -> float | None:
+    return None if math.isinf(seconds) else round(seconds, 2)

@@ -44,6 +44,8 @@ _HELP = {
     " one that lasted; of several cuts, the median.",
     "dbcheck_time_to_recover_p95_seconds": "The same, of 95 in 100 cuts at most.",
     "dbcheck_time_to_recover_max_seconds": "The same, of every cut at most.",
+    "dbcheck_time_to_recover_exceeded_cuts": "Cuts after which no commit lasted as long"
+    " as dbcheck tried.",
     "dbcheck_answered_and_lost_commits": "Commits that were answered after the cut and "
     "did not last.",
     "dbcheck_loss_ratio_upper_bound": "At most this share of cuts loses, at 95% "
@@ -150,6 +152,7 @@ def _list_times_of_cuts(outage: OutageTotal | None) -> dict[str, float | None]:
         "time_to_recover_seconds": outage.median_s,
         "time_to_recover_p95_seconds": outage.p95_s,
         "time_to_recover_max_seconds": outage.max_s,
+        "time_to_recover_exceeded_cuts": outage.longer,
         "answered_and_lost_commits": outage.not_lasting,
     }
 

@@ -29,7 +29,12 @@ from dbcheck.report.words.campaign_table import (
     format_price,
     format_rows_lost,
 )
-from dbcheck.report.words.outage import NAME, describe_outages, list_lost_answers
+from dbcheck.report.words.outage import (
+    NAME,
+    describe_outages,
+    format_median,
+    list_lost_answers,
+)
 from dbcheck.report.words.run import (
     HOLDS_FOR,
     NOT_A_DRIVE,
@@ -306,7 +311,7 @@ def _list_tiles(result: CampaignResult) -> Iterator[Tile]:
     if losses:
         yield Tile("lossy cuts", f"{losses:,}", f"of {cuts:,}")
     if total := result.outage:
-        yield Tile(NAME, f"{total.median_s:,.1f} s", describe_outages(total))
+        yield Tile(NAME, format_median(total), describe_outages(total))
 
 
 def list_rates(result: CampaignResult) -> Iterator[Tile]:

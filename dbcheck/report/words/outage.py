@@ -81,12 +81,28 @@ def _list_parts(outage: OutageResult) -> Iterator[str]:
         yield f"{outage.recovering_s:,.1f} s until a commit was answered"
 
 
+def format_median(total: OutageTotal) -> str:
+    """Return the median, or that it is longer than what dbcheck waited for."""
+    if total.median_s is None:
+        return f"more than {total.longer_s:,.1f} s" if total.longer_s else "-"
+    return f"{total.median_s:,.1f} s"
+
+
 def describe_outages(total: OutageTotal) -> str:
-    """Describe the median of several times to recover, and the longer ones."""
-    cuts = format_count(total.measured, "cut")
-    text = f"the median of {cuts}; at most {total.max_s:,.1f} s"
+    """Describe what the median of several times is of, and the longer ones."""
+    cuts = format_count(total.measured + total.longer, "cut")
+    text = f"the median of {cuts}"
+    if total.max_s is not None:
+        text += f"; at most {total.max_s:,.1f} s"
+    if total.longer:
+        text += (
+            f"; after {total.longer:,} of them no commit lasted as long as dbcheck"
+            f" tried, up to {total.longer_s or 0:,.1f} s"
+        )
     if total.p95_s is not None:
-        return f"{text}, 95 of 100 within {total.p95_s:,.1f} s"
+        return f"{text}; 95 of 100 within {total.p95_s:,.1f} s"
+    if total.measured + total.longer >= P95_CUTS_MIN:
+        return text
     return f"{text} (a 95th percentile needs {P95_CUTS_MIN} cuts)"
 
 

@@ -194,3 +194,15 @@ def test_a_95th_percentile_needs_sixty_cuts() -> None:
     sixty = sum_up_outages([1.0] * 57 + [2.0, 3.0, 4.0])
     assert sixty is not None and sixty.p95_s == 1.0
     assert sum_up_outages([]) is None
+
+
+def test_a_cut_after_which_nothing_lasted_counts_as_longer_than_all() -> None:
+    """Left out, the slowest cuts would make the figures better."""
+    found = sum_up_outages([1.0, 2.0, 3.0], [16.4])
+    assert found is not None
+    assert (found.median_s, found.max_s) == (2.5, None)
+    assert (found.measured, found.longer, found.longer_s) == (3, 1, 16.4)
+    none = sum_up_outages([1.0], [16.4, 20.0])
+    assert none is not None and none.median_s is None
+    most = sum_up_outages([1.0] * 57 + [2.0], [16.4] * 4)
+    assert most is not None and most.p95_s is None and most.median_s == 1.0

@@ -122,6 +122,19 @@ def test_a_campaign_shows_median_and_longest_of_the_cuts_that_count(
     assert "dbcheck_time_to_recover_p95_seconds{" not in metrics
 
 
+def test_a_cut_after_which_nothing_lasted_is_named(tmp_path: Path) -> None:
+    cycles: list[dict[str, Any]] = [{"outage_s": 2.0}, {"outage_over_s": 16.4}]
+    shown = campaign_of(tmp_path, cycles)
+    (tile,) = [
+        t for t in summarize_campaign(shown).tiles if t.name == "time to recover"
+    ]
+    assert tile.value == "more than 16.4 s"
+    assert "median of 2 cuts; after 1 of them no commit lasted as long" in tile.note
+    metrics = format_metrics(CampaignsResult("/c", (shown,)))
+    assert "dbcheck_time_to_recover_exceeded_cuts{" in metrics
+    assert "dbcheck_time_to_recover_max_seconds{" not in metrics
+
+
 def test_a_campaign_of_sixty_cuts_has_a_95th_percentile(tmp_path: Path) -> None:
     cycles: list[dict[str, Any]] = [{"outage_s": float(n)} for n in range(1, 61)]
     shown = campaign_of(tmp_path, cycles)
