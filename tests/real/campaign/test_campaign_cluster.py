@@ -25,6 +25,7 @@ from dbcheck.engines.postgresql.replication import find_missing_for_control
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.replication import run_statements
 from dbcheck.lab.lab import Lab
+from dbcheck.lab.servers.base import USER
 from dbcheck.load.sessions import commit
 from dbcheck.model.cluster import Weakens
 from dbcheck.model.verdict import ControlOutcome
@@ -255,6 +256,35 @@ def _end_before_the_load(rig: Rig, started: Started) -> None:
     if started.held is not None:
         started.held.close()
     end_canaries(rig.site, started.canaries, remove=True)
+
+
+# Gives the old writer of MySQL the new one's data, from its binary log.
+COPIES = """
+import os
+from dbcheck.lab.clusters.replication import follow
+lab.reassign({**lab.spec.settings, "server_id": str(os.getpid())})
+lab.copy(source)
+"""
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(600)
+def test_what_sql_cannot_rebuild_is_left_to_the_program(tmp_path: Path) -> None:
+    """An old writer mostly has a commit of its own, which the cut caught on its way."""
+    by: dict[str, Any] = {
+        "dbcheck_rebuilt_by": "sql",
+        "dbcheck_replication_user": USER,
+    }
+    with cluster_of(tmp_path, engine="mysql") as (cluster, _):
+        program = f"{COPIES}{WAITS_MYSQL}\nfollow(lab, source)\n"
+        file = write_inventory(tmp_path, cluster, program, **by)
+        inventory = json.loads(file.read_text())
+        for host in inventory["all"]["children"]["pair"]["hosts"].values():
+            secret = host["dbcheck_password_command"]
+            host["dbcheck_replication_password_command"] = secret
+        file.write_text(json.dumps(inventory))
+        nodes = list_nodes(campaign(file, tmp_path / "pair", 3))
+    assert nodes == [("node1", "node2"), ("node2", "node1"), ("node1", "node2")]
 
 
 @pytest.mark.wide
