@@ -159,7 +159,10 @@ def _run_on_node(
     try:
         done = run_program(command, what, timeout_s)
     except PowerError as error:
-        raise EngineError(str(error), id=error.id, hint=error.hint) from None
+        hint = error.hint
+        if error.id is ErrorId.POWER_COMMAND_TOO_SLOW:
+            hint = "Fix the cause of the delay, or set a longer dbcheck_wait_s."
+        raise EngineError(str(error), id=error.id, hint=hint) from None
     if done.code:
         raise EngineError(
             f"the {what} `{format_command(command)}` ended with {done.code}; its"

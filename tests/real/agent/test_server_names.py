@@ -201,6 +201,7 @@ def test_what_starts_a_server_again_is_ended_first(
     os.chown(folder, uid, -1)
     script = folder / "mysqld_safe"
     words = [str(server._program("mariadbd")), *server._arguments()]
+    words.append(f"--tmpdir={folder}")  # the server's own is closed to its account here
     before, after = ("{ ", "; } 2>&1 | cat") if way == "with a pipe" else ("", "")
     command = shlex.join(words)
     script.write_text(

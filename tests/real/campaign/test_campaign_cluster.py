@@ -75,7 +75,7 @@ ledger = make_url(lab.target_url).database + ".ledger"
 run_statements(lab, (
     f"insert into {ledger} (epoch, session, seq, part, payload, checksum)"
     " select epoch, session, seq + 1000000, part, payload, checksum"
-    f" from {ledger} limit 1",))
+    f" from {ledger} limit 1", "commit"))
 """
 
 
@@ -130,7 +130,7 @@ def test_the_writer_is_followed_from_cut_to_cut(tmp_path: Path) -> None:
         ("postgresql", REWINDS, "no commit on node2 waits for a standby"),
         (
             "mysql",
-            ADDS + WAITS_MYSQL + REWINDS,
+            WAITS_MYSQL + ADDS + REWINDS,
             "node1 has .* rows in ledger, and node2 has",
         ),
     ],
