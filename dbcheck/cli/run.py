@@ -49,6 +49,7 @@ from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import (
     check_interlocks,
+    refuse_workers_of_cluster,
     require_control_possible,
     require_passable,
     require_stays_off,
@@ -113,6 +114,8 @@ def command(
             hint="Name a host of an inventory (dbcheck init writes one), or a URL.",
         )
     _require_possible(entry, control=control)
+    if load.scheduler:
+        refuse_workers_of_cluster(entry)
     workload, scheduler = _choose_workload(entry, load), load.scheduler
     seed = draw_seed(load.seed)
     accept_new_key = witness.accept_new_host_key

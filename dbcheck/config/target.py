@@ -60,23 +60,6 @@ class TargetSettings:
             "mysql+mysqlconnector://dbcheck@db1/dbcheck.",
         ),
     ]
-    client_target: Annotated[
-        str,
-        Meta(
-            description="The address that clients use, if it is another one than that "
-            "of the server or node, as of a proxy: a SQLAlchemy URL without a password,"
-            " whose password is that of the target. The time to recover is measured "
-            "there."
-        ),
-        Setting(
-            "--client-target",
-            "URL",
-            help="The address that clients use, if it is another one, as of a proxy "
-            "or of several hosts: a SQLAlchemy URL without a password. dbcheck measures"
-            " there after how long commits are answered again. Default: the target's "
-            "URL; of a cluster, that of each node.",
-        ),
-    ] = ""
     witness: Annotated[
         str,
         Meta(
@@ -106,6 +89,23 @@ class TargetSettings:
             help="File of known host keys. Default: those that ssh itself uses.",
         ),
     ] = None
+    client_target: Annotated[
+        str,
+        Meta(
+            description="The address that clients use, if it is another one than that "
+            "of the server or node, as of a proxy: a SQLAlchemy URL without a password,"
+            " whose password is that of the target. The time to recover is measured "
+            "there."
+        ),
+        Setting(
+            "--client-target",
+            "URL",
+            help="The address that clients use, if it is another one, as of a proxy "
+            "or of several hosts: a SQLAlchemy URL without a password. dbcheck measures"
+            " there after how long commits are answered again. Default: the target's "
+            "URL; of a cluster, that of each node.",
+        ),
+    ] = ""
     server_log: Annotated[
         str,
         Meta(

@@ -175,6 +175,16 @@ def _require_replaced(entry: Entry, kind: SiteKind) -> None:
     )
 
 
+def refuse_workers_of_cluster(entry: Entry) -> None:
+    """Raise UsageError if *entry* is a cluster, whose sessions run on this machine."""
+    if entry.standbys:
+        raise UsageError(
+            f"{entry.title} is a cluster, and cannot be run with --load-workers",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Leave it out: the standbys are watched by the clock of this machine.",
+        )
+
+
 def require_stays_off(entry: Entry, host: Entry) -> None:
     """Raise UsageError if *host* cannot stay off once it was cut as the writer.
 

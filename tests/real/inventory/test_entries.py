@@ -85,7 +85,8 @@ def named(tmp_path: Path) -> NamedByArgument:
             WitnessOptions,
             "--witness file:w --identity i --known-hosts k",
             Entry(
-                *("", "", "file:w"),
+                *("", ""),
+                witness="file:w",
                 witness_identity=Path("i"),
                 witness_known_hosts=Path("k"),
             ),

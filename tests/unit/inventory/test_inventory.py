@@ -23,7 +23,11 @@ from dbcheck.model.cut import SwitchKind
 from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.power.kinds.fence import FenceConfig
 from dbcheck.runner.assemble import make_host
-from dbcheck.runner.guard import require_control_possible, require_stays_off
+from dbcheck.runner.guard import (
+    refuse_workers_of_cluster,
+    require_control_possible,
+    require_stays_off,
+)
 from tests.kit.files import STRANGER
 from tests.kit.inventories import hosts, loaded
 from tests.kit.refusals import refused
@@ -687,3 +691,10 @@ def test_a_control_needs_an_old_writer_whose_data_are_replaced(
         return require_control_possible(pair)
     with refused(refusal, UsageError, naming=("pair", naming)):
         require_control_possible(pair)
+
+
+def test_a_cluster_is_loaded_from_this_machine(tmp_path: Path) -> None:
+    found = make_inventory(tmp_path / "hosts.yml", hosts(CLUSTER), GROUPS)
+    refuse_workers_of_cluster(found.entry("db1"))
+    with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming="pair is a cluster"):
+        refuse_workers_of_cluster(found.cluster("pair"))
