@@ -29,13 +29,13 @@ _other_secret_variables: set[str] = set()
 _switch_variables: set[str] = set()
 
 
-def make_module_command(name: str, *arguments: str, python: str = PYTHON) -> list[str]:
+def make_module_command(name: str, *arguments: str, python: str = "") -> list[str]:
     """Return the command line that runs a module of dbcheck's own, or of *python*'s.
 
     -P, as `python -m` otherwise imports from the working directory first.
     Not -I: dbcheck may have been found by PYTHONPATH, or in the user's own packages.
     """
-    return [python, "-P", "-m", name, *arguments]
+    return [python or PYTHON, "-P", "-m", name, *arguments]
 
 
 def make_standalone_command(code: str, python: str = PYTHON) -> list[str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from dbcheck.model.cluster import Weakens
 from dbcheck.ports.connection import Session
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import InheritedLog, LoadLog, SharedLog, Witness, WitnessLog
@@ -103,10 +104,10 @@ class RecordedEngine:
         return cast(Session, _RecordedSession(session))
 
     def open_weak_session(
-        self, statements: Sequence[StatementSpec], **options: Any
+        self, statements: Sequence[StatementSpec], weakens: Weakens, **options: Any
     ) -> Session:
         """Open a control's session that records."""
-        session = self.inner.open_weak_session(statements, **options)
+        session = self.inner.open_weak_session(statements, weakens, **options)
         return cast(Session, _RecordedSession(session))
 
     def __getattr__(self, name: str) -> Any:
