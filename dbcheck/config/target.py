@@ -254,14 +254,14 @@ class TargetSettings:
             ge=0,
             le=STAGGER_S_MAX,
             description="Of a cluster, `dbcheck_survives: all`: cut the writer first, "
-            "and the others within so many seconds, in an order that the seed draws. "
+            "and the others within so many seconds, in a random order (see --seed). "
             "0: all at one moment.",
         ),
         Setting(
             "--stagger",
             "S",
             help="Of a cluster, dbcheck_survives: all: cut the writer first and the "
-            "others within so many seconds, in an order that the seed draws; 0: all at "
+            "others within so many seconds, in a random order (see --seed); 0: all at "
             "one moment.",
         ),
     ] = 0.0

@@ -71,9 +71,9 @@ def rebuild_cluster(rig: Rig, last: RunFolder) -> Rig:
     """Return *rig*, led by the node that takes writes, with all other nodes behind it.
 
     last: the newest run whose rows were read.
-    Return once each node follows, commits wait for as many as they did then, and every
-    node holds the same rows in dbcheck's tables.  Raise DbcheckError if that is not so
-    within the time that a server may take to come back.
+    Return once each node follows, commits wait for a standby if they did then, and
+    every node holds the same rows in dbcheck's tables.  Raise DbcheckError if that is
+    not so within the time that a server may take to come back.
     """
     name = find_writer(rig.site, last.after().reader_name)
     site = rig.site.led_by(name)
@@ -81,7 +81,7 @@ def rebuild_cluster(rig: Rig, last: RunFolder) -> Rig:
     others = [other for other in site.nodes if other != name]
     detail = f"{', '.join(others)}: to follow {name}"
     rig.listener.phase(Phase.REBUILD, detail)
-    off = [n for n in others if site.nodes[n].power.state() is PowerState.OFF]
+    off = [other for other in others if may_be_off(site.nodes[other])]
     # A node that follows the old writer must not take what it alone holds.
     for other in sorted(others, key=off.__contains__):
         if other in off:
@@ -96,6 +96,17 @@ def rebuild_cluster(rig: Rig, last: RunFolder) -> Rig:
         f"{', '.join(others)}: in place, with the same rows, {took_s:.0f} s",
     )
     return rig
+
+
+def may_be_off(node: Node) -> bool:
+    """Return True if the node's power is off, or if that cannot be read and is likely.
+
+    Raise PowerError.
+    """
+    state = node.power.state()
+    if state is PowerState.UNKNOWN:
+        return not node.engine.accepts()
+    return state is PowerState.OFF
 
 
 def _rebuild_node(rig: Rig, name: str) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from dbcheck.base.errors import EngineError
 from dbcheck.model.replication import SLOT, SourceLogin
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.feature import Feature
 from dbcheck.ports.site import Node
-
-Rebuild = Callable[[str, str], None]  # see site.cluster.Follow
+from dbcheck.site.cluster import Follow
 
 
 class Repointing:
@@ -28,7 +27,7 @@ class Repointing:
         nodes: Mapping[str, Node],
         user: str,
         password: str,
-        programs: Mapping[str, Rebuild],
+        programs: Mapping[str, Follow],
         *,
         clones: bool,
     ) -> None:

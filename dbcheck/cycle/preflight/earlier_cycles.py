@@ -46,7 +46,7 @@ class KnownNode:
 
     @classmethod
     def of(cls, before: NodeBefore) -> KnownNode:
-        """Return what the preflight of a cycle saw."""
+        """Return the node as the preflight of a cycle saw it."""
         host, identity = before.host, dict(before.facts.identity)
         identity.pop("timeline", None)
         return cls(identity, host.facts.data.free_bytes if host else None)
@@ -192,7 +192,7 @@ class Known:
         return f"run {self.run} was read" if self.run else "they were read just now"
 
     def find_node(self, name: str) -> KnownNode:
-        """Return what is known of a node, or of the only server."""
+        """Return the known facts of a node, or of the only server."""
         if name == ONLY_NODE:
             return KnownNode(self.identity, self.free_bytes)
         return self.nodes.get(name, KnownNode())

@@ -175,7 +175,7 @@ class ClusterSpec:
             "--stagger",
             "S",
             help="--promise all: cut the writer first and the others within so many "
-            "seconds, in an order that the seed draws; 0: all at one moment.",
+            "seconds, in a random order (see --seed); 0: all at one moment.",
         ),
     ] = 0.0
     rejoin: Annotated[

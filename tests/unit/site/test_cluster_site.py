@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, LabError, PartlyCut, PowerError, UsageError
-from dbcheck.cycle.rebuild import find_writer
+from dbcheck.cycle.rebuild import find_writer, may_be_off
 from dbcheck.model.cluster import Promise, SiteKind, draw_stagger
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.model.replication import Descent, PromotedBy, RebuiltBy, Received
@@ -465,3 +465,19 @@ def test_the_writer_is_the_node_that_takes_writes(nodes: dict[str, Server]) -> N
     nodes["b"].writes = nodes["c"].writes = False
     with refused(ErrorId.CLUSTER_HAS_NO_WRITER, EngineError, naming="no node does"):
         find_writer(site, "a")
+
+
+@pytest.mark.parametrize(
+    ("power", "reads", "expected"),
+    [
+        (PowerState.ON, True, False),
+        (PowerState.OFF, True, True),
+        (PowerState.ON, False, False),  # it accepts connections
+        (PowerState.OFF, False, True),
+    ],
+)
+def test_a_node_is_given_power_also_where_no_switch_reads_it(
+    nodes: dict[str, Server], power: PowerState, *, reads: bool, expected: bool
+) -> None:
+    nodes["a"].power, nodes["a"].reads = power, reads
+    assert may_be_off(site_of(nodes).nodes["a"]) is expected
