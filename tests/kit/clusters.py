@@ -19,6 +19,7 @@ from dbcheck.cli.lab import describe_as_host
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab import lab as labs
@@ -182,9 +183,10 @@ def cycle(
     rig: Rig,
     before: Callable[[], object] = lambda: None,
     workload: Workload = WORKLOAD,
+    known: Known = NOTHING_KNOWN,
 ) -> Outcome:
     """Run a cycle; *before* its load something is done to the cluster."""
-    started = run_preflight(rig, workload, seed=1)
+    started = run_preflight(rig, workload, seed=1, known=known)
     before()
     return finish_cycle(rig, started)
 

@@ -24,6 +24,8 @@ from dbcheck.rows.earlier import count_losses_by_epoch
 from dbcheck.rows.table import TableFacts
 from dbcheck.runs.folder import RunFolder
 
+# MySQL makes a new server_uuid for a data folder without auto.cnf (8.4 manual, 19.1.6).
+_OF_A_NODES_DATA = {"timeline", "server_uuid", "server_id"}
 NO_IDS: Mapping[str, Sequence[int]] = {}
 WHO_REMOVED_ROWS = (
     "Find out who removed them (dbcheck clean, DROP, DELETE, a backup that was"
@@ -36,8 +38,9 @@ WHO_REMOVED_ROWS = (
 class KnownNode:
     """A node of a cluster, as the first cycle that saw it did.
 
-    identity: see model.server.ServerFacts; without the timeline, which a promotion
-              changes.
+    identity: see model.server.ServerFacts; without what a promotion changes, or new
+              data for a node that was rebuilt: it is known by its place in the cluster
+              and by the rows of earlier cycles.
     free_bytes: see Known.
     """
 
@@ -47,9 +50,9 @@ class KnownNode:
     @classmethod
     def of(cls, before: NodeBefore) -> KnownNode:
         """Return the node as the preflight of a cycle saw it."""
-        host, identity = before.host, dict(before.facts.identity)
-        identity.pop("timeline", None)
-        return cls(identity, host.facts.data.free_bytes if host else None)
+        host, identity = before.host, before.facts.identity
+        kept = {n: identity[n] for n in identity if n not in _OF_A_NODES_DATA}
+        return cls(kept, host.facts.data.free_bytes if host else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.preflight import before_load
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX
-from dbcheck.model.cluster import ONLY_NODE
+from dbcheck.model.cluster import ONLY_NODE, Promise, SiteKind
 from dbcheck.model.cut import SwitchKind
 from dbcheck.model.host import Layer, Volume
 from dbcheck.model.places import Place
@@ -103,6 +103,26 @@ def test_the_next_cycle_is_compared_with_the_last_reading() -> None:
     assert (known.run, known.tables) == (MANIFEST.run_id, {TABLE: less})
     known.require_rows(TABLE, less)
     assert known.with_run(MANIFEST, after_of(FACTS)) == known
+
+
+def test_a_node_with_new_data_is_a_node_of_its_cluster_still() -> None:
+    """A copy of another node has a server_uuid of its own, or another server_id."""
+    identity = {"server_uuid": "a", "server_id": "1", "version": "8.4.1"}
+    facts = replace(FACTS, identity=identity)
+    nodes = dict.fromkeys(("node1", "node2"), replace(MANIFEST.writer, facts=facts))
+    cluster = replace(
+        MANIFEST,
+        site=SiteKind.SEMI_SYNC,
+        promise=Promise.WRITER_GONE,
+        writer_name="node1",
+        nodes=nodes,
+    )
+    known = NOTHING_KNOWN.with_run(cluster, after_of(FACTS))
+    rebuilt = {**identity, "server_uuid": "b", "server_id": "4"}
+    known.require_same("node1", "db1", replace(FACTS, identity=rebuilt))
+    upgraded = replace(FACTS, identity={**rebuilt, "version": "8.4.2"})
+    with refused(ErrorId.TARGET_CHANGED, TargetChanged, naming="8.4.2"):
+        known.require_same("node1", "db1", upgraded)
 
 
 def test_what_a_reading_shows_of_the_rows() -> None:
