@@ -190,10 +190,12 @@ class Engine(ABC):
         return "this server has no statement that requests a checkpoint"
 
     def plant_canary(
-        self, epoch: int, *, server: ServerFacts | None = None
+        self, epoch: int, *, server: ServerFacts | None = None, local: bool = False
     ) -> HeldCanary | None:
         """Leave a row that recovery from a crash removes and a shutdown keeps.
 
+        local: leave it on this server alone.  A cut may damage its table, and a standby
+               with a damaged table could not apply the next canary.
         Return what has to be held until the server is back; raise NoCanary.
         """
         raise NoCanary(

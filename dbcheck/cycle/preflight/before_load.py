@@ -218,7 +218,8 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
         return None, "no crash canary: a node of a group may copy another's data"
     try:
         engine, server = rig.site.writer.engine, manifest.writer.facts
-        return engine.plant_canary(manifest.epoch, server=server), ""
+        local = rig.site.kind.is_cluster
+        return engine.plant_canary(manifest.epoch, server=server, local=local), ""
     except NoCanary as error:
         text = f"{error}. {error.hint}" if error.hint else str(error)
         rig.listener.phase(Phase.PREFLIGHT, text)

@@ -34,6 +34,7 @@ from dbcheck.engines.mysql.grants import (
     quote_account,
 )
 from dbcheck.engines.mysql.link import LOCK_WAIT_TIMEOUT, MysqlLink, error_code
+from dbcheck.engines.mysql.replication import leave_replication
 from dbcheck.engines.mysql.rights import CANARY, ERROR_LOG, quote_database
 from dbcheck.engines.tables import MARK
 from dbcheck.server_log import Product
@@ -77,21 +78,33 @@ class HeldRow:
         self._link.close()
 
 
-def plant(connect: Open, database: str, epoch: int) -> HeldRow:
+def plant(connect: Open, database: str, epoch: int, *, local: bool) -> HeldRow:
     """Leave the row of *epoch* and return the session that holds it.
 
     connect: opens a connection in *database*, or raises OtherServer.
+    local:   keep the table from the replicas, see Engine.plant_canary().
     Raise NoCanary if this server or account allows no canary, or if a trial shows that
     the server takes the row back at an orderly end, too.  The hint of a missing
     privilege is the GRANT.
     """
-    try:
-        with connect() as link:
+
+    def connect_to_plant() -> MysqlLink:
+        link = connect()
+        try:
             link.rows("canary_session", {"wait_s": _PLANT_S})
+            if local:
+                leave_replication(link)
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    try:
+        with connect_to_plant() as link:
             _require_canary_possible(link, database)
             _create(link, database)
-            _test_orderly_end(connect, link, epoch)
-        return HeldRow(_hold_row(connect, epoch))
+            _test_orderly_end(connect_to_plant, link, epoch)
+        return HeldRow(_hold_row(connect_to_plant, epoch))
     except (NoCanary, OtherServer):
         raise
     except EngineError as error:
@@ -211,7 +224,6 @@ def _test_orderly_end(connect: Open, link: MysqlLink, epoch: int) -> None:
 def _hold_row(connect: Open, epoch: int) -> MysqlLink:
     link = connect()
     try:
-        link.rows("canary_session", {"wait_s": _PLANT_S})
         link.rows("lock_canary")
         link.rows("plant_canary", {"epoch": epoch})
     except BaseException:

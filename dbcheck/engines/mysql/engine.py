@@ -421,10 +421,12 @@ class MysqlEngine(Replicating):
             found = link.rows(f"row_{table.name}", {"id": row_id})
         return parse_row(found[0]) if found else None
 
-    def plant_canary(self, epoch: int, *, server: ServerFacts | None = None) -> HeldRow:
+    def plant_canary(
+        self, epoch: int, *, server: ServerFacts | None = None, local: bool = False
+    ) -> HeldRow:
         """Leave a row that only the orderly end of its session commits."""
         connect = partial(self._open, self._database, server=server)
-        return mysql_canary.plant(connect, self._database, epoch)
+        return mysql_canary.plant(connect, self._database, epoch, local=local)
 
     def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
         """Return True if that row is there, None if its table is not."""

@@ -265,8 +265,10 @@ def list_cluster_rights(
     """
     match kind:
         case SiteKind.SEMI_SYNC:
-            found = _list_replication_rights(product, account, promotes=promotes)
-            return found + _list_control_rights(product, account) * control
+            return (
+                *_list_replication_rights(product, account, promotes=promotes),
+                _name_unreplicating_right(product, account, control=control),
+            )
         case SiteKind.GALERA:
             table = Privileges(("SELECT",), "mysql.wsrep_cluster_members")
             return (Right(table.grant(account), "Sees the nodes of the cluster."),)
@@ -297,11 +299,20 @@ def _list_replication_rights(
     return tuple(found)
 
 
-def _list_control_rights(product: Product, account: str) -> tuple[Right, ...]:
+def _name_unreplicating_right(
+    product: Product, account: str, *, control: bool
+) -> Right:
     on_mysql = product is Product.MYSQL
-    privileges = UNREPLICATING if on_mysql else WEAKENING_BINLOG
-    why = "Keeps its commits from the replicas for the control's cut (--control)."
-    return (Right(privileges.grant(account), why),)
+    grant = (UNREPLICATING if on_mysql else WEAKENING_BINLOG).grant(account)
+    if control:
+        why = "Keeps the commits of the control (--control) from the replicas."
+        return Right(grant, why)
+    return Right(
+        grant,
+        "Keeps the crash canary from the replicas.",
+        "There is no crash canary, so a PASS needs another proof that the server was"
+        " not shut down.",
+    )
 
 
 def _list_group_rights(account: str, *, forms: bool) -> tuple[Right, ...]:

@@ -384,10 +384,13 @@ class PostgresqlEngine(Engine):
             return str(error)
         return ""
 
-    def plant_canary(self, epoch: int, *, server: ServerFacts | None = None) -> None:
+    def plant_canary(
+        self, epoch: int, *, server: ServerFacts | None = None, local: bool = False
+    ) -> None:
         """Leave a row in an unlogged table; recovery from a crash removes it.
 
-        Rows of other cycles stay: taking one away would show a crash that was none.
+        No unlogged table is replicated (PostgreSQL 18 manual, CREATE TABLE).  Rows of
+        other cycles stay: taking one away would show a crash that was none.
         """
         with self._open(server=server) as link, link.transaction():
             link.rows("create_canary")

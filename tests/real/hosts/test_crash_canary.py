@@ -69,6 +69,32 @@ def test_a_crash_takes_the_row_and_a_shutdown_keeps_it(
     engine.drop()
 
 
+@pytest.mark.parametrize(
+    "name", ["mariadb", pytest.param("mysql", marks=pytest.mark.wide)]
+)
+def test_a_canary_in_a_cluster_is_on_one_server_alone(
+    new_server: NewServer, name: str
+) -> None:
+    """Else a standby whose own table a cut has damaged could not apply it."""
+    server = new_server(name)
+    server.settings["log_bin"] = "ON"
+    server.start()
+    engine = engine_of(server)
+    engine.prepare((LEDGER,))
+
+    def read_position() -> object:
+        with cursor_on(server) as cursor:
+            cursor.execute("show binary logs")
+            return cursor.fetchall()
+
+    before = read_position()
+    for local in (True, False):  # that of a single server is in the binary log
+        held = engine.plant_canary(1, local=local)
+        assert held is not None
+        held.close()
+        assert (read_position() == before) is local
+
+
 @pytest.mark.wide_with("mysql")
 def test_a_canary_whose_files_are_gone_says_nothing(
     own_server: DatabaseServer,
@@ -109,6 +135,10 @@ def test_another_run_and_a_poor_account_are_told_that_they_have_none(
     with refused(ErrorId.PRIVILEGE_MISSING, NoCanary) as caught:
         poor.plant_canary(1)
     assert "grant lock tables on `dbcheck`.* to 'poor'" in caught.value.hint
+    with cursor_on(server) as cursor:
+        cursor.execute("grant lock tables on dbcheck.* to poor@'127.0.0.1'")
+    with refused(ErrorId.CANARY_NOT_POSSIBLE, NoCanary, naming="BINLOG ADMIN"):
+        poor.plant_canary(1, local=True)
     held = planted(rich, 2)
     assert held is not None
     with refused(ErrorId.CANARY_NOT_POSSIBLE, NoCanary, naming="ock wait timeout"):

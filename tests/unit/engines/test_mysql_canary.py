@@ -31,5 +31,5 @@ def test_a_canary_that_the_server_refuses_says_what_to_do() -> None:
         raise EngineError("no", id=ErrorId.PRIVILEGE_MISSING, hint="Grant it.")
 
     with refused(ErrorId.CANARY_NOT_POSSIBLE, NoCanary, naming="no") as caught:
-        plant(connect, "dbcheck", 1)
+        plant(connect, "dbcheck", 1, local=False)
     assert caught.value.hint == "Grant it."
