@@ -8,7 +8,7 @@ do not last.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -395,6 +395,16 @@ def sum_up_outages(
         not_lasting=not_lasting,
         longer=len(longer_s),
         longer_s=max(longer_s, default=None),
+    )
+
+
+def sum_up_results(outages: Iterable[OutageResult]) -> OutageTotal | None:
+    """Return what the times of several runs show together; None without any."""
+    known = list(outages)
+    return sum_up_outages(
+        [each.seconds for each in known if each.seconds is not None],
+        [each.over_s for each in known if each.over_s is not None],
+        sum(sum(each.not_lasting.values()) for each in known),
     )
 
 

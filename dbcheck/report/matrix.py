@@ -12,10 +12,17 @@ from rich.text import Text
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow, MatrixResult, RowResult
 from dbcheck.model.cut import CutClass
+from dbcheck.model.outage import sum_up_results
 from dbcheck.model.verdict import Tally, Verdict, describe_proof, describe_unseen_losses
 from dbcheck.report.box import draw_summary
 from dbcheck.report.terminal import BADGES, DOUBTFUL, MINOR, WRONG
 from dbcheck.report.words import matrix as words
+from dbcheck.report.words.outage import (
+    NAME,
+    describe_outages,
+    format_median,
+    list_lost_answers,
+)
 from dbcheck.report.words.run import (
     headline,
     lab_scope,
@@ -38,8 +45,27 @@ def draw_cycles(
     kept = [Text(f"The drive as the cut left it: {image}") for image in images]
     without_cut = words.losses_without_cut(results)
     left_out = [Text(f"FAIL: {without_cut}.", WRONG)] if without_cut else []
-    notes = [*left_out, *draw_proof(proven), *map(Text, scopes), *kept]
+    notes = [
+        *left_out,
+        *draw_proof(proven),
+        *_list_times_to_recover(results),
+        *map(Text, scopes),
+        *kept,
+    ]
     return Group(_draw_cycles_table(results, controls), *notes)
+
+
+def _list_times_to_recover(results: Sequence[RunResult]) -> Iterator[Text]:
+    """Yield how long clients could not commit after the cuts, if that was measured."""
+    total = sum_up_results(
+        result.outage
+        for result in results
+        if result.outage and result.verdict is not Verdict.INCONCLUSIVE
+    )
+    if total is not None:
+        text = f"{NAME}: {format_median(total)}, {describe_outages(total)}"
+        yield Text(sentence(text))
+        yield from (Text(sentence(line), WRONG) for line in list_lost_answers(total))
 
 
 def draw_proof(proven: Tally) -> list[Text]:

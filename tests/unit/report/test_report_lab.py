@@ -8,6 +8,7 @@ from dataclasses import replace
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.outage import OutageResult
 from dbcheck.model.verdict import describe_proof
 from dbcheck.report.matrix import draw_cycles, list_demo_bounds
 from dbcheck.report.words.run import tally
@@ -43,6 +44,20 @@ def test_passes_are_told_with_their_bound_and_what_they_would_have_missed() -> N
         "A server that loses in a quarter of such cuts would pass 5 cuts with a chance"
         " of 24%.\n"
     ) in text
+
+
+def test_the_times_to_recover_are_summed_up_over_the_cuts_that_count() -> None:
+    times = [OutageResult(seconds) for seconds in (2.0, 4.5, 3.0)]
+    longer = OutageResult(least_s=30.0, not_lasting={"postgresql://db1/d": 2})
+    passed = results(["PASS"] * 4 + ["INCONCLUSIVE"], "DRIVE")
+    cycles = [
+        replace(result, outage=outage)
+        for result, outage in zip(passed, [*times, longer, longer], strict=True)
+    ]
+    text = " ".join(printed(draw_cycles(cycles)).split())
+    assert "Time to recover: 3.8 s, the median of 4 cuts; after 1 of them" in text
+    assert "Answered and lost: 2 commits of dbcheck's probes" in text
+    assert "ime to recover" not in printed(draw_cycles(results(["PASS"], "DRIVE")))
 
 
 def test_losses_are_told_with_both_bounds() -> None:
