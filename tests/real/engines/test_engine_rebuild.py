@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,14 +17,16 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.servers.base import USER
+from dbcheck.lab.servers.base import USER, DatabaseServer
 from dbcheck.lab.switch import LabRestarter
 from dbcheck.model.replication import SourceLogin
 from dbcheck.ports.engine import Engine
 from dbcheck.runner.lab_rig import make_lab_node
 from tests.kit.clusters import cluster_of
-from tests.kit.lab_access import execute_on
+from tests.kit.lab_access import connect, execute_on
 from tests.kit.refusals import refused
+from tests.kit.servers import NewServer, answers
+from tests.kit.servers import engine_of as engine_on
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.wide
@@ -195,6 +199,69 @@ def test_mysql_is_cloned_from_the_new_writer(tmp_path: Path) -> None:
         engine_of(old).follow(source, engine_of(new).transactions())
         add(new, 2)
         wait_until(lambda: rows_of(old) == [(1,), (2,)], "the row on node1")
+
+
+# As mysqld_safe and systemd do: it restarts a server that asks for it by this status
+# (MySQL 8.4 manual, 15.7.8.8 RESTART Statement).
+_SUPERVISOR = """
+export MYSQLD_PARENT_PID=$$
+while :; do
+    "$@" &
+    trap "kill $!" TERM
+    wait $!
+    [ $? = 16 ] || exit 0
+done
+"""
+
+
+@contextlib.contextmanager
+def supervised(server: DatabaseServer) -> Iterator[None]:
+    """Have a supervisor run a server that runs without one."""
+    assert server._process is not None
+    process = Path(f"/proc/{server._process.pid}")
+    words = [
+        os.fsdecode(word)
+        for word in process.joinpath("cmdline").read_bytes().split(b"\0")
+    ]
+    lines = process.joinpath("environ").read_bytes().split(b"\0")
+    server.stop()
+    assert server._held is not None
+    server._held.lend()
+    supervisor = subprocess.Popen(
+        ["bash", "-c", _SUPERVISOR, "bash", *words[:-1]],
+        env=dict(os.fsdecode(line).split("=", 1) for line in lines if line),
+        user=server.data.stat().st_uid,
+        group=server.data.stat().st_gid,
+        extra_groups=(),
+        cwd=server.data,
+    )
+    try:
+        yield
+    finally:
+        supervisor.terminate()
+        supervisor.wait(60)
+
+
+def test_a_supervised_mysql_restarts_on_its_copy(new_server: NewServer) -> None:
+    new, old = new_server("mysql"), new_server("mysql")
+    for server in (new, old):
+        server.start()
+        with contextlib.closing(connect(server.url, server.password)) as connection:
+            cursor = connection.cursor()
+            cursor.execute(MAKE)
+            cursor.execute(f"insert into {TABLE} values ({server.port})")
+            connection.commit()
+            if server is new:
+                cursor.execute("install plugin clone soname 'mysql_clone.so'")
+    source = SourceLogin("127.0.0.1", new.port, USER, new.password)
+    engine = engine_on(old)
+    with supervised(old):
+        wait_until(lambda: answers(engine), "the supervised server")
+        engine.clone(source)
+        with contextlib.closing(connect(old.url, old.password)) as connection:
+            cursor = connection.cursor()
+            cursor.execute(READ)
+            assert cursor.fetchall() == [(new.port,)]
 
 
 def test_mariadb_is_not_cloned(tmp_path: Path) -> None:
