@@ -30,20 +30,20 @@ RESULTS = Path(__file__).with_name("results.md")
 TESTS = (
     "tests/planted/test_rows.py",
     *(
-        f"tests/real/test_{name}.py"
-        for name in (
-            "binlog",
-            "control_server",
-            "crash_canary",
-            "cycle",
-            "engine",
-            "engine_identity",
-            "engine_places",
-            "engine_privileges",
-            "engine_refusals",
-            "engine_settings",
-            "index_plans",
-            "server_log",
+        f"tests/real/{place}.py"
+        for place in (
+            "cycle/test_binlog",
+            "cycle/test_control_server",
+            "cycle/test_cycle",
+            "engines/test_engine",
+            "engines/test_engine_identity",
+            "engines/test_engine_places",
+            "engines/test_engine_privileges",
+            "engines/test_engine_refusals",
+            "engines/test_engine_settings",
+            "engines/test_index_plans",
+            "hosts/test_crash_canary",
+            "server_log/test_server_log",
         )
     ),
 )

@@ -15,6 +15,7 @@ from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.model.family import FAMILIES
 from tests.kit.syntax import ROOT, SOURCES, TESTS, dotted, nodes_in, nodes_of
+from tools.releases.__main__ import TESTS as OF_RELEASES
 
 LINES_MAX = 50  # of a function, its docstring not counted
 FILE_LINES_MIN, FILE_LINES_MAX = 60, 560
@@ -280,3 +281,7 @@ def test_a_module_that_a_text_names_exists() -> None:
         and not any(f"/{m}".endswith(f"/{path}") for m in modules)
     }
     assert not stale
+
+
+def test_the_tests_that_other_releases_run_exist() -> None:
+    assert not [test for test in OF_RELEASES if not (ROOT / test).is_file()]
