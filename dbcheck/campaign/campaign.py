@@ -42,6 +42,7 @@ from dbcheck.cycle.cycle import (
     run_controls,
     run_cycle,
 )
+from dbcheck.cycle.fault import end_fault_left
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import Known
@@ -328,6 +329,7 @@ def _may_have_begun(rig: Rig, run: RunFolder) -> bool:
 def _settle_run(rig: Rig, run: RunFolder) -> Outcome:
     """Restore the power if it is off, and judge a run that another client began."""
     if run.was_read():
+        end_fault_left(rig, run)
         note_judged(rig, run.path.name)
         return judge_run(run, rig.reader, rig.listener.progress)
     manifest = run.manifest()

@@ -35,7 +35,8 @@ from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import ControlFacts, CycleVerdict, JudgedCycle
 from dbcheck.rows.workload import Workload
 from dbcheck.runs import stored
-from dbcheck.runs.folder import RunFolder, can_name_folder, new_run_id
+from dbcheck.runs.folder import RunFolder, new_run_id
+from dbcheck.runs.records import can_name_folder
 
 _SUBJECT = "campaigns"  # the name in the state folder, see runs.stored
 _SETTLED_NS = 1_000_000_000

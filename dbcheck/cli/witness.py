@@ -36,7 +36,8 @@ from dbcheck.model.witness import Watermark
 from dbcheck.report.console import make_console
 from dbcheck.runner import assemble
 from dbcheck.runner.checks import check_witness
-from dbcheck.runs.folder import RunFolder, read_manifest, require_run_id
+from dbcheck.runs.folder import RunFolder, require_run_id
+from dbcheck.runs.records import read_manifest
 from dbcheck.witness.log import AckBatch, FrameLogReader, LogScan
 from dbcheck.witness.window import WindowLimits
 

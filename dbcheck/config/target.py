@@ -313,3 +313,22 @@ class TargetSettings:
             "host has used so far; an old writer has none."
         ),
     ] = ""
+    fault: Annotated[
+        Command,
+        Meta(
+            description="A list: the program that begins a fault beside the load, as in"
+            " the network between the hosts of a cluster, and its arguments. The name"
+            " of the host that takes the load is added as the last. It runs at a moment"
+            " that the seed draws, and the cut comes once it has ended with 0. See"
+            " [clusters.md](clusters.md#faults-by-your-own-programs)."
+        ),
+    ] = ()
+    fault_end: Annotated[
+        Command,
+        Meta(
+            description="With `dbcheck_fault`: the program that ends that fault, in the"
+            " same form. It runs after the cut, and also after a failure or Ctrl-C; "
+            "`dbcheck reconcile` runs it if the client was lost. It must also work with"
+            " that host off, and where no fault is."
+        ),
+    ] = ()

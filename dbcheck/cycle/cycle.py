@@ -20,6 +20,7 @@ from dbcheck.base.errors import (
     WitnessError,
 )
 from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.fault import FaultWatch, end_fault_left, require_fault_ended
 from dbcheck.cycle.fetching import fetch_logs, require_no_load
 from dbcheck.cycle.host import end_canaries
 from dbcheck.cycle.judging import judge_run
@@ -44,7 +45,8 @@ from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Site
 from dbcheck.rows.workload import Workload
-from dbcheck.runs.folder import RunFolder, read_manifest
+from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.records import read_manifest
 
 INTERRUPTED = (
     "interrupted: the power is restored after its time off (Ctrl-C again restores it "
@@ -85,7 +87,9 @@ def run_cycle(
             known=known,
             emptied=emptied,
         )
-    return require_server_back(rig, finish_cycle(rig, started))
+    outcome = finish_cycle(rig, started)
+    require_fault_ended(rig, outcome.run)
+    return require_server_back(rig, outcome)
 
 
 @contextlib.contextmanager
@@ -129,10 +133,16 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
         OutageWatch(rig, started.run, started.manifest, started.no_outage) as outage,
     ):
         cutter = Cutter(rig, started)
+        fault = FaultWatch(rig, started, cutter.after_s)
         with interrupt.hold_interrupts_back():
             try:
-                with interrupt.let_interrupts_through():
-                    load = load_until_cut(rig, started, cutter, outage.note_gone)
+                try:
+                    with interrupt.let_interrupts_through():
+                        load = load_until_cut(
+                            rig, started, cutter, outage.note_gone, fault
+                        )
+                finally:
+                    fault.end()
             except BaseException as error:
                 if not cutter.asked:
                     rig.permit.give_back()
@@ -154,6 +164,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                 outage.note_restored()
             else:
                 rig.permit.give_back()
+        fault.end()  # once more: its program may have needed the node's power
         fetched = fetch_logs(rig, started.run, started.manifest)
         return _reconcile(rig, started.run, started.manifest, fetched, outage=outage)
 
@@ -192,6 +203,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
     rig = lead_as_in_run(rig, manifest)
     with run.locked():
         require_same_site(rig.site, manifest)
+        end_fault_left(rig, run)
         require_restarter(rig)
         _require_same_run(rig, run)
         if run.was_read() and run.read_certain_failure() is None:

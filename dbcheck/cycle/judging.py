@@ -30,7 +30,8 @@ from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER
 from dbcheck.rows.tasks import HousekeepingTasks
 from dbcheck.runs import stored
-from dbcheck.runs.folder import RunFolder, StoredRun
+from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.records import StoredRun
 
 HEADER = "kind,session,seq,row_id,acked_utc,acked_before_cut_s,table\n"
 
@@ -117,6 +118,7 @@ def _build_case(records: StoredRun) -> Case:
         records.after,
         cut_asked=records.cut_asked,
         outage=records.outage,
+        fault=records.fault,
     )
 
 

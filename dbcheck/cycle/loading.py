@@ -13,6 +13,7 @@ from dbcheck.base.errors import EngineError, WitnessError
 from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.detaching import DetachingWatch, begin_detaching
+from dbcheck.cycle.fault import FaultWatch
 from dbcheck.cycle.host import end_canaries, read_client_clocks
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.preflight.first_rows import WARM_ROWS
@@ -60,10 +61,11 @@ def load_until_cut(
     started: Started,
     cutter: Cutter,
     gone: Callable[[], None] = lambda: None,
+    fault: FaultWatch | None = None,
 ) -> LoadRecord:
     """Run the load until the server is gone; store and return its record.
 
-    gone: called as soon as the server is gone.
+    gone: called as soon as the server is gone.  fault: begun here, and not ended.
 
     Whatever ends the load, also an error or an interrupt, first every session and the
     log are closed and the record is stored, so that the run can be reconciled.  A
@@ -71,7 +73,8 @@ def load_until_cut(
     then are not claimed.  If further interrupts leave the result of a part of the
     sessions unknown, nothing is stored: a partial record would be wrong.
     """
-    load = Load(make_session_groups(rig, started), rig.limits.silence_s)
+    fault = fault or FaultWatch(rig, started, cutter.after_s)
+    load = Load(make_session_groups(rig, started), fault.extend(rig.limits.silence_s))
     cutter.load = load
     monitors = LoadMonitors(make_readers(rig, started))
     notice = ""
@@ -91,7 +94,8 @@ def load_until_cut(
         load.begin()
         if monitors.detaching is not None:
             monitors.detaching.begin()
-        _watch(rig, load, cutter, monitors.drives.get(rig.site.writer_name))
+        drives = monitors.drives.get(rig.site.writer_name)
+        _watch(rig, load, cutter, fault, drives)
         if load.gone is not Gone.NEVER:
             gone()
     except KeyboardInterrupt:
@@ -105,7 +109,8 @@ def load_until_cut(
         return record
     if error := load.result.witness_error or failure or load.result.close_error:
         raise error
-    if cutter.cut is None:
+    # Of a group the others may go on without these sessions: what they have is read.
+    if cutter.cut is None and not rig.site.kind.is_group:
         raise EngineError(
             "every session ended before the cut: "
             + ("; ".join(load.result.refusals) or "the server closed them"),
@@ -215,7 +220,13 @@ def _find_stall(rig: Rig, started: Started) -> Gone:
     return Gone.SILENT
 
 
-def _watch(rig: Rig, load: Load, cutter: Cutter, drives: DriveCounts | None) -> None:
+def _watch(
+    rig: Rig,
+    load: Load,
+    cutter: Cutter,
+    fault: FaultWatch,
+    drives: DriveCounts | None,
+) -> None:
     """Show how the load goes, and have it cut; return once the server is gone."""
     rig.listener.phase(Phase.LOAD, f"the cut comes after {cutter.after_s:.1f} s")
     shown = 0.0
@@ -229,7 +240,8 @@ def _watch(rig: Rig, load: Load, cutter: Cutter, drives: DriveCounts | None) -> 
             left_s = max(0.0, cutter.after_s - status.seconds)
             rig.listener.load(replace(status, cut_in_s=left_s))
         load_s = (now_us() - load.began_us) / 1e6
-        cutter.cut_if_due(load_s, load.behind_s(), load.last_ack_us())
+        if fault.allows_cut(load_s):
+            cutter.cut_if_due(load_s, load.behind_s(), load.last_ack_us())
         time.sleep(POLL_S)
     rig.listener.load(load.status())
     text_of_end = {

@@ -55,7 +55,8 @@ from dbcheck.rows.lossshape import NO_SHAPE
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.tasks import HousekeepingTasks
 from dbcheck.runs import stored
-from dbcheck.runs.folder import Recalled, RunFolder
+from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.records import Recalled
 
 RANGES_MAX = 10_000  # ranges of lost ids that a result lists
 SEEN_MAX = 100  # rows that readers saw and that were lost, which a result lists
@@ -320,6 +321,7 @@ def _build_cluster_result(outcome: Outcome) -> ClusterResult | None:
         rejoined={} if manifest.site.is_group else after.others,
         topology=manifest.site,
         members=members,
+        returned=promotion is not None and promotion.returned is not None,
     )
 
 
@@ -327,8 +329,8 @@ def _find_whether_cut(outcome: Outcome, name: str) -> bool | None:
     """Return True if the node's power was cut, None if that is not known."""
     manifest, load, promise = outcome.manifest, outcome.load, outcome.manifest.promise
     assert promise is not None
-    node = load.nodes.get(name) if load else None
-    if node is not None and node.cut is not None:
+    node, late = load.nodes.get(name) if load else None, outcome.case.cut_while_promoted
+    if (node is not None and node.cut is not None) or (late and late.node == name):
         return True
     asked = promise.cut(manifest.nodes, manifest.writer_name)
     return False if name not in asked or outcome.case.uncut else None

@@ -83,7 +83,8 @@ def rebuild_cluster(rig: Rig, last: RunFolder) -> Rig:
     rig.listener.phase(Phase.REBUILD, detail)
     off = [other for other in others if may_be_off(site.nodes[other])]
     # A node that follows the old writer must not take what it alone holds.
-    for other in sorted(others, key=off.__contains__):
+    late = {*off, last.manifest().writer_name}
+    for other in sorted(others, key=late.__contains__):
         if other in off:
             site.nodes[other].power.restore()
         _rebuild_node(rig, other)

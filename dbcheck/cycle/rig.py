@@ -11,7 +11,7 @@ from dbcheck.base import limits
 from dbcheck.model.witness import Json
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener
-from dbcheck.ports.site import PodSource, Site
+from dbcheck.ports.site import FaultPrograms, PodSource, Site
 from dbcheck.ports.witness import LogReader, Witness
 from dbcheck.runs.folder import reconcile_command
 
@@ -67,6 +67,7 @@ class Rig:
     client:   the address at which clients commit, None to try each node's own.
     far:      the workers on other machines that share the sessions, None if the
               sessions run on this machine.
+    fault:    begins and ends a fault beside the load, None if there is to be none.
     witness_pods: the pods on Kubernetes among which the witness's is, None if it is in
               none.
     reconcile_flags: the flags with which dbcheck reconcile reaches this target and its
@@ -88,6 +89,7 @@ class Rig:
     permit: CutPermit = field(default_factory=CutPermit)
     client: Engine | None = None
     far: FarWorkers | None = None
+    fault: FaultPrograms | None = None
     witness_pods: PodSource | None = None
     reconcile_flags: Sequence[str] = ()
 

@@ -20,7 +20,8 @@ from dbcheck.evidence.scrub import Scrub
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.witness import LOAD_EVENT, Json, Watermark
 from dbcheck.runs import stored
-from dbcheck.runs.folder import RunFolder, StoredRun
+from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.records import StoredRun
 from dbcheck.witness.log import ChangedLog, LogScan, stream_file
 
 _LOAD, _SEAL = "load", "seal"

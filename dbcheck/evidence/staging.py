@@ -48,7 +48,8 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.ports.witness import LogReader
 from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject
 from dbcheck.runs import stored
-from dbcheck.runs.folder import RunFolder, StoredRun
+from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.records import StoredRun
 
 ATTESTATION_FILE = "attestation.json"
 _RESULTS = {Verdict.PASS: "PASSED", Verdict.FAIL: "FAILED"}
@@ -57,7 +58,7 @@ REPORT_FILE = "report.html"
 CHOSEN_FILE = "chosen.json"  # which runs were named, and which were not
 LOG, DRIVES = "server.log", "drives.csv"
 _RECORDS = (
-    *("manifest", "recalled", "load", "cut", "restore", "outage", "after"),
+    *("manifest", "recalled", "load", "cut", "fault", "restore", "outage", "after"),
     "verdict",
 )
 # Read as a whole, unlike rows, losses and the logs of the witness: they are as large as

@@ -211,6 +211,17 @@ def parse_entry(fields: Fields) -> Entry:
             hint=hint,
         )
     _require_scope(fields, entry)
+    if bool(entry.fault) != bool(entry.fault_end):
+        there, lacking = "fault", "fault_end"
+        if not entry.fault:
+            there, lacking = lacking, there
+        raise fields.error(
+            f"{PREFIX}{there}",
+            f"has no {PREFIX}{lacking} beside it",
+            id=ErrorId.FAULT_INCOMPLETE,
+            hint="Give both programs: that which begins the fault, and that which ends"
+            " it.",
+        )
     return entry
 
 

@@ -24,6 +24,7 @@ from dbcheck.power.kinds.config import SwitchConfig
 _COMMON_VARIABLES = (
     *("topology", "survives", "stagger_s"),
     *("promoted_by", "promote", "rebuilt_by", "replication_user"),
+    *("fault", "fault_end"),
 )
 
 

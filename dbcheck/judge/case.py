@@ -17,7 +17,7 @@ from dbcheck.judge.volumes import (
     was_page_cache_kept,
 )
 from dbcheck.model.audited import RuleStatus
-from dbcheck.model.cut import Cut, CutClass, DriveCut, LabCut, PowerScope
+from dbcheck.model.cut import Cut, CutClass, DriveCut, FaultRecord, LabCut, PowerScope
 from dbcheck.model.depth import Depth, DepthFinding
 from dbcheck.model.host import HostAfter, HostBefore, Volume
 from dbcheck.model.managed import SERVICE
@@ -32,6 +32,7 @@ from dbcheck.model.records import (
     NodeBefore,
     RestoreRecord,
 )
+from dbcheck.model.replication import CutWhilePromoted
 from dbcheck.model.watched import FactKind, Seen
 from dbcheck.model.witness import LogFacts
 from dbcheck.rows.differences import RowsLeftOnNode
@@ -192,6 +193,7 @@ class Case:
     found:   the fate of the acks and rows; None if no rows are compared.
     cut_asked: what was stored just before the cut was asked for, None if nothing was.
     outage:  what probes were answered after the cut; None if that was not stored.
+    fault:   of the user's programs, beside the load; None if there was to be none.
     shape:   the shape of the losses; None if nothing was lost, or no rows are compared.
     left:    name of each other node that was read -> its RowsLeftOnNode.
     seen:    the fate of the rows that readers saw; None without readers, if no rows
@@ -211,6 +213,7 @@ class Case:
     left: Mapping[str, RowsLeftOnNode] = field(default_factory=dict)
     cut_asked: CutAsked | None = None
     outage: OutageRecord | None = None
+    fault: FaultRecord | None = None
 
     @property
     def writer(self) -> NodeBefore:
@@ -265,6 +268,13 @@ class Case:
         the rows that were read.
         """
         return self.promoted and self.tested_name != self.after.reader_name
+
+    @property
+    def cut_while_promoted(self) -> CutWhilePromoted | None:
+        """The cut of the node that was read, while it took over; None without one."""
+        promotion = self.after.promotion if self.promoted else None
+        cut = promotion.cut if promotion else None
+        return cut if cut is not None and cut.node == self.after.reader_name else None
 
     @property
     def whole_group(self) -> bool:

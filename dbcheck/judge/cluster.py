@@ -5,25 +5,20 @@ Each item is None for a single server.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import (
-    LAST_ACK_AGE_MAX_S,
-    find_cut_us,
-    find_last_life_of_server_us,
-    find_newest_ack_us,
-)
 from dbcheck.judge.headline import Survived
 from dbcheck.judge.insync import judge_in_sync
 from dbcheck.judge.item import Item, ItemId, Status
-from dbcheck.judge.server import judge_restarted
-from dbcheck.judge.server_end import decide_how_server_ended, judge_server_log
 from dbcheck.model.cluster import Promise, SiteKind, judge_settings_for_promise
 from dbcheck.model.cut import PowerState
+from dbcheck.model.outage import ProbeAck
 from dbcheck.model.replication import (
+    CutWhilePromoted,
     PromotedBy,
     Promotion,
+    ReturnedWriter,
     WriterOff,
     format_position,
     name_in_log,
@@ -34,6 +29,9 @@ from dbcheck.model.verdict import format_count
 # record of rows has the images of 33 pages at most (PostgreSQL, xlogrecord.h,
 # XLR_MAX_BLOCK_ID).
 PARTIAL_RECORD_MAX = 2 << 20
+
+# A node that took no writes so long before its cut had not taken over much earlier.
+LOOK_AGE_MAX_US = 100_000
 
 _PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
 _UNSEEN = Status.NOT_OBSERVABLE
@@ -49,6 +47,8 @@ def describe_what_was_survived(case: Case) -> Survived | None:
         return None
     cut = _name_cuts_of_nodes(case, promise)
     failure = promise.describe(case.manifest.stagger_s, cut)
+    if case.cut_while_promoted is not None:
+        failure += f", and a cut of {case.cut_while_promoted.node} while it took over"
     return Survived(failure, case.after.reader_name if case.promoted else "")
 
 
@@ -96,6 +96,12 @@ def explain_missing_commits(case: Case) -> str:
     if in_sync is not None and in_sync.status is Status.ABSENT:
         return (
             f"the commits did not wait for {reader_name} at the cut: {in_sync.reason}"
+        )
+    if case.cut_while_promoted is not None:
+        return (
+            f"commits waited for {reader_name}, and its cut while it took over lost"
+            " them: its drive had not kept what the server flushed, or the promotion is"
+            " not safe against a cut"
         )
     if case.reader_kept_power:
         return (
@@ -161,14 +167,52 @@ def judge_writer_off(case: Case) -> Item | None:
         return None
     writer = case.manifest.writer_name
     status, reason = _judge_checks_of_old_writer(writer, promotion.old)
-    if acks := case.outage.count_acks_elsewhere(writer) if case.outage else 0:
-        status = _CONTRADICTED
-        reason = (
-            f"{format_count(acks, 'commit')} of dbcheck's probes got an answer after"
-            f" the cut, and {case.after.reader_name} lacks them: {writer} went on, or"
-            " the cluster has split in two"
-        )
+    if case.uncut and status is _CONTRADICTED:
+        reason = f"{writer} was not cut, and ran on beside {case.after.reader_name}"
+    if promotion.returned is not None and status is not _CONTRADICTED:
+        status, reason = _judge_returned_writer(case, promotion, promotion.returned)
+    if acks := case.outage.list_acks_elsewhere(writer) if case.outage else []:
+        status, reason = _CONTRADICTED, _describe_acks_elsewhere(case, acks)
     return Item(ItemId.WRITER_OFF, status, reason, required=True)
+
+
+def _describe_acks_elsewhere(case: Case, acks: Sequence[ProbeAck]) -> str:
+    """Describe the acks that the old writer gave after the cut, and nobody has.
+
+    Their numbers are those of the rows (seq) in the table of the probes.
+    """
+    writer, reader = case.manifest.writer_name, case.after.reader_name
+    numbers = [ack.seq for ack in acks]
+    lasting = len(case.outage.lasting) if case.outage else 0
+    which = f"{format_count(len(acks), 'commit')} of dbcheck's probes"
+    if len(acks) > 1:
+        which += f" (number {numbers[0]} to {numbers[-1]})"
+    return (
+        f"{which} got an answer after the cut, and {reader} lacks them: clients would"
+        f" have lost them. {writer} went on, or the cluster has split in two: {reader}"
+        f" answered {format_count(lasting, 'commit')} that it has"
+    )
+
+
+def _judge_returned_writer(
+    case: Case, promotion: Promotion, returned: ReturnedWriter
+) -> tuple[Status, str]:
+    """Judge an old writer that got its power back on purpose, by no ack of its own."""
+    writer = case.manifest.writer_name
+    tries = case.outage.find_tries(writer) if case.outage else None
+    beside = (returned.until_us - returned.back_us) / 1e6
+    back = f"it had its power back beside {case.after.reader_name} for {beside:.1f} s"
+    answers = all(check.answers for check in promotion.old if check.planned)
+    if tries is None or case.outage is None or case.outage.unread:
+        return _UNSEEN, f"{back}; whether it answered a commit was not seen"
+    if not answers or (tries.tried_us or 0) < returned.back_us:
+        return _UNSEEN, f"{back}; its server took no connections or was not tried"
+    how = f"refused {tries.refused:,}, left {tries.hung:,} without an answer"
+    last = f"; the last it said: {tries.error}" if tries.error else ""
+    return Status.ASSUMED, (
+        f"{back}, and answered no commit of dbcheck's probes: it {how}, since the"
+        f" cut{last}"
+    )
 
 
 def _judge_checks_of_old_writer(
@@ -188,6 +232,63 @@ def _judge_checks_of_old_writer(
     return Status.ASSUMED, (
         f"no connection to it succeeded at {which}; its switch cannot read its power"
     )
+
+
+def judge_cut_while_promoted(case: Case) -> Item | None:
+    """Judge whether the node that was read lost its power while it took over.
+
+    None unless a lab was to cut it then.
+    """
+    planned = case.manifest.lab.get("cluster")
+    is_planned = isinstance(planned, Mapping) and planned.get("cut_promoted_ms")
+    cut = case.cut_while_promoted
+    if cut is None and not (is_planned and case.promoted):
+        return None
+    if cut is None:
+        reason = "no cut of it is on record"
+        return Item(ItemId.CUT_WHILE_PROMOTED, Status.ABSENT, reason, required=True)
+    status, reason = _judge_moment_of_cut(cut)
+    if undone := _count_acks_undone(case, cut):
+        status = _CONTRADICTED
+        reason += (
+            f"; {format_count(undone, 'commit')} of dbcheck's probes, which it answered"
+            " before that, are gone"
+        )
+    return Item(ItemId.CUT_WHILE_PROMOTED, status, reason, required=True)
+
+
+def _count_acks_undone(case: Case, cut: CutWhilePromoted) -> int:
+    """Count the acks that a node gave before its cut and that it lacks afterwards."""
+    tries = case.outage.find_tries(cut.node) if case.outage else None
+    acks = tries.acks if tries else ()
+    return sum(ack.lasted is False and ack.acked_us < cut.gone_us for ack in acks)
+
+
+def _judge_moment_of_cut(cut: CutWhilePromoted) -> tuple[Status, str]:
+    reason = (
+        f"{cut.node} lost its power {_ms(cut.gone_us - cut.asked_us)} after it was"
+        " asked to take over"
+    )
+    if cut.taken_us is not None and cut.taken_us <= cut.gone_us:
+        reason += f", and took writes {_ms(cut.gone_us - cut.taken_us)} before that"
+        back = "; it came back as a standby all the same" if cut.again else ""
+        return Status.ABSENT, reason + back
+    if cut.again:
+        is_ordered = cut.answered_us is not None and cut.answered_us <= cut.gone_us
+        reason += "; it came back as a standby, and took over when it was asked again"
+        if is_ordered:
+            return _PRESENT, reason
+        return Status.ASSUMED, f"{reason}; that the first order reached it is assumed"
+    if cut.looked_us is None or cut.gone_us - cut.looked_us > LOOK_AGE_MAX_US:
+        return _UNSEEN, f"{reason}; whether it took writes by then was not seen"
+    looked = _ms(cut.gone_us - cut.looked_us)
+    return _PRESENT, (
+        f"{reason}, and took no writes {looked} before that; it came back as the writer"
+    )
+
+
+def _ms(duration_us: int) -> str:
+    return f"{duration_us / 1000:.0f} ms"
 
 
 def judge_promoted_node(case: Case) -> Item | None:
@@ -223,9 +324,11 @@ def _judge_promotion(case: Case, promotion: Promotion) -> tuple[Status, str]:
 def _explain_incomplete_receipt(case: Case, name: str, promotion: Promotion) -> str:
     """Explain why a group's node may lack the writer's last commits, or return "".
 
-    The node must have taken the writer out of its view of the group; see site.group.
+    The node must have taken the writer out of its view of the group; see site.group.  A
+    writer that was not cut may be a member again, which the evidence "old writer off"
+    holds against the run.
     """
-    if not case.manifest.site.is_group:
+    if not case.manifest.site.is_group or case.uncut:
         return ""
     received = promotion.received.get(name)
     if received is None or not received.members:
@@ -270,8 +373,11 @@ def judge_all_applied(case: Case) -> Item | None:
         name_in_log(case.writer.facts.identity),
     )
     applied = promotion.descent.parents.get(writer) if promotion.descent else None
-    if case.manifest.site.is_group and received is not None:
-        applied = received.applied  # when the node was chosen, and before any reading
+    if received is not None and (
+        case.manifest.site.is_group or case.cut_while_promoted is not None
+    ):
+        # When the node was chosen: before any reading, and before its own cut.
+        applied = received.applied
     if received is None or received.position is None or applied is None:
         reason = f"how far {name} had received and applied is not known"
         return Item(ItemId.ALL_APPLIED, _UNSEEN, reason, required=True)
@@ -286,116 +392,6 @@ def judge_all_applied(case: Case) -> Item | None:
     if missing > 0:
         reason += f"; its last {missing:,} bytes are the beginning of a record"
     return Item(ItemId.ALL_APPLIED, _PRESENT, reason, required=True)
-
-
-def judge_nodes_cut(case: Case) -> Item | None:
-    """Judge whether all nodes lost their power at the same moment, if all were to.
-
-    None where the writer alone was cut.  The sessions show how the writer ended, and
-    nothing about the other nodes.  A standby that is read must have been cut when the
-    sessions ended, and so must each node of a group: a node that kept its power gives
-    the others what they lost.
-    """
-    promise, load = case.manifest.promise, case.load
-    if promise is None or not promise.cuts_all:
-        return None
-    nodes, at_the_cut = case.manifest.nodes, load.nodes if load else {}
-    uncut = [
-        name for name in nodes if name not in at_the_cut or at_the_cut[name].cut is None
-    ]
-    if uncut:
-        reason = f"no cut of {', '.join(uncut)} is on record"
-        return Item(ItemId.NODES_CUT, _UNSEEN, reason, required=True)
-    if case.whole_group:
-        status, reason = _judge_all_nodes_were_cut(case)
-    elif case.promoted:
-        status, reason = _judge_cuts_came_together(case, [case.tested_name])
-    else:
-        status = _PRESENT
-        reason = f"the switches of {', '.join(nodes)} reported that they cut"
-    return Item(ItemId.NODES_CUT, status, reason, required=True)
-
-
-def _judge_all_nodes_were_cut(case: Case) -> tuple[Status, str]:
-    names, assumed = list(case.manifest.nodes), ""
-    for name in names:
-        status, reason = _judge_node_was_cut(case.as_tested(name))
-        if status is Status.ASSUMED:
-            assumed = assumed or f"; {reason}"
-        elif status is not _PRESENT:
-            return status, reason
-    status, reason = _judge_cuts_came_together(case, names)
-    if assumed and status is _PRESENT:
-        status = Status.ASSUMED
-    return status, reason + assumed
-
-
-def _judge_node_was_cut(case: Case) -> tuple[Status, str]:
-    """Judge whether the tested node of *case*, a member of a group, was cut.
-
-    Its server must have restarted, and must not have been shut down before the cut.
-    """
-    name = case.tested_name
-    restarted = judge_restarted(case)
-    if restarted is None:
-        return _UNSEEN, f"the server of {name} was not asked whether it started anew"
-    if restarted.status is not _PRESENT:
-        return _CONTRADICTED, f"the server of {name} did not restart: it was not cut"
-    ended = decide_how_server_ended(case)
-    if ended.recorded:
-        reason = f"the host of {name} shut down in an orderly way: {ended.recorded}"
-        return _CONTRADICTED, reason
-    server_log = judge_server_log(case)
-    if server_log is not None and server_log.status is _CONTRADICTED:
-        return _CONTRADICTED, f"{name}: {server_log.reason}"
-    if ended.exact or (ended.logged and not ended.innodb):
-        return _PRESENT, ""
-    if ended.seems_crashed or ended.cache_lost or ended.seen_off:
-        return Status.ASSUMED, f"that {name} was not shut down before is assumed"
-    return _UNSEEN, (
-        f"nothing shows that {name} lost its power and was not shut down: its switch"
-        " cannot read it, and its host was not asked (ansible_host, dbcheck_ask_host)"
-    )
-
-
-def _judge_cuts_came_together(case: Case, names: Sequence[str]) -> tuple[Status, str]:
-    """Judge whether the nodes *names* were cut at the same moment as the writer.
-
-    The cut of each of them is on record.
-    """
-    load, cuts = case.load, ", ".join(case.manifest.nodes)
-    last_us = find_newest_ack_us(load) if load else None
-    status, latest, late_s = _PRESENT, names[0], 0.0
-    for name in names:
-        went_us, exact = _find_power_loss_us(case, name)
-        if went_us is None or last_us is None:
-            return _UNSEEN, (
-                f"when {name} lost its power is not known: no session is connected to"
-                " it, and its switch does not say (ask its host: ansible_host)"
-            )
-        if not exact:
-            status = Status.ASSUMED
-        if (after_s := (went_us - last_us) / 1e6) >= late_s:
-            latest, late_s = name, after_s
-    reason = f"{cuts} were cut, {latest} {late_s:.3f} s after the last ack"
-    if late_s >= LAST_ACK_AGE_MAX_S + case.manifest.stagger_s:
-        return Status.ABSENT, (
-            f"{reason}: it had time to write what it had only received"
-        )
-    return status, reason
-
-
-def _find_power_loss_us(case: Case, name: str) -> tuple[int | None, bool]:
-    """Return when a node lost its power, and True if the switch knows that time."""
-    node_case = case.as_tested(name)
-    at_the_cut = node_case.at_the_cut
-    if at_the_cut.cut is not None and at_the_cut.cut.exact_us is not None:
-        return at_the_cut.cut.exact_us, True
-    if name == case.manifest.writer_name:
-        return find_cut_us(node_case), False
-    if at_the_cut.heard_us is None:
-        return None, False
-    return max(at_the_cut.heard_us, find_last_life_of_server_us(node_case) or 0), False
 
 
 def judge_all_members(case: Case) -> Item | None:

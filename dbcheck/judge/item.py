@@ -51,6 +51,8 @@ class ItemId(enum.Enum):
     PROMISED_SETTINGS = "settings for the promise"
     WRITER_OFF = "old writer off"
     PROMOTED = "promoted node"
+    CUT_WHILE_PROMOTED = "cut while it took over"
+    FAULT = "fault beside the load"
     ALL_APPLIED = "all received was applied"
     IN_SYNC = "in sync at the cut"
     NODES_CUT = "all nodes cut"
@@ -283,6 +285,14 @@ _DOUBTS = {
         "the node that was read is not known to continue the writer's data",
         "the node that was read does not continue the writer's data",
         "Promote the standby that received most, and cut again",
+    ),
+    ItemId.CUT_WHILE_PROMOTED: _Doubt(
+        "the node that took over was not cut on its way",
+        advice="Cut earlier (--cut-promoted), or slow its drive down (--flush-ms)",
+    ),
+    ItemId.FAULT: _Doubt(
+        "the fault that was to come beside the load is not known to have come and gone",
+        advice="Run dbcheck_fault_end by hand, mend the programs, and cut again",
     ),
     ItemId.ALL_APPLIED: _Doubt(
         "the node that was read may not have applied all that it had received",

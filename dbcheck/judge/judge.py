@@ -54,11 +54,13 @@ from dbcheck.model.verdict import ControlOutcome, Verdict
 
 EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     load_and_witness.judge_load_at_the_cut,
+    load_and_witness.judge_fault,
     insync.judge_in_sync,
-    cluster.judge_nodes_cut,
+    timeoff.judge_nodes_cut,
     cluster.judge_all_members,
     cluster.judge_writer_off,
     cluster.judge_promoted_node,
+    cluster.judge_cut_while_promoted,
     cluster.judge_all_applied,
     cluster.judge_nodes_agree,
     server_end.judge_not_shut_down,

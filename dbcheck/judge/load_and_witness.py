@@ -18,7 +18,7 @@ from dbcheck.judge.cutmoment import (
     measure_longest_passed_s,
 )
 from dbcheck.judge.item import Item, ItemId, Status
-from dbcheck.model.cut import Gone
+from dbcheck.model.cut import FaultRecord, Gone
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.unobserved import Observed, find_newest
 from dbcheck.model.verdict import format_count
@@ -42,6 +42,43 @@ def judge_load_at_the_cut(case: Case) -> Item:
     """Judge whether commits were under way when the power went."""
     status, reason = _judge_commits_at_risk(case)
     return Item(ItemId.LOAD, status, reason, required=True)
+
+
+def judge_fault(case: Case) -> Item | None:
+    """Judge whether the user's fault was there when the power went, and was ended.
+
+    None if there was to be none.
+    """
+    fault = case.fault
+    if fault is None:
+        return None
+    status, reason = _judge_fault(case, fault)
+    return Item(ItemId.FAULT, status, reason, required=True)
+
+
+def _judge_fault(case: Case, fault: FaultRecord) -> tuple[Status, str]:
+    node, load = fault.node, case.load
+    if not fault.is_over:
+        why = fault.end_failure or "the client was lost"
+        return Status.NOT_OBSERVABLE, f"the fault of {node} may still be there: {why}"
+    if fault.began_us is None:
+        why = fault.failure or "the client was lost meanwhile"
+        return Status.ABSENT, f"the fault of {node} did not begin: {why}"
+    if load is None or (went_us := find_cut_us(case)) is None:
+        return Status.NOT_OBSERVABLE, (
+            f"the fault of {node} began, and was ended; when the cut came is not known"
+        )
+    into_s, before_s = fault.began_us - load.began_us, went_us - fault.began_us
+    reason = (
+        f"the fault of {node} was there from {into_s / 1e6:.1f} s into the load on,"
+        f" {before_s / 1e6:.1f} s before the cut"
+    )
+    if before_s < 0:
+        return Status.ABSENT, f"the fault of {node} began after the cut"
+    if fault.ended_us is None or fault.ended_us < went_us:
+        return Status.PRESENT, f"{reason}; a later client ended it"
+    after_s = (fault.ended_us - went_us) / 1e6
+    return Status.PRESENT, f"{reason}, until {after_s:.1f} s after it"
 
 
 def _judge_commits_at_risk(case: Case) -> tuple[Status, str]:

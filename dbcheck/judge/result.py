@@ -252,6 +252,8 @@ class ClusterResult:
             rows compare.
     topology: null in a result that was stored without it.
     members: each node by its name; {} in a result that was stored without it.
+    returned: the writer got its power back beside the node that took over, before the
+            rows were read.
     """
 
     writer: str
@@ -265,6 +267,7 @@ class ClusterResult:
     rejoined: Mapping[str, OtherNode]
     topology: SiteKind | None = None
     members: Mapping[str, MemberResult] = field(default_factory=dict)
+    returned: bool = False
 
     @property
     def is_other_read(self) -> bool:

@@ -147,10 +147,16 @@ def judge_durable_settings(case: Case) -> Item | None:
 def collect_settings(case: Case) -> Settings:
     """Return the settings of a run and of its storage that are not safe."""
     depths = [each.depth for each in case.depths]
+    is_cut_too = case.cut_while_promoted is not None
     found = collect_settings_at_depths(
-        case.manifest, case.load, depths, case.tested_name, find_cut_us(case)
+        case.manifest,
+        case.load,
+        depths,
+        case.after.reader_name if is_cut_too else case.tested_name,
+        find_cut_us(case),
     )
-    return replace(found, depth=None) if case.reader_kept_power else found
+    kept_power = case.reader_kept_power and not is_cut_too
+    return replace(found, depth=None) if kept_power else found
 
 
 def collect_settings_at_depths(

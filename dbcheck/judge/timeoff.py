@@ -1,14 +1,28 @@
-"""Judges whether the power was off for long enough, and what was without it."""
+"""Judges whether the power was off for long enough, and what was without it.
+
+In a cluster that is also which of its nodes, and whether all at the same moment.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import UNKNOWN, Elapsed, measure_elapsed
+from dbcheck.judge.cutmoment import (
+    LAST_ACK_AGE_MAX_S,
+    UNKNOWN,
+    Elapsed,
+    find_cut_us,
+    find_last_life_of_server_us,
+    find_newest_ack_us,
+    measure_elapsed,
+)
 from dbcheck.judge.host import RAN_ON_S, READ_HERE, measure_last_heard_to_kernel_start
 from dbcheck.judge.item import Item, ItemId, Status
+from dbcheck.judge.server import judge_restarted
+from dbcheck.judge.server_end import decide_how_server_ended, judge_server_log
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import AfterRecord, LoadRecord
@@ -251,3 +265,119 @@ def judge_class_of_cut(case: Case) -> Item | None:
         " cut by hand was not declared (set --power-class or dbcheck_power_class)"
     )
     return Item(ItemId.CUT_CLASS, Status.ASSUMED, reason, required=True)
+
+
+def judge_nodes_cut(case: Case) -> Item | None:
+    """Judge whether all nodes lost their power at the same moment, if all were to.
+
+    None where the writer alone was cut.  The sessions show how the writer ended, and
+    nothing about the other nodes.  A standby that is read must have been cut when the
+    sessions ended, and so must each node of a group: a node that kept its power gives
+    the others what they lost.
+    """
+    promise, load = case.manifest.promise, case.load
+    if promise is None or not promise.cuts_all:
+        return None
+    nodes, at_the_cut = case.manifest.nodes, load.nodes if load else {}
+    uncut = [
+        name for name in nodes if name not in at_the_cut or at_the_cut[name].cut is None
+    ]
+    if uncut:
+        reason = f"no cut of {', '.join(uncut)} is on record"
+        return Item(ItemId.NODES_CUT, Status.NOT_OBSERVABLE, reason, required=True)
+    if case.whole_group:
+        status, reason = _judge_all_nodes_were_cut(case)
+    elif case.promoted:
+        status, reason = _judge_cuts_came_together(case, [case.tested_name])
+    else:
+        status = Status.PRESENT
+        reason = f"the switches of {', '.join(nodes)} reported that they cut"
+    return Item(ItemId.NODES_CUT, status, reason, required=True)
+
+
+def _judge_all_nodes_were_cut(case: Case) -> tuple[Status, str]:
+    names, assumed = list(case.manifest.nodes), ""
+    for name in names:
+        status, reason = _judge_node_was_cut(case.as_tested(name))
+        if status is Status.ASSUMED:
+            assumed = assumed or f"; {reason}"
+        elif status is not Status.PRESENT:
+            return status, reason
+    status, reason = _judge_cuts_came_together(case, names)
+    if assumed and status is Status.PRESENT:
+        status = Status.ASSUMED
+    return status, reason + assumed
+
+
+def _judge_node_was_cut(case: Case) -> tuple[Status, str]:
+    """Judge whether the tested node of *case*, a member of a group, was cut.
+
+    Its server must have restarted, and must not have been shut down before the cut.
+    """
+    name = case.tested_name
+    restarted = judge_restarted(case)
+    if restarted is None:
+        return (
+            Status.NOT_OBSERVABLE,
+            f"the server of {name} was not asked whether it started anew",
+        )
+    if restarted.status is not Status.PRESENT:
+        return (
+            Status.CONTRADICTED,
+            f"the server of {name} did not restart: it was not cut",
+        )
+    ended = decide_how_server_ended(case)
+    if ended.recorded:
+        reason = f"the host of {name} shut down in an orderly way: {ended.recorded}"
+        return Status.CONTRADICTED, reason
+    server_log = judge_server_log(case)
+    if server_log is not None and server_log.status is Status.CONTRADICTED:
+        return Status.CONTRADICTED, f"{name}: {server_log.reason}"
+    if ended.exact or (ended.logged and not ended.innodb):
+        return Status.PRESENT, ""
+    if ended.seems_crashed or ended.cache_lost or ended.seen_off:
+        return Status.ASSUMED, f"that {name} was not shut down before is assumed"
+    return Status.NOT_OBSERVABLE, (
+        f"nothing shows that {name} lost its power and was not shut down: its switch"
+        " cannot read it, and its host was not asked (ansible_host, dbcheck_ask_host)"
+    )
+
+
+def _judge_cuts_came_together(case: Case, names: Sequence[str]) -> tuple[Status, str]:
+    """Judge whether the nodes *names* were cut at the same moment as the writer.
+
+    The cut of each of them is on record.
+    """
+    load, cuts = case.load, ", ".join(case.manifest.nodes)
+    last_us = find_newest_ack_us(load) if load else None
+    status, latest, late_s = Status.PRESENT, names[0], 0.0
+    for name in names:
+        went_us, exact = _find_power_loss_us(case, name)
+        if went_us is None or last_us is None:
+            return Status.NOT_OBSERVABLE, (
+                f"when {name} lost its power is not known: no session is connected to"
+                " it, and its switch does not say (ask its host: ansible_host)"
+            )
+        if not exact:
+            status = Status.ASSUMED
+        if (after_s := (went_us - last_us) / 1e6) >= late_s:
+            latest, late_s = name, after_s
+    reason = f"{cuts} were cut, {latest} {late_s:.3f} s after the last ack"
+    if late_s >= LAST_ACK_AGE_MAX_S + case.manifest.stagger_s:
+        return Status.ABSENT, (
+            f"{reason}: it had time to write what it had only received"
+        )
+    return status, reason
+
+
+def _find_power_loss_us(case: Case, name: str) -> tuple[int | None, bool]:
+    """Return when a node lost its power, and True if the switch knows that time."""
+    node_case = case.as_tested(name)
+    at_the_cut = node_case.at_the_cut
+    if at_the_cut.cut is not None and at_the_cut.cut.exact_us is not None:
+        return at_the_cut.cut.exact_us, True
+    if name == case.manifest.writer_name:
+        return find_cut_us(node_case), False
+    if at_the_cut.heard_us is None:
+        return None, False
+    return max(at_the_cut.heard_us, find_last_life_of_server_us(node_case) or 0), False

@@ -221,7 +221,9 @@ class Lab:
 
         What it had is deleted.
         """
-        self._call(LabCalls.copy, source.port, source.password, source.member)
+        self._call(
+            LabCalls.copy, source.port, source.password, source.member, source.host
+        )
 
     def reassign(self, settings: Mapping[str, str], *, is_writer: bool = False) -> None:
         """Replace the server's settings, for its next start.

@@ -69,6 +69,32 @@ class Cut:
         return self.asked_us is None and self.exact_us is None
 
 
+@dataclass(frozen=True, slots=True)
+class FaultRecord:
+    """Record of a fault beside the load, made by the user's own programs.
+
+    Times in us of the monotonic clock of the client that did it; that which ends it may
+    be another one than that which began it.
+    node:     the name that the programs got.
+    asked_us: just before the first program was started.
+    began_us: when it had ended with 0, None if it did not.  failure: why not.
+    ended_us: when the second one had ended with 0, None as long as it did not.
+    end_failure: why it did not when it was last tried.
+    """
+
+    node: str
+    asked_us: int
+    began_us: int | None = None
+    failure: str = ""
+    ended_us: int | None = None
+    end_failure: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """True once it was ended: whether it had begun may not be known."""
+        return self.ended_us is not None
+
+
 class CutClass(enum.Enum):
     """What loses its power; the value is its name in inventories and reports.
 

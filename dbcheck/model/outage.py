@@ -134,17 +134,22 @@ class OutageRecord:
         }
         return {target: count for target, count in counts.items() if count}
 
-    def count_acks_elsewhere(self, node: str) -> int:
-        """Count the acks of another server than the one that was read, where it shows.
+    def list_acks_elsewhere(self, node: str) -> list[ProbeAck]:
+        """List the acks of another server than the one that was read, where it shows.
 
         node: whose own address counts; so does the address of the clients.
         """
-        return sum(
-            ack.lasted is False
+        return [
+            ack
             for each in self.probed
             if each.node in (node, "")
             for ack in each.acks
-        )
+            if ack.lasted is False
+        ]
+
+    def find_tries(self, node: str) -> Probed | None:
+        """Return the tries at a node's own address, None if there were none."""
+        return next((each for each in self.probed if each.node == node), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,16 +312,54 @@ class WriterOff:
     state:   state of its power, as its switch reads it; UNKNOWN also if reading failed.
     answers: something accepts connections at the address of its server.
     taken_over: another node had taken over by then.
+    planned: it had got its power back on purpose by then, see ReturnedWriter.
     """
 
     state: PowerState
     answers: bool
     taken_over: bool = False
+    planned: bool = False
 
     @property
     def is_back(self) -> bool:
-        """True if the old writer may serve clients again."""
-        return self.answers or self.state is PowerState.ON
+        """True if the old writer may serve clients again, which it is not meant to."""
+        return not self.planned and (self.answers or self.state is PowerState.ON)
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedWriter:
+    """Record of an old writer that got its power back beside the node that took over.
+
+    back_us:  when it had its power back, on the client's monotonic clock.
+    until_us: until when clients could reach both before the rows were read.
+    """
+
+    back_us: int
+    until_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutWhilePromoted:
+    """Record of the cut of a node that was being promoted, and got its power back.
+
+    Times in us of the client's monotonic clock.
+    node:      its name.
+    asked_us:  when it was asked to take over.
+    gone_us:   when its power was gone.
+    looked_us: when the newest look began that found it not to take writes before that;
+               None if there was none.
+    taken_us:  when a look had found it to take writes, None if none did.
+    answered_us: when the order had been answered, None if that broke off.
+    again:     it came back as a standby, and was asked once more.
+    """
+
+    node: str
+    asked_us: int
+    gone_us: int
+    looked_us: int | None = None
+    taken_us: int | None = None
+    answered_us: int | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +373,8 @@ class Promotion:
               rows were read.
     asked_us: when dbcheck asked for the promotion, on the client's monotonic clock;
               None if it did not.
+    cut:      the cut of the node on its way, None if there was none.
+    returned: of the old writer, None if it was to stay off.
     """
 
     by: PromotedBy
@@ -342,6 +382,8 @@ class Promotion:
     descent: Descent | None = None
     old: tuple[WriterOff, ...] = ()
     asked_us: int | None = None
+    cut: CutWhilePromoted | None = None
+    returned: ReturnedWriter | None = None
 
 
 GALERA_CLUSTER = "wsrep_cluster_state_uuid"

@@ -55,6 +55,7 @@ class Phase(enum.Enum):
     CUT = "cut"
     CYCLE = "cycle"
     EXPLORE = "crash states"
+    FAULT = "fault"
     FILL = "fill"
     GONE = "server gone"
     INTERRUPT = "interrupted"

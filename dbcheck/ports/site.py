@@ -30,6 +30,22 @@ class Restarter(Protocol):
         """
 
 
+class FaultPrograms(Protocol):
+    """Begins and ends a fault beside the load, as in the network between the nodes.
+
+    Both raise EngineError if that fails or takes too long.
+    """
+
+    def begin(self, name: str) -> None:
+        """Return once the fault of the node *name* is there."""
+
+    def end(self, name: str) -> None:
+        """Return once the fault of the node *name* is no longer there.
+
+        It may have ended before, or never have begun.
+        """
+
+
 class PodSource(Protocol):
     """The pods of one database; every call may raise HostError."""
 

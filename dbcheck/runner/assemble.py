@@ -31,7 +31,12 @@ from dbcheck.ports.site import Node, PodSource, Restarter, Site
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.driveonly import DriveOnlySwitch
-from dbcheck.power.kinds.command import PromotionProgram, RebuildProgram, RestartProgram
+from dbcheck.power.kinds.command import (
+    FaultByPrograms,
+    PromotionProgram,
+    RebuildProgram,
+    RestartProgram,
+)
 from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.power.registry import ReadOnlySwitch
 from dbcheck.power.switched_host import recall_measured_depth
@@ -213,6 +218,7 @@ def make_rig(
         before_load=partial(remember_consent, entry.cut_with),
         witness_pods=make_pod_source(entry.witness_pods),
         client=make_client(entry) if cuts else None,
+        fault=_make_fault(entry),
     )
     if isinstance(entry.power, LabConfig):
         from dbcheck.runner import lab_rig
@@ -245,6 +251,19 @@ def make_client(entry: Entry) -> Engine | None:
             " (--client-target, or dbcheck_client_target).",
         )
     return client
+
+
+def _make_fault(entry: Entry) -> FaultByPrograms | None:
+    """Return what begins and ends the fault beside the load, None if there is none.
+
+    Raise UsageError if a program of it is not here.
+    """
+    if not entry.fault:
+        return None
+    single = "" if entry.standbys else entry.name
+    fault = FaultByPrograms(entry.fault, entry.fault_end, single)
+    fault.require_programs()
+    return fault
 
 
 def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:

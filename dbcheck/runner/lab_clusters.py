@@ -12,12 +12,14 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
+from dbcheck.campaign.stopping import list_doubts
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
-from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.rebuild import rebuild_cluster
 from dbcheck.cycle.rig import Limits, Rig
+from dbcheck.judge.item import ItemId
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
@@ -49,8 +51,8 @@ def run_cluster_cycles(
     """Yield the outcome of each of *cycles* cycles; cycle n has seed + n.
 
     Each cycle has a cluster of its own, since a promotion changes the nodes' roles,
-    unless the spec has the nodes rebuilt: then all cycles have one, and the first that
-    does not pass is the last.
+    unless the spec has the nodes rebuilt: then all cycles have one, as long as
+    may_go_on() allows it.
     """
     workload, limits = extend_for_faults(workload, limits, spec)
     servers = f"{spec.nodes} servers, promise {spec.promise}"
@@ -69,7 +71,7 @@ def run_cluster_cycles(
 def _run_on_cluster(
     cluster: ClusterLab, rig: Rig, workload: Workload, seeds: Sequence[int]
 ) -> Generator[Outcome, None, None]:
-    """Yield the outcome of a cycle for each seed, as long as they pass.
+    """Yield the outcome of a cycle for each seed, as long as may_go_on() allows it.
 
     Before each cycle but the first the cluster is rebuilt, led by the node that was
     read.
@@ -81,10 +83,46 @@ def _run_on_cluster(
             # The cycle counts even if a fault failed, which is raised after it.
             outcome = finish_cycle(faulty, started)
             yield outcome
-        if outcome.verdict is not Verdict.PASS or seed == seeds[-1]:
+        if seed == seeds[-1] or not may_go_on(outcome):
             return
         known = known.with_outcome(outcome)
+        if cluster.kind.is_group:  # a node joins by itself once it has power
+            cluster.heal()
         rig = rebuild_cluster(rig, outcome.run)
+        cluster.writer = rig.site.writer_name
+        known = _forget_identities(known)
+
+
+def _forget_identities(known: Known) -> Known:
+    """Return *known* of nodes that were rebuilt: new data may have another identity."""
+    nodes = {n: replace(node, identity={}) for n, node in known.nodes.items()}
+    return replace(known, nodes=nodes)
+
+
+# The doubts about one cut alone, at which no commit was at risk; and those about a load
+# that ended before a cut, beside a writer that kept its power.
+_WITHOUT_RISK = frozenset({ItemId.LOAD, ItemId.WITNESS_AT_CUT, ItemId.WRITER_OFF})
+_WITHOUT_CUT = frozenset(
+    {*_WITHOUT_RISK, ItemId.IN_SYNC, ItemId.NOT_SHUT_DOWN, ItemId.SAME_SETTINGS}
+)
+
+
+def may_go_on(outcome: Outcome) -> bool:
+    """Return True if another cycle may follow on the cluster of *outcome*.
+
+    That is so after a PASS, and after a cycle that proves nothing by chance: all rows
+    were read and none is lost, so nothing of that cycle is left that the next one could
+    find.
+    """
+    if outcome.verdict is not Verdict.INCONCLUSIVE:
+        return outcome.verdict is Verdict.PASS
+    found, after = outcome.found, outcome.after
+    if found is None or found.counts or found.foreign or found.earlier_altered:
+        return False
+    if after.unanswered or after.failure:
+        return False
+    passing = _WITHOUT_CUT if outcome.case.uncut else _WITHOUT_RISK
+    return set(list_doubts(outcome.judgement)) <= {item.value for item in passing}
 
 
 def make_cluster_rig(
@@ -114,6 +152,9 @@ def make_cluster_rig(
             by=by,
             brings_back=True,
             stagger_s=stagger_s,
+            cut_promoted_s=cluster.spec.cut_promoted_ms / 1000,
+            old_writer_returns_s=cluster.spec.old_writer_returns_s,
+            reconnect=cluster.heal,
             isolate=cluster.take_links_down,
             rejoin=rejoin,
             rebuilt_by=rebuilt_by,

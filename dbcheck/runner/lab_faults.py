@@ -212,7 +212,7 @@ class _Faults:
             self._due.append((self._watcher.load_s() + lasts_s, paused.thaw_server))
 
     def _begin_partition(self) -> None:
-        writer, spec = self._spec.names[0], self._spec
+        writer, spec = self._cluster.writer, self._spec
         lasts = "until the cut" if spec.cut_in_fault else f"for {spec.partition_s:g} s"
         self._say(f"{writer} {_PARTED[spec.partition]}, {lasts}")
         self._part()
@@ -242,5 +242,5 @@ class _Faults:
             if make not in (self._part, self._join)
         ]
         self._is_parted = False
-        self._say(f"{self._spec.names[0]} and the others reach each other again")
+        self._say(f"{self._cluster.writer} and the others reach each other again")
         self._cluster.part(())

@@ -41,6 +41,10 @@ UNCUT = (
     "nothing was cut, so there is nothing to judge. If the power fails anyway: once "
     "the server answers, and before anything else writes to it, run: {command}"
 )
+STILL_THERE = (
+    "the fault beside the load could not be ended: end it by hand now, or mend what"
+    " keeps dbcheck_fault_end from it; then run it again: {command}"
+)
 LEFT_OVER = (
     "the tables stay on the target and the log on the witness. If the power did not"
     " fail, this removes both: {clean}"
@@ -89,6 +93,8 @@ def run_resumable_cycle(
         raise
     if outcome.after.unanswered:
         view.line("not final", PAUSED.format(command=command))
+    if outcome.case.fault is not None and not outcome.case.fault.is_over:
+        view.line("fault", STILL_THERE.format(command=command))
     return outcome
 
 

@@ -5,6 +5,7 @@
     recalled.json    which of these files came back from a witness and nothing proves
     load.json        after the load: what the client sent and received, the cut
     cut.json         just before the cut was asked for: that it was
+    fault.json       before a user's fault begins, and after it has ended
     outage.json      after the rows were read: the commits of the probes after the cut
     restore.json     after the restore: how long the power was off, null if unknown
     prepared.json    before a prepared transaction that was left over is decided: those
@@ -34,17 +35,17 @@ import secrets
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from dbcheck.audit.rules import RULES
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError, UsageError
 from dbcheck.judge.result import RunResult
+from dbcheck.model.cut import FaultRecord
 from dbcheck.model.outage import OutageRecord
 from dbcheck.model.records import (
     AfterRecord,
@@ -59,12 +60,12 @@ from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import client_key, stored
 from dbcheck.runs.client_key import ClientKey
+from dbcheck.runs.records import Recalled, StoredRun, read_manifest
 from dbcheck.runs.stored import read_ids, read_rows
 
 T = TypeVar("T")
 RUNS = Path("runs")  # unless a user names another folder
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
-_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]{0,99}")  # a safe file name
 
 
 def new_run_id(utc: str) -> str:
@@ -83,58 +84,9 @@ def require_run_id(text: str) -> str:
     return text
 
 
-def can_name_folder(run_id: str) -> bool:
-    """Return True if a folder, and a file of the state folder, can have that name."""
-    return bool(_NAME.fullmatch(run_id))
-
-
 def reconcile_command(run: Path, flags: Sequence[str] = ()) -> str:
     """Return the command, as a shell takes it, that judges the run in folder *run*."""
     return shlex.join(("dbcheck", "reconcile", str(run), *flags))
-
-
-def read_manifest(content: bytes, where: str) -> Manifest:
-    """Read a stored manifest; raise RunFormatError, naming *where*, if invalid."""
-    manifest = stored.from_bytes(content, Manifest, where)
-    if manifest.family not in RULES:
-        raise stored.damaged_record_error(
-            where, f"no servers are of the family {manifest.family!r}"
-        )
-    if not can_name_folder(manifest.run_id):
-        raise stored.damaged_record_error(where, f"{manifest.run_id!r} is not a run id")
-    return manifest
-
-
-@dataclass(frozen=True, slots=True)
-class Recalled:
-    """The records that came from a witness alone, with nothing here to verify them.
-
-    A verdict on such a record rests on the witness alone.
-    """
-
-    manifest: bool = False
-    load: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRun:
-    """The records of a run whose survivors were read, as its folder holds them.
-
-    load, cut_asked, restore, outage: None if the client was lost before it stored them.
-    """
-
-    manifest: Manifest
-    load: LoadRecord | None
-    cut_asked: CutAsked | None
-    restore: RestoreRecord | None
-    after: AfterRecord
-    recalled: Recalled
-    outage: OutageRecord | None = None
-
-    @property
-    def tables(self) -> list[str]:
-        """The names of the tables whose rows may be stored."""
-        return sorted({*self.manifest.tables, *self.after.survivors})
 
 
 class RunFolder:
@@ -188,14 +140,16 @@ class RunFolder:
         if records.recalled != Recalled():
             run._note_recalled(records.recalled)
         run._write("manifest.json", [stored.to_bytes(records.manifest)])
-        if records.load is not None:
-            run.write_load(records.load)
-        if records.cut_asked is not None:
-            run.write_cut_asked(records.cut_asked)
-        if records.restore is not None:
-            run.write_restore(records.restore)
-        if records.outage is not None:
-            run.write_outage(records.outage)
+        stored_records: Mapping[str, object] = {
+            "load": records.load,
+            "cut": records.cut_asked,
+            "fault": records.fault,
+            "restore": records.restore,
+            "outage": records.outage,
+        }
+        for name, record in stored_records.items():
+            if record is not None:
+                run._write(f"{name}.json", [stored.to_bytes(record)])
         run.write_after(records.after)
         return run
 
@@ -238,6 +192,7 @@ class RunFolder:
             self.after(),
             self.recalled(),
             self.outage(),
+            self.fault(),
         )
 
     def locked(self) -> AbstractContextManager[None]:
@@ -369,6 +324,14 @@ class RunFolder:
     def outage(self) -> OutageRecord | None:
         """Read what the probes were answered; None if the client stored nothing."""
         return self._read("outage.json", OutageRecord)
+
+    def write_fault(self, fault: FaultRecord) -> None:
+        """Store what is known of the user's fault; raise RunWriteError."""
+        self._write("fault.json", [stored.to_bytes(fault)])
+
+    def fault(self) -> FaultRecord | None:
+        """Read what is known of the user's fault, None if none was to begin."""
+        return self._read("fault.json", FaultRecord)
 
     def write_prepared(self, prepared: PreparedRecord) -> None:
         """Store what was read, before dbcheck decides what is prepared."""

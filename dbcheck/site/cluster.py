@@ -14,6 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
+from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import (
     DbcheckError,
@@ -30,16 +31,18 @@ from dbcheck.model.replication import (
     Promotion,
     RebuiltBy,
     Received,
+    ReturnedWriter,
     WriterOff,
     find_most_advanced_node,
 )
 from dbcheck.ports.feature import Feature
 from dbcheck.ports.power import DriveScoped, Preparing
 from dbcheck.ports.site import Node
+from dbcheck.site.cut_promoted import Promote, PromotionCutter
 
+POLL_S = 0.2
 SETTLED_S = 1.0  # a standby that makes no progress for so long has applied all it has
 
-Promote = Callable[[str, Node], None]  # promotes the named node; raises EngineError
 # Has the first node follow the second one, by their names; raises DbcheckError.
 Follow = Callable[[str, str], None]
 T = TypeVar("T")
@@ -65,6 +68,9 @@ class Cluster:
         promote: Promote | None = None,
         brings_back: bool = False,
         stagger_s: float = 0.0,
+        cut_promoted_s: float = 0.0,
+        old_writer_returns_s: float = 0.0,
+        reconnect: Callable[[], object] = lambda: None,
         isolate: Callable[[], object] | None = None,
         rejoin: Follow | None = None,
         rebuilt_by: RebuiltBy = RebuiltBy.NOBODY,
@@ -72,7 +78,14 @@ class Cluster:
     ) -> None:
         """promote: what promotes a node, if *by* is COMMAND.
 
-        brings_back, stagger_s: see Site.  rejoin: None if no node is to rejoin.
+        brings_back, stagger_s: see Site.
+        cut_promoted_s: the node that takes over loses its power once, within so many
+                seconds of the order, and comes back; 0: it does not.
+        rejoin: None if no node is to rejoin.
+        old_writer_returns_s: the old writer gets its power back once another node has
+                taken over, and clients reach both for so many seconds; 0: it stays off.
+        reconnect: ends what cuts it off from the other nodes, before it comes back;
+                raises DbcheckError.
         isolate: cuts the nodes that are brought back off from the others, which may
                 still follow them; raises DbcheckError.  None: *rebuild* has the others
                 follow the new writer instead.
@@ -88,6 +101,11 @@ class Cluster:
         self._nodes = {writer_name: nodes[writer_name], **nodes}  # the writer first
         self.writer_name = self.reader_name = writer_name
         self._promoted_by, self._promote = by, promote or _promote_by_sql
+        self._old_writer_returns_s, self._reconnect = old_writer_returns_s, reconnect
+        self._returned: ReturnedWriter | None = None
+        self._cut_promoted_s, self._cutter = cut_promoted_s, None
+        if cut_promoted_s:
+            self._cutter = PromotionCutter(cut_promoted_s, self._promote)
         self._require_possible()
         self._received: dict[str, Received] = {}
         self._since_s = 0.0
@@ -121,6 +139,9 @@ class Cluster:
             promote=self._promote,
             brings_back=self.brings_back,
             stagger_s=self.stagger_s,
+            cut_promoted_s=self._cut_promoted_s,
+            old_writer_returns_s=self._old_writer_returns_s,
+            reconnect=self._reconnect,
             isolate=self._isolate,
             rejoin=self._rejoin,
             rebuilt_by=self._rebuilt_by,
@@ -162,6 +183,8 @@ class Cluster:
     def prepare(self, seed: int) -> None:
         writer, stagger_s = self.writer_name, self.stagger_s
         self._delays_s = draw_stagger(self._nodes, writer, stagger_s, seed)
+        if self._cutter is not None:
+            self._cutter.prepare(seed)
         for node in self._cut_nodes().values():
             if isinstance(node.power, Preparing):
                 node.power.prepare()
@@ -257,20 +280,47 @@ class Cluster:
             self._old_writer_states.append(replace(off, taken_over=bool(taken)))
         if taken:
             self.reader_name, self._promoted = taken, True
+            if self._old_writer_returns_s:
+                self._return_old_writer()
         return bool(taken)
+
+    def _return_old_writer(self) -> None:
+        """Let clients reach the old writer beside the node that took over.
+
+        Return after that time.  Raise PowerError.
+        """
+        self._reconnect()
+        self.writer.power.restore()
+        back_us = now_us()
+        self._returned = ReturnedWriter(back_us, back_us)
+        self._note_old_writer()
+        ends_s = time.monotonic() + self._old_writer_returns_s
+        while (left_s := ends_s - time.monotonic()) > 0:
+            interrupt.raise_if_interrupted()
+            time.sleep(min(left_s, POLL_S))
+        self._returned = ReturnedWriter(back_us, now_us())
+
+    def _note_old_writer(self) -> None:
+        self._old_writer_states.append(
+            replace(
+                self._observe_old_writer(),
+                taken_over=self._promoted,
+                planned=self._returned is not None,
+            )
+        )
 
     def promotion(self) -> Promotion | None:
         if self.promise.writer_returns:
             return None
-        self._old_writer_states.append(
-            replace(self._observe_old_writer(), taken_over=self._promoted)
-        )
+        self._note_old_writer()
         promotion = Promotion(
             self._promoted_by,
             dict(self._received),
             None,
             tuple(self._old_writer_states),
             self._asked_us,
+            self._cutter.seen if self._cutter else None,
+            self._returned,
         )
         return self._add_descent(promotion) if self._promoted else promotion
 
@@ -362,11 +412,19 @@ class Cluster:
         if not self._promotion_asked:
             self._promotion_asked, self._asked_us = True, now_us()
             try:
-                self._promote(name, self._nodes[name])
+                self._order_promotion(name)
             except EngineError as error:
                 self._refused = f"{name} was not promoted: {error.with_hint}"
         asked = f"{name} was asked to take over, and does not accept writes yet"
         return self._refused or asked
+
+    def _order_promotion(self, name: str) -> None:
+        if self._cutter is None:
+            self._promote(name, self._nodes[name])
+            return
+        self._cutter.promote(name, self._nodes[name])
+        if self._cutter.failed:  # then it is the node that would have been read
+            self.reader_name = name
 
     def _note_positions(self) -> str:
         """Note each standby's position; return the reason to promote none yet, or "".

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, StillBootstraps
 from dbcheck.model.cluster import Promise, SiteKind
+from dbcheck.model.cut import Cut
 from dbcheck.model.replication import (
     Membership,
     PromotedBy,
@@ -228,7 +229,9 @@ class Group(Cluster):
     the view (Galera 26.4, galera/src/replicator_smm.cpp, process_prim_conf_change());
     its queue does not show that, as it lacks the transactions that are being applied.
     A member of Group Replication has received all transactions by then, and shows which
-    it has not applied (see engines.mysql.group_replication).
+    it has not applied (see engines.mysql.group_replication).  A writer that was
+    not cut, as its load ended before that, may be a member again: then another node is
+    read once all are members and each has applied all.
 
     After a cut of all nodes, a node may be behind another one that is still off: so the
     writer is read once all nodes are members again.
@@ -260,7 +263,7 @@ class Group(Cluster):
             rebuilt_by=rebuilt_by,
             rebuild=self._join if rebuilt_by is RebuiltBy.SQL else rebuild,
         )
-        self._writer_member = ""
+        self._writer_member, self._is_cut = "", False
         may_bootstrap = bootstrap and promise.cuts_all and not kind.forms_by_itself
         self._bootstrap = Bootstrap(self._nodes) if may_bootstrap else None
 
@@ -284,6 +287,10 @@ class Group(Cluster):
             self._bootstrap.prepare()
         super().prepare(seed)
 
+    def cut(self) -> Mapping[str, Cut]:
+        self._is_cut = True
+        return super().cut()
+
     def ready(self) -> str | None:
         if self.promise.cuts_all:
             if self._bootstrap and (why := self._bootstrap.unfinished()):
@@ -294,6 +301,9 @@ class Group(Cluster):
             return self._bootstrap.step() or missing
         old_writer = self._observe_old_writer()
         name, why = self._find_node_without_writer()
+        is_uncut = old_writer.is_back and not self._is_cut
+        if not name and is_uncut and self._describe_missing() is None:
+            name = self._choose_member()
         if self._note_takeover(old_writer, name):
             return None
         if old_writer.is_back:
@@ -336,6 +346,17 @@ class Group(Cluster):
             if not (why := self._describe_unfit(name)):
                 return name, ""
         return "", why
+
+    def _choose_member(self) -> str:
+        """Return the node to read in a group that has all its members, and all applied.
+
+        The writer, which was not cut, has then given the others all that the group took
+        from it.  Another node is read, in any case: only that
+        shows what the group has.
+        """
+        others = [name for name in self._nodes if name != self.writer_name]
+        leading = (n for n in others if self._nodes[n].engine.takes_writes())
+        return next(leading, others[0])
 
     def _describe_unfit(self, name: str) -> str:
         """Return the reason why a node cannot be read yet, "" if it can."""

@@ -32,7 +32,8 @@ from dbcheck.model.replication import PromotedBy
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner.lab_clusters import await_standbys, make_cluster_rig
-from dbcheck.site.cluster import Cluster, Promote
+from dbcheck.site.cluster import Cluster
+from dbcheck.site.cut_promoted import Promote
 from dbcheck.site.group import Group
 from tests.kit.rigs import quick
 from tests.kit.waiting import wait_until

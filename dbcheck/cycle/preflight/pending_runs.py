@@ -36,12 +36,8 @@ from dbcheck.ports.witness import Witness
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import stored
-from dbcheck.runs.folder import (
-    RunFolder,
-    read_manifest,
-    reconcile_command,
-    require_run_id,
-)
+from dbcheck.runs.folder import RunFolder, reconcile_command, require_run_id
+from dbcheck.runs.records import read_manifest
 
 
 def require_none_pending(runs: Path, engine: Engine) -> None:

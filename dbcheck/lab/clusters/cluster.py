@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,7 +80,7 @@ class ClusterLab:
     spec: configuration of the cluster.
     labs: name of each node -> its lab, the writer's first.
     kind: the kind of cluster that they form.
-    writer: name of the node that the others follow.
+    writer: name of the node that takes writes, and that part() cuts off.
     network: that of the nodes, None if they are on 127.0.0.1.
     """
 
@@ -101,7 +101,7 @@ class ClusterLab:
         if self.kind is not SiteKind.GROUP_REPLICATION:
             require_no_group(lab.settings)
         self.labs: dict[str, Lab] = {}
-        self.writer = spec.names[0]
+        self.writer, self._parted = spec.names[0], ""
         self._ids = {name: number for number, name in enumerate(spec.names, 1)}
         self._last_id = spec.nodes
         self._links: dict[str, Link] = {}
@@ -148,13 +148,20 @@ class ClusterLab:
         """Return the address at which the other nodes reach a node, or etcd."""
         return self.network.hosts[name].address if self.network else LOOPBACK
 
-    def part(self, ways: Iterable[Way]) -> None:
+    def part(self, ways: Collection[Way]) -> None:
         """Drop what passes between the writer and all others these ways, and no others.
 
         The cluster must have a network.  Raise LabError.
         """
         assert self.network is not None
-        self.network.drop(self.spec.names[0], ways)
+        self.network.drop(self.writer, ways)
+        self._parted = self.writer if ways else ""
+
+    def heal(self) -> None:
+        """Let all nodes of the cluster's network reach each other; raise LabError."""
+        if self.network is not None:
+            self.network.heal()
+        self._parted = ""
 
     @property
     def patroni_sets_synchronous(self) -> bool:
@@ -179,37 +186,37 @@ class ClusterLab:
 
         The caller must wait until it follows.  Raise LabError.
         """
-        if self.network is not None:
-            self.network.heal()
-        new_writer = self.labs[writer]
-        host = self._find_host(writer)
-        rejoin(
-            self.labs[name],
-            new_writer,
-            Source(_port(new_writer), new_writer.password, name, host),
-        )
+        self.heal()
+        rejoin(self.labs[name], self.labs[writer], self._locate(writer, name))
 
     def rebuild(self, name: str, writer: str) -> None:
         """Have the node *name* follow the node *writer*, over a new link.
 
-        It is rebuilt as the spec says, and *writer* waits for its standbys as the first
+        A node that is cut off in the cluster's network stays so until it is rebuilt, or
+        leads: a standby that still follows it would take what it alone holds.  It is
+        rebuilt as the spec says, and *writer* waits for its standbys as the first
         writer did.  A node of a group, and of Patroni, joins by itself.  Return once
         the node has applied what *writer* has.  Raise LabError, and PowerError of a
         node that stayed off.
         """
         lab, new_writer = self.labs[name], self.labs[writer]
+        if self._parted in (name, writer):
+            self.heal()
         if self.spec.is_managed_by_patroni:
             self.writer = writer
-            new_writer.reassign(new_writer.spec.settings, is_writer=True)
+            stays_off = not self.spec.old_writer_returns_s
+            new_writer.reassign(new_writer.spec.settings, is_writer=stays_off)
             lab.reassign(lab.spec.settings)
-            self._links[name].bring_up()
-            source = Source(self._links[writer].port, new_writer.password, name)
+            if self.network is None:
+                self._links[name].bring_up()
+            # Patroni looks up itself which server leads, and where.
+            source = self._locate(writer, name)
             rebuild_below_patroni(lab, new_writer, source, self.spec.rebuild)
             return
         self._last_id += 1
         if self.kind.is_group:
             self.writer = writer
-            source = Source(_port(new_writer), new_writer.password, name)
+            source = self._locate(writer, name)
             settings = {**lab.spec.settings, "server_id": str(self._last_id)}
             rebuild_member(lab, new_writer, source, settings, self.spec.rebuild)
             return
@@ -287,7 +294,7 @@ class ClusterLab:
             link = None if self.network else self._begin_link(name)
             member = PatroniMember(
                 *(name, etcd_port, link.port if link else 0, password),
-                after_cut=name != self.writer,
+                after_cut=name != self.writer or bool(self.spec.old_writer_returns_s),
                 etcd_host=self._find_host(_ETCD),
             )
             lab = self._start(name, node, folder, member)
@@ -353,12 +360,16 @@ class ClusterLab:
 
         The link is a new one, of the node's name.
         """
-        lab = self.labs[writer]
         if self.network is not None:
-            return Source(_port(lab), lab.password, name, self._find_host(writer))
-        link = self._begin_link(name)
+            return self._locate(writer, name)
+        lab, link = self.labs[writer], self._begin_link(name)
         link.lead_to(_port(lab))
         return Source(link.port, lab.password, name)
+
+    def _locate(self, writer: str, name: str) -> Source:
+        """Return the writer's server itself as a source for the node *name*."""
+        lab = self.labs[writer]
+        return Source(_port(lab), lab.password, name, self._find_host(writer))
 
     def _begin_link(self, name: str) -> Link:
         """Begin a link that take_links_down() knows as *name*; end the one before."""

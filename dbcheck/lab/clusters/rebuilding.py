@@ -29,7 +29,7 @@ from dbcheck.model.cut import PowerState
 from dbcheck.model.replication import find_newest_gtids
 
 _FOLLOWS_S, _POLL_S = 120.0, 0.2
-_PORT = re.compile(r"\bport=\S+")
+_HOST, _PORT = re.compile(r"\bhost=\S+"), re.compile(r"\bport=\S+")
 SYNCHRONOUS = "synchronous_standby_names"
 
 
@@ -198,12 +198,13 @@ def _is_standby(lab: Lab) -> bool:
 
 
 def _point_standby(lab: Lab, source: Source) -> None:
-    """Have a running standby follow *source*: only the port of its source changes.
+    """Have a running standby follow *source*: only the place of its source changes.
 
     From PostgreSQL 13 on, a reload is enough for that.
     """
     (row,) = run_statements(lab, ("show primary_conninfo",))
     conninfo = _PORT.sub(f"port={source.port}", str(row["primary_conninfo"]))
+    conninfo = _HOST.sub(f"host={source.host}", conninfo)
     run_statements(
         lab,
         (

@@ -16,6 +16,7 @@ from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind, require_stag
 from dbcheck.model.cut import PowerScope
 
 NODES_MAX = 5
+RETURNS_S_MAX = 120.0
 _COMMIT_ORDER_SETTINGS = (
     "replica_preserve_commit_order",
     "slave_preserve_commit_order",
@@ -178,6 +179,29 @@ class ClusterSpec:
             "seconds, in a random order (see --seed); 0: all at one moment.",
         ),
     ] = 0.0
+    cut_promoted_ms: Annotated[
+        _Time,
+        Setting(
+            "--cut-promoted",
+            "MS",
+            help="--promise writer-gone, promoted by dbcheck: cut the standby as well, "
+            "within so many ms of the order to take over, at a moment that the seed "
+            "draws. It comes back with its drive, and has to take over all the same. "
+            "0: never.",
+        ),
+    ] = 0.0
+    old_writer_returns_s: Annotated[
+        float,
+        Meta(ge=0, le=RETURNS_S_MAX),
+        Setting(
+            "--old-writer-returns",
+            "S",
+            help="--promise writer-gone, no group: give the old writer its power back "
+            "once another node has taken over, with all of the network, and let "
+            "dbcheck's probes commit on both for so many seconds. 0: it stays off "
+            "until the rows were read, and is then cut off from the others.",
+        ),
+    ] = 0.0
     rejoin: Annotated[
         bool,
         Setting(
@@ -264,6 +288,7 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
     if kind.is_group:
         _require_group(kind, spec)
     _require_faults(spec)
+    _require_writer_gone(kind, spec)
     if spec.rejoin:
         _require_commit_order(lab)
     if spec.rejoin and (kind.is_group or Promise(spec.promise).writer_returns):
@@ -280,13 +305,6 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
 
 def _require_rebuild(lab: LabSpec, spec: ClusterSpec) -> None:
     """Raise UsageError for a way to rebuild nodes that such servers do not have."""
-    if spec.rebuild and spec.has_network:
-        raise UsageError(
-            "the nodes of a network of their own are not rebuilt",
-            id=ErrorId.REJOIN_NOT_POSSIBLE,
-            hint="Leave out --rebuild, for a new cluster in each cycle; or leave out"
-            " --network and --partition-after.",
-        )
     impossible = FOLLOW if lab.engine == "postgresql" else REWIND
     if spec.rebuild != impossible:
         return
@@ -346,6 +364,31 @@ def _require_faults(spec: ClusterSpec) -> None:
             "--cut-in-fault says that the cut comes during a fault, and there is none",
             id=ErrorId.OPTION_NEEDS_ANOTHER,
             hint="Add --pause-after or --partition-after.",
+        )
+
+
+def _require_writer_gone(kind: SiteKind, spec: ClusterSpec) -> None:
+    """Raise UsageError for what only the loss of the writer alone can show."""
+    options = {
+        "--cut-promoted": spec.cut_promoted_ms,
+        "--old-writer-returns": spec.old_writer_returns_s,
+    }
+    given = [option for option, value in options.items() if value]
+    if not given:
+        return
+    promise = Promise.WRITER_GONE.value
+    if kind.is_group or spec.promise != promise:
+        raise UsageError(
+            f"{given[0]} is about a standby that takes over from a writer that is gone",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint=f"Use --promise {promise} and no group; or leave {given[0]} out.",
+        )
+    if spec.cut_promoted_ms and spec.is_managed_by_patroni:
+        raise UsageError(
+            "--cut-promoted: when Patroni promotes a standby is not known beforehand",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Leave out --promoted-by, so that dbcheck promotes it; or"
+            " --cut-promoted.",
         )
 
 

@@ -97,8 +97,8 @@ class LabCalls(Protocol):
         """
 
     @remote(360)
-    def copy(self, port: int, password: str, member: str) -> None:
-        """Give the server new data, by which it follows the one on *port*.
+    def copy(self, port: int, password: str, member: str, host: str) -> None:
+        """Give the server new data, by which it follows the one on *port* of *host*.
 
         password, member: see servers.base.Source.
         """

@@ -163,8 +163,8 @@ class Daemon(LabCalls):
         self._machine.rejoin(Source(port, password, member, host))
         self._note_processes()
 
-    def copy(self, port: int, password: str, member: str) -> None:
-        self._machine.copy(Source(port, password, member))
+    def copy(self, port: int, password: str, member: str, host: str) -> None:
+        self._machine.copy(Source(port, password, member, host))
         self._note_processes()
 
     def reassign(self, settings: dict[str, str], is_writer: bool) -> None:

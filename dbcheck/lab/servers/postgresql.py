@@ -209,7 +209,8 @@ class PostgresqlServer(DatabaseServer):
 
     def _conninfo(self, source: Source) -> str:
         """Return libpq's options for *source*; they name a file with the password."""
-        line = f"{source.host}:*:*:{USER}:{source.password}\n"
+        # The nodes of a cluster have one password, and follow another node later.
+        line = f"*:*:*:{USER}:{source.password}\n"
         password_file = self._write_secret("source.pgpass", line)
         options = {
             "host": source.host,

@@ -1,4 +1,4 @@
-"""Runs users' programs that switch, promote, rebuild or restart; waits for a switch.
+"""Runs users' programs, as one that switches or promotes; waits for a switch.
 
 Programs run without a shell; their time is limited, and all processes that they start
 end with them.  A wait lasts until the switch has switched, or for the time off.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -17,9 +18,9 @@ from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from dbcheck.base import interrupt, processes
+from dbcheck.base import interrupt, limits, processes
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import EngineError, PowerError
+from dbcheck.base.errors import EngineError, PowerError, UsageError
 from dbcheck.model.cut import PowerState
 from dbcheck.ports.site import Node
 
@@ -133,6 +134,53 @@ class PromotionProgram:
         )
 
 
+class FaultByPrograms:
+    """A ports.site.FaultPrograms that runs two programs, without a shell.
+
+    Each gets the name of the node as its last argument, or of the single host.  Their
+    arguments may hold no secret: they are shown in errors and by ps(1).
+    """
+
+    def __init__(
+        self, begin: Sequence[str], end: Sequence[str], single: str = ""
+    ) -> None:
+        """single: the name of a host that is no node of a cluster, "" of a cluster."""
+        self._begin, self._end, self._single = begin, end, single
+
+    def begin(self, name: str) -> None:
+        """Begin the fault of *name*; raise EngineError unless that exits with 0."""
+        _run_on_node(
+            (*self._begin, self._single or name),
+            *("program that begins the fault", limits.FAULT_S),
+            id=ErrorId.FAULT_NOT_BEGUN,
+            hint="Nothing was cut. It must begin the fault of the node that is its last"
+            " argument, and exit with 0 once it is there.",
+        )
+
+    def end(self, name: str) -> None:
+        """End the fault of *name*; raise EngineError unless that exits with 0."""
+        _run_on_node(
+            (*self._end, self._single or name),
+            *("program that ends the fault", limits.FAULT_S),
+            id=ErrorId.FAULT_NOT_ENDED,
+            hint="It must end the fault of the node that is its last argument, also"
+            " with that node off, and exit with 0 if there is none.",
+        )
+
+    def require_programs(self) -> None:
+        """Raise UsageError if one of the programs is not there."""
+        for option, (program, *_) in (
+            ("dbcheck_fault", self._begin),
+            ("dbcheck_fault_end", self._end),
+        ):
+            if shutil.which(program) is None:
+                raise UsageError(
+                    f"{option}: there is no program {program!r} here",
+                    id=ErrorId.FAULT_PROGRAM_MISSING,
+                    hint="Install it, or give its full path.",
+                )
+
+
 class RebuildProgram:
     """Runs one program, without a shell, with the names of two nodes at its end.
 
@@ -162,6 +210,8 @@ def _run_on_node(
         hint = error.hint
         if error.id is ErrorId.POWER_COMMAND_TOO_SLOW:
             hint = "Fix the cause of the delay, or set a longer dbcheck_wait_s."
+            if timeout_s == limits.FAULT_S:
+                hint = f"It has {timeout_s:g} s. Fix the cause of the delay."
         raise EngineError(str(error), id=error.id, hint=hint) from None
     if done.code:
         raise EngineError(

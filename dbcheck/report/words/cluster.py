@@ -90,6 +90,8 @@ def _describe_fate(result: RunResult, cluster: ClusterResult, name: str) -> str:
         return f"{came}; read"
     if name in cluster.rejoined:
         return f"followed {cluster.read}"
+    if name == cluster.writer and cluster.returned:
+        return f"back beside {cluster.read}, before the reading"
     if name in cluster.left or name in cluster.left_failed:
         return "started alone, after the reading"
     member = cluster.members.get(name)

@@ -19,7 +19,8 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import client_key, stored
 from dbcheck.runs.client_key import ClientKey
-from dbcheck.runs.folder import RunFolder, read_manifest
+from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.records import read_manifest
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.hostile import CLEARTEXT, asks, hostile
 from tests.kit.nodes import having

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import EngineError
+from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.model.cluster import Promise
-from dbcheck.power.kinds.command import PromotionProgram
+from dbcheck.power.kinds.command import FaultByPrograms, PromotionProgram
 from dbcheck.runs.folder import RunFolder
 from tests.kit.clusters import cluster_of, dbcheck, inventory_of
 from tests.kit.refusals import refused
@@ -165,3 +166,31 @@ def test_a_program_that_promotes_gets_the_name_of_the_node() -> None:
         PromotionProgram(command, 30).promote("db3", NODE)
     with refused(ErrorId.POWER_COMMAND_NOT_RUN, EngineError, naming="no-such-program"):
         PromotionProgram(["/no-such-program"], 30).promote("db2", NODE)
+
+
+def test_programs_of_a_fault_get_the_name_of_the_node() -> None:
+    passes = "import sys; sys.exit(sys.argv[1:] != [sys.argv[1], 'db2'])"
+    begin, end = ([sys.executable, "-c", passes, word] for word in ("begin", "end"))
+    fault = FaultByPrograms(begin, end)
+    fault.require_programs()
+    fault.begin("db2")
+    fault.end("db2")
+    FaultByPrograms(begin, end, "db2").begin("the only node")
+    with refused(ErrorId.FAULT_NOT_BEGUN, EngineError, naming="with 1"):
+        fault.begin("db3")
+    with refused(ErrorId.FAULT_NOT_ENDED, EngineError, naming="with 1"):
+        fault.end("db3")
+    missing = FaultByPrograms(begin, ["/no-such-program"])
+    with refused(ErrorId.FAULT_PROGRAM_MISSING, UsageError, naming="fault_end"):
+        missing.require_programs()
+    with refused(ErrorId.POWER_COMMAND_NOT_RUN, EngineError, naming="no-such-program"):
+        missing.end("db2")
+
+
+def test_a_program_of_a_fault_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "FAULT_S", 0.3)
+    fault = FaultByPrograms(["sleep", "60"], ["sleep", "60"])
+    with refused(ErrorId.POWER_COMMAND_TOO_SLOW, EngineError, naming="than 0.3 s"):
+        fault.begin("1")

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +45,7 @@ pytestmark = pytest.mark.root
 GROUPS = pytest.mark.parametrize(
     "topology", [pytest.param(name, marks=pytest.mark.wide) for name in GROUP_SERVERS]
 )
+NO_SETTINGS: Mapping[str, str] = {}
 NO_STANDBY = {"synchronous_standby_names": ""}  # no commit waits for one
 _CLIENT = """
 import os, sys
@@ -58,6 +60,22 @@ with cluster_of(Path(sys.argv[1]), network=True) as (cluster, rig):
 """
 
 
+def run_cycles(
+    folder: Path,
+    spec: ClusterSpec,
+    said: io.StringIO,
+    engine: str = "postgresql",
+    cycles: int = 1,
+    settings: Mapping[str, str] = NO_SETTINGS,
+) -> list[Outcome]:
+    lab = LabSpec(engine, cut="process", settings=dict(settings))
+    made = replace(lab, galera=spec.topology == "galera", network=True)
+    if lacking := list_missing(made):
+        pytest.skip("; ".join(lacking))
+    progress = PlainProgress(Console(file=said, width=200))
+    return list(run_cluster_cycles(lab, spec, quick(), 1, cycles, progress, folder))
+
+
 def run(
     folder: Path,
     spec: ClusterSpec,
@@ -65,12 +83,7 @@ def run(
     engine: str = "postgresql",
     **values: str,
 ) -> Outcome:
-    lab = LabSpec(engine, cut="process", settings=values)
-    made = replace(lab, galera=spec.topology == "galera", network=True)
-    if lacking := list_missing(made):
-        pytest.skip("; ".join(lacking))
-    progress = PlainProgress(Console(file=said, width=200))
-    (outcome,) = run_cluster_cycles(lab, spec, quick(), 1, 1, progress, folder)
+    (outcome,) = run_cycles(folder, spec, said, engine, settings=values)
     return outcome
 
 
@@ -118,6 +131,77 @@ def test_a_cut_during_it_loses_no_commit_that_waited(tmp_path: Path) -> None:
     assert not outcome.result.losses
     assert outcome.verdict is not Verdict.FAIL
     assert status(outcome, ItemId.WRITER_OFF) is Status.PRESENT
+
+
+REBUILT = {
+    "postgresql": ("", "rewind"),
+    "mysql": ("", "follow"),
+    "mariadb": ("", "copy"),
+    "galera": ("galera", "follow"),
+    "group-replication": ("group-replication", "follow"),
+}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.wide_with("mysql", "mariadb", "galera", "group-replication")
+@pytest.mark.parametrize("kind", REBUILT)
+def test_a_cluster_is_parted_again_after_its_nodes_were_rebuilt(
+    tmp_path: Path, kind: str
+) -> None:
+    """A cut comes when nothing is at risk any more; the cluster goes on."""
+    topology, rebuild = REBUILT[kind]
+    said, nodes = io.StringIO(), 3 if topology else 2
+    spec = ClusterSpec(
+        *(nodes, "writer-gone", topology),
+        partition_after_s=0.5,
+        partition_s=4,
+        cut_in_fault=True,
+        rebuild=rebuild,
+    )
+    engine = GROUP_SERVERS.get(kind, kind)
+    # Of seed 1 and 2 the cuts come 0.5 and 3.8 s into the partition.
+    cycles = 2 if topology else 3
+    outcomes = run_cycles(tmp_path, spec, said, engine, cycles)
+    assert len(outcomes) == cycles, outcomes[-1].judgement.reasons
+    assert not any(outcome.result.losses for outcome in outcomes)
+    waited = outcomes[1]
+    assert waited.verdict is Verdict.INCONCLUSIVE, waited.judgement.reasons
+    assert status(waited, ItemId.LOAD) is Status.ABSENT
+    writers = [outcome.manifest.writer_name for outcome in outcomes]
+    readers = [outcome.after.reader_name for outcome in outcomes]
+    assert writers == ["node1", *readers[:-1]]
+    for writer in writers:
+        assert f"{writer} is cut off from the others" in said.getvalue()
+
+
+def test_a_loss_ends_the_cycles_on_a_cluster(tmp_path: Path) -> None:
+    """Its nodes are evidence."""
+    spec = ClusterSpec(
+        partition_after_s=0.1, partition_s=2, cut_in_fault=True, rebuild="rewind"
+    )
+    (outcome,) = run_cycles(
+        tmp_path, spec, io.StringIO(), cycles=2, settings=NO_STANDBY
+    )
+    assert outcome.verdict is Verdict.FAIL
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.wide
+def test_a_load_that_a_group_ends_before_the_cut_is_judged(tmp_path: Path) -> None:
+    """The writer was expelled and joined again: its sessions got an error (3100)."""
+    spec = ClusterSpec(
+        *(3, "writer-gone", "group-replication"),
+        partition_after_s=0.5,
+        partition_s=8,
+        rebuild="follow",
+    )
+    said = io.StringIO()
+    outcomes = run_cycles(tmp_path, spec, said, "mysql", cycles=2)
+    for outcome in outcomes:
+        assert outcome.found is not None
+        assert not outcome.result.losses
+        assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert len(outcomes) == 2
 
 
 def test_a_cut_while_a_standby_is_paused_loses_no_commit(tmp_path: Path) -> None:

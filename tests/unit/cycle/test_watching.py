@@ -179,5 +179,7 @@ def test_one_refused_session_does_not_hide_that_the_server_answers(
         load=lambda _: None, phase=lambda _, text: shown.append(text)
     )
     rig: Any = SimpleNamespace(limits=Limits(), listener=listener)
-    _watch(rig, cast(Load, load), cast(Cutter, SimpleNamespace(after_s=1.0)), None)
+    cutter: Any = SimpleNamespace(after_s=1.0)
+    never: Any = None  # the load is over at once
+    _watch(rig, cast(Load, load), cast(Cutter, cutter), never, None)
     assert shown[1:] == [said]

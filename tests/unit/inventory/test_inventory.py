@@ -698,3 +698,16 @@ def test_a_cluster_is_loaded_from_this_machine(tmp_path: Path) -> None:
     refuse_workers_of_cluster(found.entry("db1"))
     with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming="pair is a cluster"):
         refuse_workers_of_cluster(found.cluster("pair"))
+
+
+def test_a_fault_has_a_program_that_ends_it(tmp_path: Path) -> None:
+    both = "\n    dbcheck_fault: [part, begin]\n    dbcheck_fault_end: [part, end]"
+    for kept in (both, ""):
+        text = CLUSTER.replace("streaming", "streaming" + kept)
+        entry = make_inventory(tmp_path / "hosts.yml", hosts(text), GROUPS)
+        assert entry.cluster("pair").fault == (("part", "begin") if kept else ())
+    for line in both.split("\n")[1:]:
+        text = CLUSTER.replace("streaming", "streaming\n" + line)
+        found = make_inventory(tmp_path / "hosts.yml", hosts(text), GROUPS)
+        with refused(ErrorId.FAULT_INCOMPLETE, UsageError, naming="beside it"):
+            found.cluster("pair")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.judge import cluster, host, insync
+from dbcheck.judge import cluster, host, insync, load_and_witness, timeoff
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.judge import judge, list_evidence
@@ -19,11 +19,12 @@ from dbcheck.model.cluster import (
     judge_settings_for_promise,
     select_settings_for_promise,
 )
-from dbcheck.model.cut import Cut, CutClass, Gone, PowerState
+from dbcheck.model.cut import Cut, CutClass, FaultRecord, Gone, PowerState
 from dbcheck.model.outage import OutageRecord, ProbeAck, Probed
 from dbcheck.model.records import NodeAfter, NodeAtTheCut
 from dbcheck.model.replication import (
     Change,
+    CutWhilePromoted,
     Descent,
     Follower,
     PromotedBy,
@@ -31,6 +32,7 @@ from dbcheck.model.replication import (
     Received,
     ReplicationSeen,
     ReplicationTally,
+    ReturnedWriter,
     WriterOff,
 )
 from dbcheck.model.verdict import ControlOutcome, Verdict
@@ -536,9 +538,9 @@ def test_a_standby_must_have_been_cut_when_the_writer_was(
     assert one.load is not None
     cut = NodeAtTheCut(Cut(9_000_000, exact_us), heard_us=heard_us, host_lived=False)
     load = replace(one.load, nodes=dict.fromkeys(one.manifest.nodes, cut))
-    assert item(cluster.judge_nodes_cut, replace(one, load=load)).status is status
+    assert item(timeoff.judge_nodes_cut, replace(one, load=load)).status is status
     none = {**load.nodes, "other": NodeAtTheCut(None)}
-    found = item(cluster.judge_nodes_cut, replace(one, load=replace(load, nodes=none)))
+    found = item(timeoff.judge_nodes_cut, replace(one, load=replace(load, nodes=none)))
     assert found.status is Status.NOT_OBSERVABLE
     assert "no cut of other" in found.reason
 
@@ -841,3 +843,131 @@ def test_a_probe_whose_commit_lasted_says_nothing_of_the_writer() -> None:
     probed = Probed("t", one.manifest.writer_name, (ack,))
     one = replace(one, outage=OutageRecord(5, probed=(probed,)))
     assert item(cluster.judge_writer_off, one).status is Status.PRESENT
+
+
+CUT = CutWhilePromoted("standby", 0, 50_000, 40_000, None, 10_000, again=True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "says"),
+    [
+        ({}, Status.PRESENT, "came back as a standby, and took over when it was asked"),
+        ({"answered_us": None}, Status.ASSUMED, "that the first order reached it"),
+        ({"answered_us": 60_000}, Status.ASSUMED, "that the first order reached it"),
+        ({"again": False}, Status.PRESENT, "no writes 10 ms before that; it came back"),
+        ({"again": False, "looked_us": None}, Status.NOT_OBSERVABLE, "was not seen"),
+        ({"again": False, "gone_us": 900_000}, Status.NOT_OBSERVABLE, "was not seen"),
+        ({"again": False, "taken_us": 45_000}, Status.ABSENT, "took writes 5 ms befor"),
+        ({"taken_us": 45_000}, Status.ABSENT, "came back as a standby all the same"),
+    ],
+)
+def test_the_node_that_takes_over_must_be_cut_on_its_way(
+    changed: Any, status: Status, says: str
+) -> None:
+    one = case(promotion=replace(PROMOTION, cut=replace(CUT, **changed)))
+    found = item(cluster.judge_cut_while_promoted, one)
+    assert (found.status, found.required) == (status, True)
+    assert says in found.reason
+    survived = cluster.describe_what_was_survived(one)
+    assert survived is not None
+    assert survived.what.endswith(", and a cut of standby while it took over")
+    assert (judge(one).verdict is Verdict.PASS) <= (status is not Status.ABSENT)
+
+
+def test_what_such_a_cut_took_is_lost_although_it_was_received() -> None:
+    """The node had applied it when it was asked, and ends earlier after its cut."""
+    far = cluster.PARTIAL_RECORD_MAX + 2000
+    received = {"standby": Received(far, far)}
+    promotion = replace(PROMOTION, received=received, cut=CUT)
+    one = replace(
+        case(promotion=promotion), found=replace(CLEAN, losses=Losses.of([LOST]))
+    )
+    assert item(cluster.judge_all_applied, one).status is Status.PRESENT
+    assert judge(one).verdict is Verdict.FAIL
+    assert "not kept what the server flushed" in cluster.explain_missing_commits(one)
+    uncut = case(promotion=replace(promotion, cut=None))
+    assert item(cluster.judge_all_applied, uncut).status is Status.CONTRADICTED
+
+
+def test_a_cut_that_was_planned_and_did_not_come_tested_nothing() -> None:
+    one = case()
+    assert cluster.judge_cut_while_promoted(one) is None
+    lab = {**one.manifest.lab, "cluster": {"cut_promoted_ms": 100.0}}
+    one = replace(one, manifest=replace(one.manifest, lab=lab))
+    assert item(cluster.judge_cut_while_promoted, one).status is Status.ABSENT
+
+
+def test_a_commit_that_such_a_cut_undid_keeps_the_run_from_counting() -> None:
+    acks = (ProbeAck(1, None, 1, 2, 30_000, lasted=False),)
+    outage = OutageRecord(5, probed=(Probed("t", "standby", acks),))
+    one = replace(case(promotion=replace(PROMOTION, cut=CUT)), outage=outage)
+    found = item(cluster.judge_cut_while_promoted, one)
+    assert found.status is Status.CONTRADICTED
+    assert "1 commit of dbcheck's probes, which it answered before that" in found.reason
+
+
+BACK = WriterOff(PowerState.ON, answers=True, taken_over=True, planned=True)
+RETURNED = ReturnedWriter(20, 6_000_020)
+
+
+@pytest.mark.parametrize(
+    ("tries", "old", "status", "says"),
+    [
+        (Probed("t", "writer", refused=3, error="read-only", tried_us=30), (OFF, BACK),
+         Status.ASSUMED, "refused 3, left 0 without an answer, since the cut; the last"
+         " it said: read-only"),
+        (Probed("t", "writer", refused=3, tried_us=30),
+         (OFF, replace(BACK, answers=False)), Status.NOT_OBSERVABLE, "no connections"),
+        (Probed("t", "writer", refused=3, tried_us=10), (OFF, BACK),
+         Status.NOT_OBSERVABLE, "was not tried"),
+        (None, (OFF, BACK), Status.NOT_OBSERVABLE, "was not seen"),
+        (Probed("t", "writer", refused=3, tried_us=30),
+         (OFF, WriterOff(PowerState.ON, answers=False), BACK),
+         Status.CONTRADICTED, "was up again before"),
+        (Probed("t", "writer", (ProbeAck(7, None, 1, 2, 3, lasted=False),
+         ProbeAck(9, None, 1, 2, 3, lasted=False)), tried_us=30), (OFF, BACK),
+         Status.CONTRADICTED, "2 commits of dbcheck's probes (number 7 to 9) got an"
+         " answer after the cut, and standby lacks them: clients would have lost them"),
+    ],
+)  # fmt: skip
+def test_an_old_writer_that_returns_must_answer_nothing(
+    tries: Probed | None, old: Any, status: Status, says: str
+) -> None:
+    one = case(promotion=replace(PROMOTION, old=old, returned=RETURNED))
+    if tries is not None:
+        one = replace(one, outage=OutageRecord(5, probed=(tries,)))
+    found = item(cluster.judge_writer_off, one)
+    assert found.status is status
+    assert says in found.reason
+    if status in (Status.CONTRADICTED, Status.NOT_OBSERVABLE):
+        assert judge(one).verdict is Verdict.INCONCLUSIVE
+
+
+THERE = FaultRecord("writer", 9_000_000, 9_100_000, ended_us=10_500_000)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "says"),
+    [
+        (THERE, Status.PRESENT, "0.9 s before the cut, until 0.5 s after it"),
+        (replace(THERE, ended_us=3), Status.PRESENT, "a later client ended it"),
+        (replace(THERE, began_us=10_200_000), Status.ABSENT, "began after the cut"),
+        (replace(THERE, began_us=None, failure="exit 1"), Status.ABSENT,
+         "the fault of writer did not begin: exit 1"),
+        (replace(THERE, ended_us=None, end_failure="no route"), Status.NOT_OBSERVABLE,
+         "may still be there: no route"),
+        (replace(THERE, ended_us=None), Status.NOT_OBSERVABLE, "the client was lost"),
+    ],
+)  # fmt: skip
+def test_a_fault_must_have_come_before_the_cut_and_gone(
+    fault: FaultRecord, status: Status, says: str
+) -> None:
+    one = replace(case(), fault=fault)
+    found = item(load_and_witness.judge_fault, one)
+    assert (found.status, found.required) == (status, True)
+    assert says in found.reason
+    assert load_and_witness.judge_fault(case()) is None
+    lost = replace(one, found=replace(CLEAN, losses=Losses.of([LOST])))
+    assert judge(lost).verdict is Verdict.FAIL
+    if status is not Status.PRESENT:
+        assert judge(one).verdict is Verdict.INCONCLUSIVE

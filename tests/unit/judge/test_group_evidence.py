@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.judge import cluster, insync
+from dbcheck.judge import cluster, insync, timeoff
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Status
 from dbcheck.judge.judge import judge
@@ -129,7 +129,7 @@ def test_a_majority_that_went_on_has_all_the_evidence() -> None:
         insync.judge_in_sync,
     ):
         assert item(each, one).status is Status.PRESENT, each
-    assert cluster.judge_nodes_cut(one) is None
+    assert timeoff.judge_nodes_cut(one) is None
     assert cluster.judge_all_members(one) is None
     assert judge(one).verdict is Verdict.PASS
     assert judge(replace(one, found=LOSS)).verdict is Verdict.FAIL
@@ -157,7 +157,7 @@ def test_a_node_that_counted_the_writer_is_not_blamed(
 
 def test_a_group_that_is_whole_again_has_all_the_evidence() -> None:
     one = case(Promise.ALL, WHOLE)
-    found = item(cluster.judge_nodes_cut, one)
+    found = item(timeoff.judge_nodes_cut, one)
     assert found.status is Status.PRESENT
     assert "a, b, c were cut" in found.reason
     assert item(cluster.judge_all_members, one).status is Status.PRESENT
@@ -223,13 +223,13 @@ def test_a_node_that_kept_its_power_gives_the_others_what_they_lost() -> None:
     one = case(Promise.ALL, WHOLE)
     nodes = {**one.after.nodes, "c": NodeAfter(BEFORE)}
     found = item(
-        cluster.judge_nodes_cut, replace(one, after=replace(one.after, nodes=nodes))
+        timeoff.judge_nodes_cut, replace(one, after=replace(one.after, nodes=nodes))
     )
     assert found.status is Status.CONTRADICTED
     assert found.reason == "the server of c did not restart: it was not cut"
     silent = {**nodes, "c": NodeAfter(None)}
     unread = replace(one, after=replace(one.after, nodes=silent))
-    assert item(cluster.judge_nodes_cut, unread).status is Status.NOT_OBSERVABLE
+    assert item(timeoff.judge_nodes_cut, unread).status is Status.NOT_OBSERVABLE
 
 
 def test_a_node_that_was_shut_down_had_time_to_flush() -> None:
@@ -237,7 +237,7 @@ def test_a_node_that_was_shut_down_had_time_to_flush() -> None:
     host = replace(host_after(), shut_down="systemd reached the target shutdown")
     nodes = {**one.after.nodes, "c": NodeAfter(AFTER, host)}
     found = item(
-        cluster.judge_nodes_cut, replace(one, after=replace(one.after, nodes=nodes))
+        timeoff.judge_nodes_cut, replace(one, after=replace(one.after, nodes=nodes))
     )
     assert found.status is Status.CONTRADICTED
     assert found.reason.startswith("the host of c shut down in an orderly way")
@@ -275,7 +275,7 @@ def test_what_the_node_that_was_read_shows_is_no_evidence_of_the_others(
         assert judge_server_log_over_sql(other) is None
         assert judge_not_shut_down(other).status is Status.NOT_OBSERVABLE
         assert not other.moved
-    assert item(cluster.judge_nodes_cut, one).status is Status.NOT_OBSERVABLE
+    assert item(timeoff.judge_nodes_cut, one).status is Status.NOT_OBSERVABLE
     itself = one.as_tested("b")
     assert (judge_server_log_over_sql(itself) is not None) is ("log" in read)
     assert bool(itself.moved) is ("places" in read)
@@ -373,7 +373,7 @@ def test_each_node_must_have_been_cut_when_the_writer_was(
     seen_off = Cut(9_000_000, exact_us, {"off_seen": True})
     late = NodeAtTheCut(seen_off, heard_us=heard_us, host_lived=False)
     load = replace(one.load, nodes={**one.load.nodes, "b": late})
-    found = item(cluster.judge_nodes_cut, replace(one, load=load))
+    found = item(timeoff.judge_nodes_cut, replace(one, load=load))
     assert found.status is status
     if status is Status.ASSUMED:
         assert found.reason.endswith("; that b was not shut down before is assumed")
@@ -408,7 +408,7 @@ def test_a_node_lived_as_long_as_its_host_answered(
     )
     load = replace(one.load, nodes={**one.load.nodes, "b": late})
     one = replace(one, manifest=replace(one.manifest, lab=lab), load=load)
-    assert item(cluster.judge_nodes_cut, one).status is status
+    assert item(timeoff.judge_nodes_cut, one).status is status
 
 
 @pytest.mark.parametrize(
@@ -474,15 +474,15 @@ def test_nodes_may_be_cut_within_the_time_that_was_asked_for() -> None:
     assert one.load is not None
     nodes = {**one.load.nodes, "c": replace(one.load.nodes["c"], cut=late)}
     one = replace(one, load=replace(one.load, nodes=nodes))
-    assert item(cluster.judge_nodes_cut, one).status is Status.ABSENT
+    assert item(timeoff.judge_nodes_cut, one).status is Status.ABSENT
     asked = replace(one, manifest=replace(one.manifest, stagger_s=3.0))
-    found = item(cluster.judge_nodes_cut, asked)
+    found = item(timeoff.judge_nodes_cut, asked)
     assert found.status is Status.PRESENT
     assert "c 2." in found.reason
     reason = judge(asked).reasons[0]
     assert "a power cut of all nodes, one after the other within 3 s" in reason
     less = replace(one, manifest=replace(one.manifest, stagger_s=0.5))
-    assert item(cluster.judge_nodes_cut, less).status is Status.ABSENT
+    assert item(timeoff.judge_nodes_cut, less).status is Status.ABSENT
 
 
 @pytest.mark.parametrize(

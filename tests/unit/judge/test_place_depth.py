@@ -34,7 +34,8 @@ from dbcheck.model.places import DataNames, FoundData, Place
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.verdict import Verdict
 from dbcheck.runs import stored
-from dbcheck.runs.folder import RunFolder, read_manifest
+from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.records import read_manifest
 from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cases import case

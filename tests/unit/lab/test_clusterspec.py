@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +86,33 @@ def test_a_cut_in_a_fault_needs_one() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "naming"),
+    [
+        ({"cut_promoted_ms": 50.0, "promise": "all-writer-gone"}, "--cut-promoted"),
+        ({"cut_promoted_ms": 50.0, "promise": "writer"}, "--cut-promoted"),
+        ({"cut_promoted_ms": 50.0, "promoted_by": "patroni"}, "when Patroni promotes"),
+        ({"old_writer_returns_s": 5.0, "promise": "all"}, "--old-writer-returns"),
+    ],
+)
+def test_what_a_standby_that_takes_over_shows_needs_a_writer_that_is_gone(
+    given: dict[str, Any], naming: str
+) -> None:
+    lab = LabSpec("postgresql")
+    require_possible(lab, ClusterSpec(cut_promoted_ms=50.0, old_writer_returns_s=5.0))
+    with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming=naming):
+        require_possible(lab, ClusterSpec(**given))
+    with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming="a writer that is gone"):
+        group = ClusterSpec(3, topology=GALERA, old_writer_returns_s=5.0)
+        require_possible(LabSpec("mariadb"), group)
+
+
+@pytest.mark.parametrize(
     ("topology", "engine"), [("", "postgresql"), (GALERA, "mariadb"), (GROUP, "mysql")]
 )
 def test_each_kind_of_cluster_can_be_parted(topology: str, engine: str) -> None:
     spec = ClusterSpec(3, topology=topology, partition_after_s=1.0, cut_in_fault=True)
     require_possible(LabSpec(engine), spec)
+    require_possible(LabSpec(engine), replace(spec, rebuild="copy"))
 
 
 def test_what_replicas_commit_out_of_order_is_not_compared() -> None:

@@ -82,6 +82,8 @@ def test_a_node_is_told_as_far_as_it_is_known() -> None:
     unread = rows_of(result_of("INCONCLUSIVE", {"left": {}}, confirmed=None))
     assert unread["n1"][2:] == ["power not restored", "not read"]
     assert unread["n2"][2:] == ["took over", "not compared"]
+    back = rows_of(result_of("INCONCLUSIVE", {"returned": True}))
+    assert back["n1"][2] == "back beside n2, before the reading"
 
 
 def test_a_result_that_was_stored_without_the_nodes_is_told() -> None:

@@ -14,7 +14,8 @@ from dbcheck.judge.verdict import Judgement, judge_rows
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.prepared import Decisions, LeftFate
 from dbcheck.rows.reconcile import Claim, Reconciliation
-from dbcheck.runs.folder import Recalled, RunFolder
+from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.records import Recalled
 from tests.kit.cases import case
 from tests.kit.cycles import reconciled, record
 from tests.kit.samples import FACTS

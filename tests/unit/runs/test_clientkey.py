@@ -15,7 +15,8 @@ from dbcheck.base.errors import RunFormatError, RunWriteError, WitnessError
 from dbcheck.cycle.preflight.before_load import _new_run
 from dbcheck.runs import client_key, stored
 from dbcheck.runs.client_key import ClientKey
-from dbcheck.runs.folder import Recalled, RunFolder
+from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.records import Recalled
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.refusals import refused
 from tests.kit.samples import LOAD, MANIFEST

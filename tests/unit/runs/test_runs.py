@@ -29,7 +29,8 @@ from dbcheck.model.records import (
 from dbcheck.model.server import Refill
 from dbcheck.rows.prepared import Decisions, Name
 from dbcheck.runs import stored
-from dbcheck.runs.folder import RunFolder, new_run_id, read_manifest, require_run_id
+from dbcheck.runs.folder import RunFolder, new_run_id, require_run_id
+from dbcheck.runs.records import read_manifest
 from tests.kit.cycles import record, records_of
 from tests.kit.nodes import after_of
 from tests.kit.refusals import refused

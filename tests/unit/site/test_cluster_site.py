@@ -453,6 +453,81 @@ def test_the_old_writer_stays_off_if_another_node_may_follow_it(
     assert nodes["a"].power is PowerState.OFF
 
 
+class Promoted(Server):
+    """A standby that takes over once it was asked *times* times."""
+
+    def __init__(self, times: int = 1, failure: str | None = None) -> None:
+        super().__init__()
+        self.times, self.broken_by = times, failure
+
+    def promote(self) -> None:
+        super().promote()
+        self.writes = self.asked >= self.times
+
+    def facts(self, **_: Any) -> Any:
+        return None
+
+    def failure(self) -> Any:
+        return self.broken_by
+
+
+def test_the_node_that_takes_over_is_cut_and_asked_again_if_it_must(
+    nodes: dict[str, Server],
+) -> None:
+    for times, asked in ((1, 1), (2, 2)):
+        nodes = {"a": Server(writes=True), "b": Promoted(times)}
+        site = site_of(nodes, cut_promoted_s=0.001)
+        site.prepare(1)
+        site.cut()
+        until_asked(site, nodes["b"])
+        assert site.ready() is None and site.reader_name == "b"
+        promotion = site.promotion()
+        assert promotion is not None and promotion.cut is not None
+        assert promotion.cut.node == "b"
+        assert promotion.cut.again is (times == 2)
+        assert nodes["b"].asked == asked
+        assert nodes["b"].power is PowerState.ON
+        assert site.led_by("b").promotion().cut is None  # type: ignore[union-attr]
+
+
+def test_a_node_that_such_a_cut_keeps_down_is_the_one_to_be_read(
+    nodes: dict[str, Server],
+) -> None:
+    nodes["b"] = Promoted(9, "its log is damaged")
+    site = site_of(nodes, cut_promoted_s=0.001)
+    site.prepare(1)
+    site.cut()
+    until_asked(site, nodes["b"])
+    assert site.reader_name == "b"
+    assert site.failure() == "its log is damaged"
+
+
+def test_an_old_writer_returns_beside_the_one_that_took_over(
+    nodes: dict[str, Server],
+) -> None:
+    done: list[PowerState] = []
+    site = site_of(
+        nodes,
+        old_writer_returns_s=0.01,
+        brings_back=True,
+        isolate=lambda: done.append(nodes["a"].power),
+        reconnect=lambda: done.append(nodes["a"].power),
+    )
+    site.cut()
+    until_asked(site, nodes["b"])
+    nodes["b"].writes = True
+    assert site.ready() is None and site.reader_name == "b"
+    assert done == [PowerState.OFF]
+    assert nodes["a"].power is PowerState.ON
+    promotion = site.promotion()
+    assert promotion is not None and promotion.returned is not None
+    assert promotion.returned.until_us - promotion.returned.back_us >= 10_000
+    assert [one.planned for one in promotion.old[-2:]] == [True, True]
+    assert not any(one.is_back for one in promotion.old)
+    site.bring_back()
+    assert done == [PowerState.OFF, PowerState.ON]
+
+
 def test_the_writer_is_the_node_that_takes_writes(nodes: dict[str, Server]) -> None:
     site = site_of(nodes)
     assert find_writer(site, "a") == find_writer(site, "c") == "a"

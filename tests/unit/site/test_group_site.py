@@ -176,6 +176,21 @@ def test_a_writer_that_answers_is_on_record(nodes: dict[str, Member]) -> None:
     assert [off.is_back for off in promotion.old] == [True, False, False]
 
 
+def test_a_writer_that_was_not_cut_may_be_a_member_of_the_group_that_is_read(
+    nodes: dict[str, Member],
+) -> None:
+    """As one whose load ended before the cut, after it had left and joined again."""
+    site = site_of(nodes)
+    nodes["c"].shown = replace(nodes["c"].shown, applied=9)
+    assert site.ready() == "the old writer a still answers or has power"
+    nodes["c"].shown = replace(nodes["c"].shown, applied=10)
+    assert site.ready() is None
+    assert site.reader_name == "b"
+    promotion = site.promotion()
+    assert promotion is not None
+    assert all(off.is_back for off in promotion.old)
+
+
 def test_after_a_cut_of_all_nodes_all_must_be_members_again(
     nodes: dict[str, Member],
 ) -> None:
