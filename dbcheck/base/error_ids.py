@@ -123,6 +123,8 @@ class ErrorId(StrEnum):
     OLD_WRITER_NOT_READ = "old-writer-not-read"
     PROMISE_NOT_STAGGERED = "promise-not-staggered"
     PROMISE_NOT_TESTABLE = "promise-not-testable"
+    PROMISE_UNCLEAR = "promise-unclear"
+    PROMISE_WITHOUT_CUT = "promise-without-cut"
     PROMOTION_COMMAND_FAILED = "promotion-command-failed"
     PROMOTION_INCOMPLETE = "promotion-incomplete"
     PROMOTION_NOT_FOR_GROUP = "promotion-not-for-group"

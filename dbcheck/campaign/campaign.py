@@ -16,6 +16,7 @@ from dataclasses import replace
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, TargetChanged, UsageError, WitnessError
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
+from dbcheck.campaign.promises import draw_promise, select_cycles
 from dbcheck.campaign.recording import format_now, make_cycle, make_failed_cycle
 from dbcheck.campaign.stopping import (
     await_answer,
@@ -26,6 +27,7 @@ from dbcheck.campaign.stopping import (
     require_progress,
 )
 from dbcheck.campaign.totals import (
+    describe_plan,
     describe_progress,
     find_last_number,
     has_failed_control,
@@ -47,8 +49,13 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.preflight.pending_runs import note_judged
-from dbcheck.cycle.rebuild import find_writer, rebuild_cluster, require_old_writer_read
+from dbcheck.cycle.rebuild import (
+    lead_by_writer,
+    rebuild_cluster,
+    require_old_writer_read,
+)
 from dbcheck.cycle.rig import Rig
+from dbcheck.model.cluster import Promise
 from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.model.moments import (
     AT_ONCE,
@@ -59,7 +66,7 @@ from dbcheck.model.moments import (
     find_lag_range,
     plan_cut,
 )
-from dbcheck.model.verdict import ControlFacts, Tally, Verdict, describe_goal
+from dbcheck.model.verdict import ControlFacts, Tally, Verdict
 from dbcheck.ports.feature import Feature
 from dbcheck.ports.listener import Listener, Phase, Progress, Unit
 from dbcheck.ports.site import Node
@@ -132,7 +139,7 @@ def run_campaign(
     plan = folder.plan()
     rig = replace(rig, runs=folder.runs)
     folder.write_lines()
-    rig.listener.phase(Phase.PLAN, describe_goal(plan.cuts))
+    rig.listener.phase(Phase.PLAN, describe_plan(plan))
     before = folder.cycles()
     _settle_all(rig, folder)
     if folder.cycles():
@@ -142,7 +149,9 @@ def run_campaign(
         rig = _run_controls(rig, folder, plan, await_person)
     last_before = find_last_number(folder.cycles())
     while not is_finished(plan, cycles := folder.cycles()):
-        require_progress([cycle for cycle in cycles if cycle.number > last_before])
+        mine = [cycle for cycle in cycles if cycle.number > last_before]
+        for promise in plan.promises or ("",):
+            require_progress(select_cycles(mine, promise) if promise else mine)
         counted = tally_cycles(cycles).cuts
         rig.listener.progress(Progress("campaign", counted, plan.cuts, Unit.CUTS))
         if rig.site.attended:
@@ -167,11 +176,20 @@ def _make_whole(rig: Rig, folder: CampaignFolder) -> Rig:
     if site.promise is None or is_evidence:
         return rig
     if not (name := folder.known().run):  # nothing was cut yet
-        return replace(rig, site=site.led_by(find_writer(site, site.writer_name)))
+        return replace(rig, site=lead_by_writer(site))
     last = RunFolder.open(folder.runs / name)
-    if any(cycle.has_failed for cycle in cycles if cycle.run == name):
+    lost_rows = any(map(_has_missing_rows, (c for c in cycles if c.run == name)))
+    if lost_rows:
         require_old_writer_read(site, last)
-    return rebuild_cluster(rig, last)
+    return rebuild_cluster(rig, last, keeps_data=lost_rows)
+
+
+def _has_missing_rows(cycle: Cycle) -> bool:
+    """Return True if a cycle that is no control may have lost rows: some are missing.
+
+    So it is in an INCONCLUSIVE one, where another node may have them.
+    """
+    return bool(cycle.number and (cycle.has_failed or cycle.lost or cycle.earlier_lost))
 
 
 def _show_results(
@@ -197,29 +215,40 @@ def _run_controls(
     would be INCONCLUSIVE; so another control runs after it.
     Return *rig*, made whole again.  Raise DbcheckError if no control lost.
     """
-    cycles = folder.cycles()
-    if is_finished(plan, cycles) or any(map(has_lost, _list_controls(cycles))):
+    for promise in plan.promises or ("",):
+        controls = _list_controls(folder.cycles(), promise)
+        if is_finished(plan, folder.cycles()) or any(map(has_lost, controls)):
+            continue
+        rig = _choose_promise(rig, promise)
+        if rig.site.attended:
+            await_person(READY.format(cut="The cut of the control"))
+        for outcome in run_controls(
+            *(rig, plan.workload, plan.seed, folder.known()),
+            make_whole=lambda rig: _make_whole(rig, folder),
+        ):
+            add_outcome(folder, outcome)
+        if not is_finished(plan, cycles := folder.cycles()):
+            require_control_lost(_list_controls(cycles, promise))
+        rig = _make_whole(rig, folder)
+    return rig
+
+
+def _choose_promise(rig: Rig, promise: str) -> Rig:
+    """Return *rig*, whose next cut tests *promise*; "": the one that it tests now."""
+    if not promise:
         return rig
-    if rig.site.attended:
-        await_person(READY.format(cut="The cut of the control"))
-    for outcome in run_controls(
-        *(rig, plan.workload, plan.seed, folder.known()),
-        make_whole=lambda rig: _make_whole(rig, folder),
-    ):
-        add_outcome(folder, outcome)
-    if not is_finished(plan, cycles := folder.cycles()):
-        require_control_lost(_list_controls(cycles))
-    return _make_whole(rig, folder)
+    return replace(rig, site=rig.site.promising(Promise(promise)))
 
 
-def _list_controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:
-    """Return the results of the controls, in the order in which they ran.
+def _list_controls(cycles: Sequence[Cycle], promise: str = "") -> list[ControlFacts]:
+    """Return the results of the controls of *promise*, in the order of their runs.
 
-    No control runs after one that lost rows, so that one comes last.  The order of the
-    cycles does not show this: it is that of the client's clock, which may have been set
-    back.
+    promise: "" for all of them.  No control runs after one that lost rows, so that one
+    comes last.  The order of the cycles does not show this: it is that of the client's
+    clock, which may have been set back.
     """
-    return sorted((cycle.control for cycle in cycles if cycle.control), key=has_lost)
+    mine = select_cycles(cycles, promise) if promise else cycles
+    return sorted((cycle.control for cycle in mine if cycle.control), key=has_lost)
 
 
 def _run_next_cycle(
@@ -231,12 +260,12 @@ def _run_next_cycle(
     """
     cycles = folder.cycles()
     drawn = _plan_next_cut(rig, plan, cycles)
-    planned = f"to be cut {drawn.activity.when}, after {drawn.after_s:.1f} s of load"
-    detail = f"{drawn.number}: {planned}"
-    rig.listener.phase(Phase.CYCLE, detail)
+    promise = draw_promise(plan, drawn.number, cycles)
+    rig = _choose_promise(rig, promise)
+    rig.listener.phase(Phase.CYCLE, _describe_drawn(plan, drawn, promise))
     try:
         seed = plan.seed + drawn.number
-        controls = _list_controls(cycles)
+        controls = _list_controls(cycles, promise)
 
         def emptied(known: Known) -> None:
             folder.write_known(known)
@@ -257,13 +286,24 @@ def _run_next_cycle(
             raise
         rig.listener.phase(Phase.CYCLE, f"{drawn.number}: {error}")
         if not _settle_all(rig, folder):
-            folder.add(make_failed_cycle("", drawn, error.with_hint, error.id))
+            folder.add(
+                make_failed_cycle(
+                    "", drawn, error.with_hint, error.id, rig.site.promise
+                )
+            )
         if not was_cut:
             if not may_pass(error):
                 raise
             await_answer(rig)
     else:
         add_outcome(folder, outcome)
+
+
+def _describe_drawn(plan: CampaignPlan, drawn: PlannedCut, promise: str) -> str:
+    """Return what the next cycle is to be, for its progress."""
+    when = f"to be cut {drawn.activity.when}, after {drawn.after_s:.1f} s of load"
+    tested = f"promise {promise}, " if len(plan.promises) > 1 else ""
+    return f"{drawn.number}: {tested}{when}"
 
 
 def _plan_next_cut(rig: Rig, plan: CampaignPlan, cycles: Sequence[Cycle]) -> PlannedCut:
@@ -314,7 +354,8 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
             add_outcome(folder, _settle_run(rig, run), settled=True)
         else:
             text = "the client ended before the load began, or the witness lost a log"
-            folder.add(make_failed_cycle(run.path.name, drawn, text))
+            promise = run.manifest().promise
+            folder.add(make_failed_cycle(run.path.name, drawn, text, promise=promise))
     if unsettled:
         rig.permit.give_back()
     return bool(unsettled)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, TypedDict
@@ -154,7 +154,18 @@ def _read_run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Configurat
         statistics=result.statistics or Tally.of([(result.verdict, depth)]).statistics,
         **_summarize_loads([result.load] if result.load else []),
     )
-    return side, list_configuration(records.manifest)
+    promise = records.manifest.promise
+    names = [promise.value] if promise else []
+    return side, _add_promises(list_configuration(records.manifest), names)
+
+
+def _add_promises(configuration: Configuration, names: Iterable[str]) -> Configuration:
+    """Return *configuration* with the promises of a cluster, of which each cut tests
+    one.
+    """
+    if not (listed := ", ".join(sorted(names))):
+        return configuration
+    return {**configuration, Key("promise", Role.OF_THE_CUT): listed}
 
 
 def _read_campaign(folder: CampaignFolder) -> tuple[SideResult, Configuration]:
@@ -190,7 +201,8 @@ def _read_campaign(folder: CampaignFolder) -> tuple[SideResult, Configuration]:
         statistics=result.statistics,
         **_summarize_loads([load for run in runs if (load := run.load())]),
     )
-    return side, list_configuration(newest)
+    names = {cycle.promise for cycle in judged if cycle.promise}
+    return side, _add_promises(list_configuration(newest), names)
 
 
 class _Figures(TypedDict):
@@ -300,7 +312,9 @@ def _read_configuration(result: CampaignResult) -> Configuration:
     run_ids = [cycle.run for cycle in result.cycles if cycle.run]
     for run in reversed(run_ids):
         if (folder.runs / run / "manifest.json").is_file():
-            return list_configuration(RunFolder.open(folder.runs / run).manifest())
+            manifest = RunFolder.open(folder.runs / run).manifest()
+            names = {cycle.promise for cycle in result.cycles if cycle.promise}
+            return _add_promises(list_configuration(manifest), names)
     return {}
 
 
@@ -319,6 +333,8 @@ def _sum_up(members: Sequence[CampaignResult]) -> Statistics:
     together = Tally.together(member.statistics for member in members).statistics
     if any(member.may_lack_loss for member in members):
         return withhold_bound(together, "a run that was cut is not judged")
+    if any(member.promises for member in members):
+        return withhold_bound(together, "each promise has one of its own")
     return together
 
 

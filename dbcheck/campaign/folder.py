@@ -30,6 +30,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.judge.results import MatrixResult
+from dbcheck.model.cluster import Promise
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import ControlFacts, CycleVerdict, JudgedCycle
@@ -75,6 +76,9 @@ class CampaignPlan:
     twice:    once a cycle's rows were read, the server is restarted, and they are read
               again.
     price:    of what the target runs on, in any currency; None if not given.
+    promises: of a cluster, what its commits must survive, by name: each cut tests one,
+              see campaign.promises.  () of a single server, and in a campaign of an
+              older dbcheck, which tests the one that the inventory names.
     """
 
     created: str
@@ -91,9 +95,14 @@ class CampaignPlan:
     inventory: str = ""
     twice: bool = False
     price: float | None = None
+    promises: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a bound outside of what --until takes."""
+        """Refuse a bound outside of what --until takes, and unknown promises."""
+        for name in self.promises:
+            Promise(name)
+        if len(set(self.promises)) < len(self.promises):
+            raise ValueError("a promise is listed twice")
         bound = self.bound_ppm
         if bound is not None and bound not in _BOUNDS_PPM:
             raise ValueError(f"a bound of {bound} ppm is outside 100..500000")
@@ -138,6 +147,8 @@ class Cycle(JudgedCycle):
     uncut:    no cut of the server's power was asked for, whatever ended the load.
     writer, reader: of a cluster, the node that took the load, and the one that was read
               ("" if none was); "" of a single server.
+    promise:  of a cluster, what the cut tested, see model.cluster; "" of a single
+              server, or if an older dbcheck ran the cycle.
     doubts:   the items of evidence that keep an INCONCLUSIVE cycle from counting, by
               name; () of another cycle.
     outage_s, outage_lost: the time to recover in seconds, and how many commits were
@@ -180,9 +191,12 @@ class Cycle(JudgedCycle):
     outage_s: float | None = None
     outage_lost: int = 0
     outage_over_s: float | None = None
+    promise: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse an unknown class or depth, and a run id that names no folder."""
+        """Refuse an unknown class, depth or promise, and an id that names no folder."""
+        if self.promise:
+            Promise(self.promise)
         if self.run and not can_name_folder(self.run):
             raise ValueError(f"{self.run!r} is not a run id")
         if self.cut_class:

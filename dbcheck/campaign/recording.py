@@ -11,6 +11,7 @@ from dbcheck.cycle.outcome import Outcome, find_met_activity
 from dbcheck.judge.cutmoment import find_last_sign_of_power_us, measure_switch_lag_s
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.audited import list_alarms
+from dbcheck.model.cluster import Promise
 from dbcheck.model.moments import PlannedCut
 from dbcheck.model.verdict import CycleVerdict, Verdict
 
@@ -62,12 +63,16 @@ def make_cycle(outcome: Outcome, *, ended: str, settled: bool = False) -> Cycle:
 
 
 def _name_nodes(outcome: Outcome) -> dict[str, str]:
-    """Return Cycle.writer and Cycle.reader of a cluster, {} of a single server."""
+    """Return the nodes and the promise of a cluster's cycle, {} of a single server."""
     manifest, after = outcome.manifest, outcome.after
-    if not manifest.site.is_cluster:
+    if manifest.promise is None:
         return {}
     reader = "" if after.unanswered else after.reader_name
-    return {"writer": manifest.writer_name, "reader": reader}
+    return {
+        "writer": manifest.writer_name,
+        "reader": reader,
+        "promise": manifest.promise.value,
+    }
 
 
 def _list_audit_alarms(outcome: Outcome) -> tuple[str, ...]:
@@ -89,10 +94,15 @@ def _find_second_of_cut(outcome: Outcome) -> float | None:
 
 
 def make_failed_cycle(
-    run: str, drawn: PlannedCut | None, reason: str, id: str = ""
+    run: str,
+    drawn: PlannedCut | None,
+    reason: str,
+    id: str = "",
+    promise: Promise | None = None,
 ) -> Cycle:
     """Return a cycle that came to no verdict."""
     return Cycle(
+        promise=promise.value if promise else "",
         number=drawn.number if drawn else 0,
         run=run,
         activity="",

@@ -12,8 +12,15 @@ from typing import TypedDict
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
+from dbcheck.campaign.promises import lacks_cuts, select_cycles, share_cuts
 from dbcheck.judge.result import Checked, describe_checked
-from dbcheck.judge.results import CampaignResult, CycleResult, SeenTotal, WindowResult
+from dbcheck.judge.results import (
+    CampaignResult,
+    CycleResult,
+    PromiseResult,
+    SeenTotal,
+    WindowResult,
+)
 from dbcheck.model.outage import OutageTotal, sum_up_outages
 from dbcheck.model.verdict import (
     PPM,
@@ -24,6 +31,7 @@ from dbcheck.model.verdict import (
     compute_cuts_needed,
     compute_loss_ppm_max,
     compute_price_per_rate,
+    describe_goal,
     describe_losses_without_cut,
     format_count,
     withhold_bound,
@@ -66,10 +74,30 @@ def has_failed_control(cycles: Sequence[Cycle]) -> bool:
 def describe_cycles(cycles: Sequence[Cycle]) -> str:
     """Return what the cycles show so far, a loss without a power cut first."""
     without_cut = sum(cycle.lost_without_cut for cycle in cycles)
-    shown = tally_cycles(cycles).sentence
+    shown = _describe_tallies(cycles)
     if not without_cut:
         return shown
     return f"FAIL: {describe_losses_without_cut(without_cut)}; {shown}"
+
+
+def _describe_tallies(cycles: Sequence[Cycle]) -> str:
+    """Return what the cuts show, of each promise apart if there are several."""
+    names = dict.fromkeys(cycle.promise for cycle in cycles if cycle.number)
+    if len(names) < 2:
+        return tally_cycles(cycles).sentence
+    found = {name: tally_cycles(select_cycles(cycles, name)) for name in names}
+    return "; ".join(f"{name or '?'}: {each.sentence}" for name, each in found.items())
+
+
+def describe_plan(plan: CampaignPlan) -> str:
+    """Return the number of cuts to make, and what they show if none loses."""
+    goal = describe_goal(plan.cuts)
+    shares = share_cuts(plan.promises, plan.cuts)
+    if len(shares) < 2:
+        return goal
+    named = ", ".join(f"{cuts} for {name}" for name, cuts in shares.items())
+    fewest = describe_goal(min(shares.values()))
+    return f"{format_count(plan.cuts, 'cut')}: {named}. Of each promise {fewest}"
 
 
 def describe_progress(plan: CampaignPlan, cycles: Sequence[Cycle]) -> str:
@@ -83,14 +111,20 @@ def describe_progress(plan: CampaignPlan, cycles: Sequence[Cycle]) -> str:
 
 def is_finished(plan: CampaignPlan, cycles: Sequence[Cycle]) -> bool:
     """Return True if a campaign is over: enough cuts, a loss, or no cut left."""
-    tally = tally_cycles(cycles)
     return (
-        tally.cuts >= plan.cuts
+        has_all_cuts(plan, cycles)
         or find_last_number(cycles) >= plan.cycles_max
         or (has_losses(cycles) and not plan.keep_going)
         or has_failed_control(cycles)
         or any(cycle.gone for cycle in cycles)
     )
+
+
+def has_all_cuts(plan: CampaignPlan, cycles: Sequence[Cycle]) -> bool:
+    """Return True if enough cuts count; of several promises, if each has its share."""
+    if len(plan.promises) > 1:
+        return not lacks_cuts(plan, cycles)
+    return tally_cycles(cycles).cuts >= plan.cuts
 
 
 def find_last_number(cycles: Sequence[Cycle]) -> int:
@@ -101,15 +135,16 @@ def find_last_number(cycles: Sequence[Cycle]) -> int:
 def make_result(folder: CampaignFolder) -> CampaignResult:
     """Make the result of a campaign."""
     plan, cycles = folder.plan(), folder.cycles()
-    tally = tally_cycles(cycles)
     is_over = is_finished(plan, cycles)
-    cuts_left = max(0, plan.cuts - tally.cuts)
     error, error_id = ("", "") if is_over else read_ending(folder)
-    verdict = find_verdict(plan.cuts, cycles)
+    verdict = judge_campaign(plan, cycles)
     figures = sum_up_cycles(cycles)
     unjudged = tuple(_list_unjudged(folder))
+    promises = _sum_up_promises(plan, cycles, unjudged=bool(unjudged))
+    if promises:
+        _leave_to_promises(figures)
     if unjudged:
-        withhold_bounds(figures, "a run that was cut is not judged")
+        withhold_bounds(figures, _NOT_JUDGED)
         verdict = Verdict.INCONCLUSIVE if verdict is Verdict.PASS else verdict
     return CampaignResult(
         name=plan.name,
@@ -124,15 +159,65 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
         ),
         planned_cuts=plan.cuts,
         bound_ppm=plan.bound_ppm,
-        cuts_still_needed=_compute_cuts_remaining(
-            plan.bound_ppm, tally.cuts, cuts_left, failed=verdict is Verdict.FAIL
-        ),
+        cuts_still_needed=_compute_cuts_remaining(plan, cycles, verdict),
         error=error,
         error_id=error_id,
         unjudged=unjudged,
         checked=_read_checked(folder, cycles),
+        promises=promises,
         **figures,
     )
+
+
+_NOT_JUDGED = "a run that was cut is not judged"
+
+
+def _sum_up_promises(
+    plan: CampaignPlan, cycles: Sequence[Cycle], *, unjudged: bool
+) -> dict[str, PromiseResult]:
+    """Return what the cuts of each promise show; {} unless there are several.
+
+    unjudged: a cut is not judged, so no bound holds.
+    """
+    found = {}
+    for name, planned in share_cuts(plan.promises, plan.cuts).items():
+        mine = select_cycles(cycles, name)
+        figures, verdict = sum_up_cycles(mine), find_verdict(planned, mine)
+        if unjudged:
+            withhold_bounds(figures, _NOT_JUDGED)
+            verdict = Verdict.INCONCLUSIVE if verdict is Verdict.PASS else verdict
+        judged = [cycle for cycle in mine if cycle.is_judged]
+        left = max(0, planned - tally_cycles(mine).cuts)
+        found[name] = PromiseResult(
+            verdict=verdict,
+            planned_cuts=planned,
+            cuts_left=None if verdict is Verdict.FAIL else left,
+            confirmed=sum(cycle.confirmed or 0 for cycle in judged),
+            lost=sum((c.lost or 0) + (c.earlier_lost or 0) for c in judged),
+            commits_per_s=figures["commits_per_s"],
+            statistics=figures["statistics"],
+            activities=figures["activities"],
+            windows=figures["windows"],
+            outage=figures["outage"],
+        )
+    return found if len(found) > 1 else {}
+
+
+def _leave_to_promises(figures: Figures) -> None:
+    """Take out of *figures* what cuts of several promises do not show together."""
+    together = figures["statistics"]
+    figures["statistics"] = replace(
+        together,
+        loss_ppm_max=PPM,
+        loss_ppm_min=0,
+        sentence=f"{format_count(together.losses, 'loss')} in"
+        f" {format_count(together.cuts, 'cut')} of several promises, each of which has"
+        " a bound of its own",
+    )
+    figures["windows"] = {
+        name: replace(one, loss_ppm_max=PPM) for name, one in figures["windows"].items()
+    }
+    figures["outage"] = None
 
 
 class Figures(TypedDict):
@@ -245,6 +330,7 @@ def _make_cycle_result(cycle: Cycle) -> CycleResult:
         outage_s=cycle.outage_s,
         outage_lost=cycle.outage_lost,
         outage_over_s=cycle.outage_over_s,
+        promise=cycle.promise,
     )
 
 
@@ -292,16 +378,32 @@ def _sum_up_outages(cycles: Sequence[Cycle]) -> OutageTotal | None:
 
 
 def _compute_cuts_remaining(
-    bound_ppm: int | None, cuts: int, cuts_left: int, *, failed: bool
+    plan: CampaignPlan, cycles: Sequence[Cycle], verdict: Verdict
 ) -> int | None:
-    """Return the number of cuts without a loss that the requested bound still needs."""
-    if failed:
+    """Return the number of cuts without a loss that the plan still needs.
+
+    With a bound: those that show it, of each promise.  None after a loss.
+    """
+    if verdict is Verdict.FAIL:
         return None
-    return (
-        cuts_left
-        if bound_ppm is None
-        else max(0, compute_cuts_needed(bound_ppm) - cuts)
-    )
+    wanted = {"": plan.cuts}
+    if len(plan.promises) > 1:
+        wanted = share_cuts(plan.promises, plan.cuts)
+    if plan.bound_ppm is not None:
+        wanted = dict.fromkeys(wanted, compute_cuts_needed(plan.bound_ppm))
+    left = 0
+    for name, cuts in wanted.items():
+        mine = select_cycles(cycles, name) if name else cycles
+        left += max(0, cuts - tally_cycles(mine).cuts)
+    return left
+
+
+def judge_campaign(plan: CampaignPlan, cycles: Sequence[Cycle]) -> Verdict:
+    """Return the verdict on a campaign: no PASS unless each promise has its cuts."""
+    verdict = find_verdict(plan.cuts, cycles)
+    if verdict is Verdict.PASS and not has_all_cuts(plan, cycles):
+        return Verdict.INCONCLUSIVE
+    return verdict
 
 
 def find_verdict(planned: int, cycles: Sequence[Cycle]) -> Verdict:

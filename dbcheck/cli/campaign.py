@@ -13,7 +13,7 @@ import click
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunWriteError, UsageError
 from dbcheck.campaign.compare import group_targets
-from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.folder import CampaignFolder, CampaignPlan
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import FOLDER, Verb, grouped, option
@@ -111,8 +111,10 @@ def command(
     The cuts come at random moments: while the sessions begin, under steady load,
     during a checkpoint where one can be asked for, during housekeeping where the
     workload has some, and while the sessions are held, so that no commit flushes the
-    drives. Rows of all earlier cycles are checked again in each. The first loss ends
-    the campaign.
+    drives. Of a cluster whose dbcheck_survives is a list, each cut tests one of these
+    promises, drawn by the seed: --cuts are shared among them, and --until makes as
+    many of each. Rows of all earlier cycles are checked again in each. The first loss
+    ends the campaign.
     """
     inventory = lookup.inventory
     if resume is not None:
@@ -132,23 +134,20 @@ def command(
         at = _find_place(address, entries)
         for entry in entries if control else ():
             require_control_possible(entry)
-        campaign_run.require_all_fit(entries, yes=consent.yes, i_know=consent.i_know)
-        root = folder or Path("campaigns", f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
         base = draw_seed(seed)
-        folders = [
-            CampaignFolder.create(
-                root if len(entries) == 1 else root / entry.title,
-                make_plan(
-                    *(entry, base, goal),
-                    keep_going=keep_going,
-                    control=control,
-                    twice=second.twice or entry.twice,
-                    targets=len(entries) if at in ("", LOCAL) else None,
-                ),
+        plans = [
+            make_plan(
+                *(entry, base, goal),
+                keep_going=keep_going,
+                control=control,
+                twice=second.twice or entry.twice,
+                targets=len(entries) if at in ("", LOCAL) else None,
             )
             for entry in entries
         ]
-        _remember(folders)
+        campaign_run.require_all_fit(entries, yes=consent.yes, i_know=consent.i_know)
+        root = folder or Path("campaigns", f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
+        folders = _create_folders(root, entries, plans)
     if at:
         campaigns = list(zip(entries, folders, strict=True))
         shown = run_fleet(campaigns, root, at, cutting, as_json=as_json)
@@ -246,6 +245,18 @@ def _list_named(
         )
     target_names = inventory.all_targets() if everything else inventory.members(names)
     return find_placed_targets(inventory, target_names)
+
+
+def _create_folders(
+    root: Path, entries: Sequence[Entry], plans: Sequence[CampaignPlan]
+) -> list[CampaignFolder]:
+    """Make the folder of each campaign: *root*, or in it if there are several."""
+    folders = [
+        CampaignFolder.create(root if len(entries) == 1 else root / entry.title, plan)
+        for entry, plan in zip(entries, plans, strict=True)
+    ]
+    _remember(folders)
+    return folders
 
 
 def _remember(folders: Sequence[CampaignFolder]) -> None:

@@ -125,8 +125,8 @@ def command(
             name=entry.name,
             target=entry.target,
             inventory=entry.inventory,
-            cuts=goal[0],
-            bound_ppm=goal[1],
+            cuts=goal.count_cuts(0),
+            bound_ppm=goal.bound_ppm,
             control=not no_control,
             seed=draw_seed(seed),
         )

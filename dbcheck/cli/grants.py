@@ -24,7 +24,7 @@ from dbcheck.engines.registry import find_product
 from dbcheck.engines.url import read_url
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
-from dbcheck.model.cluster import Promise, SiteKind
+from dbcheck.model.cluster import SiteKind
 from dbcheck.model.replication import PromotedBy
 from dbcheck.model.rights import GrantsResult, Right
 from dbcheck.rows.plans.registry import usage_of
@@ -145,7 +145,7 @@ def describe_server(entry: Entry, product: Product | None) -> Server:
         url.database or (is_postgresql and url.username) or NAME,  # as libpq does
         asks_host=bool(entry.host),
         topology=SiteKind(entry.topology) if is_cluster else SiteKind.SINGLE,
-        forms_group=promotes and Promise(entry.survives).cuts_all,
+        forms_group=promotes and any(each.cuts_all for each in entry.listed_promises),
         promotes=promotes,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -37,7 +38,8 @@ from dbcheck.report.matrix import draw_matrix
 from dbcheck.report.rows import make_matrix_result
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
-from dbcheck.runner.guard import check_interlocks, require_passable
+from dbcheck.runner.campaign_run import chain_calls, require_hosts_fit
+from dbcheck.runner.guard import choose_promise
 from dbcheck.runner.matrix_cycles import (
     RowResults,
     adapt_to_target,
@@ -80,6 +82,7 @@ from dbcheck.witness.window import WindowLimits
     shell_complete=shared.complete_names(files.list_workload_names, or_file=True),
 )
 @option_of(Workload, "sessions", "the file's, or the workload's")
+@shared.promise()
 @shared.seed("Decides rows, moments, and what a lab's drive loses.")
 @shared.runs()
 @shared.as_json()
@@ -97,6 +100,7 @@ def command(
     cuts: int | None,
     workload: str | None,
     sessions: int | None,
+    promise: str | None,
     seed: int | None,
     runs: Path,
     as_json: bool,
@@ -110,6 +114,8 @@ def command(
     like flush_ms for --flush-ms. With the NAME of a host in an inventory, or --target,
     the rows are cuts of that server; there also setting.NAME (PostgreSQL; of dbcheck's
     own sessions) and relaxed=false,true (acked too early, as by --control, and undone).
+    The NAME may be that of a group that is a cluster, which is rebuilt between two cuts
+    as in a campaign.
 
     Ctrl-C shows the results so far. Exits with 0 if each row completed its cuts and
     has a PASS or FAIL, and the one that the file expects where it names one.
@@ -133,8 +139,11 @@ def command(
             ) as view:
                 run_in_labs(measured, seed, view, runs)
         else:
-            entry = find_entry(named, target, host, witness, power, wait)
-            require_passable(entry)
+            found = find_entry(
+                *(named, target, host, witness, power, wait), clusters=True
+            )
+            entry = choose_promise(found, promise)
+            require_hosts_fit(entry, yes=consent.yes, i_know=consent.i_know)
             adapt_to_target(measured, entry)
             accept_new_key, lag = witness.accept_new_host_key, WindowLimits()
             with (
@@ -145,14 +154,10 @@ def command(
                 flags = list_reconcile_flags(
                     named, target, host, witness, RestartOptions()
                 )
-                rig = replace(rig, reconcile_flags=flags)
-                check_interlocks(
-                    entry,
-                    rig.site.writer.engine,
-                    yes=consent.yes,
-                    i_know=consent.i_know,
-                )
-                run_on_target(measured, rig, seed, view, entry.password)
+                consented = partial(assemble.remember_consent, entry.cut_in_turn)
+                begin = chain_calls(consented, rig.before_load)
+                rig = replace(rig, reconcile_flags=flags, before_load=begin)
+                run_on_target(measured, rig, seed, view, entry)
     except KeyboardInterrupt:
         _show(matrix, measured, seed, runs, as_json=as_json)
         raise

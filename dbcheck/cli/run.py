@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import DbcheckError, UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.cli import output
 from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags import shared
@@ -36,12 +36,11 @@ from dbcheck.cycle.cycle import extract_control_facts, run_controls
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
-from dbcheck.cycle.rebuild import rebuild_cluster
+from dbcheck.cycle.rebuild import rebuild_after_pass, rebuild_cluster
 from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict
-from dbcheck.ports.listener import Phase
 from dbcheck.report.console import make_progress_console
 from dbcheck.report.live import make_progress
 from dbcheck.report.progress import PlainProgress
@@ -49,7 +48,7 @@ from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import (
     check_interlocks,
-    refuse_workers_of_cluster,
+    choose_promise,
     require_control_possible,
     require_passable,
     require_stays_off,
@@ -75,6 +74,7 @@ NO_SECOND_CUT = (
     help="First cut the power under sessions that are acknowledged too early: if that "
     "loses nothing, this rig cannot see losses, and there is no PASS.",
 )
+@shared.promise()
 @shared.runs()
 @shared.as_json()
 def command(
@@ -90,6 +90,7 @@ def command(
     restart: RestartOptions,
     stagger: StaggerOptions,
     control: bool,
+    promise: str | None,
     runs: Path,
     as_json: bool,
 ) -> None:
@@ -113,9 +114,8 @@ def command(
             id=ErrorId.TARGET_MISSING,
             hint="Name a host of an inventory (dbcheck init writes one), or a URL.",
         )
+    entry = choose_promise(entry, promise)
     _require_possible(entry, control=control)
-    if load.scheduler:
-        refuse_workers_of_cluster(entry)
     workload, scheduler = _choose_workload(entry, load), load.scheduler
     seed = draw_seed(load.seed)
     accept_new_key = witness.accept_new_host_key
@@ -142,7 +142,7 @@ def command(
             facts = list(map(extract_control_facts, controls))
             known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
             outcome = run_resumable_cycle(rig, workload, seed, facts, known, view, undo)
-            _rebuild_after_pass(rig, outcome)
+            rebuild_after_pass(rig, outcome)
     if as_json and control:
         results = tuple(tried.result for tried in controls)
         result = replace(outcome.result, controls=results)
@@ -177,21 +177,6 @@ def _check_cut_nodes(
         check_interlocks(
             node_entry, node.engine, yes=consent.yes, i_know=consent.i_know
         )
-
-
-def _rebuild_after_pass(rig: Rig, outcome: Outcome) -> None:
-    """Have the nodes of a cluster follow the new writer, if somebody is to do that.
-
-    After another verdict they stay as they are, as evidence.  An error is shown: the
-    verdict stands without it.
-    """
-    site = rig.site
-    if outcome.verdict is not Verdict.PASS or not site.kept_off or not site.rebuilt:
-        return
-    try:
-        rebuild_cluster(rig, outcome.run)
-    except DbcheckError as error:
-        rig.listener.phase(Phase.REBUILD, f"failed: {error.with_hint}")
 
 
 def _choose_workload(entry: Entry, load: LoadOptions) -> Workload:

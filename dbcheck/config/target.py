@@ -238,14 +238,18 @@ class TargetSettings:
         Meta(description="Of a cluster: the host that takes the writes."),
     ] = ""
     survives: Annotated[
-        str,
-        one_of([each.value for each in Promise]),
+        # Its values are checked where it is read: msgspec 0.22 crashes on a union of a
+        # string that has a pattern with a list.
+        str | tuple[str, ...],
         Meta(
+            extra={"choices": tuple(each.value for each in Promise)},
             description="Of a cluster: what its commits must survive. `writer`: a cut "
             "of the writer, which comes back. `writer-gone`: the loss of the writer, "
             "after which another host takes over. `all`: a cut of all hosts. "
             "`all-writer-gone`: that and the loss of the writer. `galera` and "
-            "`group-replication` have `writer-gone` and `all`."
+            "`group-replication` have `writer-gone` and `all`. Of a list of these, "
+            "`dbcheck campaign GROUP` tests each in its share of the cuts, and `dbcheck"
+            " run GROUP` the one that `--promise` names.",
         ),
     ] = Promise.WRITER_GONE.value
     stagger_s: Annotated[

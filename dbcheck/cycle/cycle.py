@@ -36,6 +36,7 @@ from dbcheck.cycle.recovery.second_reading import require_restarter
 from dbcheck.cycle.recovery.waiting import REFUSED_S
 from dbcheck.cycle.rig import Rig
 from dbcheck.judge.item import Status
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.cut import Gone, LabCut
 from dbcheck.model.moments import PlannedCut
 from dbcheck.model.records import Manifest, RestoreRecord
@@ -263,12 +264,15 @@ def _read_log_facts(rig: Rig, run: RunFolder) -> LogFacts:
 def lead_as_in_run(rig: Rig, manifest: Manifest) -> Rig:
     """Return *rig*, led by the node that took the load of a run, if it has that node.
 
-    In a campaign another node may take the load of each cycle.
+    In a campaign another node may take the load of each cycle, and another promise may
+    be tested: the site has that promise, if it is one of the target's.
     """
-    site, name = rig.site, manifest.writer_name
-    if name == site.writer_name or name not in site.nodes:
-        return rig
-    return replace(rig, site=site.led_by(name))
+    site, name, promise = rig.site, manifest.writer_name, manifest.promise
+    if promise and promise in rig.promises and promise is not site.promise:
+        site = site.promising(promise)
+    if name != site.writer_name and name in site.nodes:
+        site = site.led_by(name)
+    return rig if site is rig.site else replace(rig, site=site)
 
 
 def require_same_site(site: Site, manifest: Manifest) -> None:
@@ -312,9 +316,9 @@ def undo_weakening(rig: Rig) -> None:
     """Undo the settings that a control changed on the server; never raises.
 
     It may be called only once the survivors were read, or if none will be.  A control
-    of a cluster changes none, and its writer may be off.
+    whose commits no other node has changes none, and its writer may be off.
     """
-    if rig.site.promise is not None:
+    if Weakens.for_promise(rig.site.promise) is Weakens.REPLICATION:
         return
     try:
         text = rig.site.writer.engine.restore_durability()
@@ -444,7 +448,7 @@ def _weaken(rig: Rig, started: Started) -> None:
     engine = rig.site.writer.engine
     process = rig.lab.get("cut") == LabCut.PROCESS.value
     try:
-        if rig.site.promise is None:
+        if Weakens.for_promise(rig.site.promise) is Weakens.FLUSH:
             text = engine.weaken_durability(process=process)
         else:
             text = engine.describe_unreplicated()

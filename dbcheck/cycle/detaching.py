@@ -12,6 +12,7 @@ import threading
 
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.rig import Rig
+from dbcheck.model.cluster import Weakens
 from dbcheck.model.records import Manifest
 from dbcheck.ports.connection import Detaching
 
@@ -58,7 +59,8 @@ def begin_detaching(rig: Rig, manifest: Manifest) -> DetachingWatch | None:
 
     None for another cycle, and where the sessions alone keep their commits.
     """
-    if not manifest.control or manifest.promise is None:
+    weakens = Weakens.for_promise(manifest.promise)
+    if not manifest.control or weakens is not Weakens.REPLICATION:
         return None
     names = [
         node.member

@@ -187,7 +187,7 @@ def make_session_groups(rig: Rig, started: Started) -> list[SessionGroup]:
     parts = zip(numbers, sessions.split(len(numbers)), strict=True)
     if rig.far is not None:
         far_jobs = [Job(part, rig.witness, run_id, number) for number, part in parts]
-        return rig.far.groups(far_jobs)
+        return rig.far.loading(rig.site.writer_name).groups(far_jobs)
     shared = rig.witness.share(run_id, numbers)
     return [
         ProcessGroup(Job(part, None, run_id, number), log)

@@ -6,6 +6,7 @@ the rows that this node alone may hold were read, or if none are missing.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -14,11 +15,13 @@ from dataclasses import replace
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, EngineError
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.members import require_all_in_place, require_in_place
 from dbcheck.cycle.recovery.survivors import Survivors
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.cluster import Promise, judge_settings_for_promise
 from dbcheck.model.cut import PowerState
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
 from dbcheck.rows.differences import Digest
@@ -27,6 +30,9 @@ from dbcheck.runs.folder import RunFolder
 
 POLL_S = 0.5
 STILL_S = 5.0  # until a node that follows already counts as one that does not
+# The same where the writer itself came back: the others follow it by themselves, as
+# PostgreSQL's standbys, which try every 5 s (manual, wal_retrieve_retry_interval).
+RETURNED_S = 20.0
 
 
 def find_writer(site: Site, expected: str) -> str:
@@ -67,34 +73,83 @@ def require_old_writer_read(site: Site, failed: RunFolder) -> None:
         )
 
 
-def rebuild_cluster(rig: Rig, last: RunFolder) -> Rig:
+def lead_by_writer(site: Site) -> Site:
+    """Return *site*, led by the node that takes writes; raise EngineError if none does.
+
+    It is another one than the user named, as after earlier cuts.
+    """
+    return site.led_by(find_writer(site, site.writer_name))
+
+
+def may_have_lost(outcome: Outcome) -> bool:
+    """Return True if a run that is no control may have lost rows: some are missing.
+
+    So it is of an INCONCLUSIVE one, where another node may have them.
+    """
+    found = outcome.found
+    missing = found is not None and any(
+        (*found.own_counts.values(), *found.earlier_counts.values())
+    )
+    is_control = outcome.manifest.control
+    return not is_control and (missing or outcome.verdict is Verdict.FAIL)
+
+
+def rebuild_after_pass(rig: Rig, outcome: Outcome) -> None:
+    """Have the nodes of a cluster follow the new writer, if somebody is to do that.
+
+    After another verdict they stay as they are, as evidence.  An error is shown: the
+    verdict stands without it.
+    """
+    site = rig.site
+    if outcome.verdict is not Verdict.PASS or not site.kept_off or not site.rebuilt:
+        return
+    try:
+        rebuild_cluster(rig, outcome.run)
+    except DbcheckError as error:
+        rig.listener.phase(Phase.REBUILD, f"failed: {error.with_hint}")
+
+
+def rebuild_cluster(
+    rig: Rig,
+    last: RunFolder,
+    *,
+    keeps_data: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> Rig:
     """Return *rig*, led by the node that takes writes, with all other nodes behind it.
 
-    last: the newest run whose rows were read.
+    last: the newest run whose rows were read.  keeps_data: where the writer itself came
+    back, no node's data are replaced: rows that it lacks may be on a node that was not
+    read.  settings: of a writer on which commits waited as they are to wait; None:
+    those of the last run.
     Return once each node follows, commits wait for a standby if they did then, and
     every node holds the same rows in dbcheck's tables.  Raise DbcheckError if that is
     not so within the time that a server may take to come back.
     """
     name = find_writer(rig.site, last.after().reader_name)
-    site = rig.site.led_by(name)
+    site, began_s = rig.site.led_by(name), time.monotonic()
     rig = replace(rig, site=site)
     others = [other for other in site.nodes if other != name]
     detail = f"{', '.join(others)}: to follow {name}"
     rig.listener.phase(Phase.REBUILD, detail)
     off = [other for other in others if may_be_off(site.nodes[other])]
+    has_returned = name == last.manifest().writer_name
     # A node that follows the old writer must not take what it alone holds.
     late = {*off, last.manifest().writer_name}
     for other in sorted(others, key=late.__contains__):
         if other in off:
             site.nodes[other].power.restore()
-        _rebuild_node(rig, other)
-    began_s = time.monotonic()
-    _await(rig, lambda: _describe_not_in_place(site, last))
+        if has_returned:
+            _await_answer(rig, other)
+        if not (has_returned and keeps_data):
+            _rebuild_node(rig, other, RETURNED_S if has_returned else STILL_S)
+    waited = last.manifest().writer.facts.settings if settings is None else settings
+    _await(rig, lambda: _describe_not_in_place(site, waited))
     _await(rig, lambda: _describe_difference(rig, last))
-    took_s = time.monotonic() - began_s
+    verb, took_s = "follow" if others[1:] else "follows", time.monotonic() - began_s
     rig.listener.phase(
         Phase.REBUILD,
-        f"{', '.join(others)}: in place, with the same rows, {took_s:.0f} s",
+        f"{', '.join(others)} {verb} {name}, with the same rows, after {took_s:.1f} s",
     )
     return rig
 
@@ -110,12 +165,23 @@ def may_be_off(node: Node) -> bool:
     return state is PowerState.OFF
 
 
-def _rebuild_node(rig: Rig, name: str) -> None:
-    """Have the node *name* follow the writer, unless it does already."""
-    engine, ends_s = rig.site.nodes[name].engine, time.monotonic() + STILL_S
+def _await_answer(rig: Rig, name: str) -> None:
+    """Wait for a node that starts by itself, for as long as a server may take."""
+    engine, ends_s = rig.site.nodes[name].engine, time.monotonic() + rig.limits.return_s
+    while time.monotonic() < ends_s:
+        with contextlib.suppress(EngineError):
+            engine.received()
+            return
+        interrupt.raise_if_interrupted()
+        time.sleep(POLL_S)
+
+
+def _rebuild_node(rig: Rig, name: str, still_s: float) -> None:
+    """Have the node *name* follow the writer, unless it does so within *still_s*."""
+    engine, ends_s = rig.site.nodes[name].engine, time.monotonic() + still_s
     while why := _describe_stray(rig.site, name):
         if time.monotonic() >= ends_s or engine.takes_writes():
-            rig.listener.phase(Phase.REBUILD, why)
+            rig.listener.phase(Phase.REBUILD, f"{why}; it is made to follow")
             rig.site.rebuild(name)
             return
         interrupt.raise_if_interrupted()
@@ -147,17 +213,16 @@ def _await(rig: Rig, describe: Callable[[], str]) -> None:
         time.sleep(POLL_S)
 
 
-def _describe_not_in_place(site: Site, last: RunFolder) -> str:
+def _describe_not_in_place(site: Site, waited: Mapping[str, str]) -> str:
     """Return what the cluster lacks of what it was before the last cut, "" if nothing.
 
+    waited: settings of the writer then.
     A new writer with other settings than the old one would test another promise.
     """
     try:
         require_all_in_place(site)
         now = site.writer.engine.facts().settings
-        if not site.kind.is_group and _waits(
-            site, last.manifest().writer.facts.settings
-        ):
+        if not site.kind.is_group and _waits(site, waited):
             with closing(site.writer.engine.open_followers()) as followers:
                 awaited = any(one.is_awaited for one in followers.read())
             if not (_waits(site, now) and awaited):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbcheck.base import limits
+from dbcheck.model.cluster import Promise
 from dbcheck.model.witness import Json
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener
@@ -72,6 +73,8 @@ class Rig:
               none.
     reconcile_flags: the flags with which dbcheck reconcile reaches this target and its
               witness, and reads all that this rig reads.
+    promises: what the commits of the cluster must survive, of which *site* tests one;
+              () of a single server.
     """
 
     site: Site
@@ -92,6 +95,7 @@ class Rig:
     fault: FaultPrograms | None = None
     witness_pods: PodSource | None = None
     reconcile_flags: Sequence[str] = ()
+    promises: Sequence[Promise] = ()
 
     def reconcile_command(self, run: Path) -> str:
         """Return the command that judges *run*, which was made on this rig."""

@@ -19,7 +19,7 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, FleetError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import find_verdict, is_finished, tally_cycles
+from dbcheck.campaign.totals import is_finished, judge_campaign, tally_cycles
 from dbcheck.fleet.messages import (
     ALIVE_S,
     Begin,
@@ -105,7 +105,7 @@ class FleetRig:
         """Yield a line for each cycle that has ended since the last call."""
         cycles = self.folder.cycles()
         self.counted = tally_cycles(cycles)
-        self.verdict = find_verdict(self.planned, cycles)
+        self.verdict = judge_campaign(self.folder.plan(), cycles)
         for cycle in cycles:
             name = self.folder.file_of(cycle)
             if name not in self.shown:
@@ -153,7 +153,7 @@ def make_rig(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> Fle
         planned=plan.cuts,
         shown={folder.file_of(cycle) for cycle in cycles},
         counted=tally_cycles(cycles),
-        verdict=find_verdict(plan.cuts, cycles),
+        verdict=judge_campaign(plan, cycles),
         state=State.ENDED if is_over else State.WAITING,
     )
 

@@ -15,6 +15,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import SECRET_OPTION, Secret
 from dbcheck.config.target import KubernetesSettings, TargetSettings
+from dbcheck.config.validated import suggest_nearest
 from dbcheck.inventory.fields import PREFIX, TYPE_OF_SOURCE, Fields
 from dbcheck.inventory.reaching import read_host
 from dbcheck.model import managed
@@ -145,9 +146,26 @@ class Entry(TargetSettings):
         return self.cluster or self.name
 
     @property
+    def promises(self) -> tuple[Promise, ...]:
+        """What the commits of a cluster must survive; () of a single server.
+
+        Each cut tests one of these promises.
+        """
+        return self.listed_promises if self.standbys else ()
+
+    @property
+    def listed_promises(self) -> tuple[Promise, ...]:
+        """The promises of dbcheck_survives, whether this is a cluster or not."""
+        listed = self.survives
+        return tuple(map(Promise, (listed,) if isinstance(listed, str) else listed))
+
+    @property
     def cut_with(self) -> tuple[Entry, ...]:
-        """The hosts that lose their power in a cut of this one, itself among them."""
-        cuts_all = self.standbys and Promise(self.survives).cuts_all
+        """The hosts that lose their power in a cut of this one, itself among them.
+
+        Of several promises: in the cut that takes most.
+        """
+        cuts_all = any(promise.cuts_all for promise in self.promises)
         return (self, *self.standbys) if cuts_all else (self,)
 
     @property
@@ -156,7 +174,7 @@ class Entry(TargetSettings):
 
         After a cut whose writer stays off, another host of the cluster takes the load.
         """
-        if not self.standbys or Promise(self.survives).writer_returns:
+        if all(promise.writer_returns for promise in self.promises):
             return self.cut_with
         return (self, *self.standbys)
 
@@ -222,7 +240,31 @@ def parse_entry(fields: Fields) -> Entry:
             hint="Give both programs: that which begins the fault, and that which ends"
             " it.",
         )
+    _require_promises(fields, entry)
     return entry
+
+
+def _require_promises(fields: Fields, entry: Entry) -> None:
+    """Raise UsageError unless dbcheck_survives is a promise, or a list of some."""
+    name, known = f"{PREFIX}survives", [each.value for each in Promise]
+    listed = (entry.survives,) if isinstance(entry.survives, str) else entry.survives
+    wrong = [each for each in listed if each not in known]
+    if wrong or not listed:
+        question = suggest_nearest(wrong[0], known) if wrong else ""
+        raise fields.error(
+            name,
+            f"is {wrong[0]!r}" if wrong else "is an empty list",
+            id=ErrorId.VALUE_INVALID,
+            hint=f"It must be one of {', '.join(known)}, or a list of"
+            f" these. {question}".rstrip(),
+        )
+    if len(set(listed)) < len(listed):
+        raise fields.error(
+            name,
+            "lists a promise twice",
+            id=ErrorId.NAME_GIVEN_TWICE,
+            hint="List each promise once: each gets an equal share of the cuts.",
+        )
 
 
 def _require_url(fields: Fields, name: str, url: str) -> None:

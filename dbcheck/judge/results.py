@@ -6,7 +6,7 @@ docs/schema has the JSON Schema of each.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dbcheck.judge.checks import ChosenRuns
@@ -38,7 +38,8 @@ class CycleResult(JudgedCycle):
     and each assumption about settings.
     uncut: no cut of the server's power was asked for, whatever ended the load.
     writer, reader: of a cluster, the node that took the load, and the one that was
-    read ("" if none was); "" of a single server.
+    read ("" if none was); "" of a single server.  promise: of a cluster, what the cut
+    tested, "" if an older dbcheck ran the cycle.
     outage_s: the time to recover, null if it was not measured.  outage_lost: how many
     commits were answered after the cut and did not last.  outage_over_s: where none
     lasted as long as dbcheck tried, that time; null otherwise.
@@ -73,6 +74,7 @@ class CycleResult(JudgedCycle):
     outage_s: float | None = None
     outage_lost: int = 0
     outage_over_s: float | None = None
+    promise: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,28 @@ class SeenTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class PromiseResult:
+    """What the cuts of one promise of a cluster show; see CampaignResult.
+
+    planned_cuts: its share of the cuts.  cuts_left: how many of them are still to come,
+    null once the verdict is FAIL.
+    confirmed, lost: commits that the witness holds, and lost rows with those of earlier
+    cycles; of its cycles with a PASS or FAIL, as far as known.
+    """
+
+    verdict: Verdict
+    planned_cuts: int
+    cuts_left: int | None
+    confirmed: int
+    lost: int
+    commits_per_s: float | None
+    statistics: Statistics
+    activities: Mapping[str, int]
+    windows: Mapping[str, WindowResult]
+    outage: OutageTotal | None
+
+
+@dataclass(frozen=True, slots=True)
 class CampaignResult:
     """Result of a campaign: what the cuts of one target show together.
 
@@ -124,6 +148,9 @@ class CampaignResult:
                 name is then the target's URL, seed that of the oldest run.
     checked:    what the newest cycle checked.
     outage:     the times to recover of the cuts that count, null if none was measured.
+    promises:   of a cluster with several promises, by name what the cuts of each show,
+                as each cut tests one.  The statistics and windows of the campaign then
+                state no bound, and outage is null.  {} of one promise or one server.
     """
 
     name: str
@@ -151,6 +178,7 @@ class CampaignResult:
     unjudged: tuple[str, ...] = ()
     checked: Checked = Checked()
     outage: OutageTotal | None = None
+    promises: Mapping[str, PromiseResult] = field(default_factory=dict)
 
     @property
     def counted(self) -> tuple[CycleResult, ...]:

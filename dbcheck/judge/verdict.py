@@ -39,6 +39,7 @@ _ITEMS_ABOUT_DATA = (
 )
 # Items about a node that took over, or about a group: unless they are present or
 # assumed, a row that the node that was read lacks is not surely lost.
+_MAY_BE_ELSEWHERE = (ItemId.WRITER_OFF, ItemId.ALL_APPLIED)
 _ITEMS_BEFORE_BLAME = (
     ItemId.WRITER_OFF,
     ItemId.PROMOTED,
@@ -278,6 +279,9 @@ def _find_evidence_of_other_data(
 ) -> str:
     """Return the evidence that the data read may not be the load's, or ""."""
     if item := find_item_of_other_data(items):
+        # What is missing is counted: another node of this cluster may have it.
+        if found is not None and found.counts and item.id in _MAY_BE_ELSEWHERE:
+            return f"{headline.differing(found)}; but {item.reason}"
         return item.reason
     if found is None:
         return "the table was not read"

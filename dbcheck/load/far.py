@@ -10,8 +10,9 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dbcheck.base.error_ids import ErrorId
@@ -262,11 +263,18 @@ class FarWorkers:
     """Workers of one scheduler, each for a group of the sessions.
 
     open_engine: pickled and called on each worker, which reads the password itself.
+    by_node: the same for each node of a cluster, by its name: any may take the load.
     """
 
     client: Client
     workers: Sequence[str]
     open_engine: OpenEngine
+    by_node: Mapping[str, OpenEngine] = field(default_factory=dict)
+
+    def loading(self, writer_name: str) -> FarWorkers:
+        """Return the workers whose sessions commit on the node *writer_name*."""
+        opens = self.by_node.get(writer_name, self.open_engine)
+        return replace(self, open_engine=opens)
 
     def require_fit(
         self, server: ServerFacts, witness: Witness, facts: WitnessHostFacts
@@ -327,11 +335,15 @@ class FarWorkers:
 
 @contextlib.contextmanager
 def open_workers(
-    address: str, open_engine: OpenEngine, sessions: int
+    address: str,
+    open_engine: OpenEngine,
+    sessions: int,
+    by_node: Mapping[str, OpenEngine] = MappingProxyType({}),
 ) -> Iterator[FarWorkers]:
     """Yield the workers of the scheduler at *address*, no more than *sessions*.
 
-    Raise UsageError if there are none, or more than a run has logs for.
+    by_node: see FarWorkers.  Raise UsageError if there are none, or more than a run has
+    logs for.
     """
     with dask_cluster.connect_client(address) as client:
         found = dask_cluster.list_workers(client)
@@ -343,4 +355,4 @@ def open_workers(
                 id=ErrorId.TOO_MANY_WORKERS,
                 hint="Start a scheduler of its own for the load.",
             )
-        yield FarWorkers(client, workers, open_engine)
+        yield FarWorkers(client, workers, open_engine, by_node)

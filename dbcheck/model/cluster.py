@@ -78,8 +78,12 @@ class Weakens(enum.Enum):
 
     @classmethod
     def for_promise(cls, promise: Promise | None) -> Weakens:
-        """Return the kind of a control for *promise*; None for a single server."""
-        return cls.FLUSH if promise is None else cls.REPLICATION
+        """Return the kind of a control for *promise*; None for a single server.
+
+        A writer that comes back is read itself, as a single server is.
+        """
+        returns = promise is None or promise.writer_returns
+        return cls.FLUSH if returns else cls.REPLICATION
 
 
 def require_stagger(promise: Promise | None, stagger_s: float) -> None:

@@ -21,8 +21,9 @@ from dbcheck.model.outage import Probed
 from dbcheck.outage.probing import CONNECT_S, INSERT, Address
 from dbcheck.ports.engine import Engine
 
-# The longest waits for an answer of the process, and for its start on a busy machine.
-ANSWER_S, START_S = 10.0, 30.0
+# The longest wait for the process, which answers at once: on a machine that is so busy
+# that commits take seconds, it may not be scheduled for as long.
+ANSWER_S = 30.0
 _ERROR_BYTES = 2000
 
 
@@ -104,7 +105,7 @@ class ProbeProcess:
 
     def await_start(self) -> None:
         """Return once the process could begin its tries at once."""
-        self._ask(Order.SHOW, START_S)
+        self._ask(Order.SHOW)
 
     def begin(self) -> None:
         """Have the tries begin; idempotent."""
@@ -135,26 +136,28 @@ class ProbeProcess:
             return
         try:
             self._channel.send(pickle.dumps(order), ANSWER_S)
-        except OSError:
-            self._note_loss()
+        except OSError as error:
+            self._note_loss(error)
 
-    def _ask(self, order: Order, answer_s: float = ANSWER_S) -> Answer | None:
+    def _ask(self, order: Order) -> Answer | None:
         self._send(order)
         if self.failure or self._channel is None:
             return None
         try:
-            answer: Answer = pickle.loads(self._channel.receive(answer_s))
-        except (EOFError, OSError, NotAMessage):
-            self._note_loss()
+            answer: Answer = pickle.loads(self._channel.receive(ANSWER_S))
+        except (EOFError, OSError, NotAMessage) as error:
+            self._note_loss(error)
             return None
         return answer
 
-    def _note_loss(self) -> None:
+    def _note_loss(self, error: Exception) -> None:
         """Note that the process has ended, or hangs, with its last words if any."""
+        hangs = isinstance(error, TimeoutError)
+        what = f"did not answer for {ANSWER_S:g} s" if hangs else "ended"
         text = ""
         with contextlib.suppress(OSError, ValueError):
             self._errors.seek(0)
             text = self._errors.read()[-_ERROR_BYTES:].decode("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         last = f": {lines[-1]}" if lines else ""
-        self.failure = f"the process of the probes ended, or did not answer{last}"
+        self.failure = f"the process of the probes {what}{last}"

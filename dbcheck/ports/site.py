@@ -118,6 +118,12 @@ class Site(Protocol):
     def led_by(self, name: str) -> Site:
         """Return the same site before a cut, the writer of which is the node *name*."""
 
+    def promising(self, promise: Promise) -> Site:
+        """Return the same cluster before a cut that tests *promise*.
+
+        Raise UsageError if its nodes cannot be cut so.
+        """
+
     @property
     def promise(self) -> Promise | None:
         """Failures that the cluster promises to survive; None of a single server."""

@@ -20,6 +20,7 @@ from dbcheck.report.words import campaign as words
 from dbcheck.report.words import campaign_table
 from dbcheck.report.words import compare as compared_words
 from dbcheck.report.words import history as history_words
+from dbcheck.report.words import promises as promise_words
 
 _CHECKS_SHOWN_MAX = 24  # checks of one server: two years of monthly ones
 
@@ -71,9 +72,31 @@ def _draw_campaign(result: CampaignResult, *, alone: bool) -> Iterator[Renderabl
         if summary.warning:
             yield Padding(Text(summary.warning), (0, 0, 0, 2))
         yield Padding(draw_action(summary), (0, 0, 0, 2))
+    if result.promises:
+        yield Padding(_draw_promises(result), (0, 0, 0, 2))
     for line in words.lines(result):
         yield Padding(Text(line), (0, 0, 0, 2))
     yield draw_tiles((*summary.tiles, *words.list_rates(result)))
+
+
+def _draw_promises(result: CampaignResult) -> Table:
+    """Return the table of the promises, of which each cut tests one."""
+    table = Table(
+        title=promise_words.TITLE,
+        title_justify="left",
+        title_style="bold",
+        caption=promise_words.NOTE,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+    )
+    for place, name in enumerate(promise_words.COLUMNS):
+        table.add_column(name, justify="right" if place else "left")
+    table.add_column("verdict")
+    for cells, verdict in promise_words.list_rows(result):
+        table.add_row(*cells, draw_verdict(verdict))
+    return table
 
 
 def draw_comparison(result: ComparedResult) -> RenderableType:

@@ -27,6 +27,7 @@ from dbcheck.report.words import campaign as of_campaign
 from dbcheck.report.words import cluster as of_cluster
 from dbcheck.report.words import explored as of_explored
 from dbcheck.report.words import matrix as of_matrix
+from dbcheck.report.words import promises as of_promises
 from dbcheck.report.words import run as of_run
 from dbcheck.report.words.explored import describe_lab_server, summarize_exploration
 from dbcheck.report.words.summary import Summary, summarize_run
@@ -145,7 +146,11 @@ def _name_kind(result: CampaignResult) -> str:
 
 def _make_campaign_case(result: CampaignResult) -> TestCase:
     summary = of_campaign.summarize_campaign(result)
-    body = [*_list_summary_lines(summary), *of_campaign.lines(result)]
+    body = [
+        *_list_summary_lines(summary),
+        *of_promises.list_lines(result),
+        *of_campaign.lines(result),
+    ]
     kind = f"dbcheck.{_name_kind(result)}"
     case = _make_case(kind, result.name, result.verdict, summary.headline, body)
     if result.error and result.verdict is not Verdict.FAIL:

@@ -23,6 +23,7 @@ from dbcheck.report.words import compare as of_compare
 from dbcheck.report.words import explored as of_explored
 from dbcheck.report.words import history as of_history
 from dbcheck.report.words import matrix as of_matrix
+from dbcheck.report.words import promises as of_promises
 from dbcheck.report.words import run as of_run
 from dbcheck.report.words.summary import Summary, Tile, summarize_run
 
@@ -174,16 +175,23 @@ def _format_campaigns(subject: CampaignsResult) -> Iterator[str]:
 def _format_campaign(result: CampaignResult) -> Iterator[str]:
     summary = of_campaign.summarize_campaign(result)
     yield from _format_summary(summary)
+    if result.promises:
+        yield from (f"## {of_promises.TITLE}", "")
+        found = of_promises.list_rows(result)
+        rows = ((*cells, verdict.value) for cells, verdict in found)
+        yield from _format_table((*of_promises.COLUMNS, "verdict"), rows)
+        yield from (_escape_text(of_promises.NOTE), "")
+        yield from _format_items(of_promises.list_times(result))
     yield from _format_items(of_campaign.lines(result))
     yield from _format_tiles((*summary.tiles, *of_campaign.list_rates(result)))
     yield from ("## What this does not prove", "")
     yield from _format_items(of_campaign.limits(result))
     yield from ("## Cycles", "")
-    rows = (
+    cycles = (
         (*campaign_table.cycle_cells(cycle), cycle.verdict.value)
         for cycle in result.cycles
     )
-    yield from _format_table((*campaign_table.CYCLE_COLUMNS, "verdict"), rows)
+    yield from _format_table((*campaign_table.CYCLE_COLUMNS, "verdict"), cycles)
 
 
 def _format_matrix(result: MatrixResult) -> Iterator[str]:

@@ -96,7 +96,9 @@ def _measure_subject(subject: Verdicts) -> Iterator[_Measured]:
     if isinstance(subject, RunSubject):
         yield _measure_run(subject.result)
     elif isinstance(subject, CampaignsResult):
-        yield from map(_measure_campaign, subject.targets)
+        for each in subject.targets:
+            yield _measure_campaign(each)
+            yield from _measure_promises(each)
     elif isinstance(subject, ExploreResult):
         yield _Measured("explore", "", "", subject.verdict, None, {})
     else:
@@ -131,9 +133,24 @@ def _measure_campaign(result: CampaignResult) -> _Measured:
         "commits_per_second": result.commits_per_s,
         **_list_times_of_cuts(result.outage),
     }
+    if result.promises:  # each has a bound of its own
+        figures["loss_ratio_upper_bound"] = None
     kind = "runs" if result.chosen else "campaign"
     named = (kind, result.name, "", result.verdict, result.statistics)
     return _Measured(*named, figures)
+
+
+def _measure_promises(result: CampaignResult) -> Iterator[_Measured]:
+    """Yield what the cuts of each promise show, named as its configuration."""
+    for name, found in result.promises.items():
+        figures = {
+            "confirmed_commits": found.confirmed,
+            "lost_rows": found.lost,
+            "commits_per_second": found.commits_per_s,
+            **_list_times_of_cuts(found.outage),
+        }
+        named = ("campaign", result.name, name, found.verdict, found.statistics)
+        yield _Measured(*named, figures)
 
 
 def _list_times_of_run(outage: OutageResult | None) -> dict[str, float | None]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from dbcheck.base.cores import count_free_cores
 from dbcheck.base.error_ids import ErrorId
@@ -144,9 +144,11 @@ def open_far_workers(
     from dbcheck.load.far import open_workers
 
     # Each worker reads the password itself, from the same source as this process.
-    with open_workers(
-        address, partial(make_engine, entry.target, entry.password), sessions
-    ) as far:
+    engines = {
+        host.name: partial(make_engine, host.target, host.password)
+        for host in (entry, *entry.standbys)
+    }
+    with open_workers(address, engines[entry.name], sessions, engines) as far:
         yield far
 
 
@@ -219,6 +221,7 @@ def make_rig(
         witness_pods=make_pod_source(entry.witness_pods),
         client=make_client(entry) if cuts else None,
         fault=_make_fault(entry),
+        promises=entry.promises,
     )
     if isinstance(entry.power, LabConfig):
         from dbcheck.runner import lab_rig
@@ -280,29 +283,42 @@ def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
         if not cuts:
             node = replace(node, power=ReadOnlySwitch(node.power))
         nodes[node_entry.name] = node
-    kind, promise = SiteKind(entry.topology), Promise(entry.survives)
+    kind, (promise, *others) = SiteKind(entry.topology), entry.promises
     promoted_by = PromotedBy(entry.promoted_by) if cuts else PromotedBy.AUTO
     rebuilt_by = RebuiltBy(entry.rebuilt_by) if cuts else RebuiltBy.NOBODY
     common = (kind, nodes, entry.name, promise)
-    rebuild = _make_rebuild(entry, nodes, rebuilt_by)
+    has_all = Promise.ALL in entry.promises
+    stagger_s = entry.stagger_s if promise is Promise.ALL or not has_all else 0.0
+    given: _Given = {
+        "stagger_s": stagger_s,
+        "stagger_of_all_s": entry.stagger_s,
+        "rebuilt_by": rebuilt_by,
+        "rebuild": _make_rebuild(entry, nodes, rebuilt_by),
+    }
+    site: Cluster
     if kind.is_group:
-        return Group(
+        site = Group(*common, bootstrap=promoted_by is PromotedBy.SQL, **given)
+    else:
+        program = PromotionProgram(entry.promote, entry.return_s)
+        site = Cluster(
             *common,
-            bootstrap=promoted_by is PromotedBy.SQL,
-            stagger_s=entry.stagger_s,
-            rebuilt_by=rebuilt_by,
-            rebuild=rebuild,
+            by=promoted_by,
+            promote=program.promote if promoted_by is PromotedBy.COMMAND else None,
+            brings_back=rebuilt_by.awaits_reading,
+            **given,
         )
-    program = PromotionProgram(entry.promote, entry.return_s)
-    return Cluster(
-        *common,
-        by=promoted_by,
-        promote=program.promote if promoted_by is PromotedBy.COMMAND else None,
-        brings_back=rebuilt_by.awaits_reading,
-        stagger_s=entry.stagger_s,
-        rebuilt_by=rebuilt_by,
-        rebuild=rebuild,
-    )
+    for other in others:
+        site.promising(other)  # to refuse before a cut what cannot be tested
+    return site
+
+
+class _Given(TypedDict):
+    """What every cluster is given beside its nodes."""
+
+    stagger_s: float
+    stagger_of_all_s: float
+    rebuilt_by: RebuiltBy
+    rebuild: Callable[[str, str], None] | None
 
 
 def _make_rebuild(

@@ -18,14 +18,18 @@ from dbcheck.base.errors import (
     UsageError,
 )
 from dbcheck.campaign.campaign import WAIT_S, lock_witness, run_campaign
-from dbcheck.campaign.folder import CampaignFolder, list_folders, resume_command
+from dbcheck.campaign.folder import (
+    CampaignFolder,
+    CampaignPlan,
+    list_folders,
+    resume_command,
+)
 from dbcheck.campaign.totals import ERROR_FILE, format_ending, make_result
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load_inventory
 from dbcheck.judge.results import CampaignResult
-from dbcheck.model.cluster import Promise
 from dbcheck.model.replication import RebuiltBy
 from dbcheck.power import consent
 from dbcheck.report.console import make_progress_console
@@ -54,6 +58,14 @@ _FAILURES_SHOWN_MAX = 5
 def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
     """Raise UsageError if *entry* cannot be cut many times, or must not be."""
     require_terminal(entry)
+    require_hosts_fit(entry, yes=yes, i_know=i_know)
+
+
+def require_hosts_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
+    """Raise UsageError if a host of *entry* cannot be cut many times, or must not be.
+
+    Whoever cuts by hand is asked for each cut.
+    """
     _require_rebuilt(entry)
     for host in entry.cut_in_turn:
         require_passable(host)
@@ -65,7 +77,7 @@ def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
 
 def _require_rebuilt(entry: Entry) -> None:
     """Raise UsageError for a cluster that stays without a node after its first cut."""
-    if not entry.standbys or Promise(entry.survives).writer_returns:
+    if all(promise.writer_returns for promise in entry.promises):
         return
     if entry.rebuilt_by == RebuiltBy.NOBODY.value:
         raise UsageError(
@@ -127,6 +139,7 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
             id=ErrorId.CAMPAIGN_OF_OTHER_TARGET,
             hint="Start a new campaign, or correct the inventory.",
         )
+    _require_same_promises(entry, plan)
     require_terminal(entry)
     require_node_of_runs(entry, folder)
     _require_rebuilt(entry)
@@ -137,6 +150,23 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
         if host.power.guarded:
             require_unshared_switch(host)
             consent.require_consent(host.switched_host, yes=yes)
+
+
+def _require_same_promises(entry: Entry, plan: CampaignPlan) -> None:
+    """Raise UsageError unless *entry* has the promises that the campaign tests.
+
+    The plan of an older dbcheck has none, and tests the one of its inventory.
+    """
+    now = [promise.value for promise in entry.promises]
+    then = ", ".join(plan.promises) or "one promise"
+    if sorted(now) == sorted(plan.promises) or (len(now) < 2 and not plan.promises):
+        return
+    raise UsageError(
+        f"{entry.title}: the campaign tests {then}, and dbcheck_survives is now"
+        f" {', '.join(now)}",
+        id=ErrorId.CAMPAIGN_OF_OTHER_TARGET,
+        hint="Start a new campaign, or set dbcheck_survives as it was.",
+    )
 
 
 def require_node_of_runs(entry: Entry, folder: CampaignFolder) -> None:

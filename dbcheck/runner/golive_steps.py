@@ -35,7 +35,7 @@ from dbcheck.report.html.page import as_html
 from dbcheck.report.words import campaign as campaign_words
 from dbcheck.rows.plans.registry import usage_of
 from dbcheck.runner import assemble, campaign_run
-from dbcheck.runner.campaign_plan import make_plan
+from dbcheck.runner.campaign_plan import Goal, make_plan
 from dbcheck.runner.checks import (
     COMMITS,
     audit_entry,
@@ -244,11 +244,11 @@ def run_cuts(check: Check, step: StepId, name: str, *, is_resumed: bool) -> Foun
 
 
 def _plan_cuts(check: Check, step: StepId) -> CampaignPlan:
-    is_first = step is StepId.FIRST_CUT
+    is_first, wanted = step is StepId.FIRST_CUT, check.plan.cuts
     return make_plan(
         check.entry,
         check.plan.seed + (0 if is_first else 1),
-        (1, None) if is_first else (check.plan.cuts, check.plan.bound_ppm),
+        Goal(1) if is_first else Goal(wanted, check.plan.bound_ppm, wanted),
         keep_going=False,
         control=is_first and check.plan.control,
         twice=check.entry.twice,

@@ -124,6 +124,34 @@ def require_passable(entry: Entry) -> None:
     )
 
 
+def choose_promise(entry: Entry, name: str | None) -> Entry:
+    """Return *entry* with the one promise that a single cut of a cluster tests.
+
+    name: of the promise, None to take the only one.  Raise UsageError if there are
+    several, or if it is none of them.
+    """
+    listed = [promise.value for promise in entry.promises]
+    if name is not None and name not in listed:
+        other = f"dbcheck_survives is {', '.join(listed)}"
+        raise UsageError(
+            f"{entry.title or entry.target} is not tested for {name}:"
+            f" {other if listed else 'only a cluster has promises'}",
+            id=ErrorId.PROMISE_UNCLEAR,
+            hint="Name one of dbcheck_survives, or add it there (docs/clusters.md)."
+            if listed
+            else "Leave --promise out, or name a group that is a cluster.",
+        )
+    if name is None and len(listed) > 1:
+        raise UsageError(
+            f"{entry.title} has several promises, {', '.join(listed)}, and this tests"
+            " one",
+            id=ErrorId.PROMISE_UNCLEAR,
+            hint=f"Name it: --promise {listed[0]}; or test all of them: dbcheck"
+            f" campaign {entry.title}.",
+        )
+    return replace(entry, survives=name or entry.survives)
+
+
 # Who can rebuild an old writer whose commits no other node has, so that none is left.
 _REPLACING_DATA = {
     # By SQL PostgreSQL's old writer is left to dbcheck_rebuild.
@@ -135,22 +163,16 @@ _REPLACING_DATA = {
 def require_control_possible(entry: Entry) -> None:
     """Raise UsageError if *entry* is a cluster of which no control can be run.
 
-    A control leaves commits on the old writer that no other node has.  They are lost
-    only if another node takes over, and must be gone before that writer is a node of
-    the cluster again.
+    Where another node takes over, a control leaves commits on the old writer that no
+    other node has, and that must be gone before that writer is a node of the cluster
+    again.  Where the writer comes back, its sessions are acknowledged before a flush.
+    A standby of PostgreSQL has nothing of that, as the writer sends what it has flushed
+    alone (walsender.c, XLogSendPhysical()).  MySQL and MariaDB send a transaction
+    before their log is flushed, once the flush of each is off.
     """
     if not entry.standbys:
         return
-    kind, promise = SiteKind(entry.topology), Promise(entry.survives)
-    if promise.writer_returns:
-        gone = Promise.ALL_WRITER_GONE if promise.cuts_all else Promise.WRITER_GONE
-        raise UsageError(
-            f"{entry.title}: no control with the promise {promise.value}: the writer"
-            " comes back, with the commits that no other node was to have",
-            id=ErrorId.CONTROL_NOT_SUPPORTED,
-            hint="Leave --control out, or run it with dbcheck_survives:"
-            f" {(Promise.WRITER_GONE if kind.is_group else gone).value}.",
-        )
+    kind = SiteKind(entry.topology)
     if kind.is_group:
         raise UsageError(
             f"{entry.title}: no control of {kind.value}: the old writer would join"
@@ -158,7 +180,19 @@ def require_control_possible(entry: Entry) -> None:
             id=ErrorId.CONTROL_NOT_SUPPORTED,
             hint="Leave --control out.",
         )
-    _require_replaced(entry, kind)
+    for promise in entry.promises:
+        if not promise.writer_returns:
+            _require_replaced(entry, kind)
+        elif kind is not SiteKind.STREAMING:
+            gone = Promise.ALL_WRITER_GONE if promise.cuts_all else Promise.WRITER_GONE
+            raise UsageError(
+                f"{entry.title}: no control with the promise {promise.value}: what the"
+                " writer loses in the cut, its replicas may have, and it would give"
+                " the numbers of these transactions to others",
+                id=ErrorId.CONTROL_NOT_SUPPORTED,
+                hint="Leave --control out, or run it with dbcheck_survives:"
+                f" {gone.value}.",
+            )
 
 
 def _require_replaced(entry: Entry, kind: SiteKind) -> None:
@@ -175,22 +209,12 @@ def _require_replaced(entry: Entry, kind: SiteKind) -> None:
     )
 
 
-def refuse_workers_of_cluster(entry: Entry) -> None:
-    """Raise UsageError if *entry* is a cluster, whose sessions run on this machine."""
-    if entry.standbys:
-        raise UsageError(
-            f"{entry.title} is a cluster, and cannot be run with --load-workers",
-            id=ErrorId.OPTIONS_CONFLICT,
-            hint="Leave it out: the standbys are watched by the clock of this machine.",
-        )
-
-
 def require_stays_off(entry: Entry, host: Entry) -> None:
     """Raise UsageError if *host* cannot stay off once it was cut as the writer.
 
     host: one of the hosts of *entry*.
     """
-    stays_off = entry.standbys and not Promise(entry.survives).writer_returns
+    stays_off = any(not promise.writer_returns for promise in entry.promises)
     if stays_off and host.power.returns_by_itself:
         raise UsageError(
             f"host {host.name}: the power comes back by itself after a cut by this"

@@ -13,21 +13,29 @@ from pathlib import Path
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
-from dbcheck.config.secret import Secret
 from dbcheck.cycle.cycle import require_server_back, run_control
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import require_server
-from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
+from dbcheck.cycle.rebuild import (
+    lead_by_writer,
+    may_have_lost,
+    rebuild_after_pass,
+    rebuild_cluster,
+    require_old_writer_read,
+)
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.url import read_url
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cluster import Weakens
 from dbcheck.model.family import FAMILIES, Family
+from dbcheck.ports.site import Site
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
 from dbcheck.report.words.run import headline
 from dbcheck.runner import assemble
+from dbcheck.runner.guard import require_control_possible
 from dbcheck.runner.lab_clusters import run_cluster_cycles
 from dbcheck.runner.lab_cycles import adapt_workload_to_lab, run_lab_cycles
 from dbcheck.runner.matrix_rows import Row
@@ -135,67 +143,129 @@ def adapt_to_target(measured: Sequence[RowResults], entry: Entry) -> None:
         one.row = replace(one.row, price=price, workload=workload)
 
 
+@dataclass(slots=True)
+class _Course:
+    """What the cycles of a matrix on a target left for the next one.
+
+    rig:   without the settings of a row, led by the node that takes writes.
+    settings: of the writer before the first cut; {} of a single server.
+    """
+
+    rig: Rig
+    settings: Mapping[str, str]
+    known: Known = NOTHING_KNOWN
+    last: Outcome | None = None
+
+    def run_row(
+        self, results: RowResults, rig: Rig, seed: int, view: PlainProgress
+    ) -> None:
+        """Run the cycles of a row on *rig*, and note their outcomes."""
+        row, self.known = results.row, self.known.without_setup()
+        for number in range(row.cuts):
+            if self.last is not None:
+                self.rig = _make_whole(self.rig, self.last, self.settings)
+            rig = replace(rig, site=rig.site.led_by(self.rig.site.writer_name))
+            drawn = seed + number
+            if row.relaxed:
+                outcome = run_control(rig, row.workload, drawn, self.known)
+            else:
+                outcome = run_resumable_cycle(
+                    rig, row.workload, drawn, [], self.known, view
+                )
+            self.last = outcome
+            results.note(outcome, view)
+            require_server_back(rig, outcome)  # before the next cut
+            # Where the rows were not read, it is not known what the cycle left.
+            known = self.known.with_outcome(outcome)
+            self.known = known if outcome.found else NOTHING_KNOWN
+            if results.is_over:
+                return
+
+
 def run_on_target(
     measured: Sequence[RowResults],
     base: Rig,
     seed: int,
     view: PlainProgress,
-    password: Secret | None,
+    entry: Entry,
 ) -> None:
     """Cut the power of *base*'s target under each row, as often as the row says.
 
     A row that the server refuses is found before the first cut, and does not stop the
     others.  A later error ends the matrix: the run that it leaves must be reconciled
-    before anything else writes to the server.  Raise UsageError if such a run exists
-    already.
+    before anything else writes to the server.  A cluster is rebuilt before the next
+    cut, also after a loss, once what the old writer alone holds was read.  Raise
+    UsageError if such a run exists already.
+    entry: of the target.
     """
-    runnable: list[tuple[RowResults, Rig]] = []
-    node = base.site.writer
-    require_none_pending(base.runs, node.engine)
+    for node in base.site.nodes.values():
+        require_none_pending(base.runs, node.engine)
+    leads = replace(base, site=lead_by_writer(base.site))
+    is_cluster = base.site.promise is not None
+    settings = leads.site.writer.engine.facts().settings if is_cluster else {}
+    course = _Course(leads, settings)
+    for results, rig in list(_list_runnable(measured, leads, entry)):
+        view.line("row", results.row.name)
+        with results.running(view):
+            course.run_row(results, rig, seed, view)
+        if results.error:
+            return
+    if course.last is not None:
+        rebuild_after_pass(course.rig, course.last)
+
+
+def _list_runnable(
+    measured: Sequence[RowResults], base: Rig, entry: Entry
+) -> Iterator[tuple[RowResults, Rig]]:
+    """Yield each row that the server takes, with its rig; note why others fail."""
     for results in measured:
-        engine = node.engine
-        if settings := results.row.settings:
-            url = add_session_settings(engine.target, settings, FAMILIES[engine.family])
-            engine = assemble.make_engine(url, password)
+        row = results.row
         try:
+            if row.relaxed:
+                require_control_possible(entry)
+            site = _apply_settings(base.site, row.settings, entry)
             require_server(
-                engine,
-                results.row.workload,
-                Weakens.FLUSH if results.row.relaxed else None,
-                asks_host=node.host is not None,
+                site.writer.engine,
+                row.workload,
+                Weakens.for_promise(site.promise) if row.relaxed else None,
+                asks_host=site.writer.host is not None,
             )
         except DbcheckError as error:
             results.fail(error)
         else:
-            runnable.append(
-                (
-                    results,
-                    replace(
-                        base, site=base.site.with_writer(replace(node, engine=engine))
-                    ),
-                )
-            )
-    known = NOTHING_KNOWN
-    for results, rig in runnable:
-        known = known.without_setup()
-        view.line("row", results.row.name)
-        with results.running(view):
-            for number in range(results.row.cuts):
-                drawn = seed + number
-                if results.row.relaxed:
-                    outcome = run_control(rig, results.row.workload, drawn, known)
-                else:
-                    outcome = run_resumable_cycle(
-                        rig, results.row.workload, drawn, [], known, view
-                    )
-                results.note(outcome, view)
-                require_server_back(rig, outcome)  # before the next cut
-                # Where the rows were not read, it is not known what the cycle left.
-                known = known.with_outcome(outcome) if outcome.found else NOTHING_KNOWN
-                if results.is_over:
-                    break
-        if results.error:
-            return
+            yield results, replace(base, site=site)
+
+
+def _apply_settings(site: Site, settings: Mapping[str, str], entry: Entry) -> Site:
+    """Return *site* with *settings* for the sessions on each of its nodes.
+
+    Any node of a cluster may take the load of a later cut.  No server's configuration
+    changes, so nothing is to be set back.
+    """
+    if not settings:
+        return site
+    passwords = {host.name: host.password for host in (entry, *entry.standbys)}
+    writer_name = site.writer_name
+    for name, node in site.nodes.items():
+        family = FAMILIES[node.engine.family]
+        url = add_session_settings(node.engine.target, settings, family)
+        engine = assemble.make_engine(url, passwords.get(name, entry.password))
+        site = site.led_by(name).with_writer(replace(node, engine=engine))
+    return site.led_by(writer_name)
+
+
+def _make_whole(rig: Rig, last: Outcome, settings: Mapping[str, str]) -> Rig:
+    """Return *rig*; of a cluster, led by the node that takes writes after *last*.
+
+    rig: without the settings of a row.  settings: the writer's before the first cut,
+    without those: commits on the new writer must wait as they did then.
+    """
+    if rig.site.promise is None:
+        return rig
+    lost = may_have_lost(last)
+    if lost:
+        require_old_writer_read(rig.site, last.run)
+    return rebuild_cluster(rig, last.run, keeps_data=lost, settings=settings)
 
 
 def add_session_settings(url: str, settings: Mapping[str, str], family: Family) -> str:

@@ -208,7 +208,7 @@ def _place_cluster(
     inventory: Inventory, entry: Entry, pods: Sequence[Pod], primary: Pod
 ) -> Entry:
     """Return the primary's entry, with those of the other pods as its standbys."""
-    if Promise(entry.survives) is not Promise.WRITER_GONE:
+    if entry.listed_promises != (Promise.WRITER_GONE,):
         raise UsageError(
             f"{entry.inventory}: {entry.name}: dbcheck_survives is {entry.survives!r},"
             " and of pods dbcheck can test writer-gone alone",

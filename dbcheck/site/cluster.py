@@ -75,10 +75,12 @@ class Cluster:
         rejoin: Follow | None = None,
         rebuilt_by: RebuiltBy = RebuiltBy.NOBODY,
         rebuild: Follow | None = None,
+        stagger_of_all_s: float = 0.0,
     ) -> None:
         """promote: what promotes a node, if *by* is COMMAND.
 
-        brings_back, stagger_s: see Site.
+        brings_back, stagger_s: see Site.  stagger_of_all_s: stagger_s of the promise
+                ALL, see promising().
         cut_promoted_s: the node that takes over loses its power once, within so many
                 seconds of the order, and comes back; 0: it does not.
         rejoin: None if no node is to rejoin.
@@ -95,6 +97,7 @@ class Cluster:
         require_stagger(promise, stagger_s)
         self.kind, self.promise, self.brings_back = kind, promise, brings_back
         self.stagger_s = stagger_s
+        self._stagger_of_all_s = stagger_of_all_s or stagger_s
         self._isolate, self._rejoin = isolate, rejoin
         self._rebuilt_by, self._rebuild = rebuilt_by, rebuild
         self._delays_s: Mapping[str, float] = {}
@@ -127,18 +130,30 @@ class Cluster:
         return self._nodes[self.reader_name]
 
     def with_writer(self, node: Node) -> Cluster:
-        return self._copy({**self._nodes, self.writer_name: node}, self.writer_name)
+        return self._copy(nodes={**self._nodes, self.writer_name: node})
 
     def led_by(self, name: str) -> Cluster:
-        return self._copy(self._nodes, name)
+        return self._copy(writer_name=name)
 
-    def _copy(self, nodes: Mapping[str, Node], writer_name: str) -> Cluster:
+    def promising(self, promise: Promise) -> Cluster:
+        return self._copy(promise=promise)
+
+    def _copy(
+        self,
+        *,
+        nodes: Mapping[str, Node] | None = None,
+        writer_name: str = "",
+        promise: Promise | None = None,
+    ) -> Cluster:
+        """Return this cluster before a cut, with what is given in place of its own."""
+        promise = promise or self.promise
         return Cluster(
-            *(self.kind, nodes, writer_name, self.promise),
+            *(self.kind, nodes or self._nodes),
+            *(writer_name or self.writer_name, promise),
             by=self._promoted_by,
             promote=self._promote,
             brings_back=self.brings_back,
-            stagger_s=self.stagger_s,
+            stagger_s=self._find_stagger_s(promise),
             cut_promoted_s=self._cut_promoted_s,
             old_writer_returns_s=self._old_writer_returns_s,
             reconnect=self._reconnect,
@@ -146,7 +161,11 @@ class Cluster:
             rejoin=self._rejoin,
             rebuilt_by=self._rebuilt_by,
             rebuild=self._rebuild,
+            stagger_of_all_s=self._stagger_of_all_s,
         )
+
+    def _find_stagger_s(self, promise: Promise) -> float:
+        return self._stagger_of_all_s if promise is Promise.ALL else 0.0
 
     @property
     def rejoins(self) -> bool:

@@ -248,11 +248,12 @@ class Group(Cluster):
         stagger_s: float = 0.0,
         rebuilt_by: RebuiltBy = RebuiltBy.NOBODY,
         rebuild: Follow | None = None,
+        stagger_of_all_s: float = 0.0,
     ) -> None:
         """bootstrap: dbcheck forms the group again if it does not do so by itself.
 
         stagger_s: see Site.  rebuilt_by: SQL has dbcheck ask a node to join.
-        rebuild: see Cluster.
+        rebuild, stagger_of_all_s: see Cluster.
         Raise UsageError unless these nodes can be a group, and be cut as one.
         """
         kind.require_promise(promise, len(nodes))
@@ -262,18 +263,29 @@ class Group(Cluster):
             stagger_s=stagger_s,
             rebuilt_by=rebuilt_by,
             rebuild=self._join if rebuilt_by is RebuiltBy.SQL else rebuild,
+            stagger_of_all_s=stagger_of_all_s,
         )
         self._writer_member, self._is_cut = "", False
+        self._bootstraps = bootstrap
         may_bootstrap = bootstrap and promise.cuts_all and not kind.forms_by_itself
         self._bootstrap = Bootstrap(self._nodes) if may_bootstrap else None
 
-    def _copy(self, nodes: Mapping[str, Node], writer_name: str) -> Group:
+    def _copy(
+        self,
+        *,
+        nodes: Mapping[str, Node] | None = None,
+        writer_name: str = "",
+        promise: Promise | None = None,
+    ) -> Group:
+        promise = promise or self.promise
         return Group(
-            *(self.kind, nodes, writer_name, self.promise),
-            bootstrap=self._bootstrap is not None,
-            stagger_s=self.stagger_s,
+            *(self.kind, nodes or self._nodes),
+            *(writer_name or self.writer_name, promise),
+            bootstrap=self._bootstraps,
+            stagger_s=self._find_stagger_s(promise),
             rebuilt_by=self._rebuilt_by,
             rebuild=self._rebuild,
+            stagger_of_all_s=self._stagger_of_all_s,
         )
 
     def _join(self, name: str, _writer_name: str) -> None:

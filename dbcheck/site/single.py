@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
-from dbcheck.model.cluster import ONLY_NODE, SiteKind
+from dbcheck.model.cluster import ONLY_NODE, Promise, SiteKind
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.ports.power import Preparing
 from dbcheck.ports.site import Node
@@ -41,6 +41,9 @@ class SingleServer:
         return SingleServer(node)
 
     def led_by(self, _name: str) -> SingleServer:
+        return self
+
+    def promising(self, _promise: Promise) -> SingleServer:
         return self
 
     @property

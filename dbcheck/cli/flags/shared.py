@@ -13,6 +13,7 @@ import click
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.flags.groups import FILE, FOLDER, SEED, F, Flag, Group, Number, option
+from dbcheck.model.cluster import Promise
 from dbcheck.runs.folder import RUNS
 
 if TYPE_CHECKING:
@@ -114,6 +115,15 @@ def runs() -> Callable[[F], F]:
         default=RUNS,
         show_default=True,
         help="Folder in which each run gets a folder of its own.",
+    )
+
+
+def promise() -> Callable[[F], F]:
+    """Add --promise, what a cluster is tested for."""
+    return option(
+        "--promise",
+        type=click.Choice([each.value for each in Promise]),
+        help="Of a cluster whose dbcheck_survives lists several: the one to test.",
     )
 
 

@@ -299,7 +299,8 @@ def _require_fit(
             endpoints = node.engine.endpoints()
             require_independent(endpoints, rig.witness.kind, witness)
     if rig.far is not None:
-        rig.far.require_fit(engine.facts(), rig.witness, witness)
+        far = rig.far.loading(rig.site.writer_name)
+        far.require_fit(engine.facts(), rig.witness, witness)
     if workload.rows_before:
         engine.require(Feature.FILL)
     refuse_plan_of_control(workload.plan, weakens)

@@ -93,14 +93,17 @@ def find_membership(
         )
     cluster = "system_identifier"
     ours, theirs = writer.get(cluster), own.get(cluster)
+    is_other = "is of another cluster: {0} there is {1}, and the writer's is {2}"
     if membership.source:
         (cluster, ours), theirs = name_in_log(writer), membership.source
+        if not site.kind.is_group:  # it may be one of the nodes, as after a promotion
+            is_other = "follows the server whose {0} is {1}, and the writer's is {2}"
     if ours != theirs:
         raise EngineError(
-            f"node {name} is of another cluster: {cluster} there is {theirs}, and the"
-            f" writer's is {ours}",
+            f"node {name} {is_other.format(cluster, theirs, ours)}",
             id=ErrorId.NODE_OF_OTHER_CLUSTER,
-            hint="Name the nodes of the writer's cluster in the inventory's group.",
+            hint="Have it follow the writer; or name the nodes of the writer's cluster"
+            " in the inventory's group.",
         )
     return membership
 

@@ -13,6 +13,7 @@ from dbcheck.cycle.recovery.other_nodes import (
     UNCOMPARED,
     compare_members,
     compare_rejoined_nodes,
+    describe_nodes_kept_off,
     describe_nodes_left_off,
     list_comparable_nodes,
     read_old_nodes,
@@ -145,9 +146,7 @@ def _add_other_nodes(
     if not rig.site.kept_off:
         return after
     if not rig.site.brings_back:
-        rig.listener.phase(
-            Phase.RESTORE, describe_nodes_left_off(rig.site.kept_off, rig.site.kind)
-        )
+        rig.listener.phase(Phase.RESTORE, describe_nodes_kept_off(rig.site))
         return after
     after = _store_record(run, read_old_nodes(rig, run, manifest, after))
     if not rig.site.rejoins or after.failure or not after.survivors:

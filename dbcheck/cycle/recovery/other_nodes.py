@@ -49,6 +49,10 @@ _STAYS_OFF = (
     "{} stays off: it must rejoin {}, and may hold commits that no other node has. Keep"
     " its clients away when you restore its power"
 )
+_STAYS_OFF_UNTIL_JUDGED = (
+    "{} stays off until this run is judged, then it gets its power back to follow the"
+    " new writer; after a loss that ends the test it stays off"
+)
 UNCOMPARED = OtherNode(not_done="the client ended before it was compared")
 _MARK_BYTES = 16
 
@@ -61,6 +65,13 @@ def describe_nodes_left_off(names: Iterable[str], kind: SiteKind) -> str:
     """
     way = "the cluster" if kind.is_group else "as a standby"
     return _STAYS_OFF.format(", ".join(sorted(names)), way)
+
+
+def describe_nodes_kept_off(site: Site) -> str:
+    """Return the notice about the nodes of *site* that are off once it was read."""
+    if not site.rebuilt:
+        return describe_nodes_left_off(site.kept_off, site.kind)
+    return _STAYS_OFF_UNTIL_JUDGED.format(", ".join(sorted(site.kept_off)))
 
 
 def read_old_nodes(

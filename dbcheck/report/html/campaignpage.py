@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
-from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
+from dbcheck.judge.results import (
+    CampaignResult,
+    CampaignsResult,
+    CycleResult,
+    PromiseResult,
+)
 from dbcheck.model.verdict import (
     CONFIDENCE,
     PPM,
@@ -25,7 +30,7 @@ from dbcheck.report.html.runcharts import Figure
 from dbcheck.report.html.svg import Axis, Plot, linear, logarithmic, number
 from dbcheck.report.subject import Step
 from dbcheck.report.words import campaign as words
-from dbcheck.report.words import campaign_table
+from dbcheck.report.words import campaign_table, promises
 from dbcheck.report.words.chosen import format_command, format_title
 from dbcheck.report.words.run import sentence
 from dbcheck.report.words.summary import format_moment
@@ -64,6 +69,9 @@ def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
             ((*campaign_table.cells(one, with_price=with_price),), one.verdict.value)
             for one in results
         ],
+        "promise_columns": promises.COLUMNS,
+        "promise_title": promises.TITLE,
+        "promise_note": promises.NOTE,
         "cycle_columns": campaign_table.CYCLE_COLUMNS,
         "cycle_numbers": CYCLE_NUMBERS,
         "steps": steps,
@@ -91,6 +99,10 @@ def _make_target_values(result: CampaignResult) -> dict[str, Any]:
     return {
         "result": result,
         "summary": words.summarize_campaign(result),
+        "promises": [
+            (cells, verdict.value) for cells, verdict in promises.list_rows(result)
+        ],
+        "promise_times": list(promises.list_times(result)),
         "lines": [x for x in words.lines(result) if sentence(x) not in limits],
         "lines_title": "Cause and fix" if failed else "What the cuts show",
         "wrong": failed,
@@ -142,10 +154,13 @@ def _list_figures(result: CampaignResult) -> Iterator[Figure]:
     yield _make_cycles_figure(cycles, "began" if result.chosen else "ended")
     if result.may_lack_loss:
         return  # both other charts draw bounds
-    if counted := result.counted:
-        yield _make_bound_figure(counted, result.bound_ppm)
-    if result.activities or result.windows:
-        yield _make_activities_figure(result)
+    parts: Mapping[str, CampaignResult | PromiseResult] = result.promises
+    for name, found in (parts or {"": result}).items():
+        counted = [c for c in result.counted if not name or c.promise == name]
+        if counted:
+            yield _make_bound_figure(name, counted, result.bound_ppm)
+        if found.activities or found.windows:
+            yield _make_activities_figure(name, counted, found)
 
 
 def _make_count_axis(last: int, name: str) -> Axis:
@@ -178,8 +193,13 @@ def _make_cycles_figure(cycles: Sequence[CycleResult], did: str) -> Figure:
     return Figure("Cuts and their rate of commits", plot.drawn(), legend, note)
 
 
-def _make_bound_figure(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
-    """Return the chart of the bounds on the share of cuts that lose, after each cut."""
+def _make_bound_figure(
+    promise: str, counted: Sequence[CycleResult], goal_ppm: int | None
+) -> Figure:
+    """Return the chart of the bounds on the share of cuts that lose, after each cut.
+
+    promise: which the cuts tested, "" if there are not several.
+    """
     losses = 0
     bounds: list[tuple[float, float]] = []
     least: list[tuple[float, float]] = []
@@ -207,16 +227,29 @@ def _make_bound_figure(counted: Sequence[CycleResult], goal_ppm: int | None) -> 
     if losses:
         plot.line(least, "second")
         legend["line second"] = f"at least so many, {CONFIDENCE}"
-    return Figure("What the cuts prove so far", plot.drawn(), legend, about)
-
-
-def _make_activities_figure(result: CampaignResult) -> Figure:
-    """Return the chart with a bar for each activity at the cuts, then for each task."""
-    lossy = [one.activity for one in result.counted if one.verdict is CycleVerdict.FAIL]
-    bars = [(name, n, lossy.count(name)) for name, n in result.activities.items()]
-    bars += [(name, one.cuts, one.losses) for name, one in result.windows.items()]
     return Figure(
-        "What went on at the cuts",
+        _name_figure("What the cuts prove so far", promise), plot.drawn(), legend, about
+    )
+
+
+def _name_figure(title: str, promise: str) -> str:
+    return f"{title}, promise {promise}" if promise else title
+
+
+def _make_activities_figure(
+    promise: str,
+    counted: Sequence[CycleResult],
+    found: CampaignResult | PromiseResult,
+) -> Figure:
+    """Return the chart with a bar for each activity at the cuts, then for each task.
+
+    promise: see _make_bound_figure().  counted: the cuts.  found: what they show.
+    """
+    lossy = [one.activity for one in counted if one.verdict is CycleVerdict.FAIL]
+    bars = [(name, n, lossy.count(name)) for name, n in found.activities.items()]
+    bars += [(name, one.cuts, one.losses) for name, one in found.windows.items()]
+    return Figure(
+        _name_figure("What went on at the cuts", promise),
         _draw_bars(bars),
         {"kept": "cuts without a loss", "lost": "cuts that lost something"},
         f"At the right: at most this share of such cuts lose, {CONFIDENCE}.",

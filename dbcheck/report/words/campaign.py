@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
+from dbcheck.judge.results import (
+    CampaignResult,
+    CampaignsResult,
+    CycleResult,
+    WindowResult,
+)
 from dbcheck.model.cut import CutClass, describe_cuts
 from dbcheck.model.verdict import (
     CONFIDENCE,
@@ -22,7 +27,7 @@ from dbcheck.model.verdict import (
     format_count,
     format_percent_up,
 )
-from dbcheck.report.words import chosen
+from dbcheck.report.words import chosen, promises
 from dbcheck.report.words.campaign_table import (
     describe_activity,
     format_cuts,
@@ -163,8 +168,8 @@ def _prove(result: CampaignResult) -> str:
         only_blind = not (result.unjudged or chosen.contradicts(result))
         return _BLIND if only_blind else _NO_BOUND
     cuts = result.statistics.cuts
-    proof = [describe_proof(0, cuts)]
-    if cuts > 1:
+    proof = [promises.prove(result) if result.promises else describe_proof(0, cuts)]
+    if cuts > 1 and not result.promises:
         proof.append(sentence(describe_unseen_losses(cuts)))
     return " ".join((*proof, *_warn_of_open_layers([result])))
 
@@ -298,7 +303,7 @@ def _list_tiles(result: CampaignResult) -> Iterator[Tile]:
     share, of = describe_bound(losses, cuts)
     # A bound of cuts alone would pass over a loss without one.
     without_cut = result.verdict is Verdict.FAIL and not losses
-    if share and not (without_cut or result.may_lack_loss):
+    if share and not (without_cut or result.may_lack_loss or result.promises):
         yield Tile("bound", share, of)
     depths = [depth or "unknown" for depth in result.statistics.depths]
     if depths:
@@ -346,13 +351,14 @@ def lines(result: CampaignResult) -> Iterator[str]:
         }
         counts = ", ".join(f"{n} {name}" for name, n in known.items() if n)
         yield f"activity at the cuts: {counts}"
-    if result.windows and not result.may_lack_loss:
-        counts = ", ".join(
-            f"{one.cuts} {name}"
-            f" (at most {format_percent_up(one.loss_ppm_max)} of them lose)"
-            for name, one in result.windows.items()
-        )
+    if result.windows and not result.may_lack_loss and not result.promises:
+        counts = _count_windows(result.windows)
         yield f"cuts during housekeeping, {CONFIDENCE}: {counts}"
+    for name, found in result.promises.items():
+        if found.windows and not result.may_lack_loss:
+            counts = _count_windows(found.windows)
+            yield f"{name}: cuts during housekeeping, {CONFIDENCE}: {counts}"
+        yield from (f"{name}: {text}" for text in list_lost_answers(found.outage))
     if seen := result.seen:
         yield (
             f"rows seen by readers: {seen.rows:,}; missing after the cut, and never"
@@ -368,6 +374,14 @@ def lines(result: CampaignResult) -> Iterator[str]:
         yield f"cuts still needed: {result.cuts_still_needed}"
     if result.error:
         yield with_id(result.error, result.error_id)
+
+
+def _count_windows(windows: Mapping[str, WindowResult]) -> str:
+    return ", ".join(
+        f"{one.cuts} {name}"
+        f" (at most {format_percent_up(one.loss_ppm_max)} of them lose)"
+        for name, one in windows.items()
+    )
 
 
 def _describe_unjudged(result: CampaignResult) -> Iterator[str]:

@@ -73,10 +73,14 @@ def cycle_cells(cycle: CycleResult) -> Iterator[str]:
 
 
 def _describe_nodes(cycle: CycleResult) -> str:
-    """Return which nodes of a cluster took the load and were read, "" of one server."""
+    """Return what was tested of a cluster, and which nodes took the load and were read.
+
+    "" of one server.
+    """
     if not cycle.writer:
         return ""
-    return f"; {cycle.writer} wrote, {cycle.reader or 'none'} was read"
+    tested = f"; {cycle.promise}" if cycle.promise else ""
+    return f"{tested}; {cycle.writer} wrote, {cycle.reader or 'none'} was read"
 
 
 def describe_activity(cycle: CycleResult) -> str:

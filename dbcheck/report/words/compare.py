@@ -9,6 +9,7 @@ from dbcheck.model.verdict import (
     PROOF_OF_LOSS,
     Statistics,
     Verdict,
+    compute_loss_ppm_max,
     format_percent_down,
     format_percent_up,
 )
@@ -79,6 +80,8 @@ def _bounds(side: SideResult) -> str:
     # A bound of cuts alone would pass over a loss without one.
     if not found.cuts or (side.verdict is Verdict.FAIL and not found.losses):
         return "-"
+    if found.loss_ppm_max != compute_loss_ppm_max(found.losses, found.cuts):
+        return "-"  # none holds, as for cuts of several promises together
     least = format_percent_down(found.loss_ppm_min)
     return f"{least} to {format_percent_up(found.loss_ppm_max)}"
 

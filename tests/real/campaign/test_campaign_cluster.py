@@ -22,52 +22,17 @@ from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.replication import find_missing_for_control
-from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.replication import run_statements
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import USER
 from dbcheck.load.sessions import commit
 from dbcheck.model.cluster import Weakens
 from dbcheck.model.verdict import ControlOutcome
-from tests.kit.clusters import WORKLOAD, cluster_of, dbcheck, inventory_of
+from tests.kit.clusters import WORKLOAD, cluster_of, dbcheck
+from tests.kit.rebuilding import REPLACED, REWINDS, WAITS, WAITS_MYSQL, write_inventory
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
-CLUSTER: dict[str, Any] = {
-    "dbcheck_survives": "writer-gone",
-    "dbcheck_sessions": 4,
-    "dbcheck_workload": "insert",
-    "dbcheck_rebuilt_by": "command",
-}
-TOPOLOGIES = {"postgresql": "streaming", "mysql": "semi-sync", "mariadb": "semi-sync"}
-# Makes the lab NODE follow the lab WRITER.
-FOLLOWS = """
-import json, sys
-from sqlalchemy.engine import make_url
-from dbcheck.lab.clusters.replication import rejoin, run_statements
-from dbcheck.lab.lab import Lab
-from dbcheck.lab.network import Source
-
-names, node, writer = json.loads(sys.argv[1]), *sys.argv[2:]
-lab, leads = Lab.find(names[node]), Lab.find(names[writer])
-source = Source(make_url(leads.target_url).port, leads.password, node)
-"""
-REWINDS = "rejoin(lab, leads, source)\n"
-# Has commits on the new writer of PostgreSQL wait for the other nodes.
-WAITS = """
-others = ", ".join(name for name in names if name != writer)
-wait = f"alter system set synchronous_standby_names = 'ANY 1 ({others})'"
-run_statements(leads, (wait, "select pg_reload_conf()"))
-"""
-# Has commits on the new writer of MySQL wait for a replica, and the other be one.
-WAITS_MYSQL = """
-run_statements(leads, (
-    "set global rpl_semi_sync_source_enabled = on",
-    "set global rpl_semi_sync_source_timeout = 4294967295"))
-run_statements(lab, (
-    "set global rpl_semi_sync_source_enabled = off",
-    "set global rpl_semi_sync_replica_enabled = on"))
-"""
 # Gives the old writer of MySQL a row that no other node has.
 ADDS = """
 run_statements(lab, ("set global super_read_only = off", "set global read_only = off"))
@@ -77,22 +42,6 @@ run_statements(lab, (
     " select epoch, session, seq + 1000000, part, payload, checksum"
     f" from {ledger} limit 1", "commit"))
 """
-
-
-def write_inventory(
-    folder: Path, cluster: ClusterLab, program: str, wait_s: int = 60, **given: object
-) -> Path:
-    """Return an inventory whose group pair is rebuilt by *program*."""
-    labs = json.dumps({name: lab.name for name, lab in cluster.labs.items()})
-    words = [sys.executable, "-c", FOLLOWS + program, labs]
-    topology = TOPOLOGIES[cluster.lab.engine]
-    made = {**CLUSTER, "dbcheck_topology": topology, "dbcheck_rebuild": words, **given}
-    file = inventory_of(folder, "pair", cluster, **made)
-    inventory = json.loads(file.read_text())
-    for host in inventory["all"]["children"]["pair"]["hosts"].values():
-        host["dbcheck_wait_s"] = wait_s
-    file.write_text(json.dumps(inventory))
-    return file
 
 
 def campaign(file: Path, folder: Path, cuts: int) -> subprocess.CompletedProcess[str]:
@@ -120,6 +69,47 @@ def test_the_writer_is_followed_from_cut_to_cut(tmp_path: Path) -> None:
         # A later campaign begins with the node that takes writes now.
         done = campaign(file, tmp_path / "later", 1)
     assert list_nodes(done) == [("node2", "node1")]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("engine", "promises"),
+    [
+        ("postgresql", ("writer", "writer-gone")),
+        pytest.param(
+            *("postgresql", ("writer", "writer-gone", "all", "all-writer-gone")),
+            marks=pytest.mark.wide,
+        ),
+        pytest.param(
+            *("mysql", ("writer", "writer-gone", "all")), marks=pytest.mark.wide
+        ),
+        pytest.param(
+            *("mariadb", ("writer", "writer-gone", "all")), marks=pytest.mark.wide
+        ),
+    ],
+)
+def test_each_cut_tests_one_of_several_promises(
+    tmp_path: Path, engine: str, promises: tuple[str, ...]
+) -> None:
+    """Whoever leads next is the one that was read, the writer itself or another."""
+    folder = tmp_path / "pair"
+    with cluster_of(tmp_path, engine=engine) as (cluster, _):
+        given: dict[str, Any] = {"dbcheck_survives": list(promises)}
+        file = write_inventory(tmp_path, cluster, REPLACED[engine], **given)
+        done = campaign(file, folder, len(promises))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (result,) = json.loads(done.stdout)["targets"]
+    counted = {
+        name: each["statistics"]["cuts"] for name, each in result["promises"].items()
+    }
+    assert counted == dict.fromkeys(promises, 1)
+    assert result["statistics"]["loss_ppm_max"] == 1_000_000
+    writer = "node1"
+    for cycle in result["cycles"]:
+        returns = cycle["promise"] in ("writer", "all")
+        assert cycle["writer"] == writer
+        assert (cycle["reader"] == writer) is returns
+        writer = cycle["reader"]
 
 
 @pytest.mark.parametrize(
@@ -152,40 +142,6 @@ def test_no_cut_follows_until_the_cluster_is_whole(
     assert list_nodes(done) == [("node1", "node2"), ("node2", "node1")]
 
 
-# Removes the rows that the new writer of MySQL or MariaDB lacks, in no binary log.
-FORGETS = """
-from contextlib import closing
-import mysql.connector
-
-def open_root(lab):
-    url = make_url(lab.target_url)
-    return closing(mysql.connector.connect(
-        host=url.host, port=url.port, user=url.username, password=lab.password,
-        database=url.database, autocommit=True))
-
-with open_root(leads) as link, closing(link.cursor()) as cursor:
-    cursor.execute("select id from ledger")
-    kept = [row_id for (row_id,) in cursor.fetchall()]
-with open_root(lab) as link, closing(link.cursor()) as cursor:
-    cursor.execute("set session sql_log_bin = 0")
-    cursor.execute(f"delete from ledger where id not in ({', '.join(map(str, kept))})")
-"""
-# Has commits on the new writer of MariaDB wait for a replica, and the other be one.
-WAITS_MARIADB = """
-run_statements(leads, (
-    "set global rpl_semi_sync_master_enabled = on",
-    "set global rpl_semi_sync_master_timeout = 18446744073709551615"))
-run_statements(lab, (
-    "set global rpl_semi_sync_master_enabled = off",
-    "set global rpl_semi_sync_slave_enabled = on"))
-"""
-REPLACED = {
-    "postgresql": REWINDS + WAITS,
-    "mysql": FORGETS + WAITS_MYSQL + REWINDS,
-    "mariadb": FORGETS + WAITS_MARIADB + REWINDS,
-}
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "engine", ["postgresql", "mysql", pytest.param("mariadb", marks=pytest.mark.wide)]
@@ -199,6 +155,29 @@ def test_a_control_loses_what_no_other_node_has(tmp_path: Path, engine: str) -> 
         )
     nodes = list_nodes(done)
     assert nodes == [("node1", "node2"), ("node2", "node1")]
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("promise", ["writer", "all"])
+def test_a_control_of_a_writer_that_comes_back_loses_what_was_not_flushed(
+    tmp_path: Path, promise: str
+) -> None:
+    """The standby has none of that, so it follows on by itself."""
+    given: dict[str, Any] = {"dbcheck_survives": promise}
+    folder = tmp_path / "pair"
+    with cluster_of(tmp_path) as (cluster, _):
+        program = "sys.exit('not needed')"
+        file = write_inventory(tmp_path, cluster, program, **given)
+        done = dbcheck(
+            *("campaign", "pair", "--cuts", 1, "--control", "--seed", 3, "--json"),
+            *("--inventory", file, "--folder", folder),
+        )
+    assert list_nodes(done) == [("node1", "node1")] * 2
+    control, _ = CampaignFolder.open(folder).cycles()
+    assert control.control is not None
+    assert control.control.outcome is ControlOutcome.LOST
+    assert control.lost
 
 
 def test_a_control_whose_commits_reach_the_standby_is_blind(

@@ -16,6 +16,7 @@ from dbcheck.config.workload_file import load
 from dbcheck.cycle.preflight.before_load import require_server, run_preflight
 from dbcheck.engines.link import NOT_GRANTED
 from dbcheck.engines.registry import open_engine
+from dbcheck.inventory.entry import Entry
 from dbcheck.load.sessions import commit
 from dbcheck.model.cluster import Weakens
 from dbcheck.model.server import CheckOutcome
@@ -200,7 +201,9 @@ def test_a_matrix_names_the_rights_of_each_row_and_cuts_nothing(
     said = Said()
     rig = rig_by_hand(least.engine(), tmp_path, said)
     with contextlib.closing(rig.witness):
-        run_on_target(measured, rig, SEED, PlainProgress(make_progress_console()), None)
+        run_on_target(
+            measured, rig, SEED, PlainProgress(make_progress_console()), Entry("", "")
+        )
     assert [row.error_id for row in measured] == [ErrorId.PRIVILEGE_MISSING] * 2
     for row, privileges in zip(measured, ("update, delete", "update"), strict=True):
         assert f"grant {privileges} on `dbcheck`.*" in row.error

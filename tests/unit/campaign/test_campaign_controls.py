@@ -92,7 +92,7 @@ def test_a_cluster_is_rebuilt_after_a_control_that_did_not_fail(
     folder.write_known(replace(folder.known(), run="a"))
     rebuilt: list[object] = []
 
-    def rebuild_cluster(rig: object, last: object) -> object:
+    def rebuild_cluster(rig: object, last: object, **_: object) -> object:
         rebuilt.append(last)
         return rig
 

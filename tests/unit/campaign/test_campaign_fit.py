@@ -81,9 +81,9 @@ def resume_a_campaign(entry: Entry) -> None:
 
 def begin_a_matrix(entry: Entry) -> None:
     site = site_of(assemble.make_engine(entry.target, None), None)
-    rig = SimpleNamespace(site=site, runs=Path("runs"))
+    rig = replace(rig_of(RecordingListener()), site=site, runs=Path("runs"))
     view = PlainProgress(Console(quiet=True))
-    run_on_target([], cast(Rig, rig), 1, view, None)
+    run_on_target([], rig, 1, view, entry)
 
 
 @pytest.mark.parametrize("begin", [begin_a_campaign, resume_a_campaign, begin_a_matrix])

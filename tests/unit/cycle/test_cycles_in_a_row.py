@@ -15,6 +15,7 @@ from dbcheck.cycle import cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
+from dbcheck.inventory.entry import Entry
 from dbcheck.judge.verdict import Judgement
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import TableFacts
@@ -77,7 +78,7 @@ def rows(
     measured = list(map(RowResults, each))
     lines: Any = SimpleNamespace(line=view.phase)
     rig = replace(rig_of(view, engine=engine), reconcile_flags=FLAGS)
-    matrix_cycles.run_on_target(measured, rig, 1, lines, None)
+    matrix_cycles.run_on_target(measured, rig, 1, lines, Entry("", ""))
     return measured
 
 

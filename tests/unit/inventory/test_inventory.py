@@ -23,11 +23,7 @@ from dbcheck.model.cut import SwitchKind
 from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.power.kinds.fence import FenceConfig
 from dbcheck.runner.assemble import make_host
-from dbcheck.runner.guard import (
-    refuse_workers_of_cluster,
-    require_control_possible,
-    require_stays_off,
-)
+from dbcheck.runner.guard import require_control_possible, require_stays_off
 from tests.kit.files import STRANGER
 from tests.kit.inventories import hosts, loaded
 from tests.kit.refusals import refused
@@ -628,7 +624,12 @@ def test_a_group_is_a_cluster_if_it_has_all_of_its_nodes_and_no_other(
 
 
 @pytest.mark.parametrize(
-    ("survives", "cut"), [("writer-gone", ["db1"]), ("all", ["db1", "db2", "db3"])]
+    ("survives", "cut"),
+    [
+        ("writer-gone", ["db1"]),
+        ("all", ["db1", "db2", "db3"]),
+        ("[writer, all]", ["db1", "db2", "db3"]),
+    ],
 )
 def test_the_promise_decides_which_hosts_a_cut_takes(
     tmp_path: Path, survives: str, cut: list[str]
@@ -640,8 +641,33 @@ def test_the_promise_decides_which_hosts_a_cut_takes(
 
 
 @pytest.mark.parametrize(
+    ("survives", "naming"),
+    [
+        ("everything", "is 'everything'"),
+        ("[all, everyone]", "is 'everyone'"),
+        ("[]", "is an empty list"),
+        ("[all, writer, all]", "twice"),
+    ],
+)
+def test_what_is_no_list_of_promises_is_refused(
+    tmp_path: Path, survives: str, naming: str
+) -> None:
+    text = CLUSTER.replace("streaming", f"streaming\n    dbcheck_survives: {survives}")
+    found = make_inventory(tmp_path / "hosts.yml", hosts(text), GROUPS)
+    id = ErrorId.NAME_GIVEN_TWICE if naming == "twice" else ErrorId.VALUE_INVALID
+    with refused(id, UsageError, naming=("dbcheck_survives", naming)):
+        found.cluster("pair")
+
+
+@pytest.mark.parametrize(
     ("survives", "is_refused"),
-    [("writer-gone", True), ("all", False), ("writer", False)],
+    [
+        ("writer-gone", True),
+        ("all", False),
+        ("writer", False),
+        ("[writer, writer-gone]", True),
+        ("[writer, all]", False),
+    ],
 )
 def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
     tmp_path: Path, survives: str, is_refused: bool
@@ -664,8 +690,12 @@ def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
         ("streaming", "writer-gone", "sql", None, ""),  # by the program
         (*("semi-sync", "writer-gone", "sql"), NOT_REPLACED, "sql it would keep"),
         (*("streaming", "writer-gone", "nobody"), NOT_REPLACED, "it would keep them"),
-        (*("streaming", "writer", "nobody"), NO_CONTROL, "the promise writer:"),
-        (*("streaming", "all", "nobody"), NO_CONTROL, "the promise all:"),
+        ("streaming", "writer", "nobody", None, ""),
+        ("streaming", "all", "nobody", None, ""),
+        ("streaming", "[writer-gone, writer]", "auto", None, ""),
+        (*("streaming", "[all, writer-gone]", "nobody"), NOT_REPLACED, "it would keep"),
+        (*("semi-sync", "writer", "nobody"), NO_CONTROL, "the promise writer:"),
+        (*("semi-sync", "all", "nobody"), NO_CONTROL, "the promise all:"),
         (*("galera", "writer-gone", "auto"), NO_CONTROL, "rows that no other node"),
         (*("group-replication", "writer-gone", "sql"), NO_CONTROL, "would join again"),
     ],
@@ -691,13 +721,6 @@ def test_a_control_needs_an_old_writer_whose_data_are_replaced(
         return require_control_possible(pair)
     with refused(refusal, UsageError, naming=("pair", naming)):
         require_control_possible(pair)
-
-
-def test_a_cluster_is_loaded_from_this_machine(tmp_path: Path) -> None:
-    found = make_inventory(tmp_path / "hosts.yml", hosts(CLUSTER), GROUPS)
-    refuse_workers_of_cluster(found.entry("db1"))
-    with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming="pair is a cluster"):
-        refuse_workers_of_cluster(found.cluster("pair"))
 
 
 def test_a_fault_has_a_program_that_ends_it(tmp_path: Path) -> None:

@@ -197,6 +197,12 @@ def test_the_old_writer_must_stay_off(old: Any, status: Status) -> None:
     if status is Status.CONTRADICTED:
         assert verdict.verdict is Verdict.INCONCLUSIVE
         assert "split in two" in verdict.reasons[0]
+        assert "acknowledged" not in verdict.reasons[0]
+        lost = replace(one, found=replace(CLEAN, losses=Losses.of([LOST])))
+        reason = judge(lost).reasons[0]
+        # What the new writer lacks is counted, and not held against it.
+        assert reason.startswith("1 of the 100 acknowledged commits was lost; but")
+        assert "split in two" in reason
 
 
 @pytest.mark.parametrize(

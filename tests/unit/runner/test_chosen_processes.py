@@ -15,7 +15,7 @@ from dbcheck.power.kinds.exec import ExecConfig
 from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
-from dbcheck.runner.campaign_plan import make_plan
+from dbcheck.runner.campaign_plan import Goal, make_plan
 from dbcheck.runner.lab_cycles import adapt_workload_to_lab
 from dbcheck.runner.matrix_cycles import RowResults, adapt_to_target
 from dbcheck.runner.matrix_rows import read_matrix
@@ -37,7 +37,7 @@ def chosen(entry: Entry, **given: Any) -> tuple[int | None, int | None]:
 
 def planned(targets: int | None, entry: Entry = DB1) -> Workload:
     plan = make_plan(
-        *(entry, 1, (3, None)),
+        *(entry, 1, Goal(3)),
         keep_going=False,
         control=False,
         twice=False,
@@ -76,7 +76,7 @@ def test_targets_that_are_loaded_at_once_share_the_cores(
 def test_a_campaign_keeps_the_number_that_it_began_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = make_plan(*(DB1, 1, (3, None)), keep_going=False, control=True, twice=False)
+    plan = make_plan(*(DB1, 1, Goal(3)), keep_going=False, control=True, twice=False)
     CampaignFolder.create(tmp_path / "campaign", plan)
     monkeypatch.setattr(assemble, "count_free_cores", lambda: 2)
     stored = CampaignFolder.open(tmp_path / "campaign").plan().workload

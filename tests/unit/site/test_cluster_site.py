@@ -371,6 +371,24 @@ def test_only_the_cut_of_all_nodes_is_staggered(
         site_of(nodes, promise, stagger_s=1.0)
 
 
+def test_another_promise_cuts_other_nodes_and_only_all_is_staggered(
+    nodes: dict[str, Server],
+) -> None:
+    site = site_of(nodes, Promise.WRITER_GONE, stagger_of_all_s=3.0).led_by("b")
+    wanted = {
+        Promise.WRITER: ("b", "", 0.0),
+        Promise.WRITER_GONE: ("b", "b", 0.0),
+        Promise.ALL: ("bac", "", 3.0),
+        Promise.ALL_WRITER_GONE: ("bac", "b", 0.0),
+    }
+    for promise, (cut, away, stagger_s) in wanted.items():
+        site = site.promising(promise)
+        assert (site.promise, site.writer_name) == (promise, "b")
+        assert set(site._cut_nodes()) == set(cut)
+        assert site.kept_off == set(away)
+        assert site.stagger_s == stagger_s
+
+
 def test_the_others_cannot_follow_a_writer_that_is_brought_back(
     nodes: dict[str, Server],
 ) -> None:
