@@ -141,6 +141,7 @@ class ErrorId(StrEnum):
     WRITER_NOT_IN_CLUSTER = "writer-not-in-cluster"
 
     # The command line.
+    CLIENT_PROGRAM_MISSING = "client-program-missing"
     COMMAND_NOT_SPLITTABLE = "command-not-splittable"
     ID_UNKNOWN = "id-unknown"
     NAME_GIVEN_TWICE = "name-given-twice"

@@ -336,3 +336,19 @@ class TargetSettings:
             " that host off, and where no fault is."
         ),
     ] = ()
+    client_command: Annotated[
+        Command,
+        Meta(
+            description="In place of `dbcheck_client_target`: a list, a program that "
+            "commits as your application does, with its own driver, and its arguments. "
+            "dbcheck tells it on its standard input what to commit; see "
+            "[client-program.md](guides/client-program.md)."
+        ),
+        Setting(
+            "--client-command",
+            "CMD",
+            help="In place of --client-target: a program that commits as your "
+            "application does, with its own driver. It is started without a shell, and "
+            "told on its standard input what to commit.",
+        ),
+    ] = ()

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from dbcheck.base import processes
 from dbcheck.base.errors import DbcheckError, EngineError
 from dbcheck.base.system import now_us
 from dbcheck.cycle.host import read_client_clocks
 from dbcheck.cycle.rig import Rig
-from dbcheck.model.outage import INTERRUPTED, OutageRecord
+from dbcheck.model.outage import INTERRUPTED, OutageRecord, Probed
 from dbcheck.model.records import Manifest
-from dbcheck.model.server import ServerFacts, find_difference_of_servers
+from dbcheck.model.server import ServerFacts
 from dbcheck.outage.process import Answer, Job, ProbeProcess
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.feature import Feature
@@ -33,6 +34,11 @@ ROWS_MAX = 10_000  # a table with more is dropped before the load, and made anew
 LASTING_S = 30.0
 SHOWN_S = 2.0  # a longer wait is shown
 POLL_S = 0.5
+APPLIED_S = 5.0  # a member of a group applies what another one answered
+# How long one commit before the load may take, by a program that may have to start; how
+# long one is tried again that was refused, as by a proxy whose check was late; and how
+# often all that is looked at.
+REHEARSED_S, REFUSED_S, REHEARSED_POLL_S = 30.0, 3.0, 0.05
 NOT_MEASURED = "the time to recover is not measured: {why}"
 
 
@@ -54,39 +60,19 @@ def prepare_outage_table(rig: Rig, manifest: Manifest) -> str:
             engine.prepare([OUTAGE], server=server)
     except EngineError as error:
         why = f"its table cannot be made: {error}"
-    if why := why or _explain_other_server(rig, manifest):
+    if why:
         rig.listener.phase(Phase.PREFLIGHT, NOT_MEASURED.format(why=why))
     return why
 
 
-def _explain_other_server(rig: Rig, manifest: Manifest) -> str:
-    """Explain that the clients' address leads to none of the nodes, "" if it does.
-
-    Nothing of dbcheck's may be committed to a server that is not under test.
-    """
-    if rig.client is None:
-        return ""
-    try:
-        found = rig.client.facts().identity
-    except EngineError as error:
-        return f"the address of the clients does not answer: {error}"
-    differences = [
-        find_difference_of_servers(node.facts.identity, found)
-        for node in (manifest.writer, *manifest.nodes.values())
-    ]
-    if not all(differences):
-        return ""
-    return (
-        f"{rig.client.target}, the address of the clients, leads to another server:"
-        f" {differences[0]}"
-    )
-
-
-def choose_addresses(rig: Rig) -> Mapping[str, Engine]:
-    """Return where clients commit: a node's name, or "" for their address -> engine."""
+def make_job(rig: Rig, epoch: int) -> Job:
+    """Return where, or by which program, the probes commit."""
+    if rig.client_command:
+        schema, hidden = rig.site.writer.engine.schema, processes.list_secret_values()
+        return Job({}, epoch, tuple(rig.client_command), schema, tuple(hidden))
     if rig.client is not None:
-        return {"": rig.client}
-    return {name: node.engine for name, node in rig.site.nodes.items()}
+        return Job({"": rig.client}, epoch)
+    return Job({name: node.engine for name, node in rig.site.nodes.items()}, epoch)
 
 
 class OutageWatch:
@@ -106,16 +92,85 @@ class OutageWatch:
         self._is_done = self._is_wanted = False
 
     def __enter__(self) -> Self:
-        """Start the process; it tries nothing yet."""
+        """Start the process; what clients use is tried once, before the load."""
         if not self._not_begun:
-            job = Job(choose_addresses(self._rig), self._manifest.epoch)
+            job = make_job(self._rig, self._manifest.epoch)
             self._process = ProbeProcess(job)
             try:
                 self._process.await_start()
+                if self._is_by_clients:
+                    self._not_begun = self._rehearse(self._process)
             except BaseException:
                 self._process.kill()
                 raise
+        if self._not_begun and self._process is not None:
+            self._process.kill()
+            self._process = None
+            text = NOT_MEASURED.format(why=self._not_begun)
+            self._rig.listener.phase(Phase.PREFLIGHT, text)
         return self
+
+    @property
+    def _is_by_clients(self) -> bool:
+        """True if the address of the clients, or their program, is tried."""
+        return self._rig.client is not None or bool(self._rig.client_command)
+
+    def _rehearse(self, process: ProbeProcess) -> str:
+        """Commit a row as clients do; explain why it is not on the writer, "" if it is.
+
+        What leads to a standby or to another server, and a program that does not
+        commit, are found before the load.
+        """
+        began_s, asked = time.monotonic(), 1
+        process.rehearse()
+        while (answer := process.show()) is not None:
+            (tried,) = answer.probed
+            waited_s = time.monotonic() - began_s
+            if tried.acks:
+                return self._explain_not_on_writer(tried)
+            is_over = tried.failed >= asked
+            if tried.given_up or (is_over and waited_s > REFUSED_S):
+                return (
+                    "before the load, no commit was possible through"
+                    f" {self._name(tried)}: {tried.given_up or tried.error}"
+                )
+            if waited_s > REHEARSED_S:
+                return (
+                    f"before the load, a commit through {self._name(tried)} was not"
+                    f" answered within {REHEARSED_S:g} s"
+                )
+            if is_over:
+                asked += 1
+                process.rehearse()
+            time.sleep(REHEARSED_POLL_S)
+        return process.failure
+
+    def _name(self, tried: Probed) -> str:
+        if self._rig.client is None:
+            return tried.target
+        return f"the address of the clients ({tried.target})"
+
+    def _explain_not_on_writer(self, tried: Probed) -> str:
+        """Explain that an acked row is not on the writer, "" if it is."""
+        writer, epoch = self._manifest.writer, self._manifest.epoch
+        engine = self._rig.site.writer.engine
+        # Another member of a group may have answered.  Else the row is there, at once.
+        wait_s = APPLIED_S if self._manifest.site.is_group else 0.0
+        until_s = time.monotonic() + wait_s
+        while True:
+            try:
+                keys = _list_keys(engine, writer.facts, epoch)
+            except DbcheckError as error:
+                return f"the row of a commit before the load cannot be read: {error}"
+            if any((0, ack.seq) in keys for ack in tried.acks):
+                return ""
+            if time.monotonic() > until_s:
+                return (
+                    f"before the load, a commit through {self._name(tried)} was"
+                    f" answered, and its row was not on {engine.target}: it leads to"
+                    " another server, or answers without a commit"
+                )
+            time.sleep(POLL_S)
 
     def __exit__(
         self,
@@ -172,7 +227,7 @@ class OutageWatch:
         if facts is None:
             record = replace(record, unread="no row was read after the cut")
         else:
-            record = self._with_rows(record, facts)
+            record = self._await_applied(self._with_rows(record, facts), facts)
         self._store(record)
 
     def _await_lasting(self, facts: ServerFacts) -> None:
@@ -195,25 +250,37 @@ class OutageWatch:
                 is_shown = True
             time.sleep(POLL_S)
 
+    def _await_applied(self, record: OutageRecord, facts: ServerFacts) -> OutageRecord:
+        """Return *record* once a group's reader has what other members answered.
+
+        A member applies what another one committed a little later; an answer that
+        comes just before the end would else pass for one that did not last.
+        """
+        until_s = time.monotonic() + APPLIED_S
+        while (
+            self._manifest.site.is_group
+            and record.not_lasting
+            and time.monotonic() < until_s
+        ):
+            time.sleep(POLL_S)
+            record = self._with_rows(record, facts)
+        return record
+
     def _make_record(self, answer: Answer) -> OutageRecord:
         return OutageRecord(
             began_us=answer.began_us,
             ended=read_client_clocks(),
             probed=answer.probed,
-            by_clients=self._rig.client is not None,
+            by_clients=self._is_by_clients,
             gaps=answer.gaps,
             restored_us=self._restored_us,
         )
 
     def _with_rows(self, record: OutageRecord, facts: ServerFacts) -> OutageRecord:
         """Return *record* with which acks lasted on the server of *facts*."""
-        keys: list[tuple[int, int]] = []
         engine, epoch = self._rig.site.reader.engine, self._manifest.epoch
         try:
-            for _, batch in engine.survivors([OUTAGE], server=facts):
-                records = batch.records[batch.records["epoch"] == epoch]
-                columns = (records[name].tolist() for name in ("session", "seq"))
-                keys += zip(*columns, strict=True)
+            keys = _list_keys(engine, facts, epoch)
         except DbcheckError as error:
             why = f"the rows of the probes could not be read: {error}"
             return replace(record, unread=why)
@@ -223,3 +290,18 @@ class OutageWatch:
         self._is_done = True
         with contextlib.suppress(DbcheckError):
             self._run.write_outage(record)
+
+
+def _list_keys(
+    engine: Engine, facts: ServerFacts, epoch: int
+) -> Collection[tuple[int, int]]:
+    """Return session and seq of each row of the probes; raise DbcheckError.
+
+    facts: of the server that must answer.
+    """
+    keys: set[tuple[int, int]] = set()
+    for _, batch in engine.survivors([OUTAGE], server=facts):
+        records = batch.records[batch.records["epoch"] == epoch]
+        columns = (records[name].tolist() for name in ("session", "seq"))
+        keys.update(zip(*columns, strict=True))
+    return keys

@@ -66,6 +66,7 @@ class Rig:
               evidence of them, so it must be stored where it outlives this machine.
     permit:   the permit of this target to be without power.
     client:   the address at which clients commit, None to try each node's own.
+    client_command: the program that commits as clients do, () to commit without it.
     far:      the workers on other machines that share the sessions, None if the
               sessions run on this machine.
     fault:    begins and ends a fault beside the load, None if there is to be none.
@@ -96,6 +97,7 @@ class Rig:
     witness_pods: PodSource | None = None
     reconcile_flags: Sequence[str] = ()
     promises: Sequence[Promise] = ()
+    client_command: Sequence[str] = ()
 
     def reconcile_command(self, run: Path) -> str:
         """Return the command that judges *run*, which was made on this rig."""

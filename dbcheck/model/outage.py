@@ -8,7 +8,7 @@ do not last.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -21,6 +21,7 @@ STOOD_STILL_US = 50_000
 # A commit that was answered later had to wait, as for the view of a group: the server
 # held it, and would have held any other.
 WAITED_US = 500_000
+PROGRAM = "the program "  # begins the Probed.target of a program of the user's
 INTERRUPTED = "the client was interrupted before it had read the rows"
 NO_RECORD = "the client was interrupted, or its dbcheck did not measure it yet"
 
@@ -31,8 +32,8 @@ class ProbeAck:
 
     seq:      with the place of its address, the key of the row that it inserted.
     tried_us: until then the try before it at this address shows that none could commit:
-              when that try began, or was given up if its commit waited; None if this
-              was the first try.
+              when that try began, or, if its commit waited, when it was given up (at
+              the address of clients: sent); None if this was the first try.
     began_us: when the probe began to connect.  sent_us: when its commit was sent.
     acked_us: when the answer had come.
     lasted:   its row was found on the node that was read; None if nobody looked.
@@ -45,21 +46,12 @@ class ProbeAck:
     acked_us: int
     lasted: bool | None = None
 
-    @property
-    def shown_us(self) -> int | None:
-        """Until when this address is known to have answered no commit, None if not.
-
-        A commit that was sent and had to wait shows it until its answer.
-        """
-        waited = self.acked_us - self.sent_us > WAITED_US
-        return self.acked_us if waited else self.tried_us
-
 
 @dataclass(frozen=True, slots=True)
 class Probed:
     """The tries to commit at one address.
 
-    target:  its URL without a password.
+    target:  its URL without a password, or which program of the user's committed.
     node:    the name of the node whose URL it is, "" for the address of the clients.
     acks:    in the order in which they came.
     refused: tries that certainly committed nothing: no connection, or an error.
@@ -80,6 +72,22 @@ class Probed:
     given_up: str = ""
     tried_us: int | None = None
 
+    @property
+    def failed(self) -> int:
+        """The number of tries that were not acked."""
+        return self.refused + self.hung + self.unknown
+
+    def shown_us(self, ack: ProbeAck) -> int | None:
+        """Return until when no commit is known to have been possible before *ack*.
+
+        None if that is not known.  A commit that was sent and had to wait shows it: at
+        a node's own address until its answer.  At the address of clients only until it
+        was sent, as a new connection might have led to another server since.
+        """
+        if ack.acked_us - ack.sent_us <= WAITED_US:
+            return ack.tried_us
+        return ack.acked_us if self.node else ack.sent_us
+
 
 @dataclass(frozen=True, slots=True)
 class OutageRecord:
@@ -88,7 +96,8 @@ class OutageRecord:
     began_us:  when the first try was made: the server was gone.  None: none was made.
     ended:     the client's clocks when the last try was over; None if not known.
     probed:    by the place of each address; the rows name it as their session.
-    by_clients: the one address is that which clients use, as the user named it.
+    by_clients: the one address is that which clients use, as the user named it, or it
+               is a program of the user's that committed.
     gaps:      from when until when the prober was not scheduled.
     restored_us: when the switch had reported that the power was back, None if it did
                not, or was not to.
@@ -105,7 +114,7 @@ class OutageRecord:
     unread: str = ""
     not_begun: str = ""
 
-    def with_rows(self, keys: Sequence[tuple[int, int]]) -> OutageRecord:
+    def with_rows(self, keys: Collection[tuple[int, int]]) -> OutageRecord:
         """Return the record with what lasted: *keys* are (session, seq) of the rows."""
         found = set(keys)
         probed = tuple(
@@ -287,7 +296,10 @@ def _explain_unmeasured(
 
 
 def _explain_none_lasting(record: OutageRecord) -> str:
-    given_up = next((each.given_up for each in record.probed if each.given_up), "")
+    given_up = next(
+        (f"{each.target}: {each.given_up}" for each in record.probed if each.given_up),
+        "",
+    )
     acked = sum(record.not_lasting.values())
     if acked:
         why = f"none of the {acked:,} commits that were answered after the cut lasted"
@@ -307,10 +319,10 @@ def _count_least_s(record: OutageRecord, last_ack_us: int) -> float | None:
     if not record.lasting:
         tried = [each.tried_us for each in record.probed if each.tried_us is not None]
         return _since(min(tried, default=None), last_ack_us)
-    firsts: dict[str, ProbeAck] = {}
+    firsts: dict[str, int | None] = {}
     for each, ack in record.lasting:
-        firsts.setdefault(each.target, ack)
-    shown = [ack.shown_us for ack in firsts.values()]
+        firsts.setdefault(each.target, each.shown_us(ack))
+    shown = list(firsts.values())
     known = [moment_us for moment_us in shown if moment_us is not None]
     return _since(min(known), last_ack_us) if len(known) == len(shown) else None
 

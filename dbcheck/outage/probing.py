@@ -9,6 +9,7 @@ more rarely: the ack may be that of a server that will not be read.
 
 from __future__ import annotations
 
+import math
 import select
 import threading
 import time
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 from dbcheck.base.errors import CommitUnknown, CommitWarned, DbcheckError
 from dbcheck.base.system import now_us
 from dbcheck.model.outage import ProbeAck, Probed
+from dbcheck.outage.program import ProgramFailed
 from dbcheck.ports.connection import Session
 from dbcheck.rows.operation import Operation, Statement, StatementSpec, Verb
 from dbcheck.rows.table import OUTAGE
@@ -27,11 +29,14 @@ ACKED_S, ACKED_SHARE, ACKED_MAX_S = 0.25, 0.05, 10.0
 # libpq takes two seconds for its least (PostgreSQL 17 manual, connect_timeout).
 CONNECT_S = 2.0
 # A commit that waits, as for a standby, is left after so long.  Its session may stay on
-# the server, so each next one is waited for twice as long.
+# the server, so the next one is waited for longer.  At the address of clients that is a
+# quarter of the time so far, as only a new connection shows where it leads now.
 ANSWER_S, ANSWER_MAX_S = 5.0, 80.0
+OWN_GROWTH, GROWTH = 2.0, 1.25
 # The connection broke in so many commits that followed each other: each may have ended
 # the server, whose rows are not read yet.
 BROKEN_MAX = 3
+_LOOK_S = 0.25  # so often a wait looks whether it is to end
 
 INSERT = StatementSpec(Verb.INSERT, OUTAGE, OUTAGE.columns[1:])
 
@@ -40,13 +45,16 @@ INSERT = StatementSpec(Verb.INSERT, OUTAGE, OUTAGE.columns[1:])
 class Address:
     """Address at which clients may commit.
 
-    open:   connects there; raises DbcheckError or OSError.
+    open:   connects there; raises DbcheckError, OSError or ProgramFailed.
     target, node: see model.outage.Probed.
+    patient: a commit is waited for until the end: it is a program that is asked, which
+            commits one after the other and has time limits of its own.
     """
 
     open: Callable[[], Session]
     target: str
     node: str = ""
+    patient: bool = False
 
 
 class Probing:
@@ -64,14 +72,24 @@ class Probing:
         self._threads: list[threading.Thread] = []
         self.began_us: int | None = None
 
+    def rehearse(self) -> None:
+        """Begin one try at each address, before the server is gone."""
+        self._start([tries.try_once for tries in self._tries])
+
     def begin(self) -> None:
-        """Begin the tries; idempotent."""
-        if self._threads:
+        """Begin the tries, after a rehearsal that is over; idempotent."""
+        if self.began_us is not None:
             return
-        self.began_us = now_us()
         for tries in self._tries:
-            thread = threading.Thread(target=tries.run, name="outage", daemon=True)
-            self._threads.append(thread)
+            tries.forget()
+        self.began_us = now_us()
+        self._start([tries.run for tries in self._tries])
+
+    def _start(self, calls: Sequence[Callable[[], None]]) -> None:
+        self._threads = [
+            threading.Thread(target=call, name="outage", daemon=True) for call in calls
+        ]
+        for thread in self._threads:
             thread.start()
 
     def probed(self) -> tuple[Probed, ...]:
@@ -102,6 +120,11 @@ class AddressTries:
         self._tried_us: int | None = None
         self.probed = Probed(address.target, address.node)
 
+    def forget(self) -> None:
+        """Forget what came of the tries so far; later rows have other keys."""
+        self._broken, self._tried_us = 0, None
+        self.probed = Probed(self._address.target, self._address.node)
+
     def run(self) -> None:
         """Try until the end, or until the connection broke too often."""
         began_us = now_us()
@@ -126,13 +149,19 @@ class AddressTries:
         tried_us, began_us = self._tried_us, now_us()
         self._note_tried(began_us)
         self._seq += 1
+        answer_s = math.inf if self._address.patient else self._answer_s
         try:
             session = self._address.open()
             try:
                 sent_us = now_us()
-                is_answered = commit(session, self._make_operation(), self._answer_s)
+                acked_us = commit(
+                    session, self._make_operation(), answer_s, self._ending
+                )
             finally:
                 session.close()
+        except ProgramFailed as error:
+            self.probed = replace(self.probed, given_up=str(error))
+            return
         except CommitWarned as error:
             self._note(str(error), unknown=1)
         except CommitUnknown as error:
@@ -145,14 +174,25 @@ class AddressTries:
         except (DbcheckError, OSError) as error:
             self._note(str(error), refused=1)
         else:
-            if is_answered:
-                ack = ProbeAck(self._seq, tried_us, began_us, sent_us, now_us())
+            if acked_us is not None:
+                ack = ProbeAck(self._seq, tried_us, began_us, sent_us, acked_us)
                 self.probed = replace(self.probed, acks=(*self.probed.acks, ack))
-            else:
-                self._note(f"no answer to a commit in {self._answer_s:g} s", hung=1)
-                self._answer_s = min(2 * self._answer_s, ANSWER_MAX_S)
-                self._note_tried(now_us())
+            elif self._address.patient or not self._ending.is_set():
+                self._note_hung(sent_us)
         self._broken = 0
+
+    def _note_hung(self, sent_us: int) -> None:
+        """Note that a commit has had no answer; the next one is waited for longer."""
+        waited_s = self._answer_s
+        if self._address.patient:
+            waited_s = round((now_us() - sent_us) / 1e6, 1)
+        self._note(f"no answer to a commit in {waited_s:g} s", hung=1)
+        # What holds a commit at a server's own address would hold any other; the
+        # address of clients may lead elsewhere since.
+        is_own = bool(self._address.node)
+        self._note_tried(now_us() if is_own else sent_us)
+        longer_s = (OWN_GROWTH if is_own else GROWTH) * self._answer_s
+        self._answer_s = min(longer_s, ANSWER_MAX_S)
 
     def _note_tried(self, moment_us: int) -> None:
         """Note until when the try under way shows that none could commit."""
@@ -175,17 +215,21 @@ class AddressTries:
         return Operation(self._place, self._seq, (Statement(INSERT.name, values),))
 
 
-def commit(session: Session, operation: Operation, answer_s: float) -> bool:
-    """Commit *operation* over *session*; return whether it was answered in time.
+def commit(
+    session: Session, operation: Operation, answer_s: float, ending: threading.Event
+) -> int | None:
+    """Commit *operation* over *session*; return when it was answered, None if late.
 
-    answer_s: in seconds.  Raise what the session raises.
+    answer_s: in seconds, math.inf without a limit.  ending: no longer than until then.
+    Raise what the session raises.
     """
     until_s = time.monotonic() + answer_s
     sent = session.send(operation)
-    while (left_s := until_s - time.monotonic()) > 0:
+    while not ending.is_set() and (left_s := until_s - time.monotonic()) > 0:
         wanted = [] if sent else [session]
-        readable, writable, _ = select.select([session], wanted, [], left_s)
+        wait_s = min(left_s, _LOOK_S)
+        readable, writable, _ = select.select([session], wanted, [], wait_s)
         sent = sent or (bool(writable) and session.flush())
         if readable and session.receive() is not None:
-            return True
-    return False
+            return now_us()
+    return None

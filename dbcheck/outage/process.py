@@ -2,16 +2,20 @@
 
 Both ends are this program, and no other has the sockets, so objects go as pickles.  To
 the process: a Job, then Orders; from it: an Answer to SHOW and to END.
+
+A program of the user's that it runs is in its process group, which ends as a whole.
 """
 
 from __future__ import annotations
 
 import contextlib
 import enum
+import os
 import pickle
+import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +23,7 @@ from dbcheck.base import processes
 from dbcheck.base.processes import Channel, NotAMessage
 from dbcheck.model.outage import Probed
 from dbcheck.outage.probing import CONNECT_S, INSERT, Address
+from dbcheck.outage.program import ClientProgram, describe_program
 from dbcheck.ports.engine import Engine
 
 # The longest wait for the process, which answers at once: on a machine that is so busy
@@ -28,8 +33,13 @@ _ERROR_BYTES = 2000
 
 
 class Order(enum.Enum):
-    """What the process is to do: begin its tries, show what came of them, or end."""
+    """What the process is to do.
 
+    REHEARSE: one try at each address, while the server is still there.  BEGIN: the
+    tries.  SHOW what came of them; END.
+    """
+
+    REHEARSE = "rehearse"
     BEGIN = "begin"
     SHOW = "show"
     END = "end"
@@ -41,13 +51,23 @@ class Job:
 
     engines: name of a node -> the engine of its URL; "" for the address of the clients.
     epoch:   of the cycle, which the rows have.
+    command: the program of the user's that commits instead; () if there is none.
+    schema:  see ports.engine.Engine; for that program.
+    hidden:  secrets that it may print, and nobody is to see.
     """
 
     engines: Mapping[str, Engine]
     epoch: int
+    command: Sequence[str] = ()
+    schema: str = ""
+    hidden: Collection[str] = ()
 
-    def addresses(self) -> list[Address]:
-        """Return the addresses at which to try."""
+    def open_addresses(self) -> list[Address]:
+        """Return the addresses at which to try; start the program, if there is one."""
+        if self.command:
+            program = ClientProgram(self.command, self.schema, self.hidden)
+            target = describe_program(self.command)
+            return [Address(lambda: program, target, patient=True)]
         return [
             Address(partial(engine.open_client, INSERT, CONNECT_S), engine.target, name)
             for name, engine in self.engines.items()
@@ -107,6 +127,10 @@ class ProbeProcess:
         """Return once the process could begin its tries at once."""
         self._ask(Order.SHOW)
 
+    def rehearse(self) -> None:
+        """Have one try made at each address; show() shows what came of it."""
+        self._send(Order.REHEARSE)
+
     def begin(self) -> None:
         """Have the tries begin; idempotent."""
         self._send(Order.BEGIN)
@@ -122,9 +146,11 @@ class ProbeProcess:
         return answer
 
     def kill(self) -> None:
-        """Kill the process, and free what belongs to it; idempotent."""
+        """Kill the process with its group, free what belongs to it; idempotent."""
         if self._child is not None:
-            self._child.kill()
+            # Until it was waited for, no other group can have its number.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._child.pid, signal.SIGKILL)
             self._child.wait()
             self._child = None
         if self._channel is not None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import pickle
 import select
+import signal
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
-from dbcheck.base import interrupt
 from dbcheck.base.processes import Channel, NotAMessage
 from dbcheck.base.system import now_us
 from dbcheck.outage.probing import Probing
@@ -49,9 +49,12 @@ def main() -> None:
     """Probe as the client orders it."""
     client = Channel.inherited(int(sys.argv[1]))
     job: Job = _receive(client)
-    probing, ticker = Probing(job.addresses(), job.epoch), Ticker()
+    probing, ticker = Probing(job.open_addresses(), job.epoch), Ticker()
     while True:
         order = _await_order(client, ticker)
+        if order is Order.REHEARSE:
+            probing.rehearse()
+            continue
         if order is Order.BEGIN:
             probing.begin()
             continue
@@ -78,9 +81,19 @@ def _receive(client: Channel) -> Any:
     try:
         return pickle.loads(client.receive())
     except (EOFError, OSError, NotAMessage):
-        os._exit(1)
+        end_with_group()
+
+
+def end_with_group() -> NoReturn:
+    """End this process, at once: libpq may still be in a login that was left.
+
+    A program of the user's ends with it, as do the processes that it has started.
+    """
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
 
 
 if __name__ == "__main__":
     main()
-    interrupt.exit_process(0)  # libpq may still be in a login that was left
+    end_with_group()

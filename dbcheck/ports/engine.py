@@ -51,6 +51,8 @@ class Engine(ABC):
 
     family: str  # whose rules hold (audit.rules.RULES): "postgresql" or "mysql"
     target: str  # the URL without any password
+    # What precedes the name of a table in a statement: dbcheck's schema or database.
+    schema: str
 
     @abstractmethod
     def endpoints(self) -> Sequence[tuple[str, int]]:

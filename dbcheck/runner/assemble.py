@@ -6,6 +6,7 @@ The concrete classes of a lab are in lab_rig.py, which is imported only for a la
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, TypedDict
 from dbcheck.base.cores import count_free_cores
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
+from dbcheck.base.processes import make_search_path
 from dbcheck.config.secret import Secret, read_variable
 from dbcheck.config.target import KubernetesSettings
 from dbcheck.cycle.host import describe_drive_server
@@ -222,6 +224,7 @@ def make_rig(
         client=make_client(entry) if cuts else None,
         fault=_make_fault(entry),
         promises=entry.promises,
+        client_command=find_client_program(entry) if cuts else (),
     )
     if isinstance(entry.power, LabConfig):
         from dbcheck.runner import lab_rig
@@ -267,6 +270,29 @@ def _make_fault(entry: Entry) -> FaultByPrograms | None:
     fault = FaultByPrograms(entry.fault, entry.fault_end, single)
     fault.require_programs()
     return fault
+
+
+def find_client_program(entry: Entry) -> Sequence[str]:
+    """Return the program that commits as clients do, () if none is named.
+
+    Raise UsageError if it cannot be run, or if the address of clients is named, too.
+    """
+    command = entry.client_command
+    if command and entry.client_target:
+        raise UsageError(
+            "dbcheck_client_target and dbcheck_client_command are both given",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Leave one of them out: the program knows itself where to connect.",
+        )
+    if command and shutil.which(command[0], path=make_search_path()) is None:
+        raise UsageError(
+            f"{command[0]}, the program of dbcheck_client_command, is not here or"
+            " cannot be run",
+            id=ErrorId.CLIENT_PROGRAM_MISSING,
+            hint="Install it on this machine, or write its path; make it executable"
+            " (chmod +x).",
+        )
+    return command
 
 
 def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:

@@ -6,7 +6,6 @@ import ctypes
 import ipaddress
 import os
 import queue
-import shutil
 import socket
 import subprocess
 import threading
@@ -14,9 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from dbcheck.lab.ssh.sshd import Sshd
+from tests.kit.frontends import need
 
 # From the block for benchmarks, RFC 2544: nobody else's.
 _BLOCK = ipaddress.ip_network("198.18.0.0/15")
@@ -87,7 +85,7 @@ class FarSshd(FarNetwork, Sshd):
 @contextmanager
 def far_sshd(folder: Path) -> Iterator[FarSshd]:
     """Run an SSH server on a host of its own; skip where that cannot be made."""
-    _need("ip", "nsenter", "sshd")
+    need("ip", "nsenter", "sshd")
     sshd = FarSshd(folder)
     try:
         sshd.connect()
@@ -101,7 +99,7 @@ def far_sshd(folder: Path) -> Iterator[FarSshd]:
 @contextmanager
 def far_network() -> Iterator[FarNetwork]:
     """Make a host's network, without a host; skip where that cannot be made."""
-    _need("ip")
+    need("ip")
     network = FarNetwork()
     try:
         network.connect()
@@ -131,12 +129,6 @@ def far_listener(network: FarNetwork) -> socket.socket:
     if isinstance(listener, OSError):
         raise listener
     return listener
-
-
-def _need(*programs: str) -> None:
-    for program in programs:
-        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
-            pytest.skip(f"needs {program}")
 
 
 def _ip(words: str) -> None:

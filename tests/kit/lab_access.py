@@ -22,7 +22,9 @@ def connect(url: str, password: str) -> Any:
     to = make_url(url)
     where: dict[str, Any] = {"host": to.host, "port": to.port, "user": to.username}
     if to.drivername.startswith("postgresql"):
-        connection = psycopg2.connect(dbname=to.database, password=password, **where)
+        connection = psycopg2.connect(
+            dbname=to.database, password=password, connect_timeout=5, **where
+        )
         connection.autocommit = True
         return connection
     return mysql.connector.connect(

@@ -244,12 +244,12 @@ class StaggerOptions(EntryOptions):
 
 @dataclass(frozen=True)
 class ClientOptions(EntryOptions):
-    """The address of the clients, where the time to recover is measured."""
+    """Where, or with which program, clients commit: for the time to recover."""
 
     section = "Target"
 
     of_clients: Annotated[
-        Mapping[str, Any], FlagsOf(TargetSettings, ("client_target",))
+        Mapping[str, Any], FlagsOf(TargetSettings, ("client_target", "client_command"))
     ] = field(default_factory=dict)
 
     def require_beside(self, name: str) -> None:

@@ -13,6 +13,7 @@ from dbcheck.engines.mysql import galera, group_replication, replication
 from dbcheck.engines.mysql.answering import is_replica
 from dbcheck.engines.mysql.check import find_refill, read_product, require_standalone
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.rights import quote_name
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.peer import accepts, takes_no_writes_error
 from dbcheck.model.replication import (
@@ -108,6 +109,11 @@ class Replicating(Engine):
     """Features of clusters for MySQL and MariaDB; contracts in ports.engine."""
 
     _database: str
+
+    @property
+    def schema(self) -> str:  # type: ignore[override]  # that of the URL
+        """The database in the URL."""
+        return quote_name(self._database)
 
     @abstractmethod
     def _open(

@@ -107,7 +107,7 @@ class PostgresqlEngine(Engine):
     The tables are those of the schema dbcheck in the URL's database.
     """
 
-    family = FAMILY
+    family, schema = FAMILY, "dbcheck"
 
     def __init__(self, url: str, password: str | None = None) -> None:
         parsed = name_driver(read_url(url))

@@ -122,16 +122,16 @@ class PostgresqlSession:
         target: how error messages name the server.  arguments: libpq's.
         weakens: the kind of the control that it is for, None without one.
         server: which one it must be, None for any.
-        as_client: refuse a server that is in recovery or read-only.
+        as_client: set and prepare nothing, which would stay in a pooler's connection.
+        Refuse a server that is in recovery or read-only.
         """
         self._target = target
         self._secret = str(arguments.get("password") or "")
         self._in_flight, self._id_at = False, -1
         self._tags: list[bytes] = []  # what the operation in flight is answered with
         self._prepared: dict[str, Prepared] = {}
-        self._late = {
-            spec.name: self._later(spec) for spec in statements if spec.is_late
-        }
+        late = [spec for spec in statements if spec.is_late or as_client]
+        self._late = {spec.name: self._later(spec) for spec in late}
         # What cannot run in a transaction is the first in the pipeline.
         vacuums = (
             statement.name for statement in statements if statement.verb is Verb.VACUUM
@@ -151,19 +151,19 @@ class PostgresqlSession:
             with (
                 self._guard("prepare"),
                 deadline(
-                    ANSWER_S,
+                    connect_s if as_client else ANSWER_S,
                     self._sever,
                     lambda: count_received_bytes(self._wire),
                     ANSWER_BYTES,
                 ),
             ):
-                self._set(as_client=as_client)
+                (self._require_writable if as_client else self._set)()
                 if server is not None:
                     self._require(server)
                 if weakens is not None:
                     self._weaken(WEAK[weakens])
                 for statement in statements:
-                    if not statement.is_late:
+                    if statement not in late:
                         self._prepare(statement, returns_id=statement is statements[0])
         except BaseException:
             self.close()
@@ -192,8 +192,10 @@ class PostgresqlSession:
                     self._pipelined = True
             if self._pipelined:
                 self._send_pipelined(operation.statements, look=look)
+            elif (statement := operation.statements[0]).name in self._late:
+                self._tags, self._id_at = [], -1
+                self._send_other(statement, self._tags)
             else:
-                (statement,) = operation.statements
                 name, pack, formats, _, _, alone = self._prepared[statement.name]
                 self._tags, self._id_at = alone
                 pgconn.send_query_prepared(
@@ -404,15 +406,18 @@ class PostgresqlSession:
         if _is_farewell(notice.sqlstate, message):
             self._farewell = message
 
-    def _set(self, *, as_client: bool) -> None:
-        """Set what a session depends on, and read it back.
+    def _require_writable(self) -> None:
+        """Raise EngineError if the server is in recovery, or read-only.
 
-        as_client: raise EngineError if the server is in recovery, or read-only.
+        A pooler has answered the login itself: it needs the server from here on, and
+        what it refuses now has certainly committed nothing.
         """
-        if as_client:
-            ((_, _, is_standby, read_only),) = self._run("server").fetchall()
-            if is_standby or read_only == "on":
-                raise takes_no_writes_error(self._target)
+        ((_, _, is_standby, read_only),) = self._run("server").fetchall()
+        if is_standby or read_only == "on":
+            raise takes_no_writes_error(self._target)
+
+    def _set(self) -> None:
+        """Set what a session depends on, and read it back."""
         parameters = {"settings": json.dumps(SESSION)}
         self._run("session", parameters)
         for name, found in self._run("session_check", parameters).fetchall():

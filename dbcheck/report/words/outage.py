@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dbcheck.model.outage import P95_CUTS_MIN, OutageResult, OutageTotal
+from dbcheck.model.outage import P95_CUTS_MIN, PROGRAM, OutageResult, OutageTotal
 from dbcheck.model.verdict import format_count
 
 NAME = "time to recover"
@@ -63,10 +63,12 @@ def _describe(outage: OutageResult) -> str:
     )
     if len(outage.addresses) == 1 and not outage.by_clients:
         through = "the target's own URL"
+    how = f"tried through {through}, answered by {outage.by}"
+    if outage.by.startswith(PROGRAM):
+        how = f"committed by {outage.by}"
     return (
         f"{format_time_to_recover(outage)}, from the last acknowledged commit to the"
-        f" next one that lasted: {parts}; tried through {through}, answered by"
-        f" {outage.by}"
+        f" next one that lasted: {parts}; {how}"
     )
 
 

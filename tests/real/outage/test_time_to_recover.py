@@ -8,10 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,116 +16,19 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
-from dbcheck.cycle.judging import judge_run
-from dbcheck.cycle.outcome import Outcome
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.outage import OutageRecord, OutageResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.outage.process import Job, ProbeProcess
 from dbcheck.ports.site import Node
 from dbcheck.rows.table import OUTAGE
-from dbcheck.witness.log import FrameLogReader
 from tests.kit.clusters import cluster_of, cycle, promoting, status
-from tests.kit.lab_access import connect, execute_on
+from tests.kit.lab_access import execute_on
+from tests.kit.observer import TABLE, observing, outage_of, record_of, require_agreement
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 from tests.kit.waiting import wait_until
-
-
-@dataclass
-class Observer:
-    """Commits to a table of its own, at several servers in turn, and notes when.
-
-    acks: when each was answered, in us of the monotonic clock.
-    tried: when each try began that failed.
-    """
-
-    labs: list[Lab]
-    acks: list[int] = field(default_factory=list)
-    tried: list[int] = field(default_factory=list)
-    ending: threading.Event = field(default_factory=threading.Event)
-
-    def run(self) -> None:
-        while not self.ending.is_set():
-            for lab in self.labs:
-                self._commit_to(lab)
-
-    def _commit_to(self, lab: Lab) -> None:
-        began_us = time.monotonic_ns() // 1000
-        try:
-            with contextlib.closing(connect(lab.target_url, lab.password)) as link:
-                cursor = link.cursor()
-                while not self.ending.is_set():
-                    began_us = time.monotonic_ns() // 1000
-                    cursor.execute(f"insert into {TABLE} values (1)")
-                    self.acks.append(time.monotonic_ns() // 1000)
-                    self.ending.wait(0.005)
-        except Exception:  # whatever the driver raises of a server that is gone
-            self.tried.append(began_us)
-            self.ending.wait(0.005)
-
-    def gap(self) -> tuple[int, int]:
-        """Return the acks between which most time passed."""
-        pairs = list(zip(self.acks, self.acks[1:], strict=False))
-        return max(pairs, key=lambda pair: pair[1] - pair[0])
-
-
-TABLE = "observed"
-
-
-@contextlib.contextmanager
-def observing(*labs: Lab) -> Iterator[Observer]:
-    """Have an observer commit beside the body, until it has seen the servers back."""
-    execute_on(labs[0], f"create table {TABLE} (n integer)")
-    made = Observer(list(labs))
-    thread = threading.Thread(target=made.run)
-    thread.start()
-    try:
-        wait_until(lambda: len(made.acks) > 2, "the observer's first commits")
-        yield made
-        done = len(made.acks)
-        wait_until(lambda: len(made.acks) > done, "the observer's last commit")
-    finally:
-        made.ending.set()
-        thread.join()
-
-
-def outage_of(outcome: Outcome) -> OutageResult:
-    """Return what the result says, which is the same when it is judged again."""
-    found = outcome.result.outage
-    assert found is not None
-    again = judge_run(outcome.run, FrameLogReader()).result.outage
-    assert again == found
-    return found
-
-
-def record_of(outcome: Outcome) -> OutageRecord:
-    found = outcome.run.outage()
-    assert found is not None
-    return found
-
-
-def require_agreement(outcome: Outcome, seen: Observer) -> None:
-    """The two saw the same outage, as exactly as each states it.
-
-    The moment at which a commit was possible lies between the last try that failed and
-    the first answer, for each of the two.
-    """
-    outage, load = outage_of(outcome), outcome.load
-    assert outage.seconds is not None and outage.least_s is not None, outage
-    assert load is not None and load.last_ack_us is not None
-    last_us, first_us = seen.gap()
-    assert abs(last_us - load.last_ack_us) < 0.5e6
-    failed_us = max(moment for moment in seen.tried if moment < first_us)
-    ours = (
-        load.last_ack_us + outage.least_s * 1e6,
-        load.last_ack_us + (outage.seconds * 1e6),
-    )
-    slack_us = 0.05e6  # figures are rounded, and the server serves one before the other
-    assert ours[0] <= first_us + slack_us, (outage, seen.gap())
-    assert failed_us <= ours[1] + slack_us, (outage, seen.gap())
 
 
 @pytest.fixture(params=FAMILIES, scope="module")
@@ -188,8 +88,8 @@ def test_a_table_that_cannot_be_made_costs_the_figure_alone(here: Bench) -> None
     assert "time to recover is not measured" in here.said.text
 
 
-def test_nothing_is_committed_to_a_server_that_is_not_under_test(here: Bench) -> None:
-    """The clients' address leads to another database, or to nothing."""
+def test_an_address_that_leads_elsewhere_is_found_before_the_load(here: Bench) -> None:
+    """Here to another database, or to nothing."""
     url = make_url(here.lab.target_url)
     for other in (url.set(database="elsewhere"), url.set(port=1)):
         client = open_engine(other.render_as_string(), here.lab.password)
@@ -218,6 +118,7 @@ def test_the_process_dies_with_its_client_and_with_nothing_else(
         "from dbcheck.engines.registry import open_engine\n"
         "from dbcheck.outage.process import Job, ProbeProcess\n"
         "process = ProbeProcess(Job({'': open_engine(sys.argv[1], None)}, 1))\n"
+        "process.await_start()\n"
         "process.begin()\n"
         "assert process.show() is not None\n"
         "print(process.pid, flush=True)\n"
@@ -241,6 +142,7 @@ def test_a_process_that_is_killed_is_a_reason_and_no_error(here: Bench) -> None:
     engine = open_engine(here.lab.target_url, here.lab.password)
     process = ProbeProcess(Job({"": engine}, 1))
     try:
+        process.await_start()
         process.begin()
         assert process.show() is not None
         os.kill(process.pid, signal.SIGKILL)

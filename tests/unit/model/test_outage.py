@@ -46,7 +46,8 @@ def ack(
 
 
 def probed(*acks: ProbeAck, target: str = "postgresql://u@h/d", **more: Any) -> Probed:
-    return Probed(target, acks=acks, **more)
+    """Return tries at a node's own address."""
+    return Probed(target, **{"node": ONLY_NODE, "acks": acks, **more})
 
 
 def record(*addresses: Probed, **changed: Any) -> OutageRecord:
@@ -98,6 +99,12 @@ def test_of_several_addresses_a_client_needs_the_first() -> None:
 def test_a_commit_that_had_to_wait_shows_the_moment_of_its_answer() -> None:
     result = measured(record(probed(ack(6.5, 0.1, waited_s=6.3))))
     assert (result.seconds, result.least_s) == (6.5, 6.5)
+
+
+def test_at_the_address_of_clients_it_shows_the_moment_when_it_was_sent() -> None:
+    """It may have waited at the old writer, and a new connection led to the new one."""
+    found = record(probed(ack(9.0, 1.0, waited_s=5.0), node=""))
+    assert measured(found).least_s == 4.0
 
 
 def test_an_answer_to_the_first_try_is_a_bound_alone() -> None:

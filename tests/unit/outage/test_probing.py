@@ -10,6 +10,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import CommitUnknown, CommitWarned, EngineError
+from dbcheck.base.system import now_us
 from dbcheck.outage import probing, worker
 from dbcheck.outage.probing import (
     ACKED_MAX_S,
@@ -67,7 +68,13 @@ class Played:
         self.closed = True
 
 
-def tries_of(*outcomes: Any, epoch: int = 7, place: int = 0) -> AddressTries:
+def tries_of(
+    *outcomes: Any,
+    epoch: int = 7,
+    place: int = 0,
+    node: str = "node1",
+    patient: bool = False,
+) -> AddressTries:
     """Return tries, each of which meets the next of *outcomes*."""
     coming: Iterator[Any] = iter(outcomes)
 
@@ -77,7 +84,7 @@ def tries_of(*outcomes: Any, epoch: int = 7, place: int = 0) -> AddressTries:
             raise met
         return met
 
-    address = Address(connect, TARGET, "node1")
+    address = Address(connect, TARGET, node, patient)
     made = AddressTries(address, place, epoch, Probing([], epoch)._ending)
     return made
 
@@ -134,6 +141,40 @@ def test_a_commit_that_hung_shows_it_until_it_was_given_up(
     assert ack.began_us - (given_up_us or 0) < 50_000
 
 
+def test_at_the_address_of_clients_it_shows_no_more_than_its_sending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new connection might have led to another server meanwhile."""
+    monkeypatch.setattr(probing, "ANSWER_S", 0.2)
+    tries = tries_of(Played(answers=False), Played(), node="")
+    began_us = now_us()
+    tries.try_once()
+    assert (tries.probed.tried_us or 0) - began_us < 150_000
+    assert tries.probed.hung == 1
+
+
+def test_a_patient_try_waits_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "ANSWER_S", 0.01)
+    made = Probing([Address(lambda: Played(answers=False), TARGET, patient=True)], 1)
+    made.begin()
+    wait_until(lambda: made.probed()[0].tried_us is not None, "a try")
+    assert made.probed()[0].hung == 0
+    made.end(10)
+    assert made.probed()[0].hung == 1
+
+
+def test_what_came_of_a_rehearsal_is_forgotten_but_for_its_key() -> None:
+    made = Probing([Address(Played, TARGET)], 1)
+    made.rehearse()
+    wait_until(lambda: bool(made.probed()[0].acks), "an ack of the rehearsal")
+    assert made.began_us is None
+    made.begin()
+    wait_until(lambda: bool(made.probed()[0].acks), "an ack")
+    made.end(10)
+    first, *_ = made.probed()[0].acks
+    assert (first.seq, first.tried_us) == (2, None)
+
+
 def test_connections_that_break_one_by_one_end_the_tries() -> None:
     """Each may have ended a server whose rows are not read yet."""
     tries = tries_of(*[Played(BROKE) for _ in range(BROKEN_MAX)])
@@ -156,6 +197,16 @@ def test_a_commit_that_hangs_is_waited_for_longer_each_time(
     monkeypatch.setattr(probing, "ANSWER_S", 0.01)
     tries = tries_of(Played(answers=False), Played(answers=False))
     for seconds in ("0.01", "0.02"):
+        tries.try_once()
+        assert tries.probed.error.endswith(f"in {seconds} s")
+
+
+def test_at_the_address_of_clients_it_is_a_quarter_longer_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probing, "ANSWER_S", 0.01)
+    tries = tries_of(Played(answers=False), Played(answers=False), node="")
+    for seconds in ("0.01", "0.0125"):
         tries.try_once()
         assert tries.probed.error.endswith(f"in {seconds} s")
 
