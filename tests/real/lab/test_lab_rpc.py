@@ -96,13 +96,13 @@ def test_a_value_may_be_left_out_or_named(path: Path) -> None:
 
 
 def test_every_call_of_a_lab_arrives() -> None:
-    login = {"port": 1, "password": "password", "member": "member"}
+    source = {"port": 1, "password": "pw", "member": "node1", "host": "10.0.1.2"}
     values: dict[str, dict[str, Any]] = {
         "configure": {"settings": {}},
         "log": {"lines": 1},
         "show": {"states": [(1, [(2, 3, 4)])], "start": False},
-        "rejoin": {**login, "host": "10.0.1.2"},
-        "copy": login,
+        "rejoin": source,
+        "copy": source,
         "reassign": {"settings": {}, "is_writer": True},
         "set_drive": {"changes": {"seed": 1}},
         "restore": {"image": "file"},
