@@ -217,13 +217,16 @@ def run_on_target(
 def _list_runnable(
     measured: Sequence[RowResults], base: Rig, entry: Entry
 ) -> Iterator[tuple[RowResults, Rig]]:
-    """Yield each row that the server takes, with its rig; note why others fail."""
+    """Yield each row that the server takes, with its rig; note why others fail.
+
+    Raise UsageError for a row that no such server takes.
+    """
     for results in measured:
         row = results.row
+        if row.relaxed:
+            require_control_possible(entry)
+        site = _apply_settings(base.site, row.settings, entry)
         try:
-            if row.relaxed:
-                require_control_possible(entry)
-            site = _apply_settings(base.site, row.settings, entry)
             require_server(
                 site.writer.engine,
                 row.workload,
