@@ -167,7 +167,7 @@ def list_to_accept(result: Any) -> list[str]:
 
 
 def test_a_loss_ends_it_and_is_handed_over(tmp_path: Path) -> None:
-    drive = DriveSpec(personality="lying", destage_age_s=0.3)
+    drive = DriveSpec(personality="lying")
     with bench(replace(HONEST, drive=drive), tmp_path) as here:
         operator = Operator(here, tmp_path)
         result = operator.run(*operator.new, "--no-control", code=FAIL)
