@@ -41,6 +41,7 @@ from dbcheck.ports.site import Node
 from dbcheck.site.cut_promoted import Promote, PromotionCutter
 
 POLL_S = 0.2
+STARTS_S = 30.0  # until the server of an old writer that returns accepts connections
 SETTLED_S = 1.0  # a standby that makes no progress for so long has applied all it has
 
 # Has the first node follow the second one, by their names; raises DbcheckError.
@@ -306,12 +307,17 @@ class Cluster:
     def _return_old_writer(self) -> None:
         """Let clients reach the old writer beside the node that took over.
 
-        Return after that time.  Raise PowerError.
+        Return once it has accepted connections for that time, or if it accepts none.
+        Raise PowerError.
         """
         self._reconnect()
         self.writer.power.restore()
         back_us = now_us()
         self._returned = ReturnedWriter(back_us, back_us)
+        starts_s = time.monotonic() + STARTS_S
+        while not self.writer.engine.accepts() and time.monotonic() < starts_s:
+            interrupt.raise_if_interrupted()
+            time.sleep(POLL_S)
         self._note_old_writer()
         ends_s = time.monotonic() + self._old_writer_returns_s
         while (left_s := ends_s - time.monotonic()) > 0:
