@@ -185,9 +185,9 @@ def _make_whole(rig: Rig, folder: CampaignFolder) -> Rig:
 
 
 def _has_missing_rows(cycle: Cycle) -> bool:
-    """Return True if a cycle that is no control may have lost rows: some are missing.
+    """Return True if rows were missing in a cycle that is not a control.
 
-    So it is in an INCONCLUSIVE one, where another node may have them.
+    Also in an INCONCLUSIVE one, where another node may have them.
     """
     return bool(cycle.number and (cycle.has_failed or cycle.lost or cycle.earlier_lost))
 
@@ -300,7 +300,7 @@ def _run_next_cycle(
 
 
 def _describe_drawn(plan: CampaignPlan, drawn: PlannedCut, promise: str) -> str:
-    """Return what the next cycle is to be, for its progress."""
+    """Describe when the next cut comes, and which promise it tests."""
     when = f"to be cut {drawn.activity.when}, after {drawn.after_s:.1f} s of load"
     tested = f"promise {promise}, " if len(plan.promises) > 1 else ""
     return f"{drawn.number}: {tested}{when}"

@@ -160,9 +160,7 @@ def _read_run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Configurat
 
 
 def _add_promises(configuration: Configuration, names: Iterable[str]) -> Configuration:
-    """Return *configuration* with the promises of a cluster, of which each cut tests
-    one.
-    """
+    """Return *configuration* with the promises that the cuts tested, if any."""
     if not (listed := ", ".join(sorted(names))):
         return configuration
     return {**configuration, Key("promise", Role.OF_THE_CUT): listed}

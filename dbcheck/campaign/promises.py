@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def share_cuts(promises: Sequence[str], cuts: int) -> dict[str, int]:
-    """Return how many of *cuts* test each of *promises*: as many, or one more.
+    """Divide *cuts* evenly among *promises*; the first ones get what is left over.
 
-    The first ones get those that are left over.  {} without promises.
+    Return the number of cuts for each promise, {} without promises.
     """
     each, more = divmod(cuts, max(1, len(promises)))
     return {name: each + (place < more) for place, name in enumerate(promises)}
@@ -41,7 +41,7 @@ def require_cut_of_each(title: str, promises: Sequence[str], cuts: int) -> None:
 
 
 def count_cuts(cycles: Sequence[Cycle]) -> Mapping[str, int]:
-    """Return how many cuts of each promise count."""
+    """Return the number of counted cuts for each promise."""
     return Counter(cycle.promise for cycle in cycles if cycle.number and cycle.counts)
 
 

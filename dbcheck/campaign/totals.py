@@ -81,7 +81,7 @@ def describe_cycles(cycles: Sequence[Cycle]) -> str:
 
 
 def _describe_tallies(cycles: Sequence[Cycle]) -> str:
-    """Return what the cuts show, of each promise apart if there are several."""
+    """Describe the results of the cuts, for each promise if there are several."""
     names = dict.fromkeys(cycle.promise for cycle in cycles if cycle.number)
     if len(names) < 2:
         return tally_cycles(cycles).sentence
@@ -175,7 +175,7 @@ _NOT_JUDGED = "a run that was cut is not judged"
 def _sum_up_promises(
     plan: CampaignPlan, cycles: Sequence[Cycle], *, unjudged: bool
 ) -> dict[str, PromiseResult]:
-    """Return what the cuts of each promise show; {} unless there are several.
+    """Return the totals of each promise; {} unless there are several.
 
     unjudged: a cut is not judged, so no bound holds.
     """
@@ -211,8 +211,8 @@ def _leave_to_promises(figures: Figures) -> None:
         loss_ppm_max=PPM,
         loss_ppm_min=0,
         sentence=f"{format_count(together.losses, 'loss')} in"
-        f" {format_count(together.cuts, 'cut')} of several promises, each of which has"
-        " a bound of its own",
+        f" {format_count(together.cuts, 'cut')} of several promises; each promise"
+        " has its own bound",
     )
     figures["windows"] = {
         name: replace(one, loss_ppm_max=PPM) for name, one in figures["windows"].items()

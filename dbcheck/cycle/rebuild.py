@@ -82,9 +82,9 @@ def lead_by_writer(site: Site) -> Site:
 
 
 def may_have_lost(outcome: Outcome) -> bool:
-    """Return True if a run that is no control may have lost rows: some are missing.
+    """Return True if rows are missing after a run that is not a control.
 
-    So it is of an INCONCLUSIVE one, where another node may have them.
+    Also after an INCONCLUSIVE one, where another node may have them.
     """
     found = outcome.found
     missing = found is not None and any(

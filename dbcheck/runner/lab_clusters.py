@@ -16,7 +16,7 @@ from dbcheck.campaign.stopping import list_doubts
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
-from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.cycle.rebuild import rebuild_cluster
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.judge.item import ItemId
@@ -90,13 +90,6 @@ def _run_on_cluster(
             cluster.heal()
         rig = rebuild_cluster(rig, outcome.run)
         cluster.writer = rig.site.writer_name
-        known = _forget_identities(known)
-
-
-def _forget_identities(known: Known) -> Known:
-    """Return *known* of nodes that were rebuilt: new data may have another identity."""
-    nodes = {n: replace(node, identity={}) for n, node in known.nodes.items()}
-    return replace(known, nodes=nodes)
 
 
 # The doubts about one cut alone, at which no commit was at risk; and those about a load

@@ -307,8 +307,8 @@ class Cluster:
     def _return_old_writer(self) -> None:
         """Let clients reach the old writer beside the node that took over.
 
-        Return once it has accepted connections for that time, or if it accepts none.
-        Raise PowerError.
+        Return after that time, which begins once its server accepts connections, or
+        STARTS_S after the power is back.  Raise PowerError.
         """
         self._reconnect()
         self.writer.power.restore()

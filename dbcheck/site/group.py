@@ -229,9 +229,9 @@ class Group(Cluster):
     the view (Galera 26.4, galera/src/replicator_smm.cpp, process_prim_conf_change());
     its queue does not show that, as it lacks the transactions that are being applied.
     A member of Group Replication has received all transactions by then, and shows which
-    it has not applied (see engines.mysql.group_replication).  A writer that was
-    not cut, as its load ended before that, may be a member again: then another node is
-    read once all are members and each has applied all.
+    it has not applied (see engines.mysql.group_replication).  A writer that was not
+    cut, as its load ended before that, may be a member again: then another node is read
+    once all are members and each has applied all.
 
     After a cut of all nodes, a node may be behind another one that is still off: so the
     writer is read once all nodes are members again.
@@ -363,8 +363,7 @@ class Group(Cluster):
         """Return the node to read in a group that has all its members, and all applied.
 
         The writer, which was not cut, has then given the others all that the group took
-        from it.  Another node is read, in any case: only that
-        shows what the group has.
+        from it.  Another node is read in any case: only that shows what the group has.
         """
         others = [name for name in self._nodes if name != self.writer_name]
         leading = (n for n in others if self._nodes[n].engine.takes_writes())

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import ipaddress
 import os
-import queue
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from dbcheck.lab.ssh.sshd import Sshd
 from tests.kit.frontends import need
+from tests.kit.namespaces import call_within
 
 # From the block for benchmarks, RFC 2544: nobody else's.
 _BLOCK = ipaddress.ip_network("198.18.0.0/15")
@@ -110,25 +108,7 @@ def far_network() -> Iterator[FarNetwork]:
 
 def far_listener(network: FarNetwork) -> socket.socket:
     """Return a socket that listens there, on a free port."""
-    found: queue.SimpleQueue[socket.socket | OSError] = queue.SimpleQueue()
-
-    def listen() -> None:  # in a thread, since a namespace is a thread's
-        libc = ctypes.CDLL(None, use_errno=True)
-        try:
-            with open(f"/run/netns/{network.network}") as namespace:
-                if libc.setns(namespace.fileno(), 0):
-                    raise OSError(ctypes.get_errno(), "setns")
-            found.put(socket.create_server((network.host, 0)))
-        except OSError as error:
-            found.put(error)
-
-    thread = threading.Thread(target=listen)
-    thread.start()
-    thread.join()
-    listener = found.get()
-    if isinstance(listener, OSError):
-        raise listener
-    return listener
+    return call_within(network.network, lambda: socket.create_server((network.host, 0)))
 
 
 def _ip(words: str) -> None:

@@ -7,10 +7,8 @@ address, which one of them has, a program passes connections on to a server of t
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import ipaddress
 import os
-import queue
 import socket
 import struct
 import subprocess
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.kit.frontends import need
+from tests.kit.namespaces import call_within
 
 T = TypeVar("T")
 # From the block for benchmarks, RFC 2544, apart from that of tests.kit.far_host.
@@ -140,25 +139,7 @@ class VirtualAddress:
 
     def _within(self, number: int, call: Callable[[], T]) -> T:
         """Return what *call* returns in the namespace of that host."""
-        found: queue.SimpleQueue[T | BaseException] = queue.SimpleQueue()
-
-        def run() -> None:  # in a thread, since a namespace is a thread's
-            libc = ctypes.CDLL(None, use_errno=True)
-            try:
-                with open(f"/run/netns/{self._names[number]}") as namespace:
-                    if libc.setns(namespace.fileno(), 0):
-                        raise OSError(ctypes.get_errno(), "setns")
-                found.put(call())
-            except BaseException as error:
-                found.put(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-        got = found.get()
-        if isinstance(got, BaseException):
-            raise got
-        return got
+        return call_within(self._names[number], call)
 
 
 def _end(link: socket.socket) -> None:

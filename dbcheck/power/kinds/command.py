@@ -134,6 +134,9 @@ class PromotionProgram:
         )
 
 
+_FAULT_TOO_SLOW = f"It has {limits.FAULT_S:g} s. Fix the cause of the delay."
+
+
 class FaultByPrograms:
     """A ports.site.FaultPrograms that runs two programs, without a shell.
 
@@ -152,6 +155,7 @@ class FaultByPrograms:
         _run_on_node(
             (*self._begin, self._single or name),
             *("program that begins the fault", limits.FAULT_S),
+            if_slow=_FAULT_TOO_SLOW,
             id=ErrorId.FAULT_NOT_BEGUN,
             hint="Nothing was cut. It must begin the fault of the node that is its last"
             " argument, and exit with 0 once it is there.",
@@ -162,6 +166,7 @@ class FaultByPrograms:
         _run_on_node(
             (*self._end, self._single or name),
             *("program that ends the fault", limits.FAULT_S),
+            if_slow=_FAULT_TOO_SLOW,
             id=ErrorId.FAULT_NOT_ENDED,
             hint="It must end the fault of the node that is its last argument, also"
             " with that node off, and exit with 0 if there is none.",
@@ -201,17 +206,24 @@ class RebuildProgram:
 
 
 def _run_on_node(
-    command: Sequence[str], what: str, timeout_s: float, *, id: ErrorId, hint: str
+    command: Sequence[str],
+    what: str,
+    timeout_s: float,
+    *,
+    id: ErrorId,
+    hint: str,
+    if_slow: str = "Fix the cause of the delay, or set a longer dbcheck_wait_s.",
 ) -> None:
-    """Run *command*; raise EngineError, with *id* and *hint*, unless it ends with 0."""
+    """Run *command*; raise EngineError, with *id* and *hint*, unless it ends with 0.
+
+    if_slow: the hint if it takes longer than timeout_s.
+    """
     try:
         done = run_program(command, what, timeout_s)
     except PowerError as error:
         hint = error.hint
         if error.id is ErrorId.POWER_COMMAND_TOO_SLOW:
-            hint = "Fix the cause of the delay, or set a longer dbcheck_wait_s."
-            if timeout_s == limits.FAULT_S:
-                hint = f"It has {timeout_s:g} s. Fix the cause of the delay."
+            hint = if_slow
         raise EngineError(str(error), id=error.id, hint=hint) from None
     if done.code:
         raise EngineError(
