@@ -170,7 +170,11 @@ def test_sessions_that_are_not_relaxed_lose_nothing_and_nothing_passes(
 ) -> None:
     """As if the setting had no effect; the cut and all evidence are sound."""
     engine = here.rig.site.writer.engine
-    monkeypatch.setattr(engine, "open_weak_session", engine.open_session)
+    monkeypatch.setattr(
+        engine,
+        "open_weak_session",
+        lambda statements, _, **more: engine.open_session(statements, **more),
+    )
     monkeypatch.setattr(engine, "weaken_durability", lambda *, process: "nothing")
     controls, cycle = campaign(here)
     said, weak = NOTHING, here.engine == "postgresql"
