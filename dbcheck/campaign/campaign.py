@@ -14,8 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import DbcheckError, TargetChanged, UsageError, WitnessError
+from dbcheck.base.errors import (
+    DbcheckError,
+    EngineError,
+    TargetChanged,
+    UsageError,
+    WitnessError,
+)
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
+from dbcheck.campaign.own_runs import require_own_cycles, require_own_run
 from dbcheck.campaign.promises import draw_promise, select_cycles
 from dbcheck.campaign.recording import format_now, make_cycle, make_failed_cycle
 from dbcheck.campaign.stopping import (
@@ -24,6 +31,7 @@ from dbcheck.campaign.stopping import (
     has_lost,
     may_pass,
     require_control_lost,
+    require_losses_explained,
     require_progress,
 )
 from dbcheck.campaign.totals import (
@@ -32,6 +40,7 @@ from dbcheck.campaign.totals import (
     find_last_number,
     has_failed_control,
     has_losses,
+    has_unexplained_losses,
     is_finished,
     tally_cycles,
 )
@@ -48,6 +57,7 @@ from dbcheck.cycle.fault import end_fault_left
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import Known
+from dbcheck.cycle.preflight.members import require_all_in_place
 from dbcheck.cycle.preflight.pending_runs import note_judged
 from dbcheck.cycle.rebuild import (
     lead_by_writer,
@@ -69,7 +79,7 @@ from dbcheck.model.moments import (
 from dbcheck.model.verdict import ControlFacts, Tally, Verdict
 from dbcheck.ports.feature import Feature
 from dbcheck.ports.listener import Listener, Phase, Progress, Unit
-from dbcheck.ports.site import Node
+from dbcheck.ports.site import Node, Site
 from dbcheck.ports.witness import Witness, WitnessLock
 from dbcheck.runs.folder import RunFolder
 
@@ -129,9 +139,10 @@ def run_campaign(
     says otherwise, and at once if the server did not come back.  Raise TargetChanged if
     the server is another one, or lost rows between two cycles, and DbcheckError if
     cycles in a row prove nothing, see require_progress(); cycles of earlier clients do
-    not count there, as the cause may have been fixed.  A failure before the first load
-    ends the campaign, as it ends a run, and so does a later one where nothing was cut
-    and another try would fail as well.
+    not count there, as the cause may have been fixed.  Raise it also if rows are
+    missing after a cut that does not count, unless the plan goes on after a loss.  A
+    failure before the first load ends the campaign, as it ends a run, and so does a
+    later one where nothing was cut and another try would fail as well.
 
     folder: locked by the caller, so that no other client works on it.
     await_person: shows a person at the plug a text, and returns once they are ready.
@@ -141,6 +152,7 @@ def run_campaign(
     folder.write_lines()
     rig.listener.phase(Phase.PLAN, describe_plan(plan))
     before = folder.cycles()
+    require_own_cycles(folder, plan, before)
     _settle_all(rig, folder)
     if folder.cycles():
         _show_results(rig, folder, plan, before)
@@ -149,6 +161,8 @@ def run_campaign(
         rig = _run_controls(rig, folder, plan, await_person)
     last_before = find_last_number(folder.cycles())
     while not is_finished(plan, cycles := folder.cycles()):
+        if not plan.keep_going:
+            require_losses_explained(cycles)
         mine = [cycle for cycle in cycles if cycle.number > last_before]
         for promise in plan.promises or ("",):
             require_progress(select_cycles(mine, promise) if promise else mine)
@@ -171,25 +185,46 @@ def _make_whole(rig: Rig, folder: CampaignFolder) -> Rig:
     Raise DbcheckError if the cluster is not whole again.
     """
     site, cycles = rig.site, folder.cycles()
+    plan = folder.plan()
     has_lost_rows = has_losses(cycles) or has_failed_control(cycles)
-    is_evidence = has_lost_rows and is_finished(folder.plan(), cycles)
+    is_evidence = has_lost_rows and is_finished(plan, cycles)
+    is_evidence |= has_unexplained_losses(cycles) and not plan.keep_going
     if site.promise is None or is_evidence:
         return rig
+    _require_cut_read(site, folder, cycles)
     if not (name := folder.known().run):  # nothing was cut yet
         return replace(rig, site=lead_by_writer(site))
     last = RunFolder.open(folder.runs / name)
-    lost_rows = any(map(_has_missing_rows, (c for c in cycles if c.run == name)))
+    lost_rows = any(
+        c.has_failed or c.has_unexplained_loss for c in cycles if c.run == name
+    )
     if lost_rows:
         require_old_writer_read(site, last)
     return rebuild_cluster(rig, last, keeps_data=lost_rows)
 
 
-def _has_missing_rows(cycle: Cycle) -> bool:
-    """Return True if rows were missing in a cycle that is not a control.
+def _require_cut_read(
+    site: Site, folder: CampaignFolder, cycles: Sequence[Cycle]
+) -> None:
+    """Raise DbcheckError if no row was read after the newest cut, and nodes stray.
 
-    Also in an INCONCLUSIVE one, where another node may have them.
+    Nodes that already follow the writer again need no rebuilding.
     """
-    return bool(cycle.number and (cycle.has_failed or cycle.lost or cycle.earlier_lost))
+    newest = next((cycle for cycle in reversed(cycles) if cycle.run), None)
+    if newest is None or not newest.number or newest.lost is not None:
+        return
+    if RunFolder.open(folder.runs / newest.run).cut_asked() is None:
+        return
+    try:
+        require_all_in_place(lead_by_writer(site))
+    except EngineError as error:
+        raise DbcheckError(
+            f"no row was read after the cut of run {newest.run}, so the nodes that it"
+            f" left may hold commits that no other has: none is overwritten. {error}",
+            id=ErrorId.OLD_WRITER_NOT_READ,
+            hint="Save their data folders first. Then make them follow the writer"
+            " yourself, and continue with --resume.",
+        ) from error
 
 
 def _show_results(
@@ -343,6 +378,8 @@ def _find_lag_range_s(
 def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
     """Judge the runs that an error or a lost client left; return True if any were."""
     unsettled = list(folder.list_runs_without_cycle())
+    for run in unsettled:
+        require_own_run(folder, rig.site, run)
     if unsettled:
         rig.permit.take()  # an earlier client may have left the server without power
     for run in unsettled:

@@ -27,12 +27,13 @@ from typing import NamedTuple, Self
 import msgspec
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import UsageError
+from dbcheck.base.errors import RunFormatError, UsageError
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.judge.results import MatrixResult
 from dbcheck.model.cluster import Promise
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
+from dbcheck.model.records import Manifest
 from dbcheck.model.verdict import ControlFacts, CycleVerdict, JudgedCycle
 from dbcheck.rows.workload import Workload
 from dbcheck.runs import stored
@@ -342,6 +343,12 @@ class CampaignFolder:
     def write_known(self, known: Known) -> None:
         """Store what the runs so far showed of the server."""
         stored.write_file(self.path / "server.json", [stored.to_bytes(known)])
+
+    def list_manifests(self) -> Iterator[Manifest]:
+        """Yield the manifest of each run; one that is damaged is left out."""
+        for path in sorted(self.runs.glob("*/manifest.json")):
+            with contextlib.suppress(RunFormatError):
+                yield RunFolder(path.parent).manifest()
 
     def list_runs_without_cycle(self) -> Iterator[RunFolder]:
         """Yield the runs that no cycle names: their client was lost before that."""

@@ -80,6 +80,23 @@ def require_progress(cycles: Sequence[Cycle]) -> None:
         )
 
 
+def require_losses_explained(cycles: Sequence[Cycle]) -> None:
+    """Raise DbcheckError if rows were missing after a cut that does not count.
+
+    More cuts could only hide that: no campaign passes after it.
+    """
+    for cycle in cycles:
+        if cycle.has_unexplained_loss:
+            raise DbcheckError(
+                f"rows are missing after cycle {cycle.number}, which does not count:"
+                f" {cycle.reason}",
+                id=ErrorId.LOSS_NOT_EXPLAINED,
+                hint="This campaign cannot pass any more. The nodes and tables are left"
+                " as they are: find out where the rows are, remove the cause, then"
+                " begin a new campaign.",
+            )
+
+
 def _is_same_reason(one: Cycle, other: Cycle) -> bool:
     """Return True if one cause kept both cycles from counting.
 

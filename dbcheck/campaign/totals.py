@@ -12,6 +12,7 @@ from typing import TypedDict
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
+from dbcheck.campaign.own_runs import require_own_cycles
 from dbcheck.campaign.promises import lacks_cuts, select_cycles, share_cuts
 from dbcheck.judge.result import Checked, describe_checked
 from dbcheck.judge.results import (
@@ -41,6 +42,9 @@ from dbcheck.runs.folder import RunFolder
 
 ERROR_FILE = "error.txt"  # why a campaign ended before it was finished
 _IDS = frozenset(ErrorId)
+# Why no bound holds.
+_NOT_JUDGED = "a run that was cut is not judged"
+_MAY_HAVE_LOST = "rows were missing after a cut that does not count"
 
 
 def tally_cycles(cycles: Sequence[Cycle]) -> Tally:
@@ -65,6 +69,14 @@ def has_losses(cycles: Sequence[Cycle]) -> bool:
     return any(cycle.has_failed for cycle in cycles)
 
 
+def has_unexplained_losses(cycles: Sequence[Cycle]) -> bool:
+    """Return True if rows were missing after a cut that does not count.
+
+    The nodes that may have them are evidence from then on, as the tables are.
+    """
+    return any(cycle.has_unexplained_loss for cycle in cycles)
+
+
 def has_failed_control(cycles: Sequence[Cycle]) -> bool:
     """Return True if a control lost what no control loses."""
     fail = CycleVerdict.FAIL
@@ -75,6 +87,8 @@ def describe_cycles(cycles: Sequence[Cycle]) -> str:
     """Return what the cycles show so far, a loss without a power cut first."""
     without_cut = sum(cycle.lost_without_cut for cycle in cycles)
     shown = _describe_tallies(cycles)
+    if has_unexplained_losses(cycles):
+        shown = f"{_MAY_HAVE_LOST}; beside it {shown}"
     if not without_cut:
         return shown
     return f"FAIL: {describe_losses_without_cut(without_cut)}; {shown}"
@@ -135,6 +149,7 @@ def find_last_number(cycles: Sequence[Cycle]) -> int:
 def make_result(folder: CampaignFolder) -> CampaignResult:
     """Make the result of a campaign."""
     plan, cycles = folder.plan(), folder.cycles()
+    require_own_cycles(folder, plan, cycles)
     is_over = is_finished(plan, cycles)
     error, error_id = ("", "") if is_over else read_ending(folder)
     verdict = judge_campaign(plan, cycles)
@@ -167,9 +182,6 @@ def make_result(folder: CampaignFolder) -> CampaignResult:
         promises=promises,
         **figures,
     )
-
-
-_NOT_JUDGED = "a run that was cut is not judged"
 
 
 def _sum_up_promises(
@@ -238,7 +250,7 @@ def sum_up_cycles(cycles: Sequence[Cycle]) -> Figures:
     """Return what *cycles* show together."""
     cut = (cycle.cut_class for cycle in cycles if not cycle.uncut)
     rates = [c.acks_per_s for c in cycles if c.number and c.acks_per_s]
-    return Figures(
+    figures = Figures(
         cut_classes=tuple(dict.fromkeys(filter(None, cut))),
         commits_per_s=median(rates) if rates else None,
         statistics=tally_cycles(cycles).statistics,
@@ -249,6 +261,9 @@ def sum_up_cycles(cycles: Sequence[Cycle]) -> Figures:
         errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
         cycles=tuple(map(_make_cycle_result, cycles)),
     )
+    if has_unexplained_losses(cycles):
+        withhold_bounds(figures, _MAY_HAVE_LOST)
+    return figures
 
 
 def withhold_bounds(figures: Figures, why: str) -> None:
@@ -410,8 +425,10 @@ def find_verdict(planned: int, cycles: Sequence[Cycle]) -> Verdict:
     """Return the verdict on a campaign of *planned* cuts.
 
     Any loss makes it a FAIL, with or without a power cut, as does a failed control.
+    It is no PASS after a cut that may have lost something, however many others count.
     """
     if has_losses(cycles) or has_failed_control(cycles):
         return Verdict.FAIL
     is_complete = tally_cycles(cycles).cuts >= planned
-    return Verdict.PASS if is_complete else Verdict.INCONCLUSIVE
+    is_pass = is_complete and not has_unexplained_losses(cycles)
+    return Verdict.PASS if is_pass else Verdict.INCONCLUSIVE

@@ -57,13 +57,16 @@ def find_writer(site: Site, expected: str) -> str:
 def require_old_writer_read(site: Site, failed: RunFolder) -> None:
     """Raise DbcheckError if rows that only the old writer may hold were not read.
 
+    One that somebody made follow the new writer is not overwritten.
     failed: a run that lost commits.  Without a loss the old writer alone has none.
     """
     name, after = failed.manifest().writer_name, failed.after()
     if not site.brings_back or after.reader_name == name:
         return
     found = after.elsewhere.get(name)
-    if found is None or found.rows is None:
+    is_read = found is not None and found.rows is not None
+    led = site.led_by(find_writer(site, after.reader_name))
+    if not is_read and _describe_stray(led, name):
         raise DbcheckError(
             f"commits are missing, and {name}, which may still hold them, was not read:"
             " it is not overwritten",

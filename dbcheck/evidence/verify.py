@@ -14,7 +14,7 @@ from typing import Any
 
 import dbcheck
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import BundleRefused, DbcheckError, UsageError
+from dbcheck.base.errors import BundleRefused, DbcheckError, RunFormatError, UsageError
 from dbcheck.campaign.chosen import find_oldest, make_chosen_result
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.campaign.totals import make_result as campaign_result
@@ -443,7 +443,11 @@ class _Check:
             for name, subject in subjects.items()
         }
         yield from find_differences_in_campaign(folder, shown, words=self.words)
-        found = campaign_result(folder)
+        try:
+            found = campaign_result(folder)
+        except RunFormatError as error:
+            yield str(error)
+            return None
         if found.name != self._index.name:
             yield f"the bundle says {self._index.name}, and its plan {found.name}"
         if found.verdict is not self._index.verdict:

@@ -188,7 +188,13 @@ class CampaignResult:
     @property
     def may_lack_loss(self) -> bool:
         """True if a loss may be missing among the cuts, so that no bound holds."""
-        return bool(self.unjudged or (self.chosen and self.chosen.may_lack_loss))
+        left_out = bool(self.chosen and self.chosen.may_lack_loss)
+        return left_out or bool(self.unjudged or self.unexplained)
+
+    @property
+    def unexplained(self) -> tuple[CycleResult, ...]:
+        """The cycles that do not count, and after which rows were missing."""
+        return tuple(cycle for cycle in self.cycles if cycle.has_unexplained_loss)
 
     @property
     def lost_without_cut(self) -> tuple[CycleResult, ...]:

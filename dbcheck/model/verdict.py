@@ -70,6 +70,8 @@ class JudgedCycle:
 
     number: 0 for a control.
     uncut:  no cut of the server's power was asked for, whatever ended the load.
+    lost, earlier_lost: rows of this cycle, and of earlier ones; None if the table was
+            not read.
     """
 
     __slots__ = ()
@@ -77,6 +79,8 @@ class JudgedCycle:
     number: int
     verdict: CycleVerdict
     uncut: bool
+    lost: int | None
+    earlier_lost: int | None
 
     @property
     def is_judged(self) -> bool:
@@ -97,6 +101,15 @@ class JudgedCycle:
     def counts(self) -> bool:
         """True if its cut is evidence, for the server or against it."""
         return self.is_judged and not self.lost_without_cut
+
+    @property
+    def has_unexplained_loss(self) -> bool:
+        """True if acknowledged rows were missing after a cut that does not count.
+
+        To pass over such a cut, and make another one, would pass over its loss.
+        """
+        is_open = self.verdict is CycleVerdict.INCONCLUSIVE
+        return bool(self.number and is_open and (self.lost or self.earlier_lost))
 
 
 def find_worst(verdicts: Iterable[Verdict]) -> Verdict:

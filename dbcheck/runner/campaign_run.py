@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -30,6 +30,8 @@ from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load_inventory
 from dbcheck.judge.results import CampaignResult
+from dbcheck.model.cluster import Promise
+from dbcheck.model.records import Manifest
 from dbcheck.model.replication import RebuiltBy
 from dbcheck.power import consent
 from dbcheck.report.console import make_progress_console
@@ -140,6 +142,7 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
             hint="Start a new campaign, or correct the inventory.",
         )
     _require_same_promises(entry, plan)
+    _require_same_nodes(entry, folder)
     require_terminal(entry)
     require_node_of_runs(entry, folder)
     _require_rebuilt(entry)
@@ -167,6 +170,50 @@ def _require_same_promises(entry: Entry, plan: CampaignPlan) -> None:
         id=ErrorId.CAMPAIGN_OF_OTHER_TARGET,
         hint="Start a new campaign, or set dbcheck_survives as it was.",
     )
+
+
+def _require_same_nodes(entry: Entry, folder: CampaignFolder) -> None:
+    """Raise UsageError unless *entry* has the nodes of the cluster that was cut.
+
+    Cuts of other nodes, or of the same ones one after the other, must not be counted
+    with the cuts before.
+    """
+    hosts = (entry, *entry.standbys) if entry.standbys else ()
+    engines = {h.name: assemble.make_engine(h.target, h.password) for h in hosts}
+    now = {name: engine.target for name, engine in engines.items()}
+    for manifest in folder.list_manifests():
+        if not hosts and not manifest.site.is_cluster:
+            continue
+        if why := _describe_other_cluster(entry, now, manifest):
+            raise UsageError(
+                f"{entry.title} is not as it was in run {manifest.run_id} of this"
+                f" campaign: {why}",
+                id=ErrorId.CAMPAIGN_OF_OTHER_TARGET,
+                hint="Start a new campaign, or correct the inventory.",
+            )
+
+
+def _describe_other_cluster(
+    entry: Entry, now: Mapping[str, str], manifest: Manifest
+) -> str:
+    """Return how *entry* differs from the cluster of a run, "" if it does not.
+
+    now: the URLs of its nodes, by their names.
+    """
+    then = {name: node.target for name, node in manifest.nodes.items()}
+    for name in sorted(now.keys() | then.keys()):
+        if now.get(name) != then.get(name):
+            was, is_now = then.get(name, "not one of it"), now.get(name, "none of it")
+            return f"its node {name} was {was}, and is {is_now}"
+    if manifest.site.value != entry.topology:
+        return f"its topology was {manifest.site.value}, and is {entry.topology}"
+    if manifest.promise not in entry.promises:
+        was = manifest.promise.value if manifest.promise else "none"
+        return f"its promise was {was}, and is another"
+    if manifest.promise is Promise.ALL and manifest.stagger_s != entry.stagger_s:
+        times = f"{manifest.stagger_s:g} s, and are {entry.stagger_s:g} s"
+        return f"the cuts of its nodes were apart by {times}"
+    return ""
 
 
 def require_node_of_runs(entry: Entry, folder: CampaignFolder) -> None:

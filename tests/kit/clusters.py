@@ -120,14 +120,14 @@ def inventory_of(
     return file
 
 
-def dbcheck(*words: object) -> subprocess.CompletedProcess[str]:
-    """Run dbcheck from the command line."""
+def dbcheck(*words: object, within_s: float = 240) -> subprocess.CompletedProcess[str]:
+    """Run dbcheck from the command line; within_s: what is too long."""
     return subprocess.run(
         [sys.executable, "-m", "dbcheck", *map(str, words)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=within_s,
     )
 
 

@@ -72,6 +72,13 @@ run_statements(lab, (
     "set global rpl_semi_sync_master_enabled = off",
     "set global rpl_semi_sync_slave_enabled = on"))
 """
+# Gives a node of MySQL or MariaDB the writer's data, from its binary log.
+COPIES = """
+import os
+from dbcheck.lab.clusters.replication import follow
+lab.reassign({**lab.spec.settings, "server_id": str(os.getpid())})
+lab.copy(source)
+"""
 REPLACED = {
     "postgresql": REWINDS + WAITS,
     "mysql": FORGETS + WAITS_MYSQL + REWINDS,

@@ -76,6 +76,11 @@ def summarize_campaigns(subject: CampaignsResult) -> Summary:
     }
     if lossy := by_verdict[Verdict.FAIL]:
         text = f"{len(lossy)} of {len(results)} servers lost data: {_named(lossy)}"
+    elif unexplained := [result.name for result in results if result.unexplained]:
+        text = (
+            f"Rows are missing after cuts that do not count of {len(unexplained)} of"
+            f" {len(results)} servers: {_named(unexplained)}"
+        )
     elif unjudged := [result.name for result in results if result.may_lack_loss]:
         text = (
             f"Cuts of {len(unjudged)} of {len(results)} servers are not judged, and may"
@@ -165,7 +170,8 @@ def _prove(result: CampaignResult) -> str:
     if result.verdict is Verdict.FAIL:
         return PROOF_OF_LOSS
     if result.may_lack_loss:
-        only_blind = not (result.unjudged or chosen.contradicts(result))
+        not_counted = result.unjudged or result.unexplained
+        only_blind = not (not_counted or chosen.contradicts(result))
         return _BLIND if only_blind else _NO_BOUND
     cuts = result.statistics.cuts
     proof = [promises.prove(result) if result.promises else describe_proof(0, cuts)]
@@ -212,8 +218,8 @@ def _summarize_cuts(result: CampaignResult) -> str:
         failed = [*_failed_controls(result.cycles)]
         what = failed[0] if failed else "it lost data without a power cut on record"
         return f"The server {name} failed: {what}"
-    if result.unjudged:
-        return f"A cut of {name} is not judged, and may have lost data"
+    if result.unjudged or result.unexplained:
+        return _summarize_open_cut(result)
     if not proven.cuts:
         return f"No cut of {name} counts yet"
     counting = " that count" if proven.inconclusive and proven.cuts > 1 else ""
@@ -223,6 +229,13 @@ def _summarize_cuts(result: CampaignResult) -> str:
         cuts = f"{format_count(proven.cuts, 'cut')} of {result.planned_cuts:,} planned"
         counting = ""
     return f"{cuts} of {name}{counting} kept every acknowledged commit"
+
+
+def _summarize_open_cut(result: CampaignResult) -> str:
+    """Return that a cut that is not counted may have lost something."""
+    if result.unjudged:
+        return f"A cut of {result.name} is not judged, and may have lost data"
+    return f"Rows are missing after a cut of {result.name} that does not count"
 
 
 def _are_gone(own: int, earlier: int) -> str:
@@ -250,6 +263,11 @@ def _choose_action(result: CampaignResult) -> str:
         return (
             "Check the switch and the depth of its cuts, then run again with --control"
             " until the control loses rows, and name those runs as well."
+        )
+    if result.unexplained:
+        return (
+            "Find out where the missing rows are: the reason below says why that cut"
+            " does not count. Remove the cause, and check the server anew."
         )
     if result.chosen is None and (result.unjudged or not result.finished):
         first = "Remove the cause, then go on" if result.error else "Go on"

@@ -29,7 +29,14 @@ from dbcheck.load.sessions import commit
 from dbcheck.model.cluster import Weakens
 from dbcheck.model.verdict import ControlOutcome
 from tests.kit.clusters import WORKLOAD, cluster_of, dbcheck
-from tests.kit.rebuilding import REPLACED, REWINDS, WAITS, WAITS_MYSQL, write_inventory
+from tests.kit.rebuilding import (
+    COPIES,
+    REPLACED,
+    REWINDS,
+    WAITS,
+    WAITS_MYSQL,
+    write_inventory,
+)
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
@@ -235,15 +242,6 @@ def _end_before_the_load(rig: Rig, started: Started) -> None:
     if started.held is not None:
         started.held.close()
     end_canaries(rig.site, started.canaries, remove=True)
-
-
-# Gives the old writer of MySQL the new one's data, from its binary log.
-COPIES = """
-import os
-from dbcheck.lab.clusters.replication import follow
-lab.reassign({**lab.spec.settings, "server_id": str(os.getpid())})
-lab.copy(source)
-"""
 
 
 @pytest.mark.wide

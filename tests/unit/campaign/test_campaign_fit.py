@@ -74,7 +74,10 @@ def begin_a_campaign(entry: Entry) -> None:
 
 def resume_a_campaign(entry: Entry) -> None:
     folder = SimpleNamespace(
-        path=Path("c"), runs=Path("c/runs"), plan=lambda: replace(entry)
+        path=Path("c"),
+        runs=Path("c/runs"),
+        plan=lambda: replace(entry),
+        list_manifests=lambda: [],
     )
     campaign_run.require_same(entry, cast(CampaignFolder, folder), yes=True)
 

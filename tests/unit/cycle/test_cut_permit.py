@@ -24,6 +24,7 @@ from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.refusals import refused
 from tests.kit.samples import MANIFEST, PLAN
 
+OF_CAMPAIGN = replace(MANIFEST, control=True, seed=PLAN.seed)
 EMPTY = Known({"system_identifier": "1"}, "", {})
 
 
@@ -48,7 +49,7 @@ def permit() -> Counted:
 @pytest.fixture
 def rig(permit: Counted) -> Rig:
     power: Any = SimpleNamespace(attended=False)
-    engine: Any = BareEngine(checkpoint=lambda: None)
+    engine: Any = BareEngine(checkpoint=lambda: None, target=MANIFEST.writer.target)
     made = with_node(rig_of(RecordingListener(), engine=engine), power=power)
     return replace(made, permit=permit, store=lambda: permit.said.append("store"))
 
@@ -68,7 +69,7 @@ def test_a_run_that_another_client_left_is_settled_in_a_turn(
 ) -> None:
     """Its target may be without power until then."""
     folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))
-    RunFolder.create(folder.runs, MANIFEST)
+    RunFolder.create(folder.runs, OF_CAMPAIGN)
     monkeypatch.setattr(
         campaign, "_may_have_begun", lambda *_: permit.said.append("settles")
     )
@@ -83,7 +84,7 @@ def test_a_target_that_cannot_be_settled_keeps_its_turn(
     rig: Rig, permit: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = CampaignFolder.create(tmp_path / "c", PLAN)
-    RunFolder.create(folder.runs, MANIFEST)
+    RunFolder.create(folder.runs, OF_CAMPAIGN)
 
     def fail(*_: object) -> bool:
         raise TargetChanged("no answer", id=ErrorId.TARGET_CHANGED)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import BundleRefused, UsageError
+from dbcheck.base.errors import BundleRefused, RunFormatError, UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import make_result as campaign_result
 from dbcheck.evidence.archive import Index
@@ -143,8 +143,14 @@ def of_cycle(which: int, /, **changed: Any) -> Forgery:
 
 
 def counted(folder: Path, index: Index) -> Index:
-    """Let the index and the report say what the changed cycles show."""
-    shown = campaign_result(CampaignFolder.open(folder))
+    """Let the index and the report say what the changed cycles show.
+
+    They stay as they are if dbcheck itself refuses to count such cycles.
+    """
+    try:
+        shown = campaign_result(CampaignFolder.open(folder))
+    except RunFormatError:
+        return index
     (folder / "report.html").write_text(make_campaign_page(shown), "utf-8")
     return replace(index, verdict=shown.verdict)
 
