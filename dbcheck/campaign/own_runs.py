@@ -59,8 +59,7 @@ def require_own_run(folder: CampaignFolder, site: Site, run: RunFolder) -> None:
             id=ErrorId.RUN_NOT_OF_CAMPAIGN,
             hint="Move its folder to where it was made, then continue with --resume.",
         )
-    name, before = manifest.writer_name, manifest.writer
-    folder.known().require_same(name, before.target, before.facts)
+    folder.known().require_same_nodes(manifest)
 
 
 def _describe_stranger(plan: CampaignPlan, site: Site, manifest: Manifest) -> str:

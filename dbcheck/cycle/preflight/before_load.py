@@ -172,7 +172,7 @@ def run_preflight(
         manifest = _make_manifest(rig, workload, seed, epoch, nodes, control=control)
         manifest = _compare_clocks(rig, manifest, witness)
         require_sound_tables(engine, tables_of(workload))
-        known.require_same(rig.site.writer_name, engine.target, manifest.writer.facts)
+        known.require_same_nodes(manifest)
         manifest = replace(
             manifest,
             controls=tuple(controls),

@@ -216,6 +216,14 @@ class Known:
                 " together.",
             )
 
+    def require_same_nodes(self, manifest: Manifest) -> None:
+        """Raise TargetChanged if a node of *manifest* is another server than before.
+
+        Also one that only follows: it may be the one that is read.
+        """
+        for name, node in manifest.nodes.items():
+            self.require_same(name, node.target, node.facts)
+
     def require_same_setup(self, node: NodeBefore) -> None:
         """Raise TargetChanged if a server, or what it lies on, is set up otherwise.
 

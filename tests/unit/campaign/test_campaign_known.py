@@ -123,6 +123,11 @@ def test_a_node_with_new_data_is_a_node_of_its_cluster_still() -> None:
     upgraded = replace(FACTS, identity={**rebuilt, "version": "8.4.2"})
     with refused(ErrorId.TARGET_CHANGED, TargetChanged, naming="8.4.2"):
         known.require_same("node1", "db1", upgraded)
+    known.require_same_nodes(cluster)
+    standby = replace(MANIFEST.writer, facts=upgraded, target="mysql://h/2")
+    later = replace(cluster, nodes={**nodes, "node2": standby})
+    with refused(ErrorId.TARGET_CHANGED, TargetChanged, naming=("h/2", "8.4.2")):
+        known.require_same_nodes(later)
 
 
 def test_what_a_reading_shows_of_the_rows() -> None:
