@@ -135,7 +135,8 @@ class Cycle(JudgedCycle):
     gone:     the server, or its table, certainly did not come back.
     control:  what later cycles must know of a control, None of an ordinary cycle.
     cut_class: what the switch cuts, as model.cut names it, even if uncut; "" if the
-              cycle came to no verdict.
+              cycle came to no verdict.  Of a cluster: the switch of the node whose cut
+              was judged.
     window:   the task that was under way at the cut, see rows.tasks; "" if none was.
     seen, seen_lost: how many rows readers saw, and how many of these are missing and
               were never acknowledged, see rows.seen; None without readers, or if the

@@ -119,7 +119,7 @@ def _list_pairs(
     yield "number", cycle.number, manifest.moment.number if manifest.moment else 0
     yield "verdict", cycle.verdict.value, result.verdict.value
     yield "depth", cycle.depth, result.shown_depth.value if result.shown_depth else ""
-    yield "class of the cut", cycle.cut_class, manifest.writer.cut_class.value
+    yield "class of the cut", cycle.cut_class, result.cut_class.value
     yield "commits", cycle.confirmed, result.confirmed
     yield "lost rows", cycle.lost, lost_own if is_judged else None
     yield (

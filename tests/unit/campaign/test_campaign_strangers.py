@@ -20,21 +20,27 @@ from dbcheck.base.errors import EngineError, RunFormatError, TargetChanged, Usag
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.campaign.own_runs import require_own_run
+from dbcheck.campaign.recording import make_cycle
 from dbcheck.campaign.totals import describe_progress, make_result
 from dbcheck.cycle import rebuild
+from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.preflight.earlier_cycles import Known, KnownNode
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.cluster import Promise, SiteKind
+from dbcheck.model.cut import CutClass
 from dbcheck.model.moments import Activity, PlannedCut
 from dbcheck.model.records import CutAsked, Manifest
 from dbcheck.model.verdict import PPM, CycleVerdict, Verdict
 from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.words.campaign import summarize_campaign, summarize_campaigns
 from dbcheck.runner import campaign_run
+from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
+from dbcheck.witness.log import FrameLogReader
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.refusals import refused
+from tests.kit.renamed_nodes import RECORDED
 from tests.kit.reports import printed
 from tests.kit.samples import FACTS, MANIFEST, PLAN
 
@@ -370,3 +376,26 @@ def test_an_old_writer_that_somebody_rebuilt_needs_no_reading(
     monkeypatch.setattr(rebuild, "_describe_stray", lambda led, name: stray)
     with refused(ErrorId.OLD_WRITER_NOT_READ) if stray else nullcontext():
         rebuild.require_old_writer_read(site, failed)
+
+
+@pytest.mark.parametrize(
+    ("promise", "counted"),
+    [(Promise.ALL_WRITER_GONE, CutClass.RESET), (Promise.WRITER_GONE, CutClass.AC)],
+)
+def test_a_cut_is_counted_as_that_of_the_node_that_lost_its_power(
+    tmp_path: Path, promise: Promise, counted: CutClass
+) -> None:
+    """A standby that was reset and is read shows nothing of the writer's plug."""
+    path = tmp_path / RECORDED.name
+    shutil.copytree(RECORDED, path)
+    manifest = RunFolder.open(path).manifest()
+    classes = {"node1": CutClass.AC, "node2": CutClass.RESET}
+    nodes = {
+        name: replace(node, cut_class=classes[name])
+        for name, node in manifest.nodes.items()
+    }
+    changed = replace(manifest, promise=promise, nodes=nodes)
+    (path / "manifest.json").write_bytes(stored.to_bytes(changed))
+    outcome = judge_run(RunFolder.open(path), FrameLogReader())
+    assert make_cycle(outcome, ended="").cut_class == counted.value
+    assert outcome.result.cut_class is counted
