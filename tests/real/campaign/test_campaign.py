@@ -32,7 +32,7 @@ from dbcheck.runs.folder import RunFolder
 from tests.kit.labs import process_lab
 from tests.kit.nodes import with_node
 from tests.kit.refusals import refused
-from tests.kit.rigs import SEED, Bench, Said, bench, plan, write_quick
+from tests.kit.rigs import Bench, Said, bench, plan, write_quick
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.root
@@ -239,7 +239,9 @@ def test_a_client_that_ended_before_its_processes_began_holds_nothing_up(
     shared = replace(folder.plan().workload, processes=2)
     first = PlannedCut(1, Activity.STEADY, 1.0, 0.0)
     left = run_preflight(
-        replace(here.rig, runs=folder.runs), shared, SEED, moment=first
+        *(replace(here.rig, runs=folder.runs), shared),
+        seed=folder.plan().seed + first.number,
+        moment=first,
     )
     left.log.close()
     end_canaries(here.rig.site, left.canaries)
