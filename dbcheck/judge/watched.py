@@ -150,9 +150,19 @@ def _describe_looks(
     times = "once" if watched.looks == 1 else f"{watched.looks:,} times"
     text = f"{what or 'nothing'}, {times}"
     if watched.looks > 1:
-        mean_s = (watched.last_us - watched.first_us) / 1e6 / (watched.looks - 1)
-        text += f", every {mean_s:.1f} s (at most {watched.gap_us / 1e6:.1f} s apart)"
+        mean_us = (watched.last_us - watched.first_us) / (watched.looks - 1)
+        mean, longest = _format_interval(mean_us), _format_interval(watched.gap_us)
+        text += f", every {mean} (at most {longest} apart)"
     return f"{text}, the last {_format_time_before_cut(watched.last_us, went_us)}"
+
+
+def _format_interval(interval_us: float) -> str:
+    """Return the time between two looks; those of many sessions come close together."""
+    if interval_us >= 1e6:
+        return f"{interval_us / 1e6:.1f} s"
+    interval_ms = interval_us / 1e3
+    digits = ".0f" if interval_ms >= 10 else ".2g"
+    return f"{interval_ms:{digits}} ms"
 
 
 def describe_change(

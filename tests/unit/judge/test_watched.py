@@ -96,6 +96,30 @@ def test_what_never_changed_is_present() -> None:
     assert "0.1 s before the cut" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("interval_us", "said"),
+    [
+        (310, "0.31 ms"),
+        (48_300, "48 ms"),
+        (506_000, "506 ms"),
+        (1_240_000, "1.2 s"),
+    ],
+)
+def test_the_time_between_looks_is_said_however_short_it_is(
+    interval_us: int, said: str
+) -> None:
+    """Many sessions that each look now and then look often together."""
+    tally = WatchTally({FSYNC: "on"})
+    for number in range(3):
+        at_us = BEGAN_US + number * interval_us
+        tally.add(at_us, SAFE, at_us)
+    one = of_looks(SAFE)
+    assert one.load is not None
+    one = replace(one, load=replace(one.load, sessions_watched=tally.watched()))
+    reason = item(judge_looks_during_load, one).reason
+    assert f"3 times, every {said} (at most {said} apart)" in reason
+
+
 def test_an_unsafe_value_of_a_moment_is_at_fault() -> None:
     """Where it was safe at the audit, just before the cut and after it."""
     off = {**SAFE, FSYNC: "off"}
