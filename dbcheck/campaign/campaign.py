@@ -259,7 +259,7 @@ def _run_controls(
             await_person(READY.format(cut="The cut of the control"))
         for outcome in run_controls(
             *(rig, plan.workload, plan.seed, folder.known()),
-            make_whole=lambda rig: _make_whole(rig, folder),
+            make_whole=lambda rig, known: (_make_whole(rig, folder), known),
         ):
             add_outcome(folder, outcome)
         if not is_finished(plan, cycles := folder.cycles()):

@@ -216,18 +216,17 @@ def _refuse_for_clusters(
     lab: LabSpec,
     spec: ClusterSpec,
     *,
-    control: bool,
     of_drive: tuple[str, ...],
     second: TwiceOptions,
 ) -> None:
     """Raise UsageError for a cluster that no lab can be, and flags it cannot have."""
     require_possible(lab, spec)
-    flags = [*(["--control"] if control else []), *of_drive, *second.flags_given()]
+    flags = [*of_drive, *second.flags_given()]
     if flags:
         raise UsageError(
             f"several servers cannot be run with {', '.join(flags)}",
             id=ErrorId.OPTIONS_CONFLICT,
-            hint="Leave it out; docs/clusters.md has the settings that lose.",
+            hint="Leave it out. A cluster of hosts takes --twice: dbcheck run GROUP.",
         )
 
 
@@ -244,7 +243,8 @@ def _refuse_for_clusters(
     "--control",
     is_flag=True,
     help="First run a cycle with sessions that are acknowledged too early, which must "
-    "lose rows.",
+    "lose rows. Several servers: on a cluster of its own, without any fault; not of a "
+    "group that loses its power as a whole.",
 )
 @option(
     "--keep-image",
@@ -279,16 +279,16 @@ def run(
     lab = make_lab_spec(server, storage, seed, *of_drive)
     cluster = several.spec()
     if cluster is not None:
-        _refuse_for_clusters(
-            lab, cluster, control=control, of_drive=of_drive, second=second
-        )
+        _refuse_for_clusters(lab, cluster, of_drive=of_drive, second=second)
     workload = load.apply_to_workload(
         adapt_workload_to_lab(workload_file.load(load.workload))
     )
     outcomes: list[Outcome] = []
     with make_progress(make_progress_console(), live=not as_json) as view:
         if cluster is not None:
-            each = run_cluster_cycles(lab, cluster, workload, seed, count, view, runs)
+            each = run_cluster_cycles(
+                *(lab, cluster, workload, seed, count, view, runs), control=control
+            )
         else:
             each = run_lab_cycles(
                 *(lab, workload, seed, count, view, runs),

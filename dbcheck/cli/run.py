@@ -215,7 +215,8 @@ def _run_controls_with_note(
         view.line("control", TWO_CUTS_NOTE)
     outcomes: list[Outcome] = []
     for outcome in run_controls(
-        rig, workload, seed, make_whole=lambda rig: _make_whole(rig, outcomes)
+        *(rig, workload, seed),
+        make_whole=lambda rig, known: (_make_whole(rig, outcomes), known),
     ):
         outcomes.append(outcome)
     return outcomes

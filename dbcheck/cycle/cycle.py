@@ -379,9 +379,9 @@ def _recall_load(rig: Rig, run: RunFolder) -> None:
 TRIES_MAX = 3  # of a control
 
 
-def keep_rig(rig: Rig) -> Rig:
-    """Return *rig*: a single server needs nothing before the next control."""
-    return rig
+def keep_rig(rig: Rig, known: Known) -> tuple[Rig, Known]:
+    """Return both: a single server needs nothing before the next control."""
+    return rig, known
 
 
 def run_controls(
@@ -389,13 +389,13 @@ def run_controls(
     workload: Workload,
     seed: int,
     known: Known = NOTHING_KNOWN,
-    make_whole: Callable[[Rig], Rig] = keep_rig,
+    make_whole: Callable[[Rig, Known], tuple[Rig, Known]] = keep_rig,
 ) -> Iterator[Outcome]:
     """Run a control, and again as long as chance may be why it shows nothing.
 
     Yield each outcome before the next control begins.  known: what earlier runs showed.
-    make_whole: rebuilds a cluster before another control; returns the rig that its
-    writer leads now.
+    make_whole: rebuilds a cluster before another control, or replaces it; returns the
+    rig that its writer leads now, and what is known of that cluster.
 
     PostgreSQL may by chance have written all but the last page of its log, and a
     standby may have connected again just before the cut.  So there are up to TRIES_MAX
@@ -404,7 +404,7 @@ def run_controls(
     tries = 1 if rig.site.attended else TRIES_MAX
     for number in range(tries):
         if number:
-            rig = make_whole(rig)
+            rig, known = make_whole(rig, known)
         outcome = run_control(rig, workload, seed + number, known)
         known = known.with_outcome(outcome)
         rig.listener.phase(Phase.CONTROL, outcome.judgement.reasons[0])

@@ -478,7 +478,10 @@ class Engine(ABC):
         raise NotImplementedError
 
     def describe_unreplicated(self) -> str:
-        """Return how a control keeps commits from the other nodes, in words."""
+        """Return how a control keeps commits from the other nodes, in words.
+
+        Raise EngineError.
+        """
         raise NotImplementedError
 
     def open_detaching(

@@ -1,36 +1,42 @@
-"""Runs cycles on clusters of a lab, each made for one cycle, with its spec's faults."""
+"""Runs cycles on clusters of a lab, each made for one cycle, with its spec's faults.
+
+A control has a cluster of its own as well, so its old writer, which alone has the
+commits of the control, is never a node of the cluster again.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import secrets
 import tempfile
 import time
-from collections.abc import Generator, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import LabError
+from dbcheck.base.errors import LabError, UsageError
 from dbcheck.campaign.stopping import list_doubts
-from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.cycle import extract_control_facts, finish_cycle, run_controls
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
+from dbcheck.cycle.preflight.members import refuse_plan_of_control
 from dbcheck.cycle.rebuild import rebuild_cluster
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.judge.item import ItemId
 from dbcheck.lab.clusters.cluster import ClusterLab
-from dbcheck.lab.clusters.spec import ClusterSpec
+from dbcheck.lab.clusters.spec import ClusterSpec, choose_cluster_kind
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.cluster import Promise, judge_settings_for_promise
+from dbcheck.model.cluster import Promise, Weakens, judge_settings_for_promise
 from dbcheck.model.replication import PromotedBy, RebuiltBy
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import ControlFacts, Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner.lab_cycles import LIMITS, describe_lab
-from dbcheck.runner.lab_faults import extend_for_faults, inject_faults
+from dbcheck.runner.lab_faults import extend_for_faults, inject_faults, leave_faults_out
 from dbcheck.runner.lab_rig import make_lab_node, make_lab_rig
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
@@ -47,29 +53,111 @@ def run_cluster_cycles(
     progress: PlainProgress,
     runs: Path,
     limits: Limits = LIMITS,
+    *,
+    control: bool = False,
 ) -> Generator[Outcome, None, None]:
     """Yield the outcome of each of *cycles* cycles; cycle n has seed + n.
 
     Each cycle has a cluster of its own, since a promotion changes the nodes' roles,
     unless the spec has the nodes rebuilt: then all cycles have one, as long as
     may_go_on() allows it.
+    With *control*, the outcomes of the controls come first, each on a cluster of its
+    own and without the spec's faults; a control that fails is the last cycle.  Raise
+    UsageError, with nothing built, if no control of such a cluster can lose commits.
     """
-    workload, limits = extend_for_faults(workload, limits, spec)
+    if control:
+        _require_control_possible(lab, spec, workload)
     servers = f"{spec.nodes} servers, promise {spec.promise}"
     progress.phase(Phase.LAB, f"{servers}: {describe_lab(lab)}")
+    facts: list[ControlFacts] = []
+    if control:
+        plain = _Clusters(lab, leave_faults_out(spec), progress, runs, limits)
+        for outcome in _run_controls(plain, workload, seed, cycles):
+            yield outcome
+            facts.append(extract_control_facts(outcome))
+            if outcome.verdict is Verdict.FAIL:
+                return
+    workload, limits = extend_for_faults(workload, limits, spec)
+    clusters = _Clusters(lab, spec, progress, runs, limits)
     seeds = range(seed, seed + cycles)
     parts = [seeds] if spec.rebuild else [range(each, each + 1) for each in seeds]
     for number, part in enumerate(parts):
+        with clusters.start(number) as (cluster, rig):
+            yield from _run_on_cluster(cluster, rig, workload, part, facts)
+
+
+def _require_control_possible(
+    lab: LabSpec, spec: ClusterSpec, workload: Workload
+) -> None:
+    """Raise UsageError if no control of *spec*'s cluster can lose commits.
+
+    runner.guard.require_control_possible() refuses more: there the old writer is a node
+    of the same cluster again.
+    """
+    kind, promise = choose_cluster_kind(lab, spec), Promise(spec.promise)
+    if kind.is_group and promise.writer_returns:
+        raise UsageError(
+            f"no control of {kind.value} with the promise {promise.value}: what the"
+            " writer alone loses in the cut, the other nodes give back to it",
+            id=ErrorId.CONTROL_NOT_SUPPORTED,
+            hint=f"Use --promise {Promise.WRITER_GONE.value}, or leave --control out"
+            " and look for a loss under a setting that loses: --setting"
+            " innodb_flush_log_at_trx_commit=0.",
+        )
+    refuse_plan_of_control(workload.plan, Weakens.for_promise(promise))
+
+
+@dataclass(frozen=True)
+class _Clusters:
+    """What the clusters of one command have in common."""
+
+    lab: LabSpec
+    spec: ClusterSpec
+    progress: PlainProgress
+    runs: Path
+    limits: Limits
+
+    @contextlib.contextmanager
+    def start(self, number: int) -> Iterator[tuple[ClusterLab, Rig]]:
+        """Give a new cluster, which commits wait for, and its rig; end it afterwards.
+
+        number: see ClusterLab.
+        """
         folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
-        with ClusterLab(lab, spec, folder, number) as cluster:
-            rig = make_cluster_rig(cluster, progress, runs, limits)
+        with ClusterLab(self.lab, self.spec, folder, number) as cluster:
+            rig = make_cluster_rig(cluster, self.progress, self.runs, self.limits)
             await_standbys(rig, cluster)
             with contextlib.closing(rig.witness):
-                yield from _run_on_cluster(cluster, rig, workload, part)
+                yield cluster, rig
+
+
+def _run_controls(
+    clusters: _Clusters, workload: Workload, seed: int, first: int
+) -> Iterator[Outcome]:
+    """Yield the outcome of each try of a control, each on a new cluster.
+
+    first: the number of the first of them.
+    """
+    numbers = itertools.count(first)
+    with contextlib.ExitStack() as held:
+
+        def start() -> Rig:
+            held.close()  # the cluster of the try before
+            _cluster, rig = held.enter_context(clusters.start(next(numbers)))
+            return rig
+
+        yield from run_controls(
+            *(start(), workload, seed),
+            make_whole=lambda _rig, _known: (start(), NOTHING_KNOWN),
+        )
 
 
 def _run_on_cluster(
-    cluster: ClusterLab, rig: Rig, workload: Workload, seeds: Sequence[int]
+    cluster: ClusterLab,
+    rig: Rig,
+    workload: Workload,
+    seeds: Sequence[int],
+    controls: Sequence[ControlFacts],
 ) -> Generator[Outcome, None, None]:
     """Yield the outcome of a cycle for each seed, as long as may_go_on() allows it.
 
@@ -78,7 +166,7 @@ def _run_on_cluster(
     """
     known = NOTHING_KNOWN
     for seed in seeds:
-        started = run_preflight(rig, workload, seed, known=known)
+        started = run_preflight(rig, workload, seed, controls=controls, known=known)
         with inject_faults(cluster, rig, seed) as faulty:
             # The cycle counts even if a fault failed, which is raised after it.
             outcome = finish_cycle(faulty, started)

@@ -70,6 +70,24 @@ def extend_for_faults(
     )
 
 
+def leave_faults_out(spec: ClusterSpec) -> ClusterSpec:
+    """Return *spec* of a cluster to which nothing happens but the cut.
+
+    Nor does a node rejoin, which would be compared with the one that was read.
+    """
+    return replace(
+        spec,
+        network=spec.has_network,
+        link_down_after_s=0.0,
+        pause_after_s=0.0,
+        partition_after_s=0.0,
+        cut_in_fault=False,
+        cut_promoted_ms=0.0,
+        old_writer_returns_s=0.0,
+        rejoin=False,
+    )
+
+
 @contextlib.contextmanager
 def inject_faults(
     cluster: ClusterLab, rig: Rig, seed: int

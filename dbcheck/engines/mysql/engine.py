@@ -64,8 +64,8 @@ from dbcheck.engines.mysql.replicating import (
     READY_S,
     Replicating,
     group_identity,
+    leave_replication,
 )
-from dbcheck.engines.mysql.replication import leave_replication
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.peer import pick_log_settings
 from dbcheck.engines.tables import parse_row, parse_table_facts

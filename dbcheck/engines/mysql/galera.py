@@ -23,6 +23,7 @@ from dbcheck.model.replication import (
     Received,
 )
 
+UNREPLICATED = "wsrep_on = OFF in its own sessions"
 _OFF = ("off", "0", "")
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 _SYNCED, _DONOR = "4", "2"
@@ -116,6 +117,23 @@ class Members(MysqlWatch):
 def followers(link: MysqlLink) -> Members:
     """Take over *link*; return what lists the other nodes."""
     return Members(link)
+
+
+def leave_replication(link: MysqlLink) -> None:
+    """Have the commits of this session reach no other node.
+
+    sql_log_bin does not do that: in a lab, commits with 0 were on each node (MariaDB
+    10.11; documentation, Galera Cluster System Variables, wsrep_on).
+    Raise EngineError, also if the session does not keep the setting.
+    """
+    link.rows("leave_cluster")
+    (is_replicated,) = link.row("in_cluster")
+    if is_replicated:
+        raise EngineError(
+            "wsrep_on is ON although the session set another value",
+            id=ErrorId.CONNECTION_NOT_DIRECT,
+            hint="Connect to the server directly, without a pooler or proxy.",
+        )
 
 
 def membership(link: MysqlLink) -> Membership | None:

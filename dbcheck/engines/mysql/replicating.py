@@ -43,6 +43,14 @@ SEMI_SYNC = tuple(
 )
 
 
+def leave_replication(link: MysqlLink) -> None:
+    """Have the commits of this session reach no other node; raise EngineError."""
+    if kind_of(link) is galera:
+        galera.leave_replication(link)
+    else:  # a group sends its members what is in the binary log
+        replication.leave_replication(link)
+
+
 class ClusterProtocol(Protocol):
     """One kind of replication, as a module; see Feature.REPLICATION."""
 
@@ -248,6 +256,9 @@ class Replicating(Engine):
             return kind_of(link).received(link)
 
     def describe_unreplicated(self) -> str:
+        with self._open(None) as link:
+            if kind_of(link) is galera:
+                return galera.UNREPLICATED
         return replication.UNREPLICATED
 
     def open_detaching(

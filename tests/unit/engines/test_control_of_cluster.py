@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,8 @@ from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cli.grants import Server, list_statements
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.preflight.members import refuse_plan_of_control
+from dbcheck.engines.mysql import galera, replication
 from dbcheck.engines.mysql.account import require_rights
-from dbcheck.engines.mysql.replication import leave_replication
 from dbcheck.engines.postgresql.replication import find_missing_for_control
 from dbcheck.model.cluster import SiteKind, Weakens
 from dbcheck.rows.operation import Usage
@@ -94,13 +95,22 @@ def test_what_disconnects_standbys_is_named(
     assert [each.statement for each in find_missing_for_control(link)] == statements
 
 
-@pytest.mark.parametrize("is_logged", [0, 1])
-def test_a_session_that_goes_on_to_replicate_is_refused(is_logged: int) -> None:
-    link = cast(Any, RecordedLink({"leave_binlog": (), "in_binlog": [(is_logged,)]}))
-    if not is_logged:
-        return leave_replication(link)
-    with refused(ErrorId.CONNECTION_NOT_DIRECT, EngineError, naming="sql_log_bin is 1"):
-        leave_replication(link)
+@pytest.mark.parametrize("replicates", [0, 1])
+@pytest.mark.parametrize(
+    ("leave", "place", "why"),
+    [
+        (replication.leave_replication, "binlog", "sql_log_bin is 1"),
+        (galera.leave_replication, "cluster", "wsrep_on is ON"),
+    ],
+)
+def test_a_session_that_goes_on_to_replicate_is_refused(
+    leave: Callable[[Any], None], place: str, why: str, replicates: int
+) -> None:
+    link = RecordedLink({f"leave_{place}": (), f"in_{place}": [(replicates,)]})
+    if not replicates:
+        return leave(link)
+    with refused(ErrorId.CONNECTION_NOT_DIRECT, EngineError, naming=why):
+        leave(link)
 
 
 @pytest.mark.parametrize("plan", [PlanKind.TWO_PHASE, PlanKind.CLASSIC])

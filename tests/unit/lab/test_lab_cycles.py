@@ -17,10 +17,12 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.drive.control import copy_drive
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.lab_clusters import run_cluster_cycles
 from dbcheck.runner.lab_cycles import describe_lab, run_lab_cycles, stop_at_first_loss
 from tests.kit.refusals import refused
 
@@ -55,6 +57,38 @@ def test_it_ends_at_the_first_loss_or_when_enough_is_shown(
     closed: list[bool] = []
     assert len(list(stop_at_first_loss(outcomes(letters, closed), 3))) == cycles
     assert closed, "the lab has ended too"
+
+
+@pytest.mark.parametrize(
+    ("engine", "topology", "promise", "plan", "error_id", "named"),
+    [
+        *(
+            (engine, topology, "all", "insert", "CONTROL_NOT_SUPPORTED", topology)
+            for engine, topology in (
+                ("mariadb", "galera"),
+                ("mysql", "group-replication"),
+            )
+        ),
+        ("postgresql", "", "writer-gone", "two-phase", "CONTROL_CANNOT_PREPARE", ""),
+        ("postgresql", "", "writer-gone", "classic", "CONTROL_CANNOT_PREPARE", ""),
+    ],
+)
+def test_a_control_of_a_cluster_that_cannot_be_is_refused_before_the_lab(
+    tmp_path: Path,
+    engine: str,
+    topology: str,
+    promise: str,
+    plan: str,
+    error_id: str,
+    named: str,
+) -> None:
+    spec = ClusterSpec(3, promise, topology)
+    cycles = run_cluster_cycles(
+        *(LabSpec(engine), spec, load(plan), 1, 1, PlainProgress(Console()), tmp_path),
+        control=True,
+    )
+    with refused(ErrorId[error_id], UsageError, naming=named):
+        next(cycles)
 
 
 def test_an_image_that_has_no_room_is_refused_before_the_lab(

@@ -18,7 +18,7 @@ from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.runner import lab_faults
 from dbcheck.runner.lab_cycles import adapt_workload_to_lab
-from dbcheck.runner.lab_faults import extend_for_faults, inject_faults
+from dbcheck.runner.lab_faults import extend_for_faults, inject_faults, leave_faults_out
 from tests.kit.refusals import refused
 from tests.kit.rigs import quick
 from tests.kit.waiting import wait_until
@@ -200,3 +200,19 @@ def test_the_cut_comes_after_the_faults_or_during_all_of_them(
     load, longer = extend_for_faults(LOAD, limits, ClusterSpec(3, **given))
     assert load == replace(LOAD, cut_after_s=moments)
     assert longer == replace(limits, silence_s=limits.silence_s + longer_s)
+
+
+def test_nothing_happens_to_the_cluster_of_a_control_but_its_cut() -> None:
+    kept: dict[str, Any] = {"nodes": 3, "promise": "writer-gone", "rebuild": "rewind"}
+    faulty = ClusterSpec(
+        **kept,
+        pause_after_s=1,
+        partition_after_s=1,
+        cut_in_fault=True,
+        cut_promoted_ms=50,
+        old_writer_returns_s=6,
+        rejoin=True,
+    )
+    assert leave_faults_out(faulty) == ClusterSpec(**kept, network=True)
+    slow = ClusterSpec(**kept, link_delay_ms=3, link_down_after_s=1)
+    assert leave_faults_out(slow) == ClusterSpec(**kept, link_delay_ms=3)
