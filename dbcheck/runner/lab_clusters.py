@@ -102,7 +102,16 @@ def _require_control_possible(
             id=ErrorId.CONTROL_NOT_SUPPORTED,
             hint=f"Use --promise {Promise.WRITER_GONE.value}, or leave --control out"
             " and look for a loss under a setting that loses: --setting"
-            " innodb_flush_log_at_trx_commit=0.",
+            " innodb_flush_log_at_trx_commit=0 --cycles 10.",
+        )
+    if spec.is_managed_by_patroni:
+        raise UsageError(
+            "no control below Patroni: it disconnects the standbys from the writer, and"
+            " Patroni has none take over that may lack commits",
+            id=ErrorId.CONTROL_NOT_SUPPORTED,
+            hint="Leave --control out, and look for a loss where no commit waits:"
+            " --setting synchronous_mode=off --setting"
+            " maximum_lag_on_failover=1073741824 --link-down-after 0.5.",
         )
     refuse_plan_of_control(workload.plan, Weakens.for_promise(promise))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,18 @@ from dbcheck.cycle import cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.judge.item import ItemId, Status
-from dbcheck.lab.clusters.spec import PATRONI, ClusterSpec
+from dbcheck.lab.clusters.spec import FOLLOW, REWIND, ClusterSpec
 from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import ControlOutcome, Verdict
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner.lab_clusters import run_cluster_cycles
-from tests.kit.clusters import dbcheck, status
+from tests.kit.clusters import GROUPS, dbcheck, status
 from tests.kit.rigs import quick, write_quick
 
+PROCESS = LabSpec("postgresql", cut="process")
+NO_SETTINGS: Mapping[str, str] = {}
 QUORUM = {"synchronous_standby_names": "ANY 1 (node2, node3)"}
 
 
@@ -38,21 +42,20 @@ def test_a_control_loses_before_the_cycle_that_must_not(tmp_path: Path) -> None:
     control = result["controls"][-1]
     assert control["control"] and control["cluster"]["read"] == "node2"
     assert control["losses"]
-    (run,) = result["cycles"]
-    assert run["verdict"] == "PASS" and not run["losses"]
-
-
-PROCESS = LabSpec("postgresql", cut="process")
+    (ordinary,) = result["cycles"]
+    assert ordinary["verdict"] == "PASS" and not ordinary["losses"]
 
 
 def run(
-    folder: Path, lab: LabSpec = PROCESS, cycles: int = 1, nodes: int = 2, **given: Any
+    folder: Path,
+    lab: LabSpec = PROCESS,
+    cycles: int = 1,
+    settings: Mapping[str, str] = NO_SETTINGS,
+    **given: Any,
 ) -> list[Outcome]:
-    """Run controls and cycles; given: more of the cluster's spec."""
-    spec = ClusterSpec(nodes, **given)
-    is_galera = spec.topology == "galera"
-    made = replace(lab, galera=is_galera, patroni=spec.is_managed_by_patroni)
-    if lacking := list_missing(made):
+    """Run controls and cycles; given: the cluster's spec."""
+    spec, lab = ClusterSpec(**given), replace(lab, settings=dict(settings))
+    if lacking := list_missing(replace(lab, galera=spec.topology == "galera")):
         pytest.skip("; ".join(lacking))
     progress = PlainProgress(Console(file=io.StringIO()))
     each = run_cluster_cycles(
@@ -65,31 +68,31 @@ def run(
 @pytest.mark.root
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("engine", "settings", "given"),
+    ("engine", "promise", "given"),
     [
-        pytest.param("postgresql", QUORUM, {"nodes": 3}, id="quorum"),
-        pytest.param(
-            "postgresql", {}, {"nodes": 3, "promoted_by": PATRONI}, id="patroni"
+        ("postgresql", Promise.WRITER_GONE, {"nodes": 3, "settings": QUORUM}),
+        ("postgresql", Promise.ALL_WRITER_GONE, {}),
+        ("postgresql", Promise.ALL, {}),
+        ("mysql", Promise.WRITER_GONE, {}),
+        ("mysql", Promise.ALL_WRITER_GONE, {}),
+        ("mysql", Promise.WRITER, {}),
+        ("mariadb", Promise.WRITER_GONE, {"nodes": 3, "rebuild": FOLLOW}),
+        ("mariadb", Promise.ALL, {}),
+        *(
+            (engine, Promise.WRITER_GONE, {"nodes": 3, "topology": topology})
+            for topology, engine in GROUPS.items()
         ),
-        ("postgresql", {}, {"promise": "all-writer-gone"}),
-        ("postgresql", {}, {"promise": "all"}),
-        ("mysql", {}, {"promise": "writer-gone"}),
-        ("mysql", {}, {"promise": "all-writer-gone"}),
-        ("mysql", {}, {"promise": "writer"}),
-        pytest.param(
-            *("mysql", {}, {"nodes": 3, "topology": "group-replication"}), id="group"
-        ),
-        pytest.param("mariadb", {}, {"nodes": 3, "rebuild": "follow"}, id="follow"),
-        ("mariadb", {}, {"promise": "all"}),
-        pytest.param("mariadb", {}, {"nodes": 3, "topology": "galera"}, id="galera"),
     ],
+    ids=lambda value: (
+        "-".join(value) if isinstance(value, dict) else getattr(value, "value", value)
+    ),
 )
 def test_each_kind_of_cluster_has_a_control(
-    tmp_path: Path, engine: str, settings: dict[str, str], given: dict[str, Any]
+    tmp_path: Path, engine: str, promise: Promise, given: dict[str, Any]
 ) -> None:
     drive = DriveSpec(destage_age_s=0)  # nothing becomes stable by itself
-    lab = LabSpec(engine, drive=drive, settings=settings)
-    *_, control, outcome = run(tmp_path, lab, **given)
+    lab = LabSpec(engine, drive=drive)
+    *_, control, outcome = run(tmp_path, lab, promise=promise.value, **given)
     assert control.judgement.control is ControlOutcome.LOST, control.judgement.reasons
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
     assert status(outcome, ItemId.CONTROL) is Status.PRESENT
@@ -100,10 +103,8 @@ def send_to_standbys(patch: pytest.MonkeyPatch, tries: int) -> None:
 
     As if the sessions' setting had no effect, and no standby was disconnected.
     """
-    weak, detaching = (
-        PostgresqlEngine.open_weak_session,
-        PostgresqlEngine.open_detaching,
-    )
+    detaching = PostgresqlEngine.open_detaching
+    weak = PostgresqlEngine.open_weak_session
     run_control, begun = cycle.run_control, list[int]()
 
     def run_noted_control(*arguments: Any) -> Outcome:
@@ -142,7 +143,7 @@ def test_a_control_that_lost_nothing_is_tried_again_on_a_new_cluster(
 ) -> None:
     """The cycles have the faults that were asked for, and one cluster."""
     send_to_standbys(monkeypatch, tries=1)
-    outcomes = run(tmp_path, cycles=2, rebuild="rewind", cut_promoted_ms=50)
+    outcomes = run(tmp_path, cycles=2, rebuild=REWIND, cut_promoted_ms=50)
     blind, lost, *cycles = outcomes
     assert blind.judgement.control is ControlOutcome.BLIND
     assert lost.judgement.control is ControlOutcome.LOST

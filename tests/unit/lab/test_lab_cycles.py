@@ -8,7 +8,7 @@ from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -17,7 +17,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.lab.clusters.spec import ClusterSpec
+from dbcheck.lab.clusters.spec import PATRONI_4, ClusterSpec
 from dbcheck.lab.drive.control import copy_drive
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
@@ -60,34 +60,37 @@ def test_it_ends_at_the_first_loss_or_when_enough_is_shown(
 
 
 @pytest.mark.parametrize(
-    ("engine", "topology", "promise", "plan", "error_id", "named"),
+    ("engine", "plan", "given", "error_id", "named"),
     [
-        *(
-            (engine, topology, "all", "insert", "CONTROL_NOT_SUPPORTED", topology)
-            for engine, topology in (
-                ("mariadb", "galera"),
-                ("mysql", "group-replication"),
-            )
+        (
+            *("mariadb", "insert", {"topology": "galera", "promise": "all"}),
+            *(ErrorId.CONTROL_NOT_SUPPORTED, "galera with the promise all"),
         ),
-        ("postgresql", "", "writer-gone", "two-phase", "CONTROL_CANNOT_PREPARE", ""),
-        ("postgresql", "", "writer-gone", "classic", "CONTROL_CANNOT_PREPARE", ""),
+        (
+            *("mysql", "insert", {"topology": "group-replication", "promise": "all"}),
+            *(ErrorId.CONTROL_NOT_SUPPORTED, "group-replication with the promise all"),
+        ),
+        (
+            *("postgresql", "insert", {"promoted_by": PATRONI_4}),
+            *(ErrorId.CONTROL_NOT_SUPPORTED, "below Patroni"),
+        ),
+        ("postgresql", "two-phase", {}, ErrorId.CONTROL_CANNOT_PREPARE, "two-phase"),
+        ("postgresql", "classic", {}, ErrorId.CONTROL_CANNOT_PREPARE, "classic"),
     ],
 )
 def test_a_control_of_a_cluster_that_cannot_be_is_refused_before_the_lab(
     tmp_path: Path,
     engine: str,
-    topology: str,
-    promise: str,
     plan: str,
-    error_id: str,
+    given: dict[str, Any],
+    error_id: ErrorId,
     named: str,
 ) -> None:
-    spec = ClusterSpec(3, promise, topology)
+    spec, progress = ClusterSpec(3, **given), PlainProgress(Console())
     cycles = run_cluster_cycles(
-        *(LabSpec(engine), spec, load(plan), 1, 1, PlainProgress(Console()), tmp_path),
-        control=True,
+        *(LabSpec(engine), spec, load(plan), 1, 1, progress, tmp_path), control=True
     )
-    with refused(ErrorId[error_id], UsageError, naming=named):
+    with refused(error_id, UsageError, naming=named):
         next(cycles)
 
 
