@@ -244,7 +244,7 @@ def _refuse_for_clusters(
     is_flag=True,
     help="First run a cycle with sessions that are acknowledged too early, which must "
     "lose rows. Several servers: on a cluster of its own, without any fault; not below "
-    "Patroni, and not of a group that loses its power as a whole.",
+    "Patroni, and not for all of Group Replication.",
 )
 @option(
     "--keep-image",

@@ -29,7 +29,7 @@ from dbcheck.judge.item import ItemId
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.spec import ClusterSpec, choose_cluster_kind
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.cluster import Promise, Weakens, judge_settings_for_promise
+from dbcheck.model.cluster import Promise, SiteKind, Weakens, judge_settings_for_promise
 from dbcheck.model.replication import PromotedBy, RebuiltBy
 from dbcheck.model.verdict import ControlFacts, Verdict
 from dbcheck.ports.listener import Phase
@@ -63,7 +63,7 @@ def run_cluster_cycles(
     may_go_on() allows it.
     With *control*, the outcomes of the controls come first, each on a cluster of its
     own and without the spec's faults; a control that fails is the last cycle.  Raise
-    UsageError, with nothing built, if no control of such a cluster can lose commits.
+    UsageError, with nothing built, if no control of such a cluster is possible.
     """
     if control:
         _require_control_possible(lab, spec, workload)
@@ -89,16 +89,17 @@ def run_cluster_cycles(
 def _require_control_possible(
     lab: LabSpec, spec: ClusterSpec, workload: Workload
 ) -> None:
-    """Raise UsageError if no control of *spec*'s cluster can lose commits.
+    """Raise UsageError if no control of *spec*'s cluster is possible.
 
     runner.guard.require_control_possible() refuses more: there the old writer is a node
     of the same cluster again.
     """
     kind, promise = choose_cluster_kind(lab, spec), Promise(spec.promise)
-    if kind.is_group and promise.writer_returns:
+    if kind is SiteKind.GROUP_REPLICATION and promise.writer_returns:
         raise UsageError(
-            f"no control of {kind.value} with the promise {promise.value}: what the"
-            " writer alone loses in the cut, the other nodes give back to it",
+            f"no control of {kind.value} with the promise {promise.value}: dbcheck"
+            " notes what it changes on a server in a table in memory, and a group takes"
+            " rows of InnoDB alone",
             id=ErrorId.CONTROL_NOT_SUPPORTED,
             hint=f"Use --promise {Promise.WRITER_GONE.value}, or leave --control out"
             " and look for a loss under a setting that loses: --setting"

@@ -78,6 +78,7 @@ def run(
         ("mysql", Promise.WRITER, {}),
         ("mariadb", Promise.WRITER_GONE, {"nodes": 3, "rebuild": FOLLOW}),
         ("mariadb", Promise.ALL, {}),
+        ("mariadb", Promise.ALL, {"nodes": 3, "topology": "galera"}),
         *(
             (engine, Promise.WRITER_GONE, {"nodes": 3, "topology": topology})
             for topology, engine in GROUPS.items()

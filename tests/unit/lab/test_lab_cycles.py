@@ -63,10 +63,6 @@ def test_it_ends_at_the_first_loss_or_when_enough_is_shown(
     ("engine", "plan", "given", "error_id", "named"),
     [
         (
-            *("mariadb", "insert", {"topology": "galera", "promise": "all"}),
-            *(ErrorId.CONTROL_NOT_SUPPORTED, "galera with the promise all"),
-        ),
-        (
             *("mysql", "insert", {"topology": "group-replication", "promise": "all"}),
             *(ErrorId.CONTROL_NOT_SUPPORTED, "group-replication with the promise all"),
         ),
