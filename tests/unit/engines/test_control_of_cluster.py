@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cli.grants import Server, list_statements
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.preflight.members import refuse_plan_of_control
-from dbcheck.engines.mysql import galera, replication
 from dbcheck.engines.mysql.account import require_rights
+from dbcheck.engines.mysql.replicating import leave_replication
 from dbcheck.engines.postgresql.replication import find_missing_for_control
 from dbcheck.model.cluster import SiteKind, Weakens
 from dbcheck.rows.operation import Usage
@@ -97,20 +96,25 @@ def test_what_disconnects_standbys_is_named(
 
 @pytest.mark.parametrize("replicates", [0, 1])
 @pytest.mark.parametrize(
-    ("leave", "place", "why"),
+    ("node", "place", "why"),
     [
-        (replication.leave_replication, "binlog", "sql_log_bin is 1"),
-        (galera.leave_replication, "cluster", "wsrep_on is ON"),
+        ([], "binlog", "sql_log_bin is 1"),
+        (
+            [("wsrep_on", "ON"), ("wsrep_provider", "libgalera_smm.so")],
+            *("cluster", "wsrep_on is ON"),
+        ),
     ],
 )
 def test_a_session_that_goes_on_to_replicate_is_refused(
-    leave: Callable[[Any], None], place: str, why: str, replicates: int
+    node: list[tuple[str, str]], place: str, why: str, replicates: int
 ) -> None:
-    link = RecordedLink({f"leave_{place}": (), f"in_{place}": [(replicates,)]})
+    answers: dict[str, Any] = {"server": [MARIADB], "cluster_node": node}
+    answers |= {f"leave_{place}": (), f"in_{place}": [(replicates,)]}
+    link: Any = RecordedLink(answers)
     if not replicates:
-        return leave(link)
+        return leave_replication(link)
     with refused(ErrorId.CONNECTION_NOT_DIRECT, EngineError, naming=why):
-        leave(link)
+        leave_replication(link)
 
 
 @pytest.mark.parametrize("plan", [PlanKind.TWO_PHASE, PlanKind.CLASSIC])
