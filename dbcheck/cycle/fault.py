@@ -18,7 +18,7 @@ from dbcheck.cycle.rig import Rig
 from dbcheck.model.cut import FaultRecord
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import FaultPrograms
-from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.folder import RunFolder, reconcile_command
 
 # How long before the cut it begins at most, as a share of the time until that.  Short
 # times are drawn more often: where commits wait in the fault, nothing is at risk later.
@@ -121,11 +121,11 @@ def end_fault_left(rig: Rig, run: RunFolder) -> None:
         return
     if rig.fault is None or record.node not in rig.site.nodes:
         raise UsageError(
-            f"run {run.path.name} began a fault of {record.node}, and has no record"
-            " that it ended",
+            f"run {run.path.name} may have begun a fault of {record.node}, and there is"
+            " no record that it ended",
             id=ErrorId.FAULT_NOT_ENDED,
-            hint="Name the host or group by --name, so that its dbcheck_fault_end is"
-            " known: dbcheck runs it first.",
+            hint="Name the host or group, so that its dbcheck_fault_end is known, which"
+            f" runs first: {reconcile_command(run.path, ('--name', 'NAME'))}",
         )
     rig.listener.phase(Phase.FAULT, f"{record.node}: it may still be there; ending it")
     _end(rig.fault, run, record)

@@ -62,8 +62,12 @@ def _judge_fault(case: Case, fault: FaultRecord) -> tuple[Status, str]:
         why = fault.end_failure or "the client was lost"
         return Status.NOT_OBSERVABLE, f"the fault of {node} may still be there: {why}"
     if fault.began_us is None:
-        why = fault.failure or "the client was lost meanwhile"
-        return Status.ABSENT, f"the fault of {node} did not begin: {why}"
+        if fault.failure:
+            return Status.ABSENT, f"the fault of {node} did not begin: {fault.failure}"
+        return Status.ABSENT, (
+            f"whether the fault of {node} began is not known: the client was lost, or"
+            " its record of that is not here"
+        )
     if load is None or (went_us := find_cut_us(case)) is None:
         return Status.NOT_OBSERVABLE, (
             f"the fault of {node} began, and was ended; when the cut came is not known"

@@ -120,6 +120,7 @@ class Manifest:
                    it was not named, and each node's own is tried after the cut.
     witness_ahead_us: by how much the witness's clock is ahead of the client's, see
                    model.clocks; 0 if it is not known to differ.
+    fault:         a program of the user's was to begin a fault beside the load.
     """
 
     run_id: str
@@ -151,6 +152,7 @@ class Manifest:
     user: str = ""
     witness_ahead_us: int = 0
     client_target: str = ""
+    fault: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""

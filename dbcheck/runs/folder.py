@@ -118,18 +118,24 @@ class RunFolder:
     ) -> RunFolder:
         """Make the folder of a run of which a witness gave the *manifest*.
 
+        The record of a fault is with the client that began it.  If there was to be one,
+        it counts as begun, so that whoever finishes the run ends it.
         key: the client's to that run, None if it is not here.
         Raise WitnessError if that shows that the manifest is not the client's own,
         and RunFormatError, naming *where* it came from, if it is not that run's.
         """
         if key is not None and not key.is_of(manifest):
             raise client_key.changed_record_error("manifest", run_id)
-        named = read_manifest(manifest, where).run_id
-        if named != run_id:
+        known = read_manifest(manifest, where)
+        if known.run_id != run_id:
             raise RunFormatError(
-                f"{where} is that of run {named}", id=ErrorId.WITNESS_COPY_CHANGED
+                f"{where} is that of run {known.run_id}",
+                id=ErrorId.WITNESS_COPY_CHANGED,
             )
-        return cls._make_folder(parent / run_id, manifest, key)
+        run = cls._make_folder(parent / run_id, manifest, key)
+        if known.fault:
+            run.write_fault(FaultRecord(known.writer_name, known.clock_us))
+        return run
 
     @classmethod
     def create_copy(cls, parent: Path, records: StoredRun) -> RunFolder:

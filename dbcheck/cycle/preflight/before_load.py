@@ -486,6 +486,7 @@ def _make_manifest(
         stagger_s=site.stagger_s,
         user=find_user_name(),
         client_target=rig.client.target if rig.client else "",
+        fault=rig.fault is not None,
     )
 
 

@@ -16,6 +16,7 @@ from dbcheck.cycle.fault import FaultWatch, end_fault_left, require_fault_ended
 from dbcheck.model.cut import FaultRecord
 from dbcheck.ports.listener import Phase
 from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.stored import to_bytes
 from tests.kit.refusals import refused
 from tests.kit.samples import MANIFEST
 from tests.kit.waiting import wait_until
@@ -152,6 +153,28 @@ def test_who_finishes_the_run_ends_what_its_client_left(tmp_path: Path) -> None:
     assert programs.calls == [("end", NODE)] * 2
     record = run.fault()
     assert record is not None and record.is_over
+
+
+def test_a_run_that_only_a_witness_knows_may_have_begun_its_fault(
+    tmp_path: Path,
+) -> None:
+    """The record of the fault is with the client that began it, and that is gone."""
+    programs = Programs()
+    _, _, rig, said = made(tmp_path, programs)
+    for planned, calls in ((False, []), (True, [("end", NODE)])):
+        content = to_bytes(replace(MANIFEST, fault=planned))
+        folder = tmp_path / str(planned)
+        run = RunFolder.recall(folder, MANIFEST.run_id, content, None, "w")
+        end_fault_left(rig, run)
+        end_fault_left(rig, run)
+        assert programs.calls == calls
+    assert said == [f"{NODE}: it may still be there; ending it"]
+    record = run.fault()
+    assert record is not None and record.is_over and record.began_us is None
+    run = RunFolder.recall(tmp_path / "again", MANIFEST.run_id, content, None, "w")
+    rig.fault = None
+    with refused(ErrorId.FAULT_NOT_ENDED, UsageError, naming="may have begun a fault"):
+        end_fault_left(rig, run)
 
 
 @pytest.mark.parametrize("known", [False, True])

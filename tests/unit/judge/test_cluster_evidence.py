@@ -960,6 +960,8 @@ THERE = FaultRecord("writer", 9_000_000, 9_100_000, ended_us=10_500_000)
         (replace(THERE, began_us=10_200_000), Status.ABSENT, "began after the cut"),
         (replace(THERE, began_us=None, failure="exit 1"), Status.ABSENT,
          "the fault of writer did not begin: exit 1"),
+        (replace(THERE, began_us=None), Status.ABSENT,
+         "whether the fault of writer began is not known"),
         (replace(THERE, ended_us=None, end_failure="no route"), Status.NOT_OBSERVABLE,
          "may still be there: no route"),
         (replace(THERE, ended_us=None), Status.NOT_OBSERVABLE, "the client was lost"),
