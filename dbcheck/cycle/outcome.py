@@ -329,7 +329,8 @@ def _find_whether_cut(outcome: Outcome, name: str) -> bool | None:
     """Return True if the node's power was cut, None if that is not known."""
     manifest, load, promise = outcome.manifest, outcome.load, outcome.manifest.promise
     assert promise is not None
-    node, late = load.nodes.get(name) if load else None, outcome.case.cut_while_promoted
+    node = load.nodes.get(name) if load else None
+    late = outcome.case.cut_while_promoted or outcome.case.lost_while_promoted
     if (node is not None and node.cut is not None) or (late and late.node == name):
         return True
     asked = promise.cut(manifest.nodes, manifest.writer_name)

@@ -277,6 +277,16 @@ class Case:
         return cut if cut is not None and cut.node == self.after.reader_name else None
 
     @property
+    def lost_while_promoted(self) -> CutWhilePromoted | None:
+        """The cut of a node that was to take over and stayed off; None without one.
+
+        Another standby was read.
+        """
+        promotion = self.after.promotion if self.promoted else None
+        cut = promotion.cut if promotion else None
+        return cut if cut is not None and cut.off is not None else None
+
+    @property
     def whole_group(self) -> bool:
         """True if all nodes of a group were to lose their power.
 

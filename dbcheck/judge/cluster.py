@@ -23,6 +23,7 @@ from dbcheck.model.replication import (
     format_position,
     name_in_log,
 )
+from dbcheck.model.standbys import explain_too_few_standbys
 from dbcheck.model.verdict import format_count
 
 # In bytes: a standby may have the beginning of a record whose rest never came.  A
@@ -49,6 +50,8 @@ def describe_what_was_survived(case: Case) -> Survived | None:
     failure = promise.describe(case.manifest.stagger_s, cut)
     if case.cut_while_promoted is not None:
         failure += f", and a cut of {case.cut_while_promoted.node} while it took over"
+    if case.lost_while_promoted is not None:
+        failure += f", and that of {case.lost_while_promoted.node} while it took over"
     return Survived(failure, case.after.reader_name if case.promoted else "")
 
 
@@ -147,8 +150,11 @@ def judge_promised_settings(case: Case) -> Item | None:
         kept = judge_settings_for_promise(
             kind, promise, settings, standby if case.promoted else {}
         )
-        if kept.contradiction:
-            return Item(item_id, Status.ABSENT, kept.contradiction, required=True)
+        contradiction = kept.contradiction
+        if case.lost_while_promoted is not None and not contradiction:
+            contradiction = explain_too_few_standbys(kind, settings, lost=1)
+        if contradiction:
+            return Item(item_id, Status.ABSENT, contradiction, required=True)
         doubts |= dict.fromkeys(kept.doubts)
     if doubts:
         return Item(item_id, Status.ASSUMED, "; ".join(doubts), required=True)
@@ -173,7 +179,26 @@ def judge_writer_off(case: Case) -> Item | None:
         status, reason = _judge_returned_writer(case, promotion, promotion.returned)
     if acks := case.outage.list_acks_elsewhere(writer) if case.outage else []:
         status, reason = _CONTRADICTED, _describe_acks_elsewhere(case, acks)
+    if status is not _CONTRADICTED and (lost := case.lost_while_promoted) is not None:
+        status, reason = _add_check_of_lost_node(lost, status, reason)
     return Item(ItemId.WRITER_OFF, status, reason, required=True)
+
+
+def _add_check_of_lost_node(
+    lost: CutWhilePromoted, status: Status, reason: str
+) -> tuple[Status, str]:
+    """Add whether a node that was to take over, and lost its power, stayed off too."""
+    off = lost.off
+    if off is None or off.is_back:
+        return _CONTRADICTED, (
+            f"{lost.node}, which had been asked to take over, was up again before the"
+            " rows were read: the cluster may have split in two"
+        )
+    if off.state is PowerState.OFF:
+        return status, f"{reason}; that of {lost.node} read off once the rows were read"
+    if status is _PRESENT:
+        status = Status.ASSUMED
+    return status, f"{reason}; that {lost.node} stayed off is assumed"
 
 
 def _describe_acks_elsewhere(case: Case, acks: Sequence[ProbeAck]) -> str:
@@ -235,13 +260,14 @@ def _judge_checks_of_old_writer(
 
 
 def judge_cut_while_promoted(case: Case) -> Item | None:
-    """Judge whether the node that was read lost its power while it took over.
+    """Judge whether the node that took over first lost its power on its way.
 
-    None unless a lab was to cut it then.
+    It is the node that was read, but for one that stayed off.  None unless a lab was to
+    cut it then.
     """
     planned = case.manifest.lab.get("cluster")
     is_planned = isinstance(planned, Mapping) and planned.get("cut_promoted_ms")
-    cut = case.cut_while_promoted
+    cut = case.cut_while_promoted or case.lost_while_promoted
     if cut is None and not (is_planned and case.promoted):
         return None
     if cut is None:
@@ -273,9 +299,11 @@ def _judge_moment_of_cut(cut: CutWhilePromoted) -> tuple[Status, str]:
         reason += f", and took writes {_ms(cut.gone_us - cut.taken_us)} before that"
         back = "; it came back as a standby all the same" if cut.again else ""
         return Status.ABSENT, reason + back
-    if cut.again:
+    if cut.again or cut.off is not None:
         is_ordered = cut.answered_us is not None and cut.answered_us <= cut.gone_us
-        reason += "; it came back as a standby, and took over when it was asked again"
+        if cut.again:
+            reason += "; it came back as a standby"
+            reason += ", and took over when it was asked again"
         if is_ordered:
             return _PRESENT, reason
         return Status.ASSUMED, f"{reason}; that the first order reached it is assumed"
@@ -352,8 +380,10 @@ def _find_more_advanced_node(case: Case, name: str, promotion: Promotion) -> str
     """
     if promotion.by is PromotedBy.AUTO or name not in promotion.received:
         return ""
-    own = promotion.received[name].position or 0
+    own, lost = promotion.received[name].position or 0, case.lost_while_promoted
     for other, received in promotion.received.items():
+        if lost is not None and other == lost.node:
+            continue
         if received.position is not None and received.position > own:
             return (
                 f"{name} was promoted although {other} had received more:"

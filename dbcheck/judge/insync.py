@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import zip_longest
 
@@ -21,6 +20,7 @@ from dbcheck.model.replication import (
     ReplicationSeen,
     find_repeated_names,
 )
+from dbcheck.model.standbys import STANDBY_NAMES, parse_standby_names
 
 # Fewer samples are enough if each Follower.continuity shows that no wait was
 # interrupted.
@@ -28,7 +28,6 @@ SAMPLES_PER_S_MIN = 10.0
 SAMPLE_AGE_MAX_S = 0.5  # age of the last sample, at the cut
 # Age of the last sample if only an administrator could have changed the state after it.
 LATE_SAMPLE_MAX_S = 2.0
-_ANY_OF = re.compile(r"\s*any\s+(\d{1,9})\s*\(", re.IGNORECASE)
 
 _PRESENT, _CONTRADICTED = Status.PRESENT, Status.CONTRADICTED
 _UNSEEN = Status.NOT_OBSERVABLE
@@ -125,10 +124,9 @@ def _describe_awaited(case: Case, awaited: Sequence[str]) -> str:
     takes over is then decided by whoever promotes it.
     """
     shown = ", ".join(awaited) or "no standby"
-    names = case.writer.facts.settings.get("synchronous_standby_names", "")
-    found = _ANY_OF.match(names)
-    if found and len(awaited) > int(found[1]):
-        return f"any {found[1]} of {shown}"
+    demand = parse_standby_names(case.writer.facts.settings.get(STANDBY_NAMES, ""))
+    if demand.of_any and len(awaited) > demand.count:
+        return f"any {demand.count} of {shown}"
     return shown
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dbcheck.model.cut import PowerState
@@ -307,7 +307,7 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class WriterOff:
-    """Signs, at one moment, that the old writer is off.
+    """Signs, at one moment, that the old writer, or a node lost after it, is off.
 
     state:   state of its power, as its switch reads it; UNKNOWN also if reading failed.
     answers: something accepts connections at the address of its server.
@@ -340,7 +340,7 @@ class ReturnedWriter:
 
 @dataclass(frozen=True, slots=True)
 class CutWhilePromoted:
-    """Record of the cut of a node that was being promoted, and got its power back.
+    """Record of the cut of a node that was being promoted.
 
     Times in us of the client's monotonic clock.
     node:      its name.
@@ -351,6 +351,8 @@ class CutWhilePromoted:
     taken_us:  when a look had found it to take writes, None if none did.
     answered_us: when the order had been answered, None if that broke off.
     again:     it came back as a standby, and was asked once more.
+    off:       of a node that was to stay off, so that another one takes over: signs
+               that it did, after that; None if it got its power back.
     """
 
     node: str
@@ -360,6 +362,7 @@ class CutWhilePromoted:
     taken_us: int | None = None
     answered_us: int | None = None
     again: bool = False
+    off: WriterOff | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +376,7 @@ class Promotion:
               rows were read.
     asked_us: when dbcheck asked for the promotion, on the client's monotonic clock;
               None if it did not.
-    cut:      the cut of the node on its way, None if there was none.
+    cut:      the cut of a node on its way, None if there was none.
     returned: of the old writer, None if it was to stay off.
     """
 
@@ -404,12 +407,17 @@ def name_in_log(identity: Mapping[str, str]) -> tuple[str, str]:
     return next(names, ("", ""))
 
 
-def find_most_advanced_node(received: Mapping[str, Received]) -> str | None:
-    """Return the name of the node that has received most, None if none is known."""
+def find_most_advanced_node(
+    received: Mapping[str, Received], but: Collection[str] = ()
+) -> str | None:
+    """Return the name of the node that has received most, None if none is known.
+
+    but: nodes that cannot take over any more.
+    """
     known = {
         name: progress.position
         for name, progress in received.items()
-        if progress.position is not None
+        if progress.position is not None and name not in but
     }
     return max(known, key=lambda name: known[name]) if known else None
 

@@ -138,9 +138,9 @@ class Site(Protocol):
 
     @property
     def brings_back(self) -> bool:
-        """True if the nodes that are kept off get their power back after the reading.
+        """True if the old writer gets its power back after the reading.
 
-        No client reaches them then.
+        No client reaches it then.
         """
 
     @property
@@ -190,9 +190,9 @@ class Site(Protocol):
         """
 
     def bring_back(self) -> Mapping[str, float | None]:
-        """Restore the power of the nodes that are kept off, as restore() does.
+        """Restore the power of the old writer, if it is kept off, as restore() does.
 
-        To be called once the rows were read.  Each node then serves its own data.
+        To be called once the rows were read.  The node then serves its own data.
         """
 
     def rejoin(self) -> Mapping[str, str]:

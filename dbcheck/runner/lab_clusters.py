@@ -244,6 +244,7 @@ def make_cluster_rig(
             brings_back=True,
             stagger_s=stagger_s,
             cut_promoted_s=cluster.spec.cut_promoted_ms / 1000,
+            promoted_stays_off=cluster.spec.promoted_stays_off,
             old_writer_returns_s=cluster.spec.old_writer_returns_s,
             reconnect=cluster.heal,
             isolate=cluster.take_links_down,

@@ -27,6 +27,7 @@ from dbcheck.base.system import now_us
 from dbcheck.model.cluster import Promise, SiteKind, draw_stagger, require_stagger
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.model.replication import (
+    CutWhilePromoted,
     PromotedBy,
     Promotion,
     RebuiltBy,
@@ -38,7 +39,7 @@ from dbcheck.model.replication import (
 from dbcheck.ports.feature import Feature
 from dbcheck.ports.power import DriveScoped, Preparing
 from dbcheck.ports.site import Node
-from dbcheck.site.cut_promoted import Promote, PromotionCutter
+from dbcheck.site.cut_promoted import Promote, PromotionCutter, observe_power
 
 POLL_S = 0.2
 STARTS_S = 30.0  # until the server of an old writer that returns accepts connections
@@ -70,6 +71,7 @@ class Cluster:
         brings_back: bool = False,
         stagger_s: float = 0.0,
         cut_promoted_s: float = 0.0,
+        promoted_stays_off: bool = False,
         old_writer_returns_s: float = 0.0,
         reconnect: Callable[[], object] = lambda: None,
         isolate: Callable[[], object] | None = None,
@@ -84,6 +86,7 @@ class Cluster:
                 ALL, see promising().
         cut_promoted_s: the node that takes over loses its power once, within so many
                 seconds of the order, and comes back; 0: it does not.
+        promoted_stays_off: it does not come back, and another node takes over.
         rejoin: None if no node is to rejoin.
         old_writer_returns_s: the old writer gets its power back once another node has
                 taken over, and clients reach both for so many seconds; 0: it stays off.
@@ -107,9 +110,13 @@ class Cluster:
         self._promoted_by, self._promote = by, promote or _promote_by_sql
         self._old_writer_returns_s, self._reconnect = old_writer_returns_s, reconnect
         self._returned: ReturnedWriter | None = None
-        self._cut_promoted_s, self._cutter = cut_promoted_s, None
+        self._cut_promoted_s = cut_promoted_s
+        self._promoted_stays_off = promoted_stays_off
+        self._cutter: PromotionCutter | None = None
         if cut_promoted_s:
-            self._cutter = PromotionCutter(cut_promoted_s, self._promote)
+            self._cutter = PromotionCutter(
+                cut_promoted_s, self._promote, stays_off=promoted_stays_off
+            )
         self._require_possible()
         self._received: dict[str, Received] = {}
         self._since_s = 0.0
@@ -156,6 +163,7 @@ class Cluster:
             brings_back=self.brings_back,
             stagger_s=self._find_stagger_s(promise),
             cut_promoted_s=self._cut_promoted_s,
+            promoted_stays_off=self._promoted_stays_off,
             old_writer_returns_s=self._old_writer_returns_s,
             reconnect=self._reconnect,
             isolate=self._isolate,
@@ -193,8 +201,15 @@ class Cluster:
 
     @property
     def kept_off(self) -> frozenset[str]:
-        gone = not self.promise.writer_returns
-        return frozenset({self.writer_name} if gone else ())
+        if self.promise.writer_returns:
+            return frozenset()
+        return frozenset({self.writer_name, *self._lost})
+
+    @property
+    def _lost(self) -> tuple[str, ...]:
+        """The node that was cut on its way and stays off; () without one."""
+        seen = self._cutter.seen if self._cutter else None
+        return (seen.node,) if seen is not None and seen.off is not None else ()
 
     @property
     def attended(self) -> bool:
@@ -256,7 +271,7 @@ class Cluster:
             raise PowerError(
                 f"{error}; {self.writer_name} stays off", id=error.id, hint=error.hint
             ) from None
-        return self._restore_nodes(self.kept_off)
+        return self._restore_nodes(self.kept_off.difference(self._lost))
 
     def _keep_off_old_writer(self) -> None:
         """Have no node follow the nodes that are brought back; raise DbcheckError."""
@@ -272,7 +287,7 @@ class Cluster:
     def ready(self) -> str | None:
         if self.promise.writer_returns or self._promoted:
             return self.reader.engine.ready()
-        old_writer = self._observe_old_writer()
+        old_writer = observe_power(self.writer)
         why_waiting = self._note_positions()
         new_writer = self._find_promoted()
         if self._note_takeover(old_writer, new_writer):
@@ -328,7 +343,7 @@ class Cluster:
     def _note_old_writer(self) -> None:
         self._old_writer_states.append(
             replace(
-                self._observe_old_writer(),
+                observe_power(self.writer),
                 taken_over=self._promoted,
                 planned=self._returned is not None,
             )
@@ -344,10 +359,17 @@ class Cluster:
             None,
             tuple(self._old_writer_states),
             self._asked_us,
-            self._cutter.seen if self._cutter else None,
+            self._look_at_cut(),
             self._returned,
         )
         return self._add_descent(promotion) if self._promoted else promotion
+
+    def _look_at_cut(self) -> CutWhilePromoted | None:
+        """Return the cut of a node on its way, with a new look at whether it is off."""
+        seen = self._cutter.seen if self._cutter else None
+        if seen is None or seen.off is None or seen.off.is_back:
+            return seen
+        return replace(seen, off=observe_power(self._nodes[seen.node]))
 
     def _add_descent(self, promotion: Promotion) -> Promotion:
         try:
@@ -394,20 +416,12 @@ class Cluster:
             raise failed
         return done
 
-    def _observe_old_writer(self) -> WriterOff:
-        """Return the state of the old writer now; UNKNOWN if its switch fails."""
-        answers = self.writer.engine.accepts()
-        try:
-            return WriterOff(self.writer.power.state(), answers)
-        except PowerError:
-            return WriterOff(PowerState.UNKNOWN, answers)
-
     def _find_promoted(self) -> str:
         """Return the name of the standby that takes writes now, "" if none does.
 
         It was promoted by something else, or by a client that was lost.
         """
-        standbys = (name for name in self._nodes if name != self.writer_name)
+        standbys = (name for name in self._nodes if name not in self.kept_off)
         taken = (n for n in standbys if self._nodes[n].engine.takes_writes())
         return next(taken, "")
 
@@ -418,7 +432,8 @@ class Cluster:
         """
         if off.state is PowerState.OFF:
             return ""
-        names = [name for name, standby in self._received.items() if standby.connected]
+        standbys = (n for n in self._received if n not in self.kept_off)
+        names = [name for name in standbys if self._received[name].connected]
         if not names:
             return ""
         return (
@@ -427,8 +442,11 @@ class Cluster:
         )
 
     def _promote_most_advanced(self) -> str:
-        """Promote the most advanced standby, once; return the result in words."""
-        name = find_most_advanced_node(self._received)
+        """Promote the most advanced standby, once; return the result in words.
+
+        If that is lost on its way, the next call promotes another one.
+        """
+        name = find_most_advanced_node(self._received, self._lost)
         if name is None:
             return (
                 "no standby reports how much it has received; check that replication is"
@@ -444,10 +462,11 @@ class Cluster:
         return self._refused or asked
 
     def _order_promotion(self, name: str) -> None:
-        if self._cutter is None:
+        if self._cutter is None or self._lost:
             self._promote(name, self._nodes[name])
             return
         self._cutter.promote(name, self._nodes[name])
+        self._promotion_asked = not self._lost
         if self._cutter.failed:  # then it is the node that would have been read
             self.reader_name = name
 
@@ -459,7 +478,7 @@ class Cluster:
         """
         received_by_name, silent = dict(self._received), ""
         for name, node in self._nodes.items():
-            if name == self.writer_name:
+            if name in self.kept_off:
                 continue
             try:
                 received = node.engine.received()
@@ -484,7 +503,7 @@ class Cluster:
         PostgreSQL replays all that it has received when it is promoted.  A replica of
         MySQL or MariaDB that stops following deletes what it has not applied.
         """
-        name = find_most_advanced_node(self._received)
+        name = find_most_advanced_node(self._received, self._lost)
         if self.kind is SiteKind.STREAMING or name is None:
             return ""
         position, applied = self._received[name].position, self._received[name].applied

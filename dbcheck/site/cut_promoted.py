@@ -1,8 +1,9 @@
-"""Cuts the power of the node that takes over while it does so, and gives it back.
+"""Cuts the power of the node that takes over while it does so.
 
-The node loses what it had not flushed, and its promotion has to be safe against that:
-either it comes back as the standby that it was, and is promoted again, or as the new
-writer.
+It gets its power back, or stays off.  If it comes back, it has lost what it had not
+flushed, and its promotion has to be safe against that: it is again the standby that it
+was, and is promoted again, or the new writer.  If it stays off, another standby has to
+take over.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Callable
 from random import Random
 
 from dbcheck.base import interrupt
-from dbcheck.base.errors import EngineError
+from dbcheck.base.errors import EngineError, PowerError
 from dbcheck.base.system import now_us
-from dbcheck.model.replication import CutWhilePromoted
+from dbcheck.model.cut import PowerState
+from dbcheck.model.replication import CutWhilePromoted, WriterOff
 from dbcheck.ports.site import Node
 
 POLL_S = 0.05
@@ -29,12 +31,14 @@ class PromotionCutter:
     """Promotes a node as *promote* does, and cuts its power on the way.
 
     within_s: the cut comes so many seconds after the order at most.
+    stays_off: the node gets no power back.
     seen:     the record of the cut, None as long as there was none.
     failed:   the node did not come back: its switch says why.
     """
 
-    def __init__(self, within_s: float, promote: Promote) -> None:
+    def __init__(self, within_s: float, promote: Promote, *, stays_off: bool) -> None:
         self._within_s, self._promote = within_s, promote
+        self.stays_off = stays_off
         self._after_s = 0.0
         self.seen: CutWhilePromoted | None = None
         self.failed = False
@@ -46,8 +50,9 @@ class PromotionCutter:
     def promote(self, name: str, node: Node) -> None:
         """Order the promotion, cut the node, restore it, and have it take over.
 
-        Return once it was asked again, if it came back as a standby.  Raise EngineError
-        if it then refuses, PowerError if its switch fails.
+        Return once it was asked again, if it came back as a standby; at once if it
+        stays off.  Raise EngineError if it then refuses, PowerError if its switch
+        fails.
         """
         order = _Order(self._promote, name, node)
         order.begin()
@@ -57,11 +62,13 @@ class PromotionCutter:
             gone_us = now_us() if cut.exact_us is None else cut.exact_us
             order.end()
         finally:
-            node.power.restore()
-        again = self._is_standby_again(node)
+            if not self.stays_off:
+                node.power.restore()
+        again = not self.stays_off and self._is_standby_again(node)
         self.seen = CutWhilePromoted(
             *(name, order.asked_us, gone_us, order.find_last_look(gone_us)),
             *(order.taken_us, order.answered_us, again),
+            off=observe_power(node) if self.stays_off else None,
         )
         if again:
             self._promote(name, node)
@@ -81,6 +88,15 @@ class PromotionCutter:
                 continue
             return not node.engine.takes_writes()
         return False
+
+
+def observe_power(node: Node) -> WriterOff:
+    """Return whether a node is off now; UNKNOWN if its switch fails."""
+    answers = node.engine.accepts()
+    try:
+        return WriterOff(node.power.state(), answers)
+    except PowerError:
+        return WriterOff(PowerState.UNKNOWN, answers)
 
 
 class _Order:

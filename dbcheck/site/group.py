@@ -25,6 +25,7 @@ from dbcheck.model.replication import (
 )
 from dbcheck.ports.site import Node
 from dbcheck.site.cluster import Cluster, Follow
+from dbcheck.site.cut_promoted import observe_power
 
 AGAIN_S = 10.0  # until a request that was refused is made again
 
@@ -311,7 +312,7 @@ class Group(Cluster):
             if missing is None or self._bootstrap is None:
                 return missing
             return self._bootstrap.step() or missing
-        old_writer = self._observe_old_writer()
+        old_writer = observe_power(self.writer)
         name, why = self._find_node_without_writer()
         is_uncut = old_writer.is_back and not self._is_cut
         if not name and is_uncut and self._describe_missing() is None:

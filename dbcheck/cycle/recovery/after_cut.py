@@ -16,7 +16,7 @@ from dbcheck.cycle.recovery.other_nodes import (
     describe_nodes_kept_off,
     describe_nodes_left_off,
     list_comparable_nodes,
-    read_old_nodes,
+    read_old_writer,
 )
 from dbcheck.cycle.recovery.reading import (
     Reading,
@@ -148,7 +148,7 @@ def _add_other_nodes(
     if not rig.site.brings_back:
         rig.listener.phase(Phase.RESTORE, describe_nodes_kept_off(rig.site))
         return after
-    after = _store_record(run, read_old_nodes(rig, run, manifest, after))
+    after = _store_record(run, read_old_writer(rig, run, manifest, after))
     if not rig.site.rejoins or after.failure or not after.survivors:
         return after  # there is nothing to compare with
     return _store_record(

@@ -1,9 +1,9 @@
 """Reads the other nodes of a cluster, after the rows that decide were read and stored.
 
-Members of a group are compared once each has applied all.  Nodes that stayed off are
-brought back: a commit that the promoted node lacks is lost to its clients, but the old
-writer shows whether it can be recovered, and which rows it would serve that no other
-node has.  Nodes that rejoin show what a client of a replica sees once the cluster is
+Members of a group are compared once each has applied all.  An old writer that stayed
+off is brought back: a commit that the promoted node lacks is lost to its clients, but
+it shows whether it can be recovered, and which rows it would serve that no other node
+has.  Nodes that rejoin show what a client of a replica sees once the cluster is
 complete again: an old writer that follows the new one without an error may hold rows
 that the new one never had.
 """
@@ -74,33 +74,29 @@ def describe_nodes_kept_off(site: Site) -> str:
     return _STAYS_OFF_UNTIL_JUDGED.format(", ".join(sorted(site.kept_off)))
 
 
-def read_old_nodes(
+def read_old_writer(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
 ) -> AfterRecord:
-    """Return *after*, which is stored, with the rows of the nodes that stayed off.
+    """Return *after*, which is stored, with the rows of the old writer.
 
-    The site must bring these nodes back (Site.brings_back).
+    The site must bring it back (Site.brings_back).
     """
     site = rig.site
     if after.facts is None:
         return after
-    names = ", ".join(sorted(site.kept_off))
-    rig.listener.phase(Phase.RESTORE, f"{names}, by itself: to see what is left there")
-    found, nodes = {}, dict(after.nodes)
+    name, node = site.writer_name, site.writer
+    rig.listener.phase(Phase.RESTORE, f"{name}, by itself: to see what is left there")
     try:
         site.bring_back()
     except PowerError as error:
-        failed = {name: Elsewhere(failure=str(error)) for name in site.kept_off}
-        return replace(after, elsewhere=failed)
-    for name in sorted(site.kept_off):
-        node = site.nodes[name]
-        try:
-            found[name] = _read_markers(rig, run, manifest, name, node)
-        except EngineError as error:
-            found[name] = Elsewhere(failure=str(error))
-        host = inspect_host_again(node, rig.listener, manifest.nodes[name])
-        nodes[name] = NodeAfter(None, host)
-    return replace(after, elsewhere=found, nodes=nodes)
+        return replace(after, elsewhere={name: Elsewhere(failure=str(error))})
+    try:
+        found = _read_markers(rig, run, manifest, name, node)
+    except EngineError as error:
+        found = Elsewhere(failure=str(error))
+    host = inspect_host_again(node, rig.listener, manifest.nodes[name])
+    nodes = {**after.nodes, name: NodeAfter(None, host)}
+    return replace(after, elsewhere={name: found}, nodes=nodes)
 
 
 def _read_markers(

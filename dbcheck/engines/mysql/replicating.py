@@ -39,7 +39,10 @@ READY_S = 2.0  # for each of the few answers that connecting takes
 SEMI_SYNC = tuple(
     f"{product}{name}"
     for product in replication.SOURCE_PREFIXES
-    for name in ("enabled", "timeout", "wait_point", "wait_no_replica", "wait_no_slave")
+    for name in (
+        *("enabled", "timeout", "wait_point", "wait_no_replica", "wait_no_slave"),
+        *("wait_for_replica_count", "wait_for_slave_count"),
+    )
 )
 
 

@@ -274,6 +274,7 @@ class ClusterLab:
             is_writer=name == self.writer,
             cuts_all=Promise(self.spec.promise).cuts_all,
             host=self._find_host(name),
+            awaited=self.spec.standbys_awaited,
         )
 
     @property

@@ -19,6 +19,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.network import LOOPBACK, Source
 from dbcheck.lab.servers.base import USER, require_undecided, standard_name
 from dbcheck.lab.servers.mysql import GROUP
+from dbcheck.model.standbys import REPLICA_COUNT
 
 _CONNECT_S, _STATEMENT_S = 10, 60
 
@@ -193,15 +194,17 @@ def make_node_settings(
     is_writer: bool,
     cuts_all: bool,
     host: str = LOOPBACK,
+    awaited: int = 1,
 ) -> dict[str, str]:
     """Return the settings of a node of a cluster; *given* override its durable ones.
 
     number: the node's server_id.  standbys: the names of all nodes but the writer.
     cuts_all: the standbys lose their power, too.  host: the node's address.
+    awaited: how many standbys each commit waits for, more than 1 not of MariaDB.
     """
     given_settings = {standard_name(name): value for name, value in given.items()}
     if engine == "postgresql":
-        names = {"synchronous_standby_names": f"ANY 1 ({', '.join(standbys)})"}
+        names = {"synchronous_standby_names": f"ANY {awaited} ({', '.join(standbys)})"}
         if not is_writer:  # a standby that took over has no standbys to wait for
             names, _ = {}, given_settings.pop("synchronous_standby_names", None)
         return {**_NODE_SETTINGS[engine], **names, **given_settings}
@@ -211,6 +214,8 @@ def make_node_settings(
             **_SOURCE_SETTINGS[engine],
             _TIMEOUT_NAMES[engine]: _TIMEOUT_MAX_MS[engine],
         }
+        if awaited > 1:
+            role[REPLICA_COUNT] = str(awaited)
     server = {"server_id": str(number), "report_host": host}
     relay_log = _RELAY_LOG_SETTINGS[engine] if cuts_all else {}
     return {**_NODE_SETTINGS[engine], **role, **server, **relay_log, **given_settings}

@@ -11,11 +11,18 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import Setting
 from dbcheck.config.validated import one_of, require_valid
+from dbcheck.lab.servers.base import standard_name
 from dbcheck.lab.spec import TIME_MAX, LabSpec
 from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind, require_stagger
 from dbcheck.model.cut import PowerScope
+from dbcheck.model.standbys import (
+    REPLICA_COUNT,
+    STANDBY_NAMES,
+    explain_too_few_standbys,
+)
 
 NODES_MAX = 5
+_WITH_SECOND_STANDBY = 3  # nodes
 RETURNS_S_MAX = 120.0
 _COMMIT_ORDER_SETTINGS = (
     "replica_preserve_commit_order",
@@ -190,6 +197,15 @@ class ClusterSpec:
             "0: never.",
         ),
     ] = 0.0
+    promoted_stays_off: Annotated[
+        bool,
+        Setting(
+            "--promoted-stays-off",
+            help="With --cut-promoted: the standby that is cut on its way stays off, "
+            "and another one has to take over. Of three nodes or more; each commit "
+            "waits for two standbys. Not of MariaDB, which waits for one.",
+        ),
+    ] = False
     old_writer_returns_s: Annotated[
         float,
         Meta(ge=0, le=RETURNS_S_MAX),
@@ -243,6 +259,11 @@ class ClusterSpec:
         return self.network or bool(self.partition_after_s)
 
     @property
+    def standbys_awaited(self) -> int:
+        """How many standbys a lab has each commit wait for, if no setting says that."""
+        return 2 if self.promoted_stays_off else 1
+
+    @property
     def names(self) -> list[str]:
         """The names of the nodes, the writer's first."""
         return [f"node{number}" for number in range(1, self.nodes + 1)]
@@ -289,6 +310,8 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
         _require_group(kind, spec)
     _require_faults(spec)
     _require_writer_gone(kind, spec)
+    if spec.promoted_stays_off:
+        _require_second_standby(lab, kind, spec)
     if spec.rejoin:
         _require_commit_order(lab)
     if spec.rejoin and (kind.is_group or Promise(spec.promise).writer_returns):
@@ -389,6 +412,49 @@ def _require_writer_gone(kind: SiteKind, spec: ClusterSpec) -> None:
             id=ErrorId.OPTIONS_CONFLICT,
             hint="Leave out --promoted-by, so that dbcheck promotes it; or"
             " --cut-promoted.",
+        )
+
+
+def _require_second_standby(lab: LabSpec, kind: SiteKind, spec: ClusterSpec) -> None:
+    """Raise UsageError unless each commit outlives the writer and a standby.
+
+    A setting by which no commit waits at all is no mistake: such a run is a control.
+    """
+    option = "--promoted-stays-off"
+    if not spec.cut_promoted_ms:
+        raise UsageError(
+            f"{option} is about the standby that --cut-promoted cuts, and none is cut",
+            id=ErrorId.OPTION_NEEDS_ANOTHER,
+            hint="Add --cut-promoted.",
+        )
+    if spec.nodes < _WITH_SECOND_STANDBY:
+        raise UsageError(
+            f"{option}: of {spec.nodes} nodes none is left to take over",
+            id=ErrorId.CLUSTER_TOO_SMALL,
+            hint=f"Use --nodes {_WITH_SECOND_STANDBY}.",
+        )
+    if spec.rejoin or spec.rebuild or spec.old_writer_returns_s:
+        raise UsageError(
+            f"{option}: the node that stays off does not follow the new writer",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Leave out --rejoin, --rebuild and --old-writer-returns.",
+        )
+    if lab.engine == "mariadb":
+        raise UsageError(
+            f"{option}: MariaDB answers a commit once one replica has it, and promises"
+            " nothing if that one is lost with the writer",
+            id=ErrorId.PROMISE_NOT_TESTABLE,
+            hint="Use --engine postgresql or mysql.",
+        )
+    given = {standard_name(name): value for name, value in lab.settings.items()}
+    settings = {REPLICA_COUNT: str(spec.standbys_awaited), **given}
+    if given.get(STANDBY_NAMES) == "":
+        return
+    if why := explain_too_few_standbys(kind, settings, lost=1):
+        raise UsageError(
+            f"{option}: the writer promises less, by {why}",
+            id=ErrorId.PROMISE_NOT_TESTABLE,
+            hint="Leave out that --setting; or have each commit wait for two standbys.",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.clusters.spec import PATRONI_4, ClusterSpec
 from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner.lab_clusters import run_cluster_cycles
-from tests.kit.clusters import status
+from dbcheck.site.cluster import Cluster
+from tests.kit.clusters import cluster_of, cycle, status
 from tests.kit.rigs import quick
 
 pytestmark = pytest.mark.root
@@ -89,6 +92,62 @@ def test_that_drive_loses_nothing_without_such_a_cut(
 ) -> None:
     outcome = run(tmp_path, ClusterSpec(), engine, LYING)
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+
+
+STAYS_OFF = ClusterSpec(3, cut_promoted_ms=50, promoted_stays_off=True)
+
+
+def lost_on_its_way(outcome: Outcome) -> None:
+    promotion = outcome.after.promotion
+    assert promotion is not None and promotion.cut is not None
+    names = {promotion.cut.node, outcome.after.reader_name}
+    assert names == {"node2", "node3"}
+    assert promotion.cut.off is not None and not promotion.cut.off.is_back
+    cluster = outcome.result.cluster
+    assert cluster is not None and cluster.members[promotion.cut.node].cut
+    assert outcome.after.elsewhere.keys() == {"node1"}
+    says = f"and that of {promotion.cut.node} while it took over"
+    assert says in outcome.judgement.reasons[0]
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+@pytest.mark.wide_with("mysql")
+def test_what_two_standbys_have_survives_the_loss_of_the_one_that_takes_over(
+    tmp_path: Path, engine: str
+) -> None:
+    outcome = run(tmp_path, STAYS_OFF, engine, HONEST)
+    assert not outcome.result.losses
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    lost_on_its_way(outcome)
+
+
+def test_what_one_standby_alone_has_is_lost_with_that_one(tmp_path: Path) -> None:
+    """The control: ANY 1, and the other standby is cut off before the load."""
+    with cluster_of(tmp_path, 3, drive=HONEST) as (cluster, rig):
+        site = rig.site
+        changed = Cluster(
+            *(site.kind, site.nodes, site.writer_name, Promise.WRITER_GONE),
+            cut_promoted_s=0.05,
+            promoted_stays_off=True,
+            brings_back=True,
+            isolate=cluster.take_links_down,
+        )
+        outcome = cycle(
+            replace(rig, site=changed), lambda: cluster.take_links_down("node3")
+        )
+    assert outcome.after.reader_name == "node3"
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement.reasons
+    assert outcome.result.losses
+    assert status(outcome, ItemId.PROMISED_SETTINGS) is Status.ABSENT
+    lost_on_its_way(outcome)
+
+
+@pytest.mark.wide
+def test_what_no_commit_waited_for_is_lost_with_two_nodes(tmp_path: Path) -> None:
+    spec = replace(STAYS_OFF, link_down_after_s=0.3)
+    outcome = run(tmp_path, spec, drive=HONEST, settings=ALONE["postgresql"])
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement.reasons
+    lost_on_its_way(outcome)
 
 
 @ENGINES

@@ -912,6 +912,88 @@ def test_a_commit_that_such_a_cut_undid_keeps_the_run_from_counting() -> None:
     assert "1 commit of dbcheck's probes, which it answered before that" in found.reason
 
 
+# A third node takes over: "standby" is the one that is read, "first" was lost before.
+LOST_NODE = replace(CUT, node="first", again=False, off=OFF)
+
+
+def case_of_two_losses(names: str = "ANY 2 (a, b)", **changed: Any) -> Case:
+    received = {**PROMOTION.received, "first": Received(2 << 40, 2 << 40)}
+    cut = replace(LOST_NODE, **changed)
+    one = case(promotion=replace(PROMOTION, received=received, cut=cut))
+    nodes = dict(one.manifest.nodes)
+    writer = nodes[one.manifest.writer_name]
+    awaited = {"synchronous_standby_names": names}
+    facts = replace(writer.facts, settings={**writer.facts.settings, **awaited})
+    nodes[one.manifest.writer_name] = replace(writer, facts=facts)
+    assert one.load is not None and one.load.settings is not None
+    return replace(
+        one,
+        manifest=replace(one.manifest, nodes=nodes),
+        load=replace(one.load, settings={**one.load.settings, **awaited}),
+    )
+
+
+def test_what_two_standbys_had_must_be_on_the_second_one_that_takes_over() -> None:
+    one = case_of_two_losses()
+    assert item(cluster.judge_cut_while_promoted, one).status is Status.PRESENT
+    # That the lost node had received more does not count.
+    assert item(cluster.judge_promoted_node, one).status is Status.PRESENT
+    assert item(cluster.judge_promised_settings, one).status is Status.PRESENT
+    off = item(cluster.judge_writer_off, one)
+    assert off.status is Status.PRESENT
+    assert "that of first read off once the rows were read" in off.reason
+    survived = cluster.describe_what_was_survived(one)
+    assert survived is not None
+    assert survived.what.endswith("writer, and that of first while it took over")
+    lost = replace(one, found=replace(CLEAN, losses=Losses.of([LOST])))
+    assert judge(lost).verdict is Verdict.FAIL
+    assert "standby, which took over without them" in cluster.explain_missing_commits(
+        lost
+    )
+
+
+@pytest.mark.parametrize("names", ["ANY 1 (a, b)", "FIRST 1 (a, b)", "a, b", "*"])
+def test_no_run_passes_where_one_standby_was_enough_and_that_one_is_lost(
+    names: str,
+) -> None:
+    one = case_of_two_losses(names)
+    found = item(cluster.judge_promised_settings, one)
+    assert found.status is Status.ABSENT
+    assert "once 1 of the standbys have it, and 1 may be lost" in found.reason
+    assert judge(one).verdict is Verdict.INCONCLUSIVE
+    back_again = case_of_two_losses(names, off=None, again=True, node="standby")
+    promised = item(cluster.judge_promised_settings, back_again)
+    assert promised.status is Status.PRESENT
+
+
+@pytest.mark.parametrize(
+    ("off", "status"),
+    [
+        (WriterOff(PowerState.ON, answers=False), Status.CONTRADICTED),
+        (WriterOff(PowerState.OFF, answers=True), Status.CONTRADICTED),
+        (WriterOff(PowerState.UNKNOWN, answers=False), Status.ASSUMED),
+    ],
+)
+def test_a_node_that_was_asked_to_take_over_and_lost_must_stay_off(
+    off: WriterOff, status: Status
+) -> None:
+    """Else it may be a writer as well, and have what is missing."""
+    one = case_of_two_losses(off=off)
+    assert item(cluster.judge_writer_off, one).status is status
+    if status is Status.CONTRADICTED:
+        lost = replace(one, found=replace(CLEAN, losses=Losses.of([LOST])))
+        for each in (one, lost):
+            assert judge(each).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_node_that_took_writes_before_it_was_lost_tested_nothing_on_its_way() -> None:
+    one = case_of_two_losses(taken_us=45_000)
+    assert item(cluster.judge_cut_while_promoted, one).status is Status.ABSENT
+    unordered = case_of_two_losses(answered_us=None)
+    found = item(cluster.judge_cut_while_promoted, unordered)
+    assert found.status is Status.ASSUMED
+
+
 BACK = WriterOff(PowerState.ON, answers=True, taken_over=True, planned=True)
 RETURNED = ReturnedWriter(20, 6_000_020)
 

@@ -106,6 +106,52 @@ def test_what_a_standby_that_takes_over_shows_needs_a_writer_that_is_gone(
         require_possible(LabSpec("mariadb"), group)
 
 
+STAYS_OFF: dict[str, Any] = {"cut_promoted_ms": 50.0, "promoted_stays_off": True}
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "given", "id", "naming"),
+    [
+        ("postgresql", {}, {"cut_promoted_ms": 0.0}, ErrorId.OPTION_NEEDS_ANOTHER,
+         "none is cut"),
+        ("postgresql", {}, {"nodes": 2}, ErrorId.CLUSTER_TOO_SMALL, "none is left"),
+        ("postgresql", {}, {"rebuild": "rewind"}, ErrorId.OPTIONS_CONFLICT,
+         "does not follow"),
+        ("postgresql", {"synchronous_standby_names": "ANY 1 (node2, node3)"}, {},
+         ErrorId.PROMISE_NOT_TESTABLE, "once 1 of the standbys have it"),
+        ("mysql", {"rpl-semi-sync-source-wait-for-replica-count": "1"}, {},
+         ErrorId.PROMISE_NOT_TESTABLE, "once 1 of the standbys have it"),
+        ("mariadb", {}, {}, ErrorId.PROMISE_NOT_TESTABLE, "MariaDB answers a commit"),
+    ],
+)  # fmt: skip
+def test_a_commit_must_be_on_two_standbys_if_one_is_lost_with_the_writer(
+    engine: str,
+    settings: dict[str, str],
+    given: dict[str, Any],
+    id: ErrorId,
+    naming: str,
+) -> None:
+    spec = ClusterSpec(**{"nodes": 3, **STAYS_OFF, **given})
+    with refused(id, UsageError, naming=naming):
+        require_possible(LabSpec(engine, settings=settings), spec)
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings"),
+    [
+        ("postgresql", {}),
+        ("postgresql", {"synchronous_standby_names": "2 (node2, node3)"}),
+        ("postgresql", {"synchronous_standby_names": ""}),  # a control
+        ("mysql", {}),
+        ("mysql", {"rpl_semi_sync_source_wait_for_replica_count": "2"}),
+    ],
+)
+def test_a_standby_may_be_lost_where_two_have_each_commit_or_none_is_promised(
+    engine: str, settings: dict[str, str]
+) -> None:
+    require_possible(LabSpec(engine, settings=settings), ClusterSpec(3, **STAYS_OFF))
+
+
 @pytest.mark.parametrize(
     ("topology", "engine"), [("", "postgresql"), (GALERA, "mariadb"), (GROUP, "mysql")]
 )

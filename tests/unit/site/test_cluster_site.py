@@ -13,7 +13,13 @@ from dbcheck.base.errors import EngineError, LabError, PartlyCut, PowerError, Us
 from dbcheck.cycle.rebuild import find_writer, may_be_off
 from dbcheck.model.cluster import Promise, SiteKind, draw_stagger
 from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.replication import Descent, PromotedBy, RebuiltBy, Received
+from dbcheck.model.replication import (
+    Descent,
+    PromotedBy,
+    RebuiltBy,
+    Received,
+    WriterOff,
+)
 from dbcheck.ports.site import Node
 from dbcheck.site import cluster
 from dbcheck.site.cluster import Cluster
@@ -518,6 +524,36 @@ def test_a_node_that_such_a_cut_keeps_down_is_the_one_to_be_read(
     until_asked(site, nodes["b"])
     assert site.reader_name == "b"
     assert site.failure() == "its log is damaged"
+
+
+def test_another_node_takes_over_if_the_one_that_was_cut_stays_off(
+    nodes: dict[str, Server],
+) -> None:
+    nodes["b"], nodes["c"] = Promoted(9), Promoted(1)
+    nodes["c"].position = 9  # b has received more
+    site = site_of(
+        nodes, cut_promoted_s=0.001, promoted_stays_off=True, brings_back=True
+    )
+    site.prepare(1)
+    assert site.kept_off == {"a"}
+    site.cut()
+    until_asked(site, nodes["b"])
+    assert nodes["b"].power is PowerState.OFF and nodes["c"].asked == 0
+    assert site.kept_off == {"a", "b"}
+    until_asked(site, nodes["c"])
+    assert site.ready() is None and site.reader_name == "c"
+    assert (nodes["b"].asked, nodes["c"].asked) == (1, 1)
+    promotion = site.promotion()
+    assert promotion is not None and promotion.cut is not None
+    assert promotion.cut.node == "b" and promotion.cut.off == WriterOff(
+        PowerState.OFF, answers=False
+    )
+    assert set(site.bring_back()) == {"a"} and nodes["b"].power is PowerState.OFF
+    nodes["b"].power = PowerState.ON  # by somebody else
+    back = site.promotion()
+    assert back is not None and back.cut is not None and back.cut.off is not None
+    assert back.cut.off.is_back
+    assert site.led_by("c").kept_off == {"c"}
 
 
 def test_an_old_writer_returns_beside_the_one_that_took_over(
