@@ -18,6 +18,7 @@ from dbcheck.base.errors import DbcheckError, EngineError
 from dbcheck.base.system import now_us
 from dbcheck.cycle.host import read_client_clocks
 from dbcheck.cycle.rig import Rig
+from dbcheck.model.cluster import Promise, judge_settings_for_promise
 from dbcheck.model.outage import INTERRUPTED, OutageRecord, Probed
 from dbcheck.model.records import Manifest
 from dbcheck.model.server import ServerFacts
@@ -244,11 +245,28 @@ class OutageWatch:
                     return
             if all(each.given_up for each in answer.probed):
                 return
-            if waited_s > SHOWN_S and not is_shown:
-                text = f"up to {LASTING_S:.0f} s for a commit at the clients' address"
+            if not is_shown and (why := self._explain_wait(facts, waited_s)):
+                text = f"up to {LASTING_S:.0f} s for a commit {why}"
                 self._rig.listener.phase(Phase.WAITING, text)
                 is_shown = True
             time.sleep(POLL_S)
+
+    def _explain_wait(self, facts: ServerFacts, waited_s: float) -> str:
+        """Return where no commit is answered, and why if that is known; "" for a while.
+
+        facts: of the server that was read.  If that waits for a standby that it does
+        not have, it is known at once, and may be so until somebody changes it.
+        """
+        site = self._rig.site
+        if site.reader_name != site.writer_name and not site.kind.is_group:
+            promise, settings = Promise.WRITER_GONE, facts.settings
+            kept = judge_settings_for_promise(site.kind, promise, settings, {})
+            if not kept.contradiction and not _has_standby(site.reader.engine):
+                name = site.reader_name
+                return f"on {name}: each waits for a standby, and {name} has none"
+        if waited_s <= SHOWN_S:
+            return ""
+        return "at the clients' address" if self._is_by_clients else "of the probes"
 
     def _await_applied(self, record: OutageRecord, facts: ServerFacts) -> OutageRecord:
         """Return *record* once a group's reader has what other members answered.
@@ -290,6 +308,18 @@ class OutageWatch:
         self._is_done = True
         with contextlib.suppress(DbcheckError):
             self._run.write_outage(record)
+
+
+def _has_standby(engine: Engine) -> bool:
+    """Return True if commits of the server wait for a standby that is connected.
+
+    True, too, if the server does not say that.
+    """
+    try:
+        with contextlib.closing(engine.open_followers()) as followers:
+            return any(one.is_awaited for one in followers.read())
+    except DbcheckError:
+        return True
 
 
 def _list_keys(

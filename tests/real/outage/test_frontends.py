@@ -256,3 +256,28 @@ def test_an_address_that_moves_to_the_new_writer(
     assert outage.by_clients and not outage.not_lasting
     assert outage.spread_s is not None and outage.spread_s < 8
     assert outcome.verdict is Verdict.PASS, outcome.judgement
+
+
+def test_it_is_said_at_once_that_the_new_writer_waits_for_a_standby(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two nodes none is left, and the new writer is set to wait for one."""
+    monkeypatch.setattr(outages, "LASTING_S", 3.0)
+    monkeypatch.setattr(outages, "SHOWN_S", 100.0)
+    with cluster_of(tmp_path) as (cluster, rig):
+        standby = cluster.labs["node2"]
+
+        def promote(_name: str, node: Node) -> None:
+            execute_on(standby, "alter system set synchronous_standby_names = 'node1'")
+            execute_on(standby, "select pg_reload_conf()")
+            engine: Any = node.engine
+            engine.promote()
+
+        said = Said()
+        rig = dataclasses.replace(promoting(rig, promote), listener=said)
+        outcome = cycle(rig)
+    outage = outage_of(outcome)
+    assert outage.seconds is None
+    text = " ".join(said.text.split())
+    assert "for a commit on node2: each waits for a standby, and node2 has none" in text
+    assert not outcome.result.losses
