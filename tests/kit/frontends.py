@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import json
 import os
 import shutil
 import signal
@@ -37,6 +38,21 @@ def port_of(lab: Lab) -> int:
     port = make_url(lab.target_url).port
     assert port is not None
     return port
+
+
+def rest_port_of(lab: Lab) -> int:
+    """Return the port of the REST API of the Patroni that runs the lab's server."""
+    listened = f":{port_of(lab)}"
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            words = command.read_bytes().decode(errors="replace").split("\0")
+            files = [word for word in words if word.endswith("/patroni.json")]
+            for file in files:  # as the process sees it
+                text = Path(f"{command.parent}/root{file}").read_text()
+                config = json.loads(text)
+                if config["postgresql"]["listen"].endswith(listened):
+                    return int(config["restapi"]["listen"].rpartition(":")[2])
+    raise AssertionError(f"no Patroni runs the server of {lab.name}")
 
 
 def target_at(lab: Lab, port: int, **changes: str) -> str:
@@ -124,6 +140,7 @@ def haproxy(
     """Run HAProxy before *nodes*; give its port.
 
     nodes: name -> the port of its server, and of its check; None: it is not checked.
+    options: of each server that is checked.
     """
     need("haproxy")
     front = HeldPort()
@@ -149,7 +166,7 @@ def haproxy(
         )
     config = folder / "haproxy.cfg"
     config.write_text("\n".join(lines) + "\n")
-    words = [_find("haproxy"), "-db", "-f", str(config)]
+    words = [find_program("haproxy"), "-db", "-f", str(config)]
     with running(words, front.number, folder):
         yield front.number
 
@@ -184,13 +201,14 @@ def pgbouncer(
         )
         for path in (folder, users, config):
             shutil.chown(path, _ACCOUNT)
-        words = [_find("setpriv"), f"--reuid={_ACCOUNT}", "--clear-groups"]
-        words += [_find("pgbouncer"), str(config)]
+        words = [find_program("setpriv"), f"--reuid={_ACCOUNT}", "--clear-groups"]
+        words += [find_program("pgbouncer"), str(config)]
         with running(words, front.number, Path(folder)):
             yield front.number
 
 
-def _find(program: str) -> str:
+def find_program(program: str) -> str:
+    """Return the path of a program; need() has it."""
     found = shutil.which(program, path=_PATH)
     assert found is not None
     return found

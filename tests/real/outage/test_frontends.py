@@ -21,13 +21,21 @@ from dbcheck.cycle.rig import Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.clusters.cluster import ClusterLab
+from dbcheck.lab.clusters.spec import PATRONI
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.site import Node
 from dbcheck.rows.table import OUTAGE
 from tests.kit.clusters import WORKLOAD, cluster_of, cycle, promoting, status
-from tests.kit.frontends import PrimaryChecks, haproxy, pgbouncer, port_of, target_at
+from tests.kit.frontends import (
+    PrimaryChecks,
+    haproxy,
+    pgbouncer,
+    port_of,
+    rest_port_of,
+    target_at,
+)
 from tests.kit.lab_access import connect, execute_on
 from tests.kit.observer import observing, outage_of, record_of, require_agreement
 from tests.kit.rigs import SEED, Said, bench, quick
@@ -90,6 +98,32 @@ def test_a_proxy_that_follows_the_writer_agrees_with_an_observer(
     assert outage.by_clients
     assert outage.addresses == (outage.by,)
     assert not outage.not_lasting
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+
+
+@pytest.mark.wide
+def test_a_proxy_that_asks_patroni_for_the_leader_agrees_with_an_observer(
+    tmp_path: Path,
+) -> None:
+    """It is checked as Patroni's documentation says, over TLS as the lab wants it."""
+    with cluster_of(tmp_path, promoted_by=PATRONI) as (cluster, rig), ExitStack() as it:
+        files = cluster._authority.issue_certificate("haproxy").write(tmp_path / "tls")
+        client = tmp_path / "client.pem"
+        client.write_text(files.certificate.read_text() + files.key.read_text())
+        tls = f"check-ssl verify required ca-file {files.authority} crt {client}"
+        nodes = {n: (port_of(o), rest_port_of(o)) for n, o in cluster.labs.items()}
+        options = f"on-marked-down shutdown-sessions {tls}"
+        port = it.enter_context(haproxy(tmp_path, nodes, options))
+        first = cluster.labs["node1"]
+        rig, url = through(rig, first, port)
+        wait_until(lambda: _answers(url, first.password), "HAProxy leads to the leader")
+        with observing(first, through=url) as seen:
+            outcome = cycle(rig)
+    require_agreement(outcome, seen)
+    outage = outage_of(outcome)
+    assert outage.by_clients and not outage.not_lasting
+    assert outage.seconds is not None and outage.seconds > 5  # the lock's time
+    assert outcome.after.reader_name == "node2"
     assert outcome.verdict is Verdict.PASS, outcome.judgement
 
 
