@@ -1,4 +1,4 @@
-"""An address that moves from one host to another, as by keepalived, in namespaces.
+"""An address that moves from one host to another, also by keepalived, in namespaces.
 
 Two hosts without anything but a network are on one bridge with this machine.  On the
 address, which one of them has, a program passes connections on to a server of the lab.
@@ -18,8 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tests.kit.frontends import need
+from tests.kit.frontends import find_program, need
 from tests.kit.namespaces import call_within
+from tests.kit.waiting import await_end, wait_until
 
 T = TypeVar("T")
 # From the block for benchmarks, RFC 2544, apart from that of tests.kit.far_host.
@@ -32,6 +33,24 @@ _NEIGHBOURS = {
     "delay_first_probe_time": "1",
     "ucast_solicit": "1",
 }
+# Host 0 has the higher priority.  Without three messages of the other one in a row a
+# host takes the address, and announces that (RFC 5798, 6.1 and 6.4.2).
+_KEEPALIVED = """
+global_defs {{
+    vrrp_version 3
+    router_id host{number}
+}}
+vrrp_instance clients {{
+    state BACKUP
+    interface far
+    virtual_router_id 51
+    priority {priority}
+    advert_int 0.3
+    virtual_ipaddress {{
+        {address}/29 dev far
+    }}
+}}
+"""
 _SYN_SENT = "02"  # Linux, include/net/tcp_states.h
 
 
@@ -48,9 +67,13 @@ class VirtualAddress:
         self._cables = [f"dbv{os.getpid()}{number}" for number in "ab"]
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
+        self._programs: list[subprocess.Popen[bytes]] = []
 
-    def make(self) -> None:
-        """Make bridge and hosts; host 0 has the address."""
+    def make(self, folder: Path | None = None) -> None:
+        """Make bridge and hosts; host 0 has the address.
+
+        folder: for the files of keepalived, which runs on each; None: nothing does.
+        """
         _ip(f"link add {self._bridge} type bridge")
         _ip(f"address add {self._near}/29 dev {self._bridge}")
         _ip(f"link set {self._bridge} up")
@@ -63,7 +86,10 @@ class VirtualAddress:
             _ip(f"-n {name} address add {own}/29 dev far")
             _ip(f"-n {name} link set far up")
             _ip(f"-n {name} link set lo up")
-        self._take(0)
+        if folder is None:
+            self._take(0)
+        else:
+            self._keep(folder)
 
     def pull(self) -> None:
         """Pull the cable of host 0: nothing arrives any more, and nobody is told."""
@@ -82,8 +108,17 @@ class VirtualAddress:
         lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
         return any(line.split()[2:4] == [wanted, _SYN_SENT] for line in lines)
 
+    def has_address(self, number: int) -> bool:
+        """Return whether that host has the address."""
+        words = ["ip", "-n", self._names[number], "-o", "address"]
+        shown = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
+        return f" {self.address}/29 " in shown.stdout
+
     def close(self) -> None:
         """Remove the hosts and the bridge."""
+        for program in self._programs:
+            program.terminate()
+            await_end(program)
         for each in self._open:
             _end(each)
         for thread in self._threads:
@@ -101,6 +136,32 @@ class VirtualAddress:
             number, lambda: socket.create_server((self.address, PORT))
         )
         self._start(partial(self._serve, listener, self._ports[number]))
+
+    def _keep(self, folder: Path) -> None:
+        """Run keepalived on each host, until host 0 has the address."""
+        for number, (name, port) in enumerate(
+            zip(self._names, self._ports, strict=True)
+        ):
+            listener = self._within(number, lambda: socket.create_server(("", PORT)))
+            self._start(partial(self._serve, listener, port))
+            config = folder / f"keepalived{number}.conf"
+            priority = 100 - 50 * number
+            config.write_text(
+                _KEEPALIVED.format(
+                    number=number, priority=priority, address=self.address
+                )
+            )
+            pids = [folder / f"{what}{number}.pid" for what in ("parent", "vrrp")]
+            words = ["ip", "netns", "exec", name, find_program("keepalived"), "--vrrp"]
+            words += ["--dont-fork", "--log-console", f"--use-file={config}"]
+            words += [f"--pid={pids[0]}", f"--vrrp_pid={pids[1]}"]
+            with (folder / f"keepalived{number}.log").open("wb") as log:
+                program = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
+            self._programs.append(program)
+            if number == 0:
+                wait_until(lambda: self.has_address(0), "keepalived takes the address")
 
     def _start(self, call: Callable[[], None]) -> None:
         thread = threading.Thread(target=call, daemon=True)
@@ -157,12 +218,17 @@ def _pump(one: socket.socket, other: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def virtual_address(ports: tuple[int, int]) -> Iterator[VirtualAddress]:
-    """Make an address that may move between two hosts; skip where there is no ip."""
-    need("ip")
+def virtual_address(
+    ports: tuple[int, int], folder: Path | None = None
+) -> Iterator[VirtualAddress]:
+    """Make an address that may move between two hosts; skip where there is no ip.
+
+    folder: see make(); skip where there is no keepalived, too.
+    """
+    need("ip", *(["keepalived"] if folder else []))
     made = VirtualAddress(ports)
     try:
-        made.make()
+        made.make(folder)
         yield made
     finally:
         made.close()

@@ -292,6 +292,36 @@ def test_an_address_that_moves_to_the_new_writer(
     assert outcome.verdict is Verdict.PASS, outcome.judgement
 
 
+@pytest.mark.wide
+@pytest.mark.root
+def test_an_address_that_keepalived_moves_to_the_new_writer(tmp_path: Path) -> None:
+    """Its old host falls silent; the other one takes the address, and announces it."""
+    with cluster_of(tmp_path) as (cluster, rig):
+        old, new = cluster.labs.values()
+        with virtual_address((port_of(old), port_of(new)), tmp_path) as moving:
+            url = (
+                make_url(old.target_url)
+                .set(host=moving.address, port=PORT)
+                .render_as_string(hide_password=False)
+            )
+            rig = dataclasses.replace(rig, client=open_engine(url, old.password))
+
+            def late(_name: str, node: Node) -> None:
+                assert moving.has_address(0) and not moving.has_address(1)
+                moving.pull()
+                wait_until(lambda: moving.has_address(1), "keepalived moves it")
+                engine: Any = node.engine
+                engine.promote()
+
+            with observing(old, through=url) as seen:
+                outcome = cycle(promoting(rig, late))
+    require_agreement(outcome, seen)
+    outage = outage_of(outcome)
+    assert outage.by_clients and not outage.not_lasting
+    assert outage.spread_s is not None and outage.spread_s < 8
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+
+
 def test_it_is_said_at_once_that_the_new_writer_waits_for_a_standby(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
