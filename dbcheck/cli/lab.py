@@ -217,16 +217,14 @@ def _refuse_for_clusters(
     spec: ClusterSpec,
     *,
     of_drive: tuple[str, ...],
-    second: TwiceOptions,
 ) -> None:
     """Raise UsageError for a cluster that no lab can be, and flags it cannot have."""
     require_possible(lab, spec)
-    flags = [*of_drive, *second.flags_given()]
-    if flags:
+    if of_drive:
         raise UsageError(
-            f"several servers cannot be run with {', '.join(flags)}",
+            f"several servers cannot be run with {', '.join(of_drive)}",
             id=ErrorId.OPTIONS_CONFLICT,
-            hint="Leave it out. A cluster of hosts takes --twice: dbcheck run GROUP.",
+            hint="Leave it out.",
         )
 
 
@@ -279,7 +277,7 @@ def run(
     lab = make_lab_spec(server, storage, seed, *of_drive)
     cluster = several.spec()
     if cluster is not None:
-        _refuse_for_clusters(lab, cluster, of_drive=of_drive, second=second)
+        _refuse_for_clusters(lab, cluster, of_drive=of_drive)
     workload = load.apply_to_workload(
         adapt_workload_to_lab(workload_file.load(load.workload))
     )
@@ -287,7 +285,9 @@ def run(
     with make_progress(make_progress_console(), live=not as_json) as view:
         if cluster is not None:
             each = run_cluster_cycles(
-                *(lab, cluster, workload, seed, count, view, runs), control=control
+                *(lab, cluster, workload, seed, count, view, runs),
+                control=control,
+                twice=second.twice,
             )
         else:
             each = run_lab_cycles(
@@ -308,13 +308,9 @@ def run(
     code = output.EXIT_CODES[verdict]
     with output.exit_if_unprintable(code):
         if as_json:
-            proven = tally(*results).statistics
-            spec = lab.to_values()
-            output.print_json(
-                to_values(
-                    LabResult(verdict, spec, proven, tuple(controls), tuple(results))
-                )
-            )
+            spec, proven = lab.to_values(), tally(*results).statistics
+            found = LabResult(verdict, spec, proven, tuple(controls), tuple(results))
+            output.print_json(to_values(found))
         elif len(results) > 1:
             make_console().print(draw_cycles(results, controls))
         else:

@@ -24,6 +24,7 @@ from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.cycle.preflight.members import refuse_plan_of_control
 from dbcheck.cycle.rebuild import rebuild_cluster
+from dbcheck.cycle.recovery.second_reading import require_readable_twice
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.judge.item import ItemId
 from dbcheck.lab.clusters.cluster import ClusterLab
@@ -55,6 +56,7 @@ def run_cluster_cycles(
     limits: Limits = LIMITS,
     *,
     control: bool = False,
+    twice: bool = False,
 ) -> Generator[Outcome, None, None]:
     """Yield the outcome of each of *cycles* cycles; cycle n has seed + n.
 
@@ -62,23 +64,26 @@ def run_cluster_cycles(
     unless the spec has the nodes rebuilt: then all cycles have one, as long as
     may_go_on() allows it.
     With *control*, the outcomes of the controls come first, each on a cluster of its
-    own and without the spec's faults; a control that fails is the last cycle.  Raise
-    UsageError, with nothing built, if no control of such a cluster is possible.
+    own and without the spec's faults; a control that fails is the last cycle.
+    twice: see Rig.  Raise UsageError, with nothing built, if no control of such a
+    cluster is possible, or no second reading.
     """
+    if twice:
+        require_readable_twice(choose_cluster_kind(lab, spec))
     if control:
         _require_control_possible(lab, spec, workload)
     servers = f"{spec.nodes} servers, promise {spec.promise}"
     progress.phase(Phase.LAB, f"{servers}: {describe_lab(lab)}")
     facts: list[ControlFacts] = []
     if control:
-        plain = _Clusters(lab, leave_faults_out(spec), progress, runs, limits)
+        plain = _Clusters(lab, leave_faults_out(spec), progress, runs, limits, twice)
         for outcome in _run_controls(plain, workload, seed, cycles):
             yield outcome
             facts.append(extract_control_facts(outcome))
             if outcome.verdict is Verdict.FAIL:
                 return
     workload, limits = extend_for_faults(workload, limits, spec)
-    clusters = _Clusters(lab, spec, progress, runs, limits)
+    clusters = _Clusters(lab, spec, progress, runs, limits, twice)
     seeds = range(seed, seed + cycles)
     parts = [seeds] if spec.rebuild else [range(each, each + 1) for each in seeds]
     for number, part in enumerate(parts):
@@ -126,6 +131,7 @@ class _Clusters:
     progress: PlainProgress
     runs: Path
     limits: Limits
+    twice: bool
 
     @contextlib.contextmanager
     def start(self, number: int) -> Iterator[tuple[ClusterLab, Rig]]:
@@ -136,6 +142,7 @@ class _Clusters:
         folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
         with ClusterLab(self.lab, self.spec, folder, number) as cluster:
             rig = make_cluster_rig(cluster, self.progress, self.runs, self.limits)
+            rig = replace(rig, read_twice=self.twice)
             await_standbys(rig, cluster)
             with contextlib.closing(rig.witness):
                 yield cluster, rig

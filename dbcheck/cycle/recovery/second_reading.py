@@ -16,6 +16,7 @@ from dbcheck.cycle.recovery.survivors import Comparison, Survivors
 from dbcheck.cycle.recovery.untrusted_run import find_log_of_run
 from dbcheck.cycle.recovery.waiting import await_facts, read_settled_facts
 from dbcheck.cycle.rig import Rig
+from dbcheck.model.cluster import SiteKind
 from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.model.server import ServerFacts, is_restarted
 from dbcheck.ports.listener import Phase
@@ -34,13 +35,7 @@ def require_restarter(rig: Rig) -> None:
     """
     if not rig.read_twice:
         return
-    if rig.site.kind.is_group:
-        raise UsageError(
-            "--twice is not possible with a group: a node that restarts copies what it"
-            " lost from the others",
-            id=ErrorId.OPTIONS_CONFLICT,
-            hint="Leave it out; the rows of all nodes are compared in any case.",
-        )
+    require_readable_twice(rig.site.kind)
     for name, node in rig.site.nodes.items():
         if node.restarter is None:
             which = "the server" if rig.site.promise is None else f"node {name}"
@@ -50,6 +45,17 @@ def require_restarter(rig: Rig) -> None:
                 hint="Name a program: --restart-command 'ssh root@db1 systemctl restart"
                 " postgresql', or dbcheck_restart in the inventory.",
             )
+
+
+def require_readable_twice(kind: SiteKind) -> None:
+    """Raise UsageError if a second reading of such a site would show nothing."""
+    if kind.is_group:
+        raise UsageError(
+            "--twice is not possible with a group: a node that restarts copies what it"
+            " lost from the others",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Leave it out; the rows of all nodes are compared in any case.",
+        )
 
 
 def read_second_time(

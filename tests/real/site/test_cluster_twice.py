@@ -6,15 +6,34 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cycle.recovery.second_reading import require_restarter
+from dbcheck.lab.clusters.spec import REWIND, ClusterSpec
+from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.verdict import Verdict
+from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.lab_clusters import run_cluster_cycles
 from dbcheck.site.cluster import Cluster
 from tests.kit.clusters import cluster_of, cycle
 from tests.kit.refusals import refused
+from tests.kit.rigs import SEED, quick
+
+
+@pytest.mark.wide
+def test_cycles_of_a_lab_are_read_twice(tmp_path: Path) -> None:
+    """The node that was restarted leads the next cycle."""
+    cycles = run_cluster_cycles(
+        *(LabSpec("postgresql"), ClusterSpec(2, rebuild=REWIND), quick(), SEED, 2),
+        *(PlainProgress(Console(quiet=True)), tmp_path),
+        twice=True,
+    )
+    for outcome in cycles:
+        assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+        assert outcome.after.again and not outcome.after.again.changed
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "mariadb"])

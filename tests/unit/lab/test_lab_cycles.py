@@ -90,6 +90,17 @@ def test_a_control_of_a_cluster_that_cannot_be_is_refused_before_the_lab(
         next(cycles)
 
 
+def test_a_group_is_not_read_twice_and_no_lab_is_made(tmp_path: Path) -> None:
+    spec = ClusterSpec(3, topology="galera")
+    cycles = run_cluster_cycles(
+        *(LabSpec("mariadb"), spec, load("insert"), 1, 1),
+        *(PlainProgress(Console()), tmp_path),
+        twice=True,
+    )
+    with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming="--twice"):
+        next(cycles)
+
+
 def test_an_image_that_has_no_room_is_refused_before_the_lab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
