@@ -36,54 +36,24 @@ others = ", ".join(name for name in names if name != writer)
 wait = f"alter system set synchronous_standby_names = 'ANY 1 ({others})'"
 run_statements(leads, (wait, "select pg_reload_conf()"))
 """
-# Has commits on the new writer of MySQL wait for a replica, and the other be one.
-WAITS_MYSQL = """
-run_statements(leads, (
-    "set global rpl_semi_sync_source_enabled = on",
-    "set global rpl_semi_sync_source_timeout = 4294967295"))
-run_statements(lab, (
-    "set global rpl_semi_sync_source_enabled = off",
-    "set global rpl_semi_sync_replica_enabled = on"))
-"""
-# Removes the rows that the new writer of MySQL or MariaDB lacks, in no binary log.
-FORGETS = """
-from contextlib import closing
-import mysql.connector
-
-def open_root(lab):
-    url = make_url(lab.target_url)
-    return closing(mysql.connector.connect(
-        host=url.host, port=url.port, user=url.username, password=lab.password,
-        database=url.database, autocommit=True))
-
-with open_root(leads) as link, closing(link.cursor()) as cursor:
-    cursor.execute("select id from ledger")
-    kept = [row_id for (row_id,) in cursor.fetchall()]
-with open_root(lab) as link, closing(link.cursor()) as cursor:
-    cursor.execute("set session sql_log_bin = 0")
-    cursor.execute(f"delete from ledger where id not in ({', '.join(map(str, kept))})")
-"""
-# Has commits on the new writer of MariaDB wait for a replica, and the other be one.
-WAITS_MARIADB = """
-run_statements(leads, (
-    "set global rpl_semi_sync_master_enabled = on",
-    "set global rpl_semi_sync_master_timeout = 18446744073709551615"))
-run_statements(lab, (
-    "set global rpl_semi_sync_master_enabled = off",
-    "set global rpl_semi_sync_slave_enabled = on"))
-"""
-# Gives a node of MySQL or MariaDB the writer's data, from its binary log.
+# Gives a node of MySQL or MariaDB the writer's data, from its binary log: what an old
+# writer alone has, as a commit that the cut caught, is gone.  The settings of both are
+# in force after a restart, too.
 COPIES = """
 import os
-from dbcheck.lab.clusters.replication import follow
-lab.reassign({**lab.spec.settings, "server_id": str(os.getpid())})
+from dbcheck.lab.clusters.rebuilding import lead
+from dbcheck.lab.clusters.replication import follow, make_node_settings
+
+def make_settings(number, is_writer):
+    return make_node_settings(
+        lab.spec.engine, number, [node], {}, is_writer=is_writer, cuts_all=True)
+
+lead(leads, make_settings(leads.spec.settings["server_id"], True))
+lab.reassign(make_settings(os.getpid(), False))
 lab.copy(source)
+follow(lab, source)
 """
-REPLACED = {
-    "postgresql": REWINDS + WAITS,
-    "mysql": FORGETS + WAITS_MYSQL + REWINDS,
-    "mariadb": FORGETS + WAITS_MARIADB + REWINDS,
-}
+REPLACED = {"postgresql": REWINDS + WAITS, "mysql": COPIES, "mariadb": COPIES}
 
 
 def write_inventory(

@@ -29,14 +29,7 @@ from dbcheck.load.sessions import commit
 from dbcheck.model.cluster import Weakens
 from dbcheck.model.verdict import ControlOutcome
 from tests.kit.clusters import WORKLOAD, cluster_of, dbcheck
-from tests.kit.rebuilding import (
-    COPIES,
-    REPLACED,
-    REWINDS,
-    WAITS,
-    WAITS_MYSQL,
-    write_inventory,
-)
+from tests.kit.rebuilding import REPLACED, REWINDS, WAITS, write_inventory
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
@@ -127,7 +120,7 @@ def test_each_cut_tests_one_of_several_promises(
         ("postgresql", REWINDS, "no commit on node2 waits for a standby"),
         (
             "mysql",
-            WAITS_MYSQL + ADDS + REWINDS,
+            REPLACED["mysql"] + ADDS,
             "node1 has .* rows in ledger, and node2 has",
         ),
     ],
@@ -253,8 +246,7 @@ def test_what_sql_cannot_rebuild_is_left_to_the_program(tmp_path: Path) -> None:
         "dbcheck_replication_user": USER,
     }
     with cluster_of(tmp_path, engine="mysql") as (cluster, _):
-        program = f"{COPIES}{WAITS_MYSQL}\nfollow(lab, source)\n"
-        file = write_inventory(tmp_path, cluster, program, **by)
+        file = write_inventory(tmp_path, cluster, REPLACED["mysql"], **by)
         inventory = json.loads(file.read_text())
         for host in inventory["all"]["children"]["pair"]["hosts"].values():
             secret = host["dbcheck_password_command"]

@@ -26,21 +26,13 @@ from dbcheck.model.cut import PowerState
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from tests.kit.clusters import cluster_of, cycle, dbcheck
 from tests.kit.lab_access import execute_on
-from tests.kit.rebuilding import (
-    COPIES,
-    FOLLOWS,
-    REWINDS,
-    WAITS,
-    WAITS_MARIADB,
-    write_inventory,
-)
+from tests.kit.rebuilding import FOLLOWS, REPLACED, REWINDS, WAITS, write_inventory
 from tests.kit.refusals import refused
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(1200)]
 
 PASS, FAIL = CycleVerdict.PASS, CycleVerdict.FAIL
 # Makes the old writer of MariaDB a replica of the new one.
-COPIED = COPIES + WAITS_MARIADB + "follow(lab, source)\n"
 # A fault beside the load of the second cycle alone, whose writer is node2.
 FAULT = (
     FOLLOWS.replace("*sys.argv[2:]", '"node1", sys.argv[3]')
@@ -145,8 +137,8 @@ def test_a_rebuild_without_the_rows_of_an_earlier_cycle_is_refused(
     """It follows, and waits, and has all that came later."""
     folder = tmp_path / "pair"
     with cluster_of(tmp_path, engine="mariadb") as (cluster, _):
-        removes = f"if True:{OF_FIRST_CYCLE}"
-        file = write_inventory(tmp_path, cluster, COPIED + removes, wait_s=20)
+        program = REPLACED["mariadb"] + f"if True:{OF_FIRST_CYCLE}"
+        file = write_inventory(tmp_path, cluster, program, wait_s=20)
         done = campaign(file, folder, 2)
         require_refused(
             done, folder, ErrorId.NODE_NOT_REBUILT, "rows in ledger, and node2 has"
@@ -158,7 +150,7 @@ def test_a_later_cut_that_loses_rows_of_an_earlier_cycle_fails(tmp_path: Path) -
     folder = tmp_path / "pair"
     with cluster_of(tmp_path, engine="mariadb") as (cluster, _):
         fault = fault_of(cluster, OF_FIRST_CYCLE)
-        file = write_inventory(tmp_path, cluster, COPIED, **fault)
+        file = write_inventory(tmp_path, cluster, REPLACED["mariadb"], **fault)
         done = campaign(file, folder, 3)
     assert done.returncode == 1, done.stdout + done.stderr
     cycles = cycles_of(folder)
