@@ -70,10 +70,17 @@ def _describe_stranger(plan: CampaignPlan, site: Site, manifest: Manifest) -> st
         seeds = [plan.seed + number for number in range(TRIES_MAX)]
     if manifest.seed not in seeds:
         return f"its seed is {manifest.seed}"
-    nodes = {name: node.engine.target for name, node in site.nodes.items()}
-    theirs = {name: node.target for name, node in manifest.nodes.items()}
+    # The address of a pod changes: it is known by its name, and by its server's data.
+    nodes = {
+        name: "" if site.kind.is_cluster and node.pods else node.engine.target
+        for name, node in site.nodes.items()
+    }
+    theirs = {
+        name: "" if manifest.site.is_cluster and node.pod else node.target
+        for name, node in manifest.nodes.items()
+    }
     if (site.kind, nodes) != (manifest.site, theirs):
-        targets = ", ".join(theirs.values())
+        targets = ", ".join(node.target for node in manifest.nodes.values())
         return f"it was made on another site ({manifest.site.value}; {targets})"
     promise = manifest.promise.value if manifest.promise else ""
     if plan.promises and promise not in plan.promises:

@@ -122,7 +122,9 @@ def command(
         folders = campaign_run.list_stored_campaigns(resume)
         inventory = _find_begun_inventory(folders, lookup)
         found = load_inventory(inventory)
-        entries = find_placed_targets(found, [one.plan().name for one in folders])
+        begun = campaign_run.find_newest_runs(folders)
+        names = tuple(one.plan().name for one in folders)
+        entries = find_placed_targets(found, names, begun)
         for entry, one in zip(entries, folders, strict=True):
             campaign_run.require_same(entry, one, yes=consent.yes)
         at = _find_place(address, entries)
@@ -152,7 +154,9 @@ def command(
         campaigns = list(zip(entries, folders, strict=True))
         shown = run_fleet(campaigns, root, at, cutting, as_json=as_json)
     else:
-        shown = campaign_run.run_one(entries[0], folders[0], as_json=as_json)
+        shown = campaign_run.run_one(
+            entries[0], folders[0], as_json=as_json, yes=consent.yes
+        )
     result = CampaignsResult(str(root), tuple(shown), group_targets(shown))
     code = output.campaigns_code(shown)
     with output.exit_if_unprintable(code):

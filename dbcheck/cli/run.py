@@ -53,6 +53,7 @@ from dbcheck.runner.guard import (
     require_passable,
     require_stays_off,
 )
+from dbcheck.runner.placement import Placement
 from dbcheck.runner.resume import run_resumable_cycle
 
 TWO_CUTS_NOTE = (
@@ -127,7 +128,8 @@ def command(
         assemble.open_far_workers(entry, scheduler, workload.sessions) as remote,
     ):
         rig = assemble.make_rig(entry, log, view, runs, load.limits)
-        rig = replace(rig, reconcile_flags=flags)
+        find_nodes = Placement(entry, view, yes=consent.yes).find_nodes
+        rig = replace(rig, reconcile_flags=flags, find_nodes=find_nodes)
         require_none_pending(runs, rig.site.writer.engine)
         if remote is not None:
             rig, workload = replace(rig, far=remote), remote.shared(workload)

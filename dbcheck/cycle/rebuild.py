@@ -16,11 +16,14 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, EngineError
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.cycle.preflight.members import require_all_in_place, require_in_place
+from dbcheck.cycle.recovery.pods_again import find_pods_again, has_restarted
 from dbcheck.cycle.recovery.survivors import Survivors
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.cluster import Promise, judge_settings_for_promise
 from dbcheck.model.cut import PowerState
+from dbcheck.model.pods import Pod
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
@@ -129,13 +132,16 @@ def rebuild_cluster(
     every node holds the same rows in dbcheck's tables.  Raise DbcheckError if that is
     not so within the time that a server may take to come back.
     """
+    rig = _find_nodes(rig, last)
     name = find_writer(rig.site, last.after().reader_name)
     site, began_s = rig.site.led_by(name), time.monotonic()
     rig = replace(rig, site=site)
     others = [other for other in site.nodes if other != name]
     detail = f"{', '.join(others)}: to follow {name}"
     rig.listener.phase(Phase.REBUILD, detail)
-    off = [other for other in others if may_be_off(site.nodes[other])]
+    off = list[str]()
+    if rig.find_nodes is None:  # pods were found once each node had power
+        off = [other for other in others if may_be_off(site.nodes[other])]
     has_returned = name == last.manifest().writer_name
     # A node that follows the old writer must not take what it alone holds.
     late = {*off, last.manifest().writer_name}
@@ -157,14 +163,38 @@ def rebuild_cluster(
     return rig
 
 
-def may_be_off(node: Node) -> bool:
+def _find_nodes(rig: Rig, last: RunFolder) -> Rig:
+    """Return *rig* with its nodes where they are now, if they are in pods.
+
+    Each gets its power back first: a pod that nothing runs cannot be found.
+    Raise TargetChanged before anything is rebuilt if it is another cluster now.
+    """
+    if rig.find_nodes is None:
+        return rig
+    manifest, after, load = last.manifest(), last.after(), last.load()
+    restarted = {name for name, seen in load.nodes.items() if seen.cut} if load else {}
+    off = [
+        name
+        for name, node in rig.site.nodes.items()
+        if may_be_off(node, manifest.nodes[name].pod)
+    ]
+    for name in off:
+        rig.site.nodes[name].power.restore()
+    leads = after.reader_name
+    site = find_pods_again(rig, manifest, leads, {*restarted, *off})
+    engine, known = site.writer.engine, NOTHING_KNOWN.with_run(manifest, after)
+    known.require_same(leads, engine.target, engine.facts())
+    return replace(rig, site=site)
+
+
+def may_be_off(node: Node, pod: Pod | None = None) -> bool:
     """Return True if the node's power is off, or if that cannot be read and is likely.
 
-    Raise PowerError.
+    pod: that of its server before the cut.  Raise PowerError.
     """
     state = node.power.state()
     if state is PowerState.UNKNOWN:
-        return not node.engine.accepts()
+        return not (node.engine.accepts() or has_restarted(node, pod))
     return state is PowerState.OFF
 
 

@@ -76,6 +76,10 @@ class Rig:
               witness, and reads all that this rig reads.
     promises: what the commits of the cluster must survive, of which *site* tests one;
               () of a single server.
+    find_nodes: returns the site as it is now, led by the node that is named: pods may
+              have other addresses after a cut, and other hosts.  It raises
+              DbcheckError as long as one of them cannot be reached.  None if the nodes
+              stay where they are.
     """
 
     site: Site
@@ -98,6 +102,7 @@ class Rig:
     reconcile_flags: Sequence[str] = ()
     promises: Sequence[Promise] = ()
     client_command: Sequence[str] = ()
+    find_nodes: Callable[[str], Site] | None = None
 
     def reconcile_command(self, run: Path) -> str:
         """Return the command that judges *run*, which was made on this rig."""

@@ -210,7 +210,7 @@ def make_rig(
     have its witness on the same host.
     """
     rig = Rig(
-        site=_make_site(entry, progress, cuts=cuts),
+        site=make_site(entry, progress, cuts=cuts),
         witness=witness,
         reader=FrameLogReader(),
         listener=progress,
@@ -295,7 +295,11 @@ def find_client_program(entry: Entry) -> Sequence[str]:
     return command
 
 
-def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
+def make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
+    """Return the nodes of *entry*; raise UsageError if they cannot be cut so.
+
+    cuts: see make_rig().
+    """
     if not entry.standbys:
         require_stagger(None, entry.stagger_s)
         ask = progress.ask

@@ -87,6 +87,14 @@ def _open_client(
 
 def require_workers(address: str, entries: Sequence[Entry]) -> None:
     """Raise UsageError unless every worker can run a campaign of each of *entries*."""
+    for entry in entries:
+        if entry.kubernetes and entry.standbys:
+            raise UsageError(
+                f"{entry.title} is a cluster in pods, and only this very process can"
+                " find them again after a cut",
+                id=ErrorId.ONE_HOST_NEEDED,
+                hint=f"Test it by itself: name {entry.title} alone, without --dask.",
+            )
     if address == LOCAL:
         dask_cluster.require_installed()
         return

@@ -14,6 +14,7 @@ from dbcheck.config import workload_file
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.verdict import PPM, compute_cuts_needed
 from dbcheck.runner.assemble import choose_processes
+from dbcheck.runner.placement import find_described_target
 
 WORKLOAD = "mixed"  # the default, unless the inventory names another workload
 
@@ -90,7 +91,7 @@ def make_plan(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dbcheck=dbcheck.__version__,
         name=entry.title,
-        target=entry.target,
+        target=find_described_target(entry),
         seed=seed,
         workload=workload,
         cuts=cuts,

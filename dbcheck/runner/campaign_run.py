@@ -45,7 +45,8 @@ from dbcheck.runner.guard import (
     require_stays_off,
     require_unshared_switch,
 )
-from dbcheck.runs.folder import RUNS, reconcile_command
+from dbcheck.runner.placement import Placement, find_described_target
+from dbcheck.runs.folder import RUNS, RunFolder, reconcile_command
 from dbcheck.runs.stored import require_own, write_file
 from dbcheck.witness.window import WindowLimits
 
@@ -53,6 +54,7 @@ RESTORE_FIRST = (
     "a cut was asked for and is not judged. If you cut the power, restore it; the"
     " command below then reads the rows before it goes on"
 )
+IN_POD = "in a pod"
 _TARGETS_ASKED_AT_ONCE = 32
 _FAILURES_SHOWN_MAX = 5
 
@@ -133,11 +135,11 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
 
     The server itself is not asked: an earlier client may have left it without power.
     """
-    plan = folder.plan()
-    if entry.target != plan.target:
+    plan, target = folder.plan(), find_described_target(entry)
+    if target != plan.target:
         raise UsageError(
             f"{entry.title}: {folder.path} is a campaign on {plan.target}, and the"
-            f" inventory now names {entry.target}",
+            f" inventory now names {target}",
             id=ErrorId.CAMPAIGN_OF_OTHER_TARGET,
             hint="Start a new campaign, or correct the inventory.",
         )
@@ -179,8 +181,12 @@ def _require_same_nodes(entry: Entry, folder: CampaignFolder) -> None:
     with the cuts before.
     """
     hosts = (entry, *entry.standbys) if entry.standbys else ()
-    engines = {h.name: assemble.make_engine(h.target, h.password) for h in hosts}
-    now = {name: engine.target for name, engine in engines.items()}
+    now = {
+        host.name: IN_POD
+        if host.kubernetes
+        else assemble.make_engine(host.target, host.password).target
+        for host in hosts
+    }
     for manifest in folder.list_manifests():
         if not hosts and not manifest.site.is_cluster:
             continue
@@ -198,9 +204,12 @@ def _describe_other_cluster(
 ) -> str:
     """Return how *entry* differs from the cluster of a run, "" if it does not.
 
-    now: the URLs of its nodes, by their names.
+    now: the URLs of its nodes, by their names; IN_POD of one whose address changes.
     """
-    then = {name: node.target for name, node in manifest.nodes.items()}
+    then = {
+        name: IN_POD if node.pod else node.target
+        for name, node in manifest.nodes.items()
+    }
     for name in sorted(now.keys() | then.keys()):
         if now.get(name) != then.get(name):
             was, is_now = then.get(name, "not one of it"), now.get(name, "none of it")
@@ -224,19 +233,32 @@ def require_node_of_runs(entry: Entry, folder: CampaignFolder) -> None:
     if not entry.machine:
         return
     inventory = load_inventory(Path(entry.inventory))
+    now = {host.name: host.machine for host in entry.standbys}
     for run in folder.list_runs_without_cycle():
-        pod = run.manifest().writer.pod
+        manifest = run.manifest()
+        pod, is_on = manifest.writer.pod, now.get(manifest.writer_name, entry.machine)
         machine = inventory.find_machine(pod.node) if pod else None
         then = machine.name if machine else pod and pod.node
-        if then and then != entry.machine and run.awaits_judgement():
+        if then and then != is_on and run.awaits_judgement():
             judge = reconcile_command(run.path, ("--name", entry.name))
             raise UsageError(
                 f"{run.path} cut the power of {then}, and the pod of {entry.name} is on"
-                f" {entry.machine} now",
+                f" {is_on} now",
                 id=ErrorId.SITE_DIFFERS_FROM_RUN,
                 hint=f"Give {then} its power (dbcheck power restore {then}), and judge"
                 f" that run: {judge}",
             )
+
+
+def find_newest_runs(folders: Sequence[CampaignFolder]) -> dict[str, RunFolder]:
+    """Return, by the name of each target, the newest run of its campaign, if any."""
+    found = dict[str, RunFolder]()
+    for folder in folders:
+        manifests = sorted(folder.list_manifests(), key=lambda each: each.created)
+        for manifest in manifests[-1:]:
+            path = folder.runs / manifest.run_id
+            found[folder.plan().name] = RunFolder.open(path)
+    return found
 
 
 def list_stored_campaigns(root: Path) -> list[CampaignFolder]:
@@ -251,19 +273,25 @@ def list_stored_campaigns(root: Path) -> list[CampaignFolder]:
 
 
 def run_one(
-    entry: Entry, folder: CampaignFolder, *, as_json: bool, resume: str = ""
+    entry: Entry,
+    folder: CampaignFolder,
+    *,
+    as_json: bool,
+    resume: str = "",
+    yes: bool = False,
 ) -> list[CampaignResult]:
     """Run one campaign in this process; return its result, in a list.
 
     Raise RunWriteError, with nothing touched, if another client runs the campaign.
     resume: the command that continues it, if that is not dbcheck campaign's own.
+    yes: see Placement.
     """
     with (
         folder.locked(),
         make_progress(make_progress_console(), live=not as_json) as view,
     ):
         try:
-            run_stored(entry, folder, view)
+            run_stored(entry, folder, view, yes=yes)
         except (KeyboardInterrupt, DbcheckError):
             if entry.power.attended and _is_cut_pending(folder):
                 view.line("power", RESTORE_FIRST)
@@ -289,11 +317,14 @@ def run_stored(
     view: PlainProgress,
     wait_s: float = WAIT_S,
     adapted: Callable[[Rig], Rig] = lambda rig: rig,
+    *,
+    yes: bool = False,
 ) -> None:
     """Run the campaign in *folder*, which is locked, to its end.
 
     An error that ends the campaign early is stored in *folder*.  wait_s: how long to
     wait for another client of its witness.  adapted: makes the rig to use from a rig.
+    yes: see Placement.
     """
     (folder.path / ERROR_FILE).unlink(missing_ok=True)
     try:
@@ -306,10 +337,16 @@ def run_stored(
             twice = folder.plan().twice
             flags = ["--name", entry.title, "--inventory", entry.inventory]
             flags += ["--twice"] if twice else []  # the inventory has all the rest
-            rig = replace(rig, read_twice=twice, reconcile_flags=flags)
+            placed = Placement(entry, view, yes=yes)
+            rig = replace(
+                rig,
+                read_twice=twice,
+                reconcile_flags=flags,
+                find_nodes=placed.find_nodes,
+            )
             rig = adapted(rig)
-            consented = partial(assemble.remember_consent, entry.cut_in_turn)
-            begin = chain_calls(chain_calls(lock.require, consented), rig.before_load)
+            allowed = chain_calls(lock.require, placed.remember_consent)
+            begin = chain_calls(allowed, rig.before_load)
             rig = replace(rig, before_load=begin)
             view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
             run_campaign(rig, folder, partial(await_enter, view))

@@ -2,14 +2,15 @@
 
 An entry with dbcheck_kubernetes has neither SSH nor a switch of its own: both are those
 of the node.  Which node that is may change, so it is asked when a command begins, and
-each cycle asks again.
+each cycle asks again.  Between two cuts of a cluster its pods are found anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
@@ -21,10 +22,15 @@ from dbcheck.model.cluster import NAME_CHARACTERS, Promise, SiteKind
 from dbcheck.model.family import MYSQL, POSTGRESQL
 from dbcheck.model.pods import Pod, PodRole, list_live_primaries
 from dbcheck.model.records import Manifest
-from dbcheck.runner.assemble import make_engine
+from dbcheck.ports.site import Site
+from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.assemble import make_engine, make_site, remember_consent
+from dbcheck.runner.guard import check_interlocks
+from dbcheck.runs.folder import RunFolder
 
 # What a URL may name in place of its host; MySQL's socket is one of this machine.
 _OTHER_PLACES = ("host", "hostaddr", "unix_socket")
+_NO_RUNS: Mapping[str, RunFolder] = MappingProxyType({})
 
 
 def find_placed_server(inventory: Inventory, name: str) -> Entry:
@@ -39,18 +45,19 @@ def find_placed_server(inventory: Inventory, name: str) -> Entry:
     return place_entry(inventory, entry)
 
 
-def find_placed_targets(inventory: Inventory, names: Sequence[str]) -> list[Entry]:
-    """Return each target: a cluster of hosts, or see find_placed_server().
+def find_placed_targets(
+    inventory: Inventory,
+    names: Sequence[str],
+    begun: Mapping[str, RunFolder] = _NO_RUNS,
+) -> list[Entry]:
+    """Return each target, also clusters, placed on the nodes of its pods if it has any.
 
+    begun: the newest run of a target: a cluster in pods is placed as it was then, for
+    its old writer may still be without power, see place_as_run().
     Raise UsageError also if two are on one node: a cut would hit both loads, and each
     switch would take the other's time without power for its own.
     """
-    entries = [
-        place_entry(inventory, inventory.cluster(name))
-        if inventory.is_cluster(name)
-        else find_placed_server(inventory, name)
-        for name in names
-    ]
+    entries = [_find_placed(inventory, name, begun.get(name)) for name in names]
     on = dict[str, str]()
     for entry in entries:
         for host in (entry, *entry.standbys):
@@ -64,6 +71,80 @@ def find_placed_targets(inventory: Inventory, names: Sequence[str]) -> list[Entr
                     hint="Test one after the other.",
                 )
     return entries
+
+
+def _find_placed(inventory: Inventory, name: str, last: RunFolder | None) -> Entry:
+    if inventory.is_cluster(name):
+        return place_entry(inventory, inventory.cluster(name))
+    entry = inventory.entry(name)
+    if not (entry.kubernetes and entry.topology):
+        return place_entry(inventory, entry)
+    if last is not None:
+        return place_as_run(entry, last.manifest(), is_own=last.is_own())
+    placed = place_entry(inventory, entry, clusters=True)
+    _require_own_nodes(placed)
+    return placed
+
+
+def _require_own_nodes(entry: Entry) -> None:
+    """Raise UsageError if two pods are on one node: each may take the load in turn."""
+    on = dict[str, str]()
+    for host in (entry, *entry.standbys):
+        other = on.setdefault(host.machine, host.name)
+        if other != host.name:
+            raise UsageError(
+                f"the pods {other} and {host.name} are both on {host.machine}, and"
+                " after a cut either of them may take the load",
+                id=ErrorId.KUBERNETES_PODS_SHARE_NODE,
+                hint="Keep the pods on different nodes (podAntiAffinity, required).",
+            )
+
+
+def find_described_target(entry: Entry) -> str:
+    """Return the URL of *entry* as its inventory has it: a pod's address changes."""
+    if not (entry.kubernetes and entry.standbys):
+        return entry.target
+    return load_inventory(Path(entry.inventory)).entry(entry.cluster).target
+
+
+class Placement:
+    """A target on its hosts; those of a cluster in pods may be others after each cut.
+
+    entry: as it was placed last.
+    """
+
+    def __init__(self, entry: Entry, view: PlainProgress, *, yes: bool = False) -> None:
+        """yes: the user agrees to the first cut of a host that a pod moves to."""
+        self.entry, self._view, self._yes = entry, view, yes
+
+    @property
+    def find_nodes(self) -> Callable[[str], Site] | None:
+        """See Rig.find_nodes; None unless it is a cluster in pods."""
+        in_pods = self.entry.kubernetes and self.entry.standbys
+        return self._place_anew if in_pods else None
+
+    def remember_consent(self) -> None:
+        """Store that the user consented to the cuts of all its hosts."""
+        remember_consent(self.entry.cut_in_turn)
+
+    def _place_anew(self, leads: str) -> Site:
+        entry, inventory = self.entry, load_inventory(Path(self.entry.inventory))
+        whole = replace(
+            entry,
+            name=entry.cluster,
+            target=find_described_target(entry),
+            writer=leads,
+            standbys=(),
+        )
+        placed = place_entry(inventory, whole, clusters=True)
+        _require_own_nodes(placed)
+        known = {host.machine for host in (entry, *entry.standbys)}
+        for host in (placed, *placed.standbys):
+            if host.machine not in known:
+                engine = make_engine(host.target, host.password)
+                check_interlocks(host, engine, yes=self._yes, i_know=True)
+        self.entry = placed
+        return make_site(placed, self._view, cuts=True)
 
 
 def place_to_look(entry: Entry) -> Entry:
@@ -156,7 +237,7 @@ def place_as_run(entry: Entry, manifest: Manifest, *, is_own: bool) -> Entry:
             raise UsageError(
                 f"{pod.named}, of the cluster of run {manifest.run_id}, is gone",
                 id=ErrorId.SITE_DIFFERS_FROM_RUN,
-                hint="Reconcile it once kubectl get pods shows a pod of that name. The"
+                hint="Do it again once kubectl get pods shows a pod of that name. The"
                 " writer's pod is not needed with the account that made the run.",
             )
         own = _make_pod_entry(entry, now.get(name, pod), manifest.writer_name)

@@ -19,8 +19,9 @@ from functools import partial
 
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import EngineError, PowerError, TableLost
+from dbcheck.base.errors import DbcheckError, EngineError, TableLost
 from dbcheck.cycle.host import inspect_host_again
+from dbcheck.cycle.recovery.pods_again import find_pods_again
 from dbcheck.cycle.recovery.survivors import (
     Comparison,
     Survivors,
@@ -88,7 +89,10 @@ def read_old_writer(
     rig.listener.phase(Phase.RESTORE, f"{name}, by itself: to see what is left there")
     try:
         site.bring_back()
-    except PowerError as error:
+        if rig.find_nodes is not None:  # its pod has another address now
+            found_site = find_pods_again(rig, manifest, after.reader_name, {name})
+            node = found_site.nodes[name]
+    except DbcheckError as error:
         return replace(after, elsewhere={name: Elsewhere(failure=str(error))})
     try:
         found = _read_markers(rig, run, manifest, name, node)

@@ -13,11 +13,9 @@ from string import Template
 
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.inventory.load import load_inventory
-from dbcheck.model.cluster import Promise, SiteKind
-from dbcheck.model.replication import PromotedBy
+from dbcheck.ports.site import Site
 from dbcheck.runner.assemble import make_rig
-from dbcheck.runner.placement import place_entry
-from dbcheck.site.cluster import Cluster as Site
+from dbcheck.runner.placement import Placement, place_entry
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
 from tests.kit.rigs import Said
@@ -82,6 +80,20 @@ def write_inventory(cluster: Cluster, folder: Path, **more: object) -> Path:
     return file
 
 
+def write_rebuild(cluster: Cluster, folder: Path) -> list[str]:
+    """Write a program that makes one pod a copy of another; return how it is called."""
+    options = f"--kubeconfig {cluster.kubeconfig} --cache-dir {cluster.folder}/cache"
+    file = folder / "rebuild"
+    file.write_text(
+        "#!/bin/sh -eu\n"
+        f'kubectl() {{ {cluster.program} kubectl {options} "$@"; }}\n'
+        "address=$(kubectl get pod \"$2\" -o 'jsonpath={.status.podIP}')\n"
+        'kubectl exec "$1" -- sh -c "echo $address >/data/followed; kill -QUIT 1"\n'
+    )
+    file.chmod(0o700)
+    return [str(file)]
+
+
 @contextlib.contextmanager
 def rig_of_pair(cluster: Cluster, file: Path) -> Iterator[Rig]:
     """Give the rig that the inventory describes; a cut ends one node of *cluster*.
@@ -92,27 +104,37 @@ def rig_of_pair(cluster: Cluster, file: Path) -> Iterator[Rig]:
     entry = place_entry(inventory, inventory.entry("pair"), clusters=True)
     with contextlib.closing(open_witness(entry.witness, volatile=True)) as witness:
         rig = make_rig(entry, witness, Said(), file.parent / "runs", WindowLimits())
-        machines = {one.name: one.machine for one in (entry, *entry.standbys)}
-        switches = {name: _NodeSwitch(cluster, one) for name, one in machines.items()}
-        nodes = {
-            name: replace(node, power=switches[name])
-            for name, node in rig.site.nodes.items()
-        }
-        site = Site(
-            SiteKind.STREAMING,
-            nodes,
-            rig.site.writer_name,
-            Promise.WRITER_GONE,
-            by=PromotedBy(entry.promoted_by),
-        )
+        placed, switches = Placement(entry, Said()), list[_NodeSwitch]()
+        find_nodes = placed.find_nodes
+        assert find_nodes is not None
+
+        def switched(site: Site) -> Site:
+            machines = {
+                one.name: one.machine for one in (placed.entry, *placed.entry.standbys)
+            }
+            leads = site.writer_name
+            for name, node in site.nodes.items():
+                switches.append(_NodeSwitch(cluster, machines[name]))
+                node = replace(node, power=switches[-1])
+                site = site.led_by(name).with_writer(node)
+            return site.led_by(leads)
+
         limits = Limits(silence_s=3.0, cut_s=15.0, return_s=90)
+        site = switched(rig.site)
         try:
-            yield replace(rig, site=site, limits=limits, lab={"cut": "process"})
+            yield replace(
+                rig,
+                site=site,
+                limits=limits,
+                lab={"cut": "process"},
+                find_nodes=lambda leads: switched(find_nodes(leads)),
+            )
         finally:
-            for name, node in nodes.items():
+            for node in site.nodes.values():
                 assert node.host
                 node.host.close()
-                switches[name].close()
+            for switch in switches:
+                switch.close()
 
 
 class _NodeSwitch(HandSwitch):

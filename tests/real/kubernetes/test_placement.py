@@ -17,7 +17,6 @@ from rich.console import Console
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
-from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load_inventory
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.host import Expected
@@ -32,59 +31,11 @@ from dbcheck.witness.window import WindowLimits
 from tests.kit.kubernetes.api import StandInApi
 from tests.kit.kubernetes.api import empty_api as empty_api
 from tests.kit.kubernetes.database import NAMESPACE, put_database
+from tests.kit.kubernetes.inventories import ROLES, cluster, place, write
 from tests.kit.nodes import one
 from tests.kit.pods import POD
 from tests.kit.refusals import refused
 from tests.kit.stored_run import manifest
-
-INVENTORY = """\
-all:
-  hosts:
-    orders:
-      dbcheck_kubernetes:
-        kubeconfig: {kubeconfig}
-        namespace: prod
-        selector: app={{{{ inventory_hostname }}}}
-      dbcheck_target: postgresql+psycopg2://dbcheck@orders.prod.svc/app
-      dbcheck_witness: ssh://witness@witness.example.net/~/acks
-{more}
-  children:
-    workers:
-      vars:
-        ansible_user: root
-        dbcheck_power: exec
-        dbcheck_power_state: [cat, "{folder}/{{{{ outlet }}}}"]
-        dbcheck_power_cut: [cut, "{{{{ outlet }}}}"]
-        dbcheck_power_restore: [sh, -c, 'echo on > "$0"', "{folder}/{{{{ outlet }}}}"]
-        dbcheck_power_off_s: 1
-      hosts:
-        worker-1:
-          outlet: a
-        second:
-          dbcheck_kubernetes_node: worker-2
-          ansible_host: 192.0.2.7
-          dbcheck_expect_serial: ABC
-          outlet: b
-        worker-3:
-          outlet: {third}
-"""
-ROLES = [
-    {"cnpg.io/cluster": "orders", "cnpg.io/instanceRole": role}
-    for role in ("replica", "primary", "replica")
-]
-
-
-def write(api: StandInApi, folder: Path, *more: str, third: str = "c") -> Path:
-    values = {"kubeconfig": api.kubeconfig(folder), "folder": folder, "third": third}
-    lines = "".join(f"      {line}\n" for line in more)
-    path = folder / "inventory.yml"
-    path.write_text(INVENTORY.format(more=lines, **values))
-    return path
-
-
-def place(path: Path, *, clusters: bool = False) -> Entry:
-    inventory = load_inventory(path)
-    return place_entry(inventory, inventory.entry("orders"), clusters=clusters)
 
 
 def test_a_target_in_a_pod_has_the_ssh_and_the_switch_of_its_node(
@@ -181,11 +132,6 @@ def test_an_api_that_refuses_ends_the_command(api: StandInApi, tmp_path: Path) -
     api.forbid("list", "pods")
     with refused(ErrorId.KUBERNETES_REFUSED, HostError):
         place(path)
-
-
-def cluster(api: StandInApi, folder: Path, *more: str) -> Path:
-    put_database(api.store, ["worker-1", "worker-2", "worker-3"], ROLES)
-    return write(api, folder, "dbcheck_topology: streaming", *more)
 
 
 def test_pods_are_a_cluster_with_the_addresses_of_the_pods(
@@ -358,12 +304,6 @@ def test_the_power_of_a_node_is_shown_and_restored_by_its_name(
     code, said = run(tmp_path, "power", "cut", "worker-1")
     assert code == 2 and "dbcheck_target is missing" in said
     assert api.asked == []
-
-
-def test_a_campaign_takes_no_cluster_of_pods(api: StandInApi, tmp_path: Path) -> None:
-    cluster(api, tmp_path)
-    code, said = run(tmp_path, "campaign", "orders", "--cuts", "1")
-    assert code == 2 and "dbcheck run orders" in said
 
 
 def test_rights_are_listed_without_asking_kubernetes(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign.campaign import run_campaign
+from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
@@ -18,7 +20,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import LEDGER
 from tests.kit.kubernetes import pairs
 from tests.kit.kubernetes.clusters import MARKS, cluster_in, find_item
-from tests.kit.rigs import SEED, quick
+from tests.kit.rigs import SEED, plan, quick
 from tools.kubernetes.state import Cluster
 
 pytestmark = MARKS
@@ -70,3 +72,30 @@ def test_commits_that_no_standby_had_are_lost(cluster: Cluster, tmp_path: Path) 
     assert outcome.verdict is Verdict.FAIL, outcome.judgement
     assert f"{pairs.SECOND} took over" in outcome.judgement.reasons[0]
     assert find_item(outcome, ItemId.IN_SYNC).status is Status.ABSENT
+
+
+@pytest.mark.timeout(1500)
+def test_the_pods_are_found_again_after_each_cut(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The node of each writer starts again, and its pod has another address."""
+    pairs.start_pair(cluster, tmp_path / "data", awaited="*")
+    file = pairs.write_inventory(
+        cluster,
+        tmp_path,
+        dbcheck_promoted_by="sql",
+        dbcheck_rebuilt_by="command",
+        dbcheck_rebuild=pairs.write_rebuild(cluster, tmp_path),
+    )
+    folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=3, name="pair"))
+    with pairs.rig_of_pair(cluster, file) as rig:
+        run_campaign(rig, folder)
+    found = [(each.verdict.verdict, each.writer) for each in folder.cycles()]
+    writers = (pairs.FIRST, pairs.SECOND, pairs.FIRST)
+    assert found == [(Verdict.PASS, name) for name in writers]
+    nodes = [run.nodes for run in folder.list_manifests()]
+    for before, after, lost in zip(nodes, nodes[1:], writers, strict=False):
+        for name in (pairs.FIRST, pairs.SECOND):
+            then, now = before[name].pod, after[name].pod
+            assert then and now and then.node == now.node
+            assert (then.addresses != now.addresses) is (name == lost)

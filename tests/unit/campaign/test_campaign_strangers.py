@@ -22,6 +22,7 @@ from dbcheck.campaign.folder import CampaignFolder, CampaignPlan, Cycle
 from dbcheck.campaign.own_runs import require_own_run
 from dbcheck.campaign.recording import make_cycle
 from dbcheck.campaign.totals import describe_progress, make_result
+from dbcheck.config.target import KubernetesSettings
 from dbcheck.cycle import rebuild
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.preflight.earlier_cycles import Known, KnownNode
@@ -39,6 +40,7 @@ from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.partial_rig import RecordingListener, rig_of
+from tests.kit.pods import POD, showing
 from tests.kit.refusals import refused
 from tests.kit.renamed_nodes import RECORDED
 from tests.kit.reports import printed
@@ -247,7 +249,7 @@ def test_a_run_of_another_cluster_is_not_settled(
     folder.write_known(Known(nodes={"node1": known}))
     run = RunFolder.create(folder.runs, change(OF_PAIR))
     nodes = {
-        name: SimpleNamespace(engine=SimpleNamespace(target=node.target))
+        name: SimpleNamespace(engine=SimpleNamespace(target=node.target), pods=None)
         for name, node in NODES.items()
     }
     site: Any = SimpleNamespace(kind=SiteKind.STREAMING, nodes=nodes)
@@ -265,6 +267,48 @@ def test_a_run_of_another_cluster_is_not_settled(
     with refused(id, kind, naming=why):
         campaign._settle_all(rig, folder)
     assert len(folder.cycles()) == 1
+
+
+def in_pods(manifest: Manifest) -> Manifest:
+    """Return the manifest of the same cluster in pods, which had other addresses."""
+    target = "postgresql+psycopg2://u@10.0.0.9/d"
+    nodes = {
+        name: replace(node, target=target, pod=replace(POD, name=name))
+        for name, node in manifest.nodes.items()
+    }
+    return replace(manifest, nodes=nodes)
+
+
+def one_less(manifest: Manifest) -> Manifest:
+    nodes = {"node1": manifest.nodes["node1"], "node9": manifest.nodes["node2"]}
+    return replace(manifest, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (in_pods, ""),
+        (lambda one: one, "on another site"),  # on hosts
+        (lambda one: one_less(in_pods(one)), "on another site"),
+        (lambda one: on_other_data(in_pods(one)), "system_identifier was 1 and is 2"),
+    ],
+)
+def test_a_pod_is_the_same_node_at_any_address(
+    tmp_path: Path, change: Callable[[Manifest], Manifest], why: str
+) -> None:
+    folder = folder_of(tmp_path, plan_of(), cycle_of(1))
+    known = KnownNode({"system_identifier": "1"})
+    folder.write_known(Known(nodes={"node1": known}))
+    run = RunFolder.create(folder.runs, change(OF_PAIR))
+    nodes = {
+        name: SimpleNamespace(engine=SimpleNamespace(target=name), pods=showing())
+        for name in NODES
+    }
+    site: Any = SimpleNamespace(kind=SiteKind.STREAMING, nodes=nodes)
+    is_other = "system_identifier" in why
+    id = ErrorId.TARGET_CHANGED if is_other else ErrorId.RUN_NOT_OF_CAMPAIGN
+    with refused(id, naming=why) if why else nullcontext():
+        require_own_run(folder, site, run)
 
 
 PAIR = Entry(
@@ -299,6 +343,36 @@ def test_the_cluster_of_a_campaign_stays_the_same(
 ) -> None:
     folder = folder_of(tmp_path, plan_of())
     RunFolder.create(folder.runs, OF_PAIR)
+    ends = refused(ErrorId.CAMPAIGN_OF_OTHER_TARGET, UsageError, naming=why)
+    with ends if why else nullcontext():
+        campaign_run._require_same_nodes(entry, folder)
+
+
+IN_PODS = KubernetesSettings("app=orders")
+PAIR_IN_PODS = replace(
+    PAIR,
+    target="postgresql+psycopg2://u@10.0.0.7/d",
+    kubernetes=IN_PODS,
+    standbys=(replace(MOVED, kubernetes=IN_PODS),),
+)
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        (PAIR_IN_PODS, ""),
+        (PAIR, "node1 was in a pod, and is postgresql"),
+        (
+            replace(PAIR_IN_PODS, standbys=(replace(THIRD, kubernetes=IN_PODS),)),
+            "node2 was in a pod, and is none of it",
+        ),
+    ],
+)
+def test_the_pods_of_a_campaign_stay_the_same_ones(
+    tmp_path: Path, entry: Entry, why: str
+) -> None:
+    folder = folder_of(tmp_path, plan_of())
+    RunFolder.create(folder.runs, in_pods(OF_PAIR))
     ends = refused(ErrorId.CAMPAIGN_OF_OTHER_TARGET, UsageError, naming=why)
     with ends if why else nullcontext():
         campaign_run._require_same_nodes(entry, folder)

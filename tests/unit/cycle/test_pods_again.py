@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,15 +10,23 @@ from typing import Any
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import HostError
+from dbcheck.base.errors import DbcheckError, HostError, TargetChanged, UsageError
 from dbcheck.cycle.recovery import pods_again
-from dbcheck.cycle.recovery.pods_again import explain_moved_pod, read_pods_again
+from dbcheck.cycle.recovery.pods_again import (
+    explain_moved_pod,
+    find_pods_again,
+    has_restarted,
+    read_pods_again,
+)
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.host import Container
 from dbcheck.model.places import Place
 from dbcheck.model.pods import Pod, PodRole, PodsAfter
+from dbcheck.model.records import Manifest
 from dbcheck.ports.site import Node
 from tests.kit.host_samples import after
 from tests.kit.pods import POD, REPLICA, Pods, cgroup_of, showing, with_data
+from tests.kit.refusals import refused
 from tests.kit.rigs import Said
 from tests.kit.samples import MANIFEST
 
@@ -180,3 +188,106 @@ def test_a_pod_with_other_volumes_is_seen_after_a_restart(
 def test_a_server_in_no_pod_has_none_that_moves() -> None:
     node = Node(ANY, ANY, pods=showing(POD))
     assert explain_moved_pod(node, Said(), MANIFEST.writer, is_primary=True) == ""
+
+
+OF_PAIR: Manifest = replace(
+    MANIFEST,
+    nodes={pod.name: replace(MANIFEST.writer, pod=pod) for pod in (POD, REPLICA)},
+    writer_name=POD.name,
+    site=SiteKind.STREAMING,
+    promise=Promise.WRITER_GONE,
+)
+SITE: Any = object()
+
+
+def find(
+    pods: Pods,
+    said: Said,
+    *refusals: DbcheckError,
+    restarted: Collection[str] = (POD.name,),
+) -> Any:
+    """Return the site that is found; it is refused as often as there are refusals."""
+    left, asked = list(refusals), list[str]()
+
+    def find_nodes(leads: str) -> Any:
+        asked.append(leads)
+        if left:
+            raise left.pop(0)
+        return SITE
+
+    rig: Any = SimpleNamespace(
+        site=SimpleNamespace(writer=Node(ANY, ANY, pods=pods)),
+        limits=SimpleNamespace(return_s=20.0),
+        listener=said,
+        find_nodes=find_nodes,
+    )
+    found = find_pods_again(rig, OF_PAIR, REPLICA.name, restarted)
+    assert set(asked) == {REPLICA.name}
+    return found
+
+
+MOVED = replace(NOW, uid="another", node="node-c", addresses=("192.0.2.77",))
+
+
+@pytest.mark.parametrize(
+    ("late", "why"),
+    [
+        (REFUSED, "connection refused"),
+        ([REPLICA], "pod prod/orders-1 is not there"),
+        (
+            [POD, REPLICA],
+            "pod prod/orders-1 is shown with its container from before the cut",
+        ),
+        ([replace(MOVED, ending=True), REPLICA], "pod prod/orders-1 is being deleted"),
+    ],
+)
+def test_each_pod_of_the_run_is_waited_for(
+    late: Sequence[Pod] | HostError, why: str, clock: Clock
+) -> None:
+    """The address that the API shows may be that of before the cut."""
+    said = Said()
+    assert find(source(late, late, [MOVED, REPLICA]), said) is SITE
+    assert clock.slept == 2 and said.text.count(f"waiting for the pods: {why}") == 1
+    with refused(ErrorId.NODE_NOT_REBUILT, naming=("after 20 s", why)) as error:
+        find(source(late), Said())
+    assert "--resume" in error.value.hint
+
+
+def test_a_pod_that_did_not_lose_its_power_stays_as_it_is() -> None:
+    assert find(showing(POD, REPLICA), Said(), restarted=()) is SITE
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_pod_of_another_name_is_another_node(gone: bool, clock: Clock) -> None:
+    new = replace(MOVED, name="orders-4")
+    pods = showing(*(() if gone else (NOW,)), REPLICA, new)
+    with refused(ErrorId.TARGET_CHANGED, TargetChanged, naming="orders-4") as error:
+        find(pods, Said())
+    assert ("pod prod/orders-1 is gone" in str(error.value)) is gone
+    assert clock.slept == 0
+
+
+def test_pods_of_another_namespace_are_other_nodes() -> None:
+    pods = [replace(pod, namespace="test") for pod in (NOW, REPLICA)]
+    with refused(ErrorId.TARGET_CHANGED, TargetChanged, naming="pod test/orders-1"):
+        find(showing(*pods), Said())
+
+
+def test_the_reason_that_a_pod_cannot_be_cut_is_the_one_at_the_end(
+    clock: Clock,
+) -> None:
+    no_host = UsageError(
+        "no host for node-c", id=ErrorId.KUBERNETES_NODE_UNKNOWN, hint="Add it."
+    )
+    pods = showing(MOVED, REPLICA)
+    assert find(pods, Said(), no_host) is SITE
+    with refused(ErrorId.NODE_NOT_REBUILT, naming="no host for node-c") as error:
+        find(pods, Said(), *[no_host] * 99)
+    assert error.value.hint.startswith("Add it.")
+
+
+def test_a_new_container_shows_that_a_node_has_power() -> None:
+    assert has_restarted(Node(ANY, ANY, pods=showing(NOW)), POD)
+    for shown in (showing(POD), showing(REPLICA), source(REFUSED), None):
+        assert not has_restarted(Node(ANY, ANY, pods=shown), POD)
+    assert not has_restarted(Node(ANY, ANY, pods=showing(NOW)), None)

@@ -22,7 +22,7 @@ def test_a_damaged_record_does_not_hide_that_the_power_may_be_off(
     run = RunFolder.create(folder.runs, manifest_of(1))
     (run.path / "cut.json").write_text("{}")
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(campaign_run, "run_stored", interrupt)
