@@ -39,7 +39,7 @@ from dbcheck.report.rows import make_matrix_result
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
 from dbcheck.runner.campaign_run import chain_calls, require_hosts_fit
-from dbcheck.runner.guard import choose_promise
+from dbcheck.runner.guard import choose_promise, require_nodes_stay
 from dbcheck.runner.matrix_cycles import (
     RowResults,
     adapt_to_target,
@@ -143,6 +143,7 @@ def command(
                 *(named, target, host, witness, power, wait), clusters=True
             )
             entry = choose_promise(found, promise)
+            require_nodes_stay(entry)
             require_hosts_fit(entry, yes=consent.yes, i_know=consent.i_know)
             adapt_to_target(measured, entry)
             accept_new_key, lag = witness.accept_new_host_key, WindowLimits()

@@ -18,7 +18,11 @@ from dbcheck.base.errors import DbcheckError, EngineError
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.cycle.preflight.members import require_all_in_place, require_in_place
-from dbcheck.cycle.recovery.pods_again import find_pods_again, has_restarted
+from dbcheck.cycle.recovery.pods_again import (
+    close_hosts,
+    find_pods_again,
+    has_restarted,
+)
 from dbcheck.cycle.recovery.survivors import Survivors
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.cluster import Promise, judge_settings_for_promise
@@ -182,6 +186,7 @@ def _find_nodes(rig: Rig, last: RunFolder) -> Rig:
         rig.site.nodes[name].power.restore()
     leads = after.reader_name
     site = find_pods_again(rig, manifest, leads, {*restarted, *off})
+    close_hosts(rig.site)
     engine, known = site.writer.engine, NOTHING_KNOWN.with_run(manifest, after)
     known.require_same(leads, engine.target, engine.facts())
     return replace(rig, site=site)

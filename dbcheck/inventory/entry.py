@@ -146,6 +146,11 @@ class Entry(TargetSettings):
         return self.cluster or self.name
 
     @property
+    def has_pods_as_nodes(self) -> bool:
+        """True if it is a cluster in pods, which may be elsewhere after each cut."""
+        return self.kubernetes is not None and bool(self.standbys)
+
+    @property
     def promises(self) -> tuple[Promise, ...]:
         """What the commits of a cluster must survive; () of a single server.
 

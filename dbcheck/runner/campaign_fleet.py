@@ -20,6 +20,7 @@ from dbcheck.power.kinds.lab import LabConfig
 from dbcheck.remote.same_host import read_boot_id
 from dbcheck.report.console import make_progress_console
 from dbcheck.report.fleet import make_fleet_view
+from dbcheck.runner.guard import require_nodes_stay
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -88,13 +89,7 @@ def _open_client(
 def require_workers(address: str, entries: Sequence[Entry]) -> None:
     """Raise UsageError unless every worker can run a campaign of each of *entries*."""
     for entry in entries:
-        if entry.kubernetes and entry.standbys:
-            raise UsageError(
-                f"{entry.title} is a cluster in pods, and only this very process can"
-                " find them again after a cut",
-                id=ErrorId.ONE_HOST_NEEDED,
-                hint=f"Test it by itself: name {entry.title} alone, without --dask.",
-            )
+        require_nodes_stay(entry)
     if address == LOCAL:
         dask_cluster.require_installed()
         return

@@ -225,6 +225,17 @@ def require_stays_off(entry: Entry, host: Entry) -> None:
         )
 
 
+def require_nodes_stay(entry: Entry) -> None:
+    """Raise UsageError for a cluster in pods: only run and campaign find them again."""
+    if entry.has_pods_as_nodes:
+        raise UsageError(
+            f"{entry.title} is a cluster in pods, which have to be found again after"
+            " each cut, and this does not do that",
+            id=ErrorId.ONE_HOST_NEEDED,
+            hint=f"Test it by itself: dbcheck campaign {entry.title}, without --dask.",
+        )
+
+
 def require_unshared_switch(entry: Entry) -> None:
     """Raise UsageError if the switch of *entry* may be another host's as well."""
     if entry.doubt:

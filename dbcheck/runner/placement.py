@@ -40,7 +40,7 @@ def find_placed_server(inventory: Inventory, name: str) -> Entry:
         raise UsageError(
             f"{name} is a cluster, and this command is for one server",
             id=ErrorId.ONE_HOST_NEEDED,
-            hint=f"Test it as one: dbcheck run {name}.",
+            hint=f"Test it as one: dbcheck run {name}, or dbcheck campaign {name}.",
         )
     return place_entry(inventory, entry)
 
@@ -102,7 +102,7 @@ def _require_own_nodes(entry: Entry) -> None:
 
 def find_described_target(entry: Entry) -> str:
     """Return the URL of *entry* as its inventory has it: a pod's address changes."""
-    if not (entry.kubernetes and entry.standbys):
+    if not entry.has_pods_as_nodes:
         return entry.target
     return load_inventory(Path(entry.inventory)).entry(entry.cluster).target
 
@@ -120,8 +120,7 @@ class Placement:
     @property
     def find_nodes(self) -> Callable[[str], Site] | None:
         """See Rig.find_nodes; None unless it is a cluster in pods."""
-        in_pods = self.entry.kubernetes and self.entry.standbys
-        return self._place_anew if in_pods else None
+        return self._place_anew if self.entry.has_pods_as_nodes else None
 
     def remember_consent(self) -> None:
         """Store that the user consented to the cuts of all its hosts."""

@@ -21,7 +21,7 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, EngineError, TableLost
 from dbcheck.cycle.host import inspect_host_again
-from dbcheck.cycle.recovery.pods_again import find_pods_again
+from dbcheck.cycle.recovery.pods_again import close_hosts, find_pods_again
 from dbcheck.cycle.recovery.survivors import (
     Comparison,
     Survivors,
@@ -85,20 +85,22 @@ def read_old_writer(
     site = rig.site
     if after.facts is None:
         return after
-    name, node = site.writer_name, site.writer
+    name, now = site.writer_name, site
     rig.listener.phase(Phase.RESTORE, f"{name}, by itself: to see what is left there")
     try:
         site.bring_back()
         if rig.find_nodes is not None:  # its pod has another address now
-            found_site = find_pods_again(rig, manifest, after.reader_name, {name})
-            node = found_site.nodes[name]
+            now = find_pods_again(rig, manifest, after.reader_name, {name})
     except DbcheckError as error:
         return replace(after, elsewhere={name: Elsewhere(failure=str(error))})
+    node = now.nodes[name]
     try:
         found = _read_markers(rig, run, manifest, name, node)
     except EngineError as error:
         found = Elsewhere(failure=str(error))
     host = inspect_host_again(node, rig.listener, manifest.nodes[name])
+    if now is not site:
+        close_hosts(now)
     nodes = {**after.nodes, name: NodeAfter(None, host)}
     return replace(after, elsewhere={name: found}, nodes=nodes)
 

@@ -122,6 +122,13 @@ def find_pods_again(
         time.sleep(POLL_S)
 
 
+def close_hosts(site: Site) -> None:
+    """End the connections to the hosts of *site*, in whose place another one is now."""
+    for node in site.nodes.values():
+        if node.host is not None:
+            node.host.close()
+
+
 def has_restarted(node: Node, before: Pod | None) -> bool:
     """Return True if the API shows that the pod of a node has started anew.
 

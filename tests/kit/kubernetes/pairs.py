@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from string import Template
 
+from dbcheck.cycle.recovery.pods_again import close_hosts
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.inventory.load import load_inventory
 from dbcheck.ports.site import Site
@@ -104,7 +105,8 @@ def rig_of_pair(cluster: Cluster, file: Path) -> Iterator[Rig]:
     entry = place_entry(inventory, inventory.entry("pair"), clusters=True)
     with contextlib.closing(open_witness(entry.witness, volatile=True)) as witness:
         rig = make_rig(entry, witness, Said(), file.parent / "runs", WindowLimits())
-        placed, switches = Placement(entry, Said()), list[_NodeSwitch]()
+        placed = Placement(entry, Said())
+        switches, sites = list[_NodeSwitch](), list[Site]()
         find_nodes = placed.find_nodes
         assert find_nodes is not None
 
@@ -117,7 +119,8 @@ def rig_of_pair(cluster: Cluster, file: Path) -> Iterator[Rig]:
                 switches.append(_NodeSwitch(cluster, machines[name]))
                 node = replace(node, power=switches[-1])
                 site = site.led_by(name).with_writer(node)
-            return site.led_by(leads)
+            sites.append(site.led_by(leads))
+            return sites[-1]
 
         limits = Limits(silence_s=3.0, cut_s=15.0, return_s=90)
         site = switched(rig.site)
@@ -130,9 +133,7 @@ def rig_of_pair(cluster: Cluster, file: Path) -> Iterator[Rig]:
                 find_nodes=lambda leads: switched(find_nodes(leads)),
             )
         finally:
-            for node in site.nodes.values():
-                assert node.host
-                node.host.close()
+            close_hosts(sites[-1])  # dbcheck has closed those before
             for switch in switches:
                 switch.close()
 

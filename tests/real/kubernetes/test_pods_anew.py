@@ -20,6 +20,7 @@ from dbcheck.ports.site import Node
 from dbcheck.runner import campaign_run, placement
 from dbcheck.runner.campaign_fleet import LOCAL, require_workers
 from dbcheck.runner.campaign_plan import Goal, make_plan
+from dbcheck.runner.guard import require_nodes_stay
 from dbcheck.runner.placement import Placement, find_placed_targets
 from dbcheck.runs.folder import RunFolder
 from tests.kit.kubernetes.api import StandInApi
@@ -158,8 +159,12 @@ def test_the_plan_has_the_url_of_the_service(api: StandInApi, tmp_path: Path) ->
     assert (plan.name, plan.target) == ("orders", SERVICE)
 
 
-def test_it_is_no_target_of_a_fleet(api: StandInApi, tmp_path: Path) -> None:
+def test_it_is_no_target_of_a_fleet_or_a_matrix(
+    api: StandInApi, tmp_path: Path
+) -> None:
     entry = begin(cluster(api, tmp_path, AUTO)).entry
+    with refused(ErrorId.ONE_HOST_NEEDED, UsageError, naming="orders is a cluster"):
+        require_nodes_stay(entry)
     with refused(ErrorId.ONE_HOST_NEEDED, UsageError, naming="orders is a cluster"):
         require_workers(LOCAL, [entry])
 
