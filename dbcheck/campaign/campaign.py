@@ -193,6 +193,8 @@ def _make_whole(rig: Rig, folder: CampaignFolder) -> Rig:
         return rig
     _require_cut_read(site, folder, cycles)
     if not (name := folder.known().run):  # nothing was cut yet
+        if rig.find_nodes is not None:  # a resumed campaign is placed as its last run
+            site = rig.find_nodes(site.writer_name)
         return replace(rig, site=lead_by_writer(site))
     last = RunFolder.open(folder.runs / name)
     lost_rows = any(

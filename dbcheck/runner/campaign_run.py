@@ -240,10 +240,10 @@ def require_node_of_runs(entry: Entry, folder: CampaignFolder) -> None:
         machine = inventory.find_machine(pod.node) if pod else None
         then = machine.name if machine else pod and pod.node
         if then and then != is_on and run.awaits_judgement():
-            judge = reconcile_command(run.path, ("--name", entry.name))
+            judge = reconcile_command(run.path, ("--name", entry.title))
             raise UsageError(
-                f"{run.path} cut the power of {then}, and the pod of {entry.name} is on"
-                f" {is_on} now",
+                f"{run.path} cut the power of {then}, and the pod of {entry.title} is"
+                f" on {is_on} now",
                 id=ErrorId.SITE_DIFFERS_FROM_RUN,
                 hint=f"Give {then} its power (dbcheck power restore {then}), and judge"
                 f" that run: {judge}",

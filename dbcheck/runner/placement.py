@@ -25,7 +25,7 @@ from dbcheck.model.records import Manifest
 from dbcheck.ports.site import Site
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner.assemble import make_engine, make_site, remember_consent
-from dbcheck.runner.guard import check_interlocks
+from dbcheck.runner.guard import check_interlocks, require_passable, require_stays_off
 from dbcheck.runs.folder import RunFolder
 
 # What a URL may name in place of its host; MySQL's socket is one of this machine.
@@ -140,6 +140,8 @@ class Placement:
         known = {host.machine for host in (entry, *entry.standbys)}
         for host in (placed, *placed.standbys):
             if host.machine not in known:
+                require_passable(host)
+                require_stays_off(placed, host)
                 engine = make_engine(host.target, host.password)
                 check_interlocks(host, engine, yes=self._yes, i_know=True)
         self.entry = placed

@@ -429,7 +429,7 @@ def test_a_cluster_whose_cut_was_never_read_is_not_overwritten(
         return rig
 
     site = SimpleNamespace(promise=Promise.WRITER_GONE)
-    rig: Any = SimpleNamespace(site=site)
+    rig: Any = SimpleNamespace(site=site, find_nodes=None)
     monkeypatch.setattr(campaign, "lead_by_writer", lambda site: site)
     monkeypatch.setattr(campaign, "require_all_in_place", look)
     monkeypatch.setattr(campaign, "rebuild_cluster", note)
