@@ -5,18 +5,22 @@ Needs `python -m tools.kubernetes build`, which takes a quarter of an hour.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.stopping import has_lost
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.verdict import Verdict
+from dbcheck.ports.site import Site
 from dbcheck.rows.table import LEDGER
 from tests.kit.kubernetes import pairs
 from tests.kit.kubernetes.clusters import MARKS, cluster_in, find_item
@@ -99,3 +103,33 @@ def test_the_pods_are_found_again_after_each_cut(
             then, now = before[name].pod, after[name].pod
             assert then and now and then.node == now.node
             assert (then.addresses != now.addresses) is (name == lost)
+
+
+@pytest.mark.timeout(1500)
+def test_an_operator_makes_the_old_writer_follow_after_a_control_too(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The old writer gets its power only once the rows were read."""
+    pairs.start_pair(cluster, tmp_path / "data", awaited="*")
+    more = {"dbcheck_promoted_by": "sql", "dbcheck_rebuilt_by": "auto"}
+    file = pairs.write_inventory(cluster, tmp_path, **more)
+    asked = plan(cuts=1, name="pair", control=True)
+    folder = CampaignFolder.create(tmp_path / "campaign", asked)
+    (operator,) = pairs.write_rebuild(cluster, tmp_path)
+    with pairs.rig_of_pair(cluster, file) as rig:
+        find_nodes, asked_for = rig.find_nodes, list[str]()
+        assert find_nodes is not None
+
+        def operate(leads: str) -> Site:
+            site = find_nodes(leads)
+            (other,) = {pairs.FIRST, pairs.SECOND} - {leads}
+            if asked_for:  # after a cut
+                subprocess.run([operator, other, leads], check=True)
+            asked_for.append(leads)
+            return site
+
+        run_campaign(replace(rig, find_nodes=operate), folder)
+    control, cycle = folder.cycles()
+    assert control.control and has_lost(control.control)
+    assert (control.writer, cycle.writer) == (pairs.FIRST, pairs.SECOND)
+    assert cycle.verdict.verdict is Verdict.PASS, cycle.reason

@@ -378,6 +378,24 @@ def test_the_pods_of_a_campaign_stay_the_same_ones(
         campaign_run._require_same_nodes(entry, folder)
 
 
+def test_pods_are_looked_up_anew_before_the_first_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A campaign that is resumed was placed as its newest run."""
+    now: Any = SimpleNamespace(promise=Promise.WRITER_GONE)
+    then: Any = SimpleNamespace(promise=Promise.WRITER_GONE, writer_name="node1")
+    asked = list[str]()
+
+    def find_nodes(leads: str) -> Any:
+        asked.append(leads)
+        return now
+
+    monkeypatch.setattr(campaign, "lead_by_writer", lambda site: site)
+    rig = replace(rig_of(RecordingListener()), site=then, find_nodes=find_nodes)
+    assert campaign._make_whole(rig, folder_of(tmp_path, plan_of())).site is now
+    assert asked == ["node1"]
+
+
 def test_cuts_that_come_one_after_the_other_are_not_counted_with_others(
     tmp_path: Path,
 ) -> None:
