@@ -205,11 +205,15 @@ def test_mysql_is_cloned_from_the_new_writer(tmp_path: Path) -> None:
 # (MySQL 8.4 manual, 15.7.8.8 RESTART Statement).
 _SUPERVISOR = """
 export MYSQLD_PARENT_PID=$$
+trap 'kill $server' TERM
 while :; do
     "$@" &
-    trap "kill $!" TERM
-    wait $!
-    [ $? = 16 ] || exit 0
+    server=$!
+    while kill -0 $server 2>/dev/null; do  # a signal ends the wait, and not the server
+        wait $server
+        status=$?
+    done
+    [ $status = 16 ] || exit 0
 done
 """
 
