@@ -53,7 +53,7 @@ def require_own_run(folder: CampaignFolder, site: Site, run: RunFolder) -> None:
     manifest, why = run.manifest(), ""
     if manifest.run_id != run.path.name:
         why = f"it is a copy of run {manifest.run_id}"
-    if why := why or _describe_stranger(folder.plan(), site, manifest):
+    if why := why or _describe_other_origin(folder.plan(), site, manifest):
         raise UsageError(
             f"{run.path} is not a run of this campaign: {why}",
             id=ErrorId.RUN_NOT_OF_CAMPAIGN,
@@ -62,8 +62,8 @@ def require_own_run(folder: CampaignFolder, site: Site, run: RunFolder) -> None:
     folder.known().require_same_nodes(manifest)
 
 
-def _describe_stranger(plan: CampaignPlan, site: Site, manifest: Manifest) -> str:
-    """Return why a run was not begun by the campaign of *plan*, "" if it may be."""
+def _describe_other_origin(plan: CampaignPlan, site: Site, manifest: Manifest) -> str:
+    """Return what shows that another campaign began a run, "" if nothing does."""
     drawn = manifest.moment
     seeds = [plan.seed + drawn.number] if drawn else []
     if manifest.control:

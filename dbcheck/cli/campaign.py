@@ -23,7 +23,7 @@ from dbcheck.cli.say import say
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load_inventory
 from dbcheck.judge.result import to_values
-from dbcheck.judge.results import CampaignsResult
+from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.report.campaign import draw_campaigns
 from dbcheck.report.console import make_console
 from dbcheck.runner import campaign_run
@@ -154,9 +154,7 @@ def command(
         campaigns = list(zip(entries, folders, strict=True))
         shown = run_fleet(campaigns, root, at, cutting, as_json=as_json)
     else:
-        shown = campaign_run.run_one(
-            entries[0], folders[0], as_json=as_json, yes=consent.yes
-        )
+        shown = _run_here(entries[0], folders[0], consent, as_json=as_json)
     result = CampaignsResult(str(root), tuple(shown), group_targets(shown))
     code = output.campaigns_code(shown)
     with output.exit_if_unprintable(code):
@@ -165,6 +163,18 @@ def command(
         else:
             make_console().print(draw_campaigns(result))
     sys.exit(code)
+
+
+def _run_here(
+    entry: Entry, folder: CampaignFolder, consent: ConsentOptions, *, as_json: bool
+) -> list[CampaignResult]:
+    """Run one campaign in this process; the consent also counts for later hosts."""
+    return campaign_run.run_one(
+        *(entry, folder),
+        as_json=as_json,
+        yes=consent.yes,
+        i_know=consent.i_know,
+    )
 
 
 def _find_place(address: str | None, entries: Sequence[Entry]) -> str:

@@ -128,8 +128,8 @@ def command(
         assemble.open_far_workers(entry, scheduler, workload.sessions) as remote,
     ):
         rig = assemble.make_rig(entry, log, view, runs, load.limits)
-        find_nodes = Placement(entry, view, yes=consent.yes).find_nodes
-        rig = replace(rig, reconcile_flags=flags, find_nodes=find_nodes)
+        placed = Placement(entry, view, yes=consent.yes, i_know=consent.i_know)
+        rig = replace(rig, reconcile_flags=flags, find_nodes=placed.find_nodes)
         require_none_pending(runs, rig.site.writer.engine)
         if remote is not None:
             rig, workload = replace(rig, far=remote), remote.shared(workload)

@@ -38,7 +38,7 @@ class Demand:
 
 
 def parse_standby_names(names: str) -> Demand:
-    """Return what PostgreSQL takes a value of synchronous_standby_names to demand."""
+    """Return how many standbys synchronous_standby_names has a commit wait for."""
     if not names.strip():
         return Demand(0)
     if found := _COUNTED.match(names):
@@ -49,7 +49,7 @@ def parse_standby_names(names: str) -> Demand:
 def explain_too_few_standbys(
     kind: SiteKind, writer: Mapping[str, str], lost: int
 ) -> str:
-    """Return why a commit may be gone once *lost* standbys are, as the writer is.
+    """Explain why losing *lost* standbys beside the writer may lose a commit.
 
     "" if the settings of the *writer* have it on another one too, or if they do not
     show how many have it.  kind: of a cluster that promotes a standby.

@@ -14,7 +14,7 @@ from dbcheck.config import workload_file
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.verdict import PPM, compute_cuts_needed
 from dbcheck.runner.assemble import choose_processes
-from dbcheck.runner.placement import find_described_target
+from dbcheck.runner.placement import read_inventory_target
 
 WORKLOAD = "mixed"  # the default, unless the inventory names another workload
 
@@ -91,7 +91,7 @@ def make_plan(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dbcheck=dbcheck.__version__,
         name=entry.title,
-        target=find_described_target(entry),
+        target=read_inventory_target(entry),
         seed=seed,
         workload=workload,
         cuts=cuts,

@@ -45,7 +45,7 @@ from dbcheck.runner.guard import (
     require_stays_off,
     require_unshared_switch,
 )
-from dbcheck.runner.placement import Placement, find_described_target
+from dbcheck.runner.placement import Placement, read_inventory_target
 from dbcheck.runs.folder import RUNS, RunFolder, reconcile_command
 from dbcheck.runs.stored import require_own, write_file
 from dbcheck.witness.window import WindowLimits
@@ -135,7 +135,7 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
 
     The server itself is not asked: an earlier client may have left it without power.
     """
-    plan, target = folder.plan(), find_described_target(entry)
+    plan, target = folder.plan(), read_inventory_target(entry)
     if target != plan.target:
         raise UsageError(
             f"{entry.title}: {folder.path} is a campaign on {plan.target}, and the"
@@ -202,7 +202,7 @@ def _require_same_nodes(entry: Entry, folder: CampaignFolder) -> None:
 def _describe_other_cluster(
     entry: Entry, now: Mapping[str, str], manifest: Manifest
 ) -> str:
-    """Return how *entry* differs from the cluster of a run, "" if it does not.
+    """Return what of *entry* is not as in the cluster of a run, "" if all is.
 
     now: the URLs of its nodes, by their names; IN_POD of one whose address changes.
     """
@@ -279,19 +279,20 @@ def run_one(
     as_json: bool,
     resume: str = "",
     yes: bool = False,
+    i_know: bool = False,
 ) -> list[CampaignResult]:
     """Run one campaign in this process; return its result, in a list.
 
     Raise RunWriteError, with nothing touched, if another client runs the campaign.
     resume: the command that continues it, if that is not dbcheck campaign's own.
-    yes: see Placement.
+    yes, i_know: see Placement.
     """
     with (
         folder.locked(),
         make_progress(make_progress_console(), live=not as_json) as view,
     ):
         try:
-            run_stored(entry, folder, view, yes=yes)
+            run_stored(entry, folder, view, yes=yes, i_know=i_know)
         except (KeyboardInterrupt, DbcheckError):
             if entry.power.attended and _is_cut_pending(folder):
                 view.line("power", RESTORE_FIRST)
@@ -319,12 +320,13 @@ def run_stored(
     adapted: Callable[[Rig], Rig] = lambda rig: rig,
     *,
     yes: bool = False,
+    i_know: bool = False,
 ) -> None:
     """Run the campaign in *folder*, which is locked, to its end.
 
     An error that ends the campaign early is stored in *folder*.  wait_s: how long to
     wait for another client of its witness.  adapted: makes the rig to use from a rig.
-    yes: see Placement.
+    yes, i_know: see Placement.
     """
     (folder.path / ERROR_FILE).unlink(missing_ok=True)
     try:
@@ -337,7 +339,7 @@ def run_stored(
             twice = folder.plan().twice
             flags = ["--name", entry.title, "--inventory", entry.inventory]
             flags += ["--twice"] if twice else []  # the inventory has all the rest
-            placed = Placement(entry, view, yes=yes)
+            placed = Placement(entry, view, yes=yes, i_know=i_know)
             rig = replace(
                 rig,
                 read_twice=twice,

@@ -100,7 +100,7 @@ def _require_own_nodes(entry: Entry) -> None:
             )
 
 
-def find_described_target(entry: Entry) -> str:
+def read_inventory_target(entry: Entry) -> str:
     """Return the URL of *entry* as its inventory has it: a pod's address changes."""
     if not entry.has_pods_as_nodes:
         return entry.target
@@ -113,9 +113,16 @@ class Placement:
     entry: as it was placed last.
     """
 
-    def __init__(self, entry: Entry, view: PlainProgress, *, yes: bool = False) -> None:
-        """yes: the user agrees to the first cut of a host that a pod moves to."""
-        self.entry, self._view, self._yes = entry, view, yes
+    def __init__(
+        self,
+        entry: Entry,
+        view: PlainProgress,
+        *,
+        yes: bool = False,
+        i_know: bool = False,
+    ) -> None:
+        """yes, i_know: see check_interlocks(), for a host that a pod moves to."""
+        self.entry, self._view, self._yes, self._i_know = entry, view, yes, i_know
 
     @property
     def find_nodes(self) -> Callable[[str], Site] | None:
@@ -131,7 +138,7 @@ class Placement:
         whole = replace(
             entry,
             name=entry.cluster,
-            target=find_described_target(entry),
+            target=read_inventory_target(entry),
             writer=leads,
             standbys=(),
         )
@@ -143,7 +150,7 @@ class Placement:
                 require_passable(host)
                 require_stays_off(placed, host)
                 engine = make_engine(host.target, host.password)
-                check_interlocks(host, engine, yes=self._yes, i_know=True)
+                check_interlocks(host, engine, yes=self._yes, i_know=self._i_know)
         self.entry = placed
         return make_site(placed, self._view, cuts=True)
 

@@ -119,7 +119,7 @@ class RunFolder:
         """Make the folder of a run of which a witness gave the *manifest*.
 
         The record of a fault is with the client that began it.  If there was to be one,
-        it counts as begun, so that whoever finishes the run ends it.
+        it counts as begun: reconcile then runs the program that ends it.
         key: the client's to that run, None if it is not here.
         Raise WitnessError if that shows that the manifest is not the client's own,
         and RunFormatError, naming *where* it came from, if it is not that run's.

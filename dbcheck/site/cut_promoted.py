@@ -91,7 +91,7 @@ class PromotionCutter:
 
 
 def observe_power(node: Node) -> WriterOff:
-    """Return whether a node is off now; UNKNOWN if its switch fails."""
+    """Return the signs that a node is off now; UNKNOWN power if its switch fails."""
     answers = node.engine.accepts()
     try:
         return WriterOff(node.power.state(), answers)

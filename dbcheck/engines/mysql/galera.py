@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
+from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch, require_off
 from dbcheck.model.cluster import IGNORE_MAJORITY
 from dbcheck.model.replication import (
     GALERA_CLUSTER,
@@ -127,13 +127,7 @@ def leave_replication(link: MysqlLink) -> None:
     Raise EngineError, also if the session does not keep the setting.
     """
     link.rows("leave_cluster")
-    (is_replicated,) = link.row("in_cluster")
-    if is_replicated:
-        raise EngineError(
-            "wsrep_on is ON although the session set another value",
-            id=ErrorId.CONNECTION_NOT_DIRECT,
-            hint="Connect to the server directly, without a pooler or proxy.",
-        )
+    require_off(link, "in_cluster", "wsrep_on is ON")
 
 
 def membership(link: MysqlLink) -> Membership | None:

@@ -521,3 +521,17 @@ def _is_lost(error: Exception) -> bool:
     if isinstance(error, mysql.connector.OperationalError) and error.errno == -1:
         return True  # the driver's, of a connection that it has closed
     return getattr(error, "errno", None) in _LOST
+
+
+def require_off(link: MysqlLink, statement: str, is_on: str) -> None:
+    """Raise EngineError if a setting that this session switched off is on.
+
+    statement: reads it.  is_on: says so, for the error.
+    """
+    (value,) = link.row(statement)
+    if value:
+        raise EngineError(
+            f"{is_on} although the session set another value",
+            id=ErrorId.CONNECTION_NOT_DIRECT,
+            hint="Connect to the server directly, without a pooler or proxy.",
+        )

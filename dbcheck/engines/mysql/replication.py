@@ -15,6 +15,7 @@ from dbcheck.engines.mysql.link import (
     MysqlLink,
     MysqlWatch,
     error_code,
+    require_off,
 )
 from dbcheck.model.replication import (
     Descent,
@@ -105,13 +106,7 @@ def leave_replication(link: MysqlLink) -> None:
     Raise EngineError, also if the session does not keep the setting.
     """
     link.rows("leave_binlog")
-    (is_logged,) = link.row("in_binlog")
-    if is_logged:
-        raise EngineError(
-            "sql_log_bin is 1 although the session set another value",
-            id=ErrorId.CONNECTION_NOT_DIRECT,
-            hint="Connect to the server directly, without a pooler or proxy.",
-        )
+    require_off(link, "in_binlog", "sql_log_bin is 1")
 
 
 def membership(link: MysqlLink) -> Membership | None:

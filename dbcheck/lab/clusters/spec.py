@@ -418,7 +418,7 @@ def _require_writer_gone(kind: SiteKind, spec: ClusterSpec) -> None:
 def _require_second_standby(lab: LabSpec, kind: SiteKind, spec: ClusterSpec) -> None:
     """Raise UsageError unless each commit outlives the writer and a standby.
 
-    A setting by which no commit waits at all is no mistake: such a run is a control.
+    An empty synchronous_standby_names is allowed: that run is a control, and loses.
     """
     option = "--promoted-stays-off"
     if not spec.cut_promoted_ms:

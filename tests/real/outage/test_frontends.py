@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 from dbcheck.cycle import outage as outages
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outage import OutageWatch
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.registry import open_engine
@@ -37,7 +38,13 @@ from tests.kit.frontends import (
     target_at,
 )
 from tests.kit.lab_access import connect, execute_on
-from tests.kit.observer import observing, outage_of, record_of, require_agreement
+from tests.kit.observer import (
+    Observer,
+    observing,
+    outage_of,
+    record_of,
+    require_agreement,
+)
 from tests.kit.rigs import SEED, Said, bench, quick
 from tests.kit.virtual_address import PORT, virtual_address
 from tests.kit.waiting import wait_until
@@ -256,6 +263,21 @@ def test_a_pooler_agrees_with_an_observer_and_keeps_its_connections_clean(
     )
 
 
+def url_at(lab: Lab, address: str) -> str:
+    """Return the URL of a lab's server at an address that moves."""
+    url = make_url(lab.target_url).set(host=address, port=PORT)
+    return url.render_as_string(hide_password=False)
+
+
+def require_moved(outcome: Outcome, seen: Observer) -> None:
+    """Check a time to recover through an address that moved, and the verdict."""
+    require_agreement(outcome, seen)
+    outage = outage_of(outcome)
+    assert outage.by_clients and not outage.not_lasting
+    assert outage.spread_s is not None and outage.spread_s < 8
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+
+
 @pytest.mark.parametrize(
     "announced",
     [True, pytest.param(False, marks=pytest.mark.wide)],
@@ -269,11 +291,7 @@ def test_an_address_that_moves_to_the_new_writer(
     with cluster_of(tmp_path) as (cluster, rig):
         old, new = cluster.labs.values()
         with virtual_address((port_of(old), port_of(new))) as moving:
-            url = (
-                make_url(old.target_url)
-                .set(host=moving.address, port=PORT)
-                .render_as_string(hide_password=False)
-            )
+            url = url_at(old, moving.address)
             rig = dataclasses.replace(rig, client=open_engine(url, old.password))
 
             def late(_name: str, node: Node) -> None:
@@ -285,11 +303,7 @@ def test_an_address_that_moves_to_the_new_writer(
 
             with observing(old, through=url) as seen:
                 outcome = cycle(promoting(rig, late))
-    require_agreement(outcome, seen)
-    outage = outage_of(outcome)
-    assert outage.by_clients and not outage.not_lasting
-    assert outage.spread_s is not None and outage.spread_s < 8
-    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    require_moved(outcome, seen)
 
 
 @pytest.mark.wide
@@ -299,11 +313,7 @@ def test_an_address_that_keepalived_moves_to_the_new_writer(tmp_path: Path) -> N
     with cluster_of(tmp_path) as (cluster, rig):
         old, new = cluster.labs.values()
         with virtual_address((port_of(old), port_of(new)), tmp_path) as moving:
-            url = (
-                make_url(old.target_url)
-                .set(host=moving.address, port=PORT)
-                .render_as_string(hide_password=False)
-            )
+            url = url_at(old, moving.address)
             rig = dataclasses.replace(rig, client=open_engine(url, old.password))
 
             def late(_name: str, node: Node) -> None:
@@ -315,11 +325,7 @@ def test_an_address_that_keepalived_moves_to_the_new_writer(tmp_path: Path) -> N
 
             with observing(old, through=url) as seen:
                 outcome = cycle(promoting(rig, late))
-    require_agreement(outcome, seen)
-    outage = outage_of(outcome)
-    assert outage.by_clients and not outage.not_lasting
-    assert outage.spread_s is not None and outage.spread_s < 8
-    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    require_moved(outcome, seen)
 
 
 def test_it_is_said_at_once_that_the_new_writer_waits_for_a_standby(

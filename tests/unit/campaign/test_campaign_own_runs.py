@@ -222,6 +222,14 @@ def on_other_data(manifest: Manifest) -> Manifest:
     return replace(manifest, nodes={**manifest.nodes, "node1": node1})
 
 
+def begin(tmp_path: Path, manifest: Manifest) -> tuple[CampaignFolder, RunFolder]:
+    """Return a campaign that knows its first node, and a run that lies in it."""
+    folder = folder_of(tmp_path, plan_of(), cycle_of(1))
+    known = KnownNode({"system_identifier": "1"})
+    folder.write_known(Known(nodes={"node1": known}))
+    return folder, RunFolder.create(folder.runs, manifest)
+
+
 def elsewhere(manifest: Manifest) -> Manifest:
     node2 = replace(NODES["node2"], target="postgresql+psycopg2://u@db9/d")
     return replace(manifest, nodes={**manifest.nodes, "node2": node2})
@@ -244,10 +252,7 @@ def elsewhere(manifest: Manifest) -> Manifest:
 def test_a_run_of_another_cluster_is_not_settled(
     tmp_path: Path, change: Callable[[Manifest], Manifest], why: str
 ) -> None:
-    folder = folder_of(tmp_path, plan_of(), cycle_of(1))
-    known = KnownNode({"system_identifier": "1"})
-    folder.write_known(Known(nodes={"node1": known}))
-    run = RunFolder.create(folder.runs, change(OF_PAIR))
+    folder, run = begin(tmp_path, change(OF_PAIR))
     nodes = {
         name: SimpleNamespace(engine=SimpleNamespace(target=node.target), pods=None)
         for name, node in NODES.items()
@@ -296,10 +301,7 @@ def one_less(manifest: Manifest) -> Manifest:
 def test_a_pod_is_the_same_node_at_any_address(
     tmp_path: Path, change: Callable[[Manifest], Manifest], why: str
 ) -> None:
-    folder = folder_of(tmp_path, plan_of(), cycle_of(1))
-    known = KnownNode({"system_identifier": "1"})
-    folder.write_known(Known(nodes={"node1": known}))
-    run = RunFolder.create(folder.runs, change(OF_PAIR))
+    folder, run = begin(tmp_path, change(OF_PAIR))
     nodes = {
         name: SimpleNamespace(engine=SimpleNamespace(target=name), pods=showing())
         for name in NODES
