@@ -36,11 +36,11 @@ SERVICE = "postgresql+psycopg2://dbcheck@orders.prod.svc/app"
 AUTO = "dbcheck_rebuilt_by: auto"
 
 
-class Checked(list[tuple[str, bool]]):
-    """The hosts that were checked before a cut, and whether the user had agreed."""
+class Checked(list[tuple[str, bool, bool]]):
+    """The hosts that were checked before a cut, and the flags of the user."""
 
     def check(self, host: Entry, _: Any, *, yes: bool, i_know: bool) -> None:
-        self.append((host.machine, yes))
+        self.append((host.machine, yes, i_know))
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Checked:
 
 def begin(path: Path) -> Placement:
     (entry,) = find_placed_targets(load_inventory(path), ["orders"])
-    return Placement(entry, Said(), yes=True)
+    return Placement(entry, Said(), yes=True, i_know=False)
 
 
 def find(placed: Placement, leads: str) -> dict[str, Node]:
@@ -106,7 +106,7 @@ def test_a_pod_that_moved_has_the_switch_of_its_new_node(
     assert "worker-4" in moved.restore_command
     (tmp_path / "d").write_text("off\n")
     assert may_be_off(moved)
-    assert checked == [("worker-4", True)]
+    assert checked == [("worker-4", True, False)]
     expected = {h.machine: h.expected.machine_id for h in placed.entry.cut_in_turn}
     assert expected["worker-4"] == "machine-of-worker-4"
     find(placed, "orders-2")
