@@ -99,14 +99,15 @@ def require_agreement(outcome: Outcome, seen: Observer) -> None:
     """The two saw the same outage, as exactly as each states it.
 
     The moment at which a commit was possible lies between the last try that failed and
-    the first answer, for each of the two.
+    the first answer, for each of the two. Where a pooler let the observer's one commit
+    wait until the server was back, no try failed, and its last commit is the bound.
     """
     outage, load = outage_of(outcome), outcome.load
     assert outage.seconds is not None and outage.least_s is not None, outage
     assert load is not None and load.last_ack_us is not None
     last_us, first_us = seen.gap()
     assert abs(last_us - load.last_ack_us) < 0.5e6
-    failed_us = max(moment for moment in seen.tried if moment < first_us)
+    failed_us = max([last_us, *(moment for moment in seen.tried if moment < first_us)])
     ours = (
         load.last_ack_us + outage.least_s * 1e6,
         load.last_ack_us + (outage.seconds * 1e6),
