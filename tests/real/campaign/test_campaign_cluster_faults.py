@@ -40,17 +40,29 @@ FAULT = (
 if sys.argv[2] == "begin" and writer == "node2":
 """
 )
-# Removes rows of the first cycle from the standby of MariaDB, in no binary log.
+# Removes rows of the first cycle from the standby of MariaDB, in no binary log, once it
+# has them all: its copy may replicate them first.
 OF_FIRST_CYCLE = """
+    import time
     import mysql.connector
+    from dbcheck.base.errors import LabError
+    ((first,),) = [row.values() for row in run_statements(
+        leads, ("select epoch from dbcheck.ledger order by id limit 1",))]
+    count = f"select count(*) as rows_there from dbcheck.ledger where epoch = {first}"
+    def counted(server):
+        try:
+            return run_statements(server, (count,))
+        except LabError:
+            return None
+    ends = time.monotonic() + 120
+    while counted(lab) != counted(leads) and time.monotonic() < ends:
+        time.sleep(0.1)
     url = make_url(lab.target_url)
     with mysql.connector.connect(
         host=url.host, port=url.port, user=url.username, password=lab.password,
         database=url.database, autocommit=True,
     ) as link, link.cursor() as cursor:
         cursor.execute("set session sql_log_bin = 0")
-        cursor.execute("select epoch from ledger order by id limit 1")
-        ((first,),) = cursor.fetchall()
         cursor.execute(f"delete from ledger where epoch = {first} limit 7")
 """
 # No commit waits any more, and the standby receives none.
