@@ -189,8 +189,10 @@ class Bootstrap:
                 f"{name} joined the group and left it: its error log says why, for"
                 " example data that no member's binary log has any more"
             )
+        earlier = self._why_not_by_name.get(name, "")
         self._postpone(name, why)
-        return f"{name} was asked to join the group"
+        asked = f"{name} was asked to join the group"
+        return f"{asked} once more; before that, {earlier}" if earlier else asked
 
     def _is_due(self, name: str) -> bool:
         return self._next_try_s.get(name, 0.0) <= time.monotonic()

@@ -14,6 +14,7 @@ from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.model.replication import Descent, Detached, Membership, Received
 from dbcheck.ports.site import Node
+from dbcheck.site import group as groups
 from dbcheck.site.group import Group
 from tests.kit.bare_engine import BareEngine
 from tests.kit.refusals import refused
@@ -332,6 +333,24 @@ def test_a_node_that_was_refused_is_named(nodes: dict[str, Member]) -> None:
     for _ in range(2):
         assert site.ready() == "b did not join the group: no. Look."
     assert nodes["b"].asked == ["join"]
+
+
+def test_a_node_that_is_asked_once_more_is_named_with_what_came_of_it(
+    nodes: dict[str, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait for the group may end while it is asked, which takes a minute."""
+    monkeypatch.setattr(groups, "AGAIN_S", 0.0)
+    site = formed(nodes)
+    back(nodes, site)
+    site.ready()
+    nodes["a"].shown = Received(10, 10, True, ("a", "c"))
+    nodes["b"].refuses = "no"
+    assert site.ready() == "b was asked to join the group"
+    assert site.ready() == (
+        "b was asked to join the group once more; before that, b did not join the"
+        " group: no. Look."
+    )
+    assert nodes["b"].asked == ["join", "join"]
 
 
 def test_no_node_is_asked_to_join_what_others_formed(nodes: dict[str, Member]) -> None:
