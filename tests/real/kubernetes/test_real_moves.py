@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import EngineError, UsageError
+from dbcheck.base.errors import DbcheckError, EngineError, UsageError
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
@@ -25,6 +25,7 @@ from dbcheck.cycle.recovery import pods_again
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.depth import Depth
+from dbcheck.model.server import ServerFacts, is_restarted
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import LEDGER
@@ -107,13 +108,20 @@ class Database:
     def replace_pod(self) -> None:
         """Start the node again, and have another pod take the place of the one there.
 
-        It goes nowhere else, and the kubelet ends the old one.
+        It goes nowhere else, and the kubelet ends the old one, which may still answer.
         """
         self.start()
+        old = self.engine.facts()
         self.cluster.kubectl("cordon", self.other.name)
         self.delete_pod()
         await_server(self.cluster)
-        self.await_answers()
+        wait_until(lambda: self.is_another(old), "the other pod's server answers")
+
+    def is_another(self, old: ServerFacts) -> bool:
+        """Return True if a server takes queries that is not *old*."""
+        with contextlib.suppress(DbcheckError):
+            return is_restarted(old, self.engine.facts())
+        return False
 
     def put_copy(self) -> None:
         """Put the copy of the data in the place of the data."""
