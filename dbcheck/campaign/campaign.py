@@ -45,9 +45,6 @@ from dbcheck.campaign.totals import (
     tally_cycles,
 )
 from dbcheck.cycle.cycle import (
-    lead_as_in_run,
-    reconcile_run,
-    require_same_site,
     require_server_back,
     restore_power,
     run_controls,
@@ -64,6 +61,7 @@ from dbcheck.cycle.rebuild import (
     rebuild_cluster,
     require_old_writer_read,
 )
+from dbcheck.cycle.reconciling import lead_as_in_run, reconcile_run, require_same_site
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.cluster import Promise
 from dbcheck.model.cut import PowerState, SwitchKind

@@ -16,8 +16,8 @@ from dbcheck.audit.result import AuditResult, AuditsResult
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output
-from dbcheck.cli.entries import find_entries, run_at_once
 from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.entries import find_entries, run_at_once
 from dbcheck.cli.flags.groups import Verb, grouped, option
 from dbcheck.cli.flags.target import HostUrl, InventoryOptions, TargetOptions, host_flag
 from dbcheck.judge.result import to_values

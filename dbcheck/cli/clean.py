@@ -10,7 +10,7 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError, WitnessError
-from dbcheck.cli.entries import find_entry
+from dbcheck.cli.flags.entries import find_entry
 from dbcheck.cli.flags.groups import Verb, grouped, option
 from dbcheck.cli.flags.target import (
     HostUrl,

@@ -13,8 +13,8 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.text import visible
 from dbcheck.cli import PASS, output
-from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.entries import find_entry
 from dbcheck.cli.flags.groups import Verb, grouped, option
 from dbcheck.cli.flags.target import NamedByArgument, TargetUrl
 from dbcheck.config import files, workload_file

@@ -13,8 +13,8 @@ import click
 from dbcheck.base.text import join_words
 from dbcheck.campaign.folder import write_matrix
 from dbcheck.cli import FAILED, PASS, output
-from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.entries import find_entry
 from dbcheck.cli.flags.groups import Verb, grouped, option, option_of
 from dbcheck.cli.flags.power import PowerOptions
 from dbcheck.cli.flags.shared import ConsentOptions, draw_seed

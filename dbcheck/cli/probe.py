@@ -14,8 +14,8 @@ import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output
-from dbcheck.cli.entries import find_entries, run_at_once
 from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.entries import find_entries, run_at_once
 from dbcheck.cli.flags.groups import Verb, VerbGroup, grouped, option
 from dbcheck.cli.flags.target import InventoryOptions, ProbedHost, TargetOptions
 from dbcheck.cli.say import say

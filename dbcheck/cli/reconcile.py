@@ -91,7 +91,7 @@ def command(
             outcome = judge_run(stored_run, FrameLogReader(), view.progress)
         output.end_with(outcome, as_json=as_json)
     # Judging offline imports nothing that reads an inventory or reaches a server.
-    from dbcheck.cli.entries import find_entry
+    from dbcheck.cli.flags.entries import find_entry
     from dbcheck.cli.flags.target import list_reconcile_flags
     from dbcheck.runner.resume import reconcile_entry
 

@@ -13,8 +13,8 @@ import click
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import output
-from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.entries import find_entry
 from dbcheck.cli.flags.groups import Verb, grouped, option
 from dbcheck.cli.flags.load import LoadOptions
 from dbcheck.cli.flags.power import PowerOptions

@@ -18,8 +18,8 @@ from dbcheck.base import plain
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LogDamaged, RunFormatError, UsageError, WitnessError
 from dbcheck.cli import FAIL, PASS, output
-from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.entries import find_entry
 from dbcheck.cli.flags.groups import ANY_PATH, VerbGroup, grouped
 from dbcheck.cli.flags.target import (
     NamedByArgument,

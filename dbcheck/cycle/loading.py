@@ -74,7 +74,50 @@ def load_until_cut(
     sessions unknown, nothing is stored: a partial record would be wrong.
     """
     fault = fault or FaultWatch(rig, started, cutter.after_s)
-    load = Load(make_session_groups(rig, started), fault.extend(rig.limits.silence_s))
+
+    def watch(load: Load, drives: DriveCounts | None) -> None:
+        _watch(rig, load, cutter, fault, drives)
+        if load.gone is not Gone.NEVER:
+            gone()
+
+    silence_s = fault.extend(rig.limits.silence_s)
+    record, load, failure = run_load(rig, started, cutter, watch, silence_s)
+    if load.gone is not Gone.NEVER:
+        return record
+    require_logged(load, failure)
+    # Of a group the others may go on without these sessions: what they have is read.
+    if cutter.cut is None and not rig.site.kind.is_group:
+        raise EngineError(
+            "every session ended before the cut: "
+            + ("; ".join(load.result.refusals) or "the server closed them"),
+            id=ErrorId.ALL_SESSIONS_ENDED,
+            hint="Nothing was cut. Fix what the server reports, then run again.",
+        )
+    return record
+
+
+def require_logged(load: Load, failure: WitnessError | None) -> None:
+    """Raise the error that kept acks of *load* from the witness, if there is one.
+
+    failure: of the client's own log.
+    """
+    if error := load.result.witness_error or failure or load.result.close_error:
+        raise error
+
+
+def run_load(
+    rig: Rig,
+    started: Started,
+    cutter: Cutter,
+    watch: Callable[[Load, DriveCounts | None], None],
+    silence_s: float,
+) -> tuple[LoadRecord, Load, WitnessError | None]:
+    """Run the load as long as *watch* does; end it, store its record.
+
+    Return the record, the load, and the error of the client's own log.
+    silence_s: without any reply for so long, the server is gone.  See load_until_cut().
+    """
+    load = Load(make_session_groups(rig, started), silence_s)
     cutter.load = load
     monitors = LoadMonitors(make_readers(rig, started))
     notice = ""
@@ -94,10 +137,7 @@ def load_until_cut(
         load.begin()
         if monitors.detaching is not None:
             monitors.detaching.begin()
-        drives = monitors.drives.get(rig.site.writer_name)
-        _watch(rig, load, cutter, fault, drives)
-        if load.gone is not Gone.NEVER:
-            gone()
+        watch(load, monitors.drives.get(rig.site.writer_name))
     except KeyboardInterrupt:
         notice = ENDING
         raise
@@ -105,19 +145,7 @@ def load_until_cut(
         record, failure = _end_load(rig, started, load, monitors, cutter, notice)
     if load.result.failure is not None:
         raise load.result.failure
-    if load.gone is not Gone.NEVER:
-        return record
-    if error := load.result.witness_error or failure or load.result.close_error:
-        raise error
-    # Of a group the others may go on without these sessions: what they have is read.
-    if cutter.cut is None and not rig.site.kind.is_group:
-        raise EngineError(
-            "every session ended before the cut: "
-            + ("; ".join(load.result.refusals) or "the server closed them"),
-            id=ErrorId.ALL_SESSIONS_ENDED,
-            hint="Nothing was cut. Fix what the server reports, then run again.",
-        )
-    return record
+    return record, load, failure
 
 
 @dataclass(slots=True)
@@ -220,6 +248,28 @@ def _find_stall(rig: Rig, started: Started) -> Gone:
     return Gone.SILENT
 
 
+class LoadView:
+    """Shows how a load goes, a few times a second."""
+
+    def __init__(self, rig: Rig, load: Load, drives: DriveCounts | None) -> None:
+        self._rig, self._load, self._drives = rig, load, drives
+        self._shown_s = 0.0
+
+    def show(self, due_s: float | None = None) -> None:
+        """Show the load, if that is due.
+
+        due_s: after how many seconds of the load the cut comes; None if none comes.
+        """
+        if (moment_s := time.monotonic()) - self._shown_s < SHOW_S:
+            return
+        self._shown_s = moment_s
+        work = self._drives.newest if self._drives is not None else None
+        status = replace(self._load.status(), drives=work)
+        if due_s is not None:
+            status = replace(status, cut_in_s=max(0.0, due_s - status.seconds))
+        self._rig.listener.load(status)
+
+
 def _watch(
     rig: Rig,
     load: Load,
@@ -229,16 +279,10 @@ def _watch(
 ) -> None:
     """Show how the load goes, and have it cut; return once the server is gone."""
     rig.listener.phase(Phase.LOAD, f"the cut comes after {cutter.after_s:.1f} s")
-    shown = 0.0
+    view = LoadView(rig, load, drives)
     while not load.poll() and not cutter.overdue:
         interrupt.raise_if_interrupted()
-        moment = time.monotonic()
-        if moment - shown >= SHOW_S:
-            shown = moment
-            work = drives.newest if drives is not None else None
-            status = replace(load.status(), drives=work)
-            left_s = max(0.0, cutter.after_s - status.seconds)
-            rig.listener.load(replace(status, cut_in_s=left_s))
+        view.show(cutter.after_s)
         load_s = (now_us() - load.began_us) / 1e6
         if fault.allows_cut(load_s):
             cutter.cut_if_due(load_s, load.behind_s(), load.last_ack_us())

@@ -10,11 +10,12 @@ from pathlib import Path
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
-from dbcheck.cycle.cycle import finish_cycle, lead_as_in_run, reconcile_run
+from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.preflight.pending_runs import require_none_on_witness
+from dbcheck.cycle.reconciling import lead_as_in_run, reconcile_run
 from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import Gone

@@ -16,10 +16,11 @@ from rich.console import Console
 from dbcheck.campaign.folder import CampaignPlan
 from dbcheck.config import workload_file
 from dbcheck.cycle.cutter import Cutter
-from dbcheck.cycle.cycle import reconcile_run, run_cycle
+from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.loading import load_until_cut
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import Started, run_preflight
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.judge.item import ItemId, Status

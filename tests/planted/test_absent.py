@@ -11,9 +11,9 @@ import pytest
 
 from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.cycle import host as cycle_host
-from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.cycle.rig import Limits
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.verdict import Verdict

@@ -21,9 +21,9 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
-from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.cycle.recovery import pods_again
 from dbcheck.model.pods import Pod, PodRole
 from dbcheck.ports.connection import Session

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.cycle.recovery import reading_log
 from dbcheck.hosts.host import open_host
 from dbcheck.model.verdict import Verdict

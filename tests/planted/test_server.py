@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.cycle.recovery import reading_log
 from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine

@@ -14,11 +14,12 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, PowerError, RunFormatError, UsageError
-from dbcheck.cycle.cycle import reconcile_run, run_cycle
+from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec

@@ -12,10 +12,10 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError
 from dbcheck.config.workload_file import load
-from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.host import end_canaries
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.cycle.recovery import in_doubt
 from dbcheck.cycle.recovery.survivors import Survivors
 from dbcheck.judge.diagnosis import Cause

@@ -17,11 +17,11 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import Cutter
-from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.loading import load_until_cut
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec

@@ -20,12 +20,12 @@ from dbcheck.base.errors import (
     UsageError,
     WitnessError,
 )
-from dbcheck.cycle import cycle
-from dbcheck.cycle.cycle import reconcile_run
+from dbcheck.cycle import reconciling
 from dbcheck.cycle.host import read_client_clocks
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.loading import seal_load
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.records import Manifest, PreparedRecord, StoredRows
@@ -250,7 +250,7 @@ def test_a_login_that_is_refused_is_not_waited_for(
     no = EngineError(
         "no password supplied", id=ErrorId.PASSWORD_REFUSED, hint="Give it."
     )
-    monkeypatch.setattr(cycle, "REFUSED_S", 0.0)
+    monkeypatch.setattr(reconciling, "REFUSED_S", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(FakeEngine, "ready", lambda _: LoginRefused(no))
         with refused(ErrorId.PASSWORD_REFUSED, EngineError, naming="no password"):

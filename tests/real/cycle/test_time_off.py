@@ -14,9 +14,10 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.cycle.cycle import reconcile_run, run_cycle
+from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.judge.item import ItemId, Status, meaning
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import PowerState

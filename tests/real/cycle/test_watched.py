@@ -17,10 +17,10 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import Cutter
-from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.loading import load_until_cut
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import run_preflight
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.diagnosis import Cause

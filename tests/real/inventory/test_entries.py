@@ -12,7 +12,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.entries import find_entry
+from dbcheck.cli.flags.entries import find_entry
 from dbcheck.cli.flags.groups import Group, Verb, grouped
 from dbcheck.cli.flags.load import LoadOptions
 from dbcheck.cli.flags.power import PowerOptions

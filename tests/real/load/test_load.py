@@ -12,8 +12,9 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
-from dbcheck.cycle.cycle import reconcile_run, run_cycle
+from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.preflight.before_load import run_preflight
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec

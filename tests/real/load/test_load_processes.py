@@ -16,9 +16,9 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, LoadError, OtherServer
 from dbcheck.cycle.cutter import Cutter
-from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.loading import load_until_cut, make_session_groups
 from dbcheck.cycle.preflight.before_load import Started, run_preflight
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load

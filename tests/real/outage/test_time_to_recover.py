@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.cycle.cycle import reconcile_run, run_cycle
+from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.lab import Lab

@@ -14,9 +14,9 @@ import pytest
 from dbcheck.agent.host.folder import BESIDE
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import WitnessError
-from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.loading import seal_load
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.cycle.rig import Rig
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost, open_host

@@ -37,7 +37,7 @@ CLIENT = f"""
 import json, os, select, sys
 from dataclasses import replace
 from pathlib import Path
-from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.cycle import (run_cycle,)
 from dbcheck.cycle.rig import Limits
 from dbcheck.runner.lab_rig import make_lab_rig
 from dbcheck.lab.lab import Lab

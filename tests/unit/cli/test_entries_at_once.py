@@ -9,8 +9,8 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli import entries
-from dbcheck.cli.entries import run_at_once
+from dbcheck.cli.flags import entries
+from dbcheck.cli.flags.entries import run_at_once
 from dbcheck.inventory.entry import Entry
 from tests.kit.refusals import refused
 

@@ -12,9 +12,9 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, RunFormatError, UsageError
-from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.host import HostCanaries
 from dbcheck.cycle.preflight import before_load
+from dbcheck.cycle.reconciling import reconcile_run
 from dbcheck.judge.case import Case
 from dbcheck.judge.server import judge_restarted
 from dbcheck.model.cluster import ONLY_NODE, SiteKind
@@ -55,6 +55,7 @@ RIG: Any = SimpleNamespace(
     audited=set(),
     lab={"cut": "drive"},
     witness_pods=None,
+    copying=None,
 )
 
 
