@@ -184,6 +184,14 @@ class ErrorId(StrEnum):
     TLS_NEEDED = "tls-needed"
     URL_HOLDS_PASSWORD = "url-holds-password"
 
+    # Copies of a server, and their restore.
+    COPY_NOT_REMOVED = "copy-not-removed"
+    COPY_NOT_RESTORED = "copy-not-restored"
+    COPY_NOT_TAKEN = "copy-not-taken"
+    COPY_PROGRAM_MISSING = "copy-program-missing"
+    RESTORE_NOT_SET_UP = "restore-not-set-up"
+    WORKLOAD_NOT_FOR_COPY = "workload-not-for-copy"
+
     # Dask, and what runs on its workers.
     DASK_NOT_INSTALLED = "dask-not-installed"
     FLEET_CLIENT_LOST = "fleet-client-lost"

@@ -98,7 +98,7 @@ def _read_beside(path: Path, named: _Named) -> RunBeside | None:
         if not any((path / name).exists() for name in _RECORDS_OF_A_CUT):
             return None  # nothing was cut
         return RunBeside(path.name, str(path), None, _DAMAGED, (), countable=False)
-    if not _may_be_same_server(named.oldest, manifest):
+    if manifest.copy is not None or not _may_be_same_server(named.oldest, manifest):
         return None
     verdict, reason = read_stored_verdict(run, manifest)
     if manifest.run_id in named.ids:

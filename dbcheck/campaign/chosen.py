@@ -133,7 +133,14 @@ def find_campaign_of(run: Path) -> Path | None:
 
 
 def _require_single(manifest: Manifest, name: str) -> None:
-    """Raise UsageError for a run of a cluster."""
+    """Raise UsageError for a run of a cluster, and for one that made no cut."""
+    if manifest.copy is not None:
+        raise UsageError(
+            f"{name} restored a copy and cut no power, and only cuts are counted"
+            " together",
+            id=ErrorId.RUNS_NOT_OF_ONE_SERVER,
+            hint="Report each copy alone.",
+        )
     if manifest.site is not SiteKind.SINGLE:
         raise UsageError(
             f"{name} is a run of a cluster, and only runs of one server are counted"

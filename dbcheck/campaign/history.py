@@ -93,11 +93,13 @@ def _describe_check(kind: str, path: Path, manifest: Manifest) -> CheckResult:
 
 
 def _read_run(run: RunFolder, manifest: Manifest) -> CheckResult:
+    result = run.result() if (run.path / "verdict.json").is_file() else None
     kind = "control" if manifest.control else "run"
+    if manifest.copy is not None:
+        kind = "snapshot"
     check = _describe_check(kind, run.path, manifest)
-    if not (run.path / "verdict.json").is_file():
+    if result is None:
         return check
-    result = run.result()
     verdict, reason = read_stored_verdict(run, manifest)
     if verdict is None:
         return replace(check, reason=reason)
@@ -107,7 +109,7 @@ def _read_run(run: RunFolder, manifest: Manifest) -> CheckResult:
         check,
         verdict=verdict,
         reason=reason,
-        statistics=None if manifest.control else result.statistics or one_cut,
+        statistics=result.statistics or one_cut if kind == "run" else None,
         commits_per_s=result.load.rate if result.load else None,
     )
 

@@ -51,7 +51,7 @@ def command(
     runs: Path,
     as_json: bool,
 ) -> None:
-    """Judge a run whose power was cut, for the first time or again.
+    """Judge a run of a cut or a copy, for the first time or again.
 
     \b
     dbcheck reconcile runs/ID                    read the survivors, judge

@@ -39,6 +39,24 @@ class KubernetesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreSettings:
+    """The keys of dbcheck_restore.
+
+    copy:    the program that takes a copy of the server, with its arguments.
+    restore: the program that restores this copy elsewhere and starts a server on it.
+    target:  the URL of that server, without a password; it has the target's accounts.
+    remove:  the program that ends that server and removes the copy; () to keep both.
+    timeout_s: seconds that each program may take.
+    """
+
+    copy: Command
+    restore: Command
+    target: str
+    remove: Command = ()
+    timeout_s: _Seconds = limits.COPY_S
+
+
+@dataclass(frozen=True, slots=True)
 class TargetSettings:
     """The settings of one target.
 

@@ -27,7 +27,11 @@ def read_run_detail(outcome: Outcome, reader: LogReader) -> RunDetail:
     found = outcome.found
     losses = found.losses if found else Losses.of(())
     detail = partial(
-        RunDetail, outcome.manifest, outcome.after, compared=found is not None
+        RunDetail,
+        outcome.manifest,
+        outcome.after,
+        compared=found is not None,
+        copy=case.copy,
     )
     if load is None or load.last_ack_us is None:
         why = "No charts: the client's record of the load is missing."
@@ -39,7 +43,8 @@ def read_run_detail(outcome: Outcome, reader: LogReader) -> RunDetail:
             logs.acks, losses, load.began_us, went_us, load.last_ack_us
         )
         keys = None
-        if found is not None:
+        # The newest commits, which the map shows, came after a copy was taken.
+        if found is not None and case.copy is None:
             rows = _list_survivor_streams(outcome)
             keys = build_key_map(logs.acks, losses, rows, case.manifest.epoch)
     except LogDamaged as error:

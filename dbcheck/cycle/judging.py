@@ -18,6 +18,8 @@ from dbcheck.model.family import FAMILIES
 from dbcheck.model.records import AfterRecord
 from dbcheck.ports.listener import Progress, Reporter, Unit, ignore_progress
 from dbcheck.ports.witness import LogReader
+from dbcheck.restore.judging import judge_restored
+from dbcheck.rows.copied import judge_copy, keep_due
 from dbcheck.rows.differences import ChangedRow, RowsLeftOnNode, find_rows_left_on_node
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.lossshape import LossShape, Windows, find_shape_of_losses
@@ -100,7 +102,9 @@ def judge_run(
     """
     records = run.read()
     case = _reconcile_case(run, reader, _build_case(records), report)
-    outcome = Outcome(run, case, judge(case), records.recalled)
+    is_copy = case.manifest.copy is not None
+    judgement = judge_restored(case) if is_copy else judge(case)
+    outcome = Outcome(run, case, judgement, records.recalled)
     if stored.may_write(run.path):
         manifest, after = case.manifest, case.after
         shift_us = manifest.wall_us - manifest.clock_us
@@ -119,6 +123,7 @@ def _build_case(records: StoredRun) -> Case:
         cut_asked=records.cut_asked,
         outage=records.outage,
         fault=records.fault,
+        copy=records.copy,
     )
 
 
@@ -129,12 +134,15 @@ def _reconcile_case(
     try:
         logs = StoredLogs(run, reader, case.manifest, case.load)
         case = replace(case, logs=tuple(logs.facts()), clock_set=logs.clock_set)
-        if case.after.facts is None or case.after.failure or has_other_data(case):
+        if case.after.facts is None or case.after.failure or _is_other_data(case):
             return case
-        found, seen = (
-            judge_run_rows(run, logs.acks, case, report, logs.summary),
-            _judge_seen_rows(run, logs, case),
-        )
+        found = judge_run_rows(run, logs.acks, case, report, logs.summary)
+        if case.copy is not None and (law := case.copy.law) is not None:
+            found, copied = judge_copy(logs.acks, found, law)
+            case = replace(case, copied=copied)
+        # What a reader saw after the copy was taken is never there.
+        is_copy = case.manifest.copy is not None
+        seen = None if is_copy else _judge_seen_rows(run, logs, case)
         return replace(
             case,
             found=found,
@@ -144,6 +152,11 @@ def _reconcile_case(
         )
     except LogDamaged as error:
         return replace(case, damage=str(error))
+
+
+def _is_other_data(case: Case) -> bool:
+    """Return True if other data answered; the rows of a copy show whose they are."""
+    return case.manifest.copy is None and has_other_data(case)
 
 
 def _measure_loss_shape(
@@ -161,9 +174,12 @@ def _measure_loss_shape(
             logs.acks,
             to_the_cut=case.load is None or case.load.task_at_end > 0,
         )
+    acks: AckStream = logs.acks
     went_us, late_us = find_cut_us(case), logs.late_us
+    if case.copied is not None:  # it need not have the others, and ages with no cut
+        went_us, acks = None, keep_due(acks, case.copied)
     return find_shape_of_losses(
-        found.losses, logs.acks, went_us, sizes, tables, windows, late_us
+        found.losses, acks, went_us, sizes, tables, windows, late_us
     )
 
 
@@ -240,8 +256,8 @@ def _find_rows_left_behind(
 def _judge_seen_rows(run: RunFolder, logs: StoredLogs, case: Case) -> SeenRows | None:
     """Return the fate of the rows that readers saw, None if it cannot be told."""
     manifest, load = case.manifest, case.load
-    if not manifest.seen_log or load is None:
-        return None
+    if not manifest.seen_log or load is None or manifest.copy is not None:
+        return None  # of a copy: what was seen after it need not be there
     claim = Claim(load.sent, load.acked)
     return judge_seen_rows(
         logs.seen,

@@ -51,6 +51,8 @@ def prepare_outage_table(rig: Rig, manifest: Manifest) -> str:
     engine, server = rig.site.writer.engine, manifest.writer.facts
     if manifest.control:
         return "a control is not measured"
+    if manifest.copy is not None:
+        return "no power is cut"
     if not engine.has(Feature.CLIENT):
         return "no client's commit can be tried on this kind of server"
     why = ""

@@ -21,6 +21,7 @@ from dbcheck.judge.cutmoment import (
     measure_elapsed,
 )
 from dbcheck.judge.diagnosis import (
+    OF_COPIES,
     Explanation,
     count_unexplained_decisions,
     diagnose_losses,
@@ -29,6 +30,7 @@ from dbcheck.judge.insync import find_awaited_nodes
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.judge.result import (
     ClusterResult,
+    CopyResult,
     DepthResult,
     EvidenceResult,
     HousekeepingResult,
@@ -134,8 +136,14 @@ class Outcome:
         """Return the seconds from an ack to the cut, None if they are not known.
 
         A reply that was on its way at the cut is read after it; that counts as 0.
+        Of a copy, the seconds to the moment when it was begun; less than 0 after it.
         """
-        if self._went_us is None or acked_us < 0:
+        if acked_us < 0:
+            return None
+        if self.manifest.copy is not None:
+            copy = self.case.copy
+            return None if copy is None else (copy.began_us - acked_us) / 1e6
+        if self._went_us is None:
             return None
         return max(0, self._went_us - acked_us) / 1e6
 
@@ -259,7 +267,8 @@ def _build_result(outcome: Outcome) -> RunResult:
         seen=_build_seen_result(outcome),
         audit=manifest.writer.audit,
         cluster=_build_cluster_result(outcome),
-        uncut=case.uncut,
+        uncut=case.uncut and manifest.copy is None,
+        copy=_build_copy_result(outcome),
         checked=describe_checked(manifest),
         recovery_s=_measure_recovery_s(outcome),
         outage=_measure_outage(outcome),
@@ -267,8 +276,29 @@ def _build_result(outcome: Outcome) -> RunResult:
     )
 
 
+def _build_copy_result(outcome: Outcome) -> CopyResult | None:
+    plan, copy, copied = outcome.manifest.copy, outcome.case.copy, outcome.case.copied
+    if plan is None:
+        return None
+    taken_us = copy.ended_us - copy.began_us if copy and copy.ended_us else None
+    return CopyResult(
+        target=plan.target,
+        taken_s=None if taken_us is None else taken_us / 1e6,
+        restore_s=copy.restore_s if copy else None,
+        due=copied.due if copied else None,
+        due_kept=copied.due_kept if copied else None,
+        by_order=copied.by_order if copied else None,
+        open=copied.open if copied else None,
+        open_kept=copied.open_kept if copied else None,
+        after=copied.after if copied else None,
+        after_kept=copied.after_kept if copied else None,
+    )
+
+
 def _measure_outage(outcome: Outcome) -> OutageResult | None:
     case = outcome.case
+    if outcome.manifest.copy is not None:
+        return None
     return measure_outage(
         case.outage, outcome.manifest, case.load, case.restore, case.after
     )
@@ -376,7 +406,7 @@ def _list_explanations(outcome: Outcome) -> tuple[Explanation, ...]:
         return ()
     counts = {**outcome.found.counts, **_count_losses_without_row(outcome.after)}
     undecided = outcome.found.undecided
-    return diagnose_losses(
+    explanations = diagnose_losses(
         {LossKind(name): rows for name, rows in counts.items()},
         case.shape or NO_SHAPE,
         outcome.settings.at_fault(lost=True),
@@ -389,6 +419,9 @@ def _list_explanations(outcome: Outcome) -> tuple[Explanation, ...]:
         uncounted=count_unexplained_decisions(undecided, outcome.after.decisions),
         repeats=outcome.found.repeats,
     )
+    if outcome.manifest.copy is None:
+        return explanations
+    return tuple(one for one in explanations if one.cause in OF_COPIES)
 
 
 def _count_losses(outcome: Outcome) -> dict[str, int] | None:
@@ -428,9 +461,11 @@ def _find_canaries_left_on_host(outcome: Outcome) -> LeftOnHost | None:
 def _compute_statistics(outcome: Outcome) -> Statistics | None:
     """Return the statistics of this cut; None for a control, which must lose rows.
 
+    None without a cut, where a copy was taken.
+
     A loss without a cut does not count as a cut that lost something.
     """
-    if outcome.manifest.control:
+    if outcome.manifest.control or outcome.manifest.copy is not None:
         return None
     if outcome.case.uncut and outcome.verdict is Verdict.FAIL:
         return Tally(0, 0).statistics

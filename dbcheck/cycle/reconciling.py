@@ -20,6 +20,7 @@ from dbcheck.cycle.recovery.after_cut import STANDS, read_survivors
 from dbcheck.cycle.recovery.other_nodes import describe_nodes_left_off
 from dbcheck.cycle.recovery.second_reading import require_restarter
 from dbcheck.cycle.recovery.waiting import REFUSED_S
+from dbcheck.cycle.restored import restored_copy
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.cluster import Weakens
 from dbcheck.model.records import Manifest
@@ -56,6 +57,9 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
                 f"dbcheck reconcile {shlex.quote(str(run.path))} --offline.",
             )
         fetched = fetch_logs(rig, run, manifest)
+        if manifest.copy is not None:
+            with restored_copy(rig, run) as restored:
+                return read_and_judge(restored, run, manifest, fetched, REFUSED_S)
         if left_off := _describe_power_left_off(rig, run, manifest):
             rig.listener.phase(Phase.POWER, left_off)
         try:

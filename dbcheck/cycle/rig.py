@@ -12,7 +12,7 @@ from dbcheck.model.cluster import Promise
 from dbcheck.model.witness import Json
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener
-from dbcheck.ports.site import FaultPrograms, PodSource, Site
+from dbcheck.ports.site import Copying, FaultPrograms, PodSource, Site
 from dbcheck.ports.witness import LogReader, Witness
 from dbcheck.runs.folder import reconcile_command
 
@@ -80,6 +80,8 @@ class Rig:
               have other addresses after a cut, and other hosts.  It raises
               DbcheckError as long as one of them cannot be reached.  None if the nodes
               stay where they are.
+    copying:  how a copy is taken beside the load, and restored elsewhere; None where
+              the power is cut.
     """
 
     site: Site
@@ -103,6 +105,7 @@ class Rig:
     promises: Sequence[Promise] = ()
     client_command: Sequence[str] = ()
     find_nodes: Callable[[str], Site] | None = None
+    copying: Copying | None = None
 
     def reconcile_command(self, run: Path) -> str:
         """Return the command that judges *run*, which was made on this rig."""

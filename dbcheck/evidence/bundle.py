@@ -25,6 +25,7 @@ from dbcheck.evidence.staging import (
     list_judgeable_runs,
     make_attestation,
     make_scratch_folder,
+    name_tested,
     stage_campaign,
     stage_chosen_runs,
     stage_run,
@@ -127,7 +128,9 @@ def _bundle_run(
     subject = stage_run(run, folder / RUNS_FOLDER, scrub, reader).subject
     result = subject.result
     summary = _Summary("run", result.run, result.verdict, redact)
-    return _finish_bundle(folder, summary, result.target, as_html(subject), scrub)
+    staged = RunFolder.open(folder / RUNS_FOLDER / result.run).manifest()
+    tested = name_tested(staged)
+    return _finish_bundle(folder, summary, tested, as_html(subject), scrub)
 
 
 def _bundle_campaign(

@@ -468,6 +468,7 @@ def list_hosts(manifest: Manifest) -> set[str]:
     """
     urls = [manifest.witness, *(node.target for node in manifest.nodes.values())]
     urls += filter(None, [manifest.client_target])
+    urls += [manifest.copy.target] if manifest.copy else []
     found = {host for url in urls if (host := _host_of(url))}
     for node in manifest.nodes.values():
         if node.host and node.host.facts.hostname:

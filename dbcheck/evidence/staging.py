@@ -43,7 +43,7 @@ from dbcheck.evidence.scrub import Scrub
 from dbcheck.judge.checks import ChosenRuns, RunBeside
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.judge.results import CampaignResult
-from dbcheck.model.records import AfterRecord
+from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.witness import LogReader
 from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject
@@ -58,13 +58,23 @@ REPORT_FILE = "report.html"
 CHOSEN_FILE = "chosen.json"  # which runs were named, and which were not
 LOG, DRIVES = "server.log", "drives.csv"
 _RECORDS = (
-    *("manifest", "recalled", "load", "cut", "fault", "restore", "outage", "after"),
+    *("manifest", "recalled", "load", "cut", "fault", "copy", "restore"),
+    *("outage", "after"),
     "verdict",
 )
 # Read as a whole, unlike rows, losses and the logs of the witness: they are as large as
 # the load was, and read piece by piece, or line by line.
 WHOLE_MAX = 1 << 25  # bytes
 _STREAMED = re.compile(r"survivors-.*\.bin|different-.*\.jsonl|acks.*\.log|losses\.csv")
+
+
+def name_tested(manifest: Manifest) -> str:
+    """Return what a run tested, for its attestation.
+
+    That a copy of a server passed says nothing of the server itself.
+    """
+    target = manifest.writer.target
+    return f"copy of {target}" if manifest.copy is not None else target
 
 
 def make_attestation(folder: Path, tested: str, verdict: Verdict) -> bytes | None:

@@ -36,6 +36,7 @@ from dbcheck.evidence.staging import (
     make_attestation,
     make_bundled_run,
     make_scratch_folder,
+    name_tested,
     read_chosen,
     read_server_log,
 )
@@ -337,9 +338,8 @@ class _Check:
             name = require_run_id(self._index.name)
         except UsageError as error:
             raise BundleRefused(str(error), id=ErrorId.BUNDLE_NOT_JUDGED) from None
-        return (
-            RunFolder.open(self._folder / RUNS_FOLDER / name).manifest().writer.target
-        )
+        run = RunFolder.open(self._folder / RUNS_FOLDER / name)
+        return name_tested(run.manifest())
 
     def _check_attestation(self, test: str) -> Iterator[str]:
         """Yield a difference if the attestation is not the one of this evidence."""

@@ -15,7 +15,7 @@ from dbcheck.model.pods import Pod
 from dbcheck.model.records import Manifest
 
 # Fields of a manifest that name people or machines, and those of the nodes.
-_NOT_LISTED = ("nodes", "writer_name", "witness", "user", "client_target")
+_NOT_LISTED = ("nodes", "writer_name", "witness", "user", "client_target", "copy")
 
 
 def list_other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from msgspec import Meta
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import SECRET_OPTION, Secret
-from dbcheck.config.target import KubernetesSettings, TargetSettings
+from dbcheck.config.target import KubernetesSettings, RestoreSettings, TargetSettings
 from dbcheck.config.validated import suggest_nearest
 from dbcheck.inventory.fields import PREFIX, TYPE_OF_SOURCE, Fields
 from dbcheck.inventory.reaching import read_host
@@ -35,6 +35,7 @@ KUBERNETES = f"{PREFIX}kubernetes"
 NODE = f"{PREFIX}kubernetes_node"
 _WITNESS_PODS = f"{PREFIX}kubernetes_witness"
 _PROMOTED_BY = f"{PREFIX}promoted_by"
+_RESTORE = f"{PREFIX}restore"
 SECRETS = {
     f"{PREFIX}password": "the database's password",
     f"{PREFIX}replication_password": "the password of `dbcheck_replication_user`",
@@ -75,6 +76,16 @@ TYPES_OF_OTHERS: Mapping[str, Any] = {
             " name in this inventory."
         ),
     ],
+    _RESTORE: Annotated[
+        dict[str, Any],
+        Meta(
+            description="How `dbcheck snapshot` has a copy of the server taken and"
+            " restored elsewhere: `copy` and `restore`, each a list, a program and its"
+            " arguments; `target`, the URL of the server on the copy, with the account"
+            " and password of this one; and, where they are wanted, `remove`, a"
+            " program, and `timeout_s`. See [restore.md](guides/restore.md)."
+        ),
+    ],
     **registry.TYPES_OF_OTHERS,
 }
 # A setting -> its variable without the prefix, where they differ.
@@ -96,6 +107,8 @@ class Entry(TargetSettings):
     machine:   the host of the inventory that the pod with the server runs on, whose
                are *host*, *power* and *expected*; "" if they are its own, or if the
                pod was not looked up.
+    copied_by: how a copy of the server is taken, and restored elsewhere; None if it is
+               not known.
     """
 
     password: Secret | None = None
@@ -111,6 +124,7 @@ class Entry(TargetSettings):
     kubernetes: KubernetesSettings | None = None
     witness_pods: KubernetesSettings | None = None
     machine: str = ""
+    copied_by: RestoreSettings | None = None
 
     @property
     def drive_scope(self) -> scope.DriveScope | None:
@@ -218,11 +232,14 @@ def parse_entry(fields: Fields) -> Entry:
         "kubernetes": pods,
         "witness_pods": fields.read_mapping(_WITNESS_PODS, KubernetesSettings),
         "machine": "",
+        "copied_by": fields.read_mapping(_RESTORE, RestoreSettings),
     }
     if pods is not None and fields.value(_PROMOTED_BY, str, None) is None:
         given["promoted_by"] = PromotedBy.AUTO.value  # the operator does
     entry = fields.read(Entry, PREFIX, given=given, keys=VARIABLE_OF_SETTING)
     _require_url(fields, f"{PREFIX}target", entry.target)
+    if entry.copied_by is not None:
+        _require_url(fields, f"{_RESTORE}: target", entry.copied_by.target)
     if entry.client_target:
         _require_url(fields, f"{PREFIX}client_target", entry.client_target)
     if entry.witness and not entry.witness.startswith(("ssh://", "file:")):

@@ -33,6 +33,10 @@ from dbcheck.server_log.startlog import (
     read_since_last_start,
 )
 
+_COPY_NOT_UP = (
+    "so nothing shows that this copy can be restored. See the log of its server; one"
+    " that still follows the original must be promoted, or restored without that"
+)
 # How servers name EIO (errno(3)): PostgreSQL by its text, InnoDB by its number as well.
 _DRIVE_ERROR = re.compile(
     r"Input/output error|error number 5\b|returned 5\b|[Ee]rr(?:no|code)?:? 5\b"
@@ -59,6 +63,8 @@ def judge_absence(case: Case, answer: str = "") -> Absence:
             refuse the login since it cannot read the data that a login needs.
     """
     before, after = case.before, case.host
+    if case.manifest.copy is not None:
+        return Absence(doubt=_COPY_NOT_UP)
     doubt = _find_doubt_about_cut(case)
     # The lab itself reports whether its server ended.
     if not doubt and case.manifest.lab_cut is not None and before is None:

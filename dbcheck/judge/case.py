@@ -35,6 +35,7 @@ from dbcheck.model.records import (
 from dbcheck.model.replication import CutWhilePromoted
 from dbcheck.model.watched import FactKind, Seen
 from dbcheck.model.witness import LogFacts
+from dbcheck.rows.copied import Copied, CopyRecord
 from dbcheck.rows.differences import RowsLeftOnNode
 from dbcheck.rows.lossshape import LossShape
 from dbcheck.rows.reconcile import Reconciliation
@@ -194,6 +195,9 @@ class Case:
     cut_asked: what was stored just before the cut was asked for, None if nothing was.
     outage:  what probes were answered after the cut; None if that was not stored.
     fault:   of the user's programs, beside the load; None if there was to be none.
+    copy:    of a copy that was taken beside the load; None if none was begun.
+    copied:  how the commits of the load stand in that copy; None where *found* is, and
+             where no copy was taken.
     shape:   the shape of the losses; None if nothing was lost, or no rows are compared.
     left:    name of each other node that was read -> its RowsLeftOnNode.
     seen:    the fate of the rows that readers saw; None without readers, if no rows
@@ -214,6 +218,8 @@ class Case:
     cut_asked: CutAsked | None = None
     outage: OutageRecord | None = None
     fault: FaultRecord | None = None
+    copy: CopyRecord | None = None
+    copied: Copied | None = None
 
     @property
     def writer(self) -> NodeBefore:

@@ -81,11 +81,11 @@ class ChosenRuns:
 class CheckResult:
     """One check of a server, as it was judged when it was made.
 
-    kind:    "run", "campaign" or "control", which is here only if it failed or is not
-             judged.
+    kind:    "run", "snapshot", "campaign" or "control", which is here only if it
+             failed or is not judged.
     began:   ISO 8601.
     verdict: null if the check was not judged.  reason: why, the first sentence.
-    statistics: null if the check was not judged, and of a control.
+    statistics: null if the check was not judged, of a control, and of a snapshot.
     server:  product and version.  drives: their models and firmware; () if not known.
     findings: what the audit before the newest cut found that is more than a note, a
              text for each; null if it could not be made.

@@ -132,6 +132,10 @@ class Cause(enum.Enum):
     DATA_PAGES = "data pages"  # pages came back in an older state, or damaged
 
 
+# The causes that a copy can have, too; all others are about a cut.
+OF_COPIES = frozenset({Cause.DELETES, Cause.REPEATS})
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """One cause that the losses look like.

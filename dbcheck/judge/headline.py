@@ -87,8 +87,8 @@ def lost(
     many of the losses clients of the server may have caused.
     """
     who = "the cluster" if survived else "the server"
-    commits, how = _hit(found)
-    parts = [*_beside(found)]
+    commits, how = count_commits_hit(found)
+    parts = [*list_losses_beside(found)]
     if commits:
         of = f"{commits:,} of the {format_count(found.confirmed, 'commit')}"
         parts.insert(0, f"{who} {how} {of} that it had acknowledged, in {where}")
@@ -103,10 +103,12 @@ def lost(
 
 def differing(found: Reconciliation) -> str:
     """Return the same where nothing shows that the server lost it in the cut."""
-    commits, how = _hit(found)
+    commits, how = count_commits_hit(found)
     acked = format_count(found.confirmed, "acknowledged commit")
     own = f"{commits:,} of the {acked} {_was(commits)} {how}"
-    return "; ".join((own if commits else _count_intact(found), *_beside(found)))
+    return "; ".join(
+        (own if commits else _count_intact(found), *list_losses_beside(found))
+    )
 
 
 def _count_intact(found: Reconciliation) -> str:
@@ -114,7 +116,7 @@ def _count_intact(found: Reconciliation) -> str:
     return f"all {acked} of this cycle are intact"
 
 
-def _hit(found: Reconciliation) -> tuple[int, str]:
+def count_commits_hit(found: Reconciliation) -> tuple[int, str]:
     """Return the number of acknowledged commits that are not intact, and a verb.
 
     The verb is "lost", "lost or damaged" or "damaged".
@@ -127,7 +129,7 @@ def _hit(found: Reconciliation) -> tuple[int, str]:
     return every, how
 
 
-def _beside(found: Reconciliation) -> Iterator[str]:
+def list_losses_beside(found: Reconciliation) -> Iterator[str]:
     """Yield what is wrong although all acknowledged commits may be intact."""
     gone, altered = sum(found.earlier_lost.values()), found.earlier_damaged
     for rows, what in ((gone, "lost"), (sum(altered.values()), "damaged")):
@@ -202,13 +204,16 @@ def kept(
     unseen = _names(item for item in items if leaves_open(item))
     text += f"; assumed, not seen: {assumed}" if assumed else ""
     text += f"; not checked: {unseen}" if unseen else ""
-    if alarms:
-        facts = (f"{flag.fact} = {flag.value}" for flag in alarms)
-        found_unsafe = (
-            f"{format_alarm_counts(alarms)}: {', '.join(dict.fromkeys(facts))}"
-        )
-        text += f"; but the audit before it found {found_unsafe}"
-    return text
+    return text + describe_alarms(alarms)
+
+
+def describe_alarms(alarms: Sequence[Flag]) -> str:
+    """Return what a PASS adds of unsafe settings that the audit found; "" if none."""
+    if not alarms:
+        return ""
+    facts = (f"{flag.fact} = {flag.value}" for flag in alarms)
+    found_unsafe = f"{format_alarm_counts(alarms)}: {', '.join(dict.fromkeys(facts))}"
+    return f"; but the audit before it found {found_unsafe}"
 
 
 def leaves_open(item: Item) -> bool:

@@ -61,6 +61,10 @@ class ItemId(enum.Enum):
     WITNESS_LOG = "witness log"
     WITNESS_AT_CUT = "witness at the cut"
     SETTINGS = "durable settings"
+    COPY_TAKEN = "copy under load"
+    COPY_OF_SERVER = "copy of this server"
+    COPY_APART = "apart from the server"
+    RESTORED = "restored"
 
 
 class Status(enum.Enum):
@@ -93,7 +97,7 @@ class Item:
 
 # Matches a reason that itself says what to do.
 _HAS_OWN_ADVICE = re.compile(
-    r"cut again|\badd --|reconcile|dbcheck (?:clean|probe)|\(set "
+    r"(?:cut|copy it) again|\badd --|reconcile|dbcheck (?:clean|probe)|\(set "
 )
 
 
@@ -331,6 +335,22 @@ _DOUBTS = {
         "",
         advice="Fix the setting, or let dbcheck read it, and cut again",
     ),
+    ItemId.COPY_TAKEN: _Doubt(
+        "nothing shows that the server was at work while the copy was taken",
+        advice="Use more sessions, or no --rate, and copy it again",
+    ),
+    ItemId.COPY_OF_SERVER: _Doubt(
+        "nothing shows that what was read is a copy of this server",
+        advice="Let the program restore the copy that has the run's id, at the URL in"
+        " dbcheck_restore, and copy it again",
+    ),
+    ItemId.COPY_APART: _Doubt(
+        "nothing shows that what was read is apart from the server",
+        "what was read is no copy",
+        "Restore the copy at the URL in dbcheck_restore, with nothing that lets it"
+        " follow the original, and copy it again",
+    ),
+    ItemId.RESTORED: _Doubt("how long the restore took is not known"),
     ItemId.SWITCH_DEPTH: _Doubt("how deep this switch cuts is not known"),
 }
 

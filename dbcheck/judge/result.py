@@ -23,6 +23,7 @@ from dbcheck.model.outage import OutageResult
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.model.replication import PromotedBy
 from dbcheck.model.verdict import Statistics, Verdict
+from dbcheck.rows.copied import CopyRecord
 from dbcheck.rows.differences import OtherNode, RowsLeftOnNode
 from dbcheck.rows.keymap import KeyMap
 from dbcheck.rows.loss import LossKind
@@ -61,6 +62,7 @@ class RunDetail:
                     also where no rows were compared.
     compared: the rows were compared with the acks; else what survived is not known.
     drives: () if none were counted.
+    copy:   of the copy that was taken beside the load; None if none was.
     missing: why something is not drawn that a run can have, "" if all is.
     """
 
@@ -71,6 +73,7 @@ class RunDetail:
     compared: bool
     drives: tuple[DriveSeries, ...]
     missing: str
+    copy: CopyRecord | None = None
 
 
 def to_values(result: object) -> Any:
@@ -156,7 +159,8 @@ class EvidenceResult:
 class RangeResult:
     """Losses of one kind in one table, whose ids follow one another.
 
-    first_acked_before_cut_s, last_...: seconds; None if the moment is not known.
+    first_acked_before_cut_s, last_...: seconds; None if the moment is not known.  Of a
+    copy, before the moment when it was begun; less than 0 after that.
     """
 
     kind: LossKind
@@ -276,6 +280,33 @@ class ClusterResult:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyResult:
+    """A copy that was taken beside the load, and what its restore brought back.
+
+    target:   the URL of the server on the copy.
+    taken_s:  seconds that the program which takes it took; null if it failed.
+    restore_s: seconds that its restore took; null if it failed.
+    due:      commits that the copy must have.  due_kept: those of them that it has.
+    by_order: those of *due* that came while it was taken, and of which a later one is
+              there.
+    open, open_kept: commits that it may have or lack, and those that it has.
+    after, after_kept: commits that were sent after it was taken, and those that are
+              there all the same.  All these are null if no rows were compared.
+    """
+
+    target: str
+    taken_s: float | None
+    restore_s: float | None
+    due: int | None
+    due_kept: int | None
+    by_order: int | None
+    open: int | None
+    open_kept: int | None
+    after: int | None
+    after_kept: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """The result of one run.
 
@@ -316,6 +347,7 @@ class RunResult:
     processes:  of the client, or Dask workers, that shared the sessions.
     cores:      the client's, by which the number of processes was chosen; null if it
                 was given, and in a lab.
+    copy:       null where the power was cut.
     """
 
     run: str
@@ -374,6 +406,14 @@ class RunResult:
     outage: OutageResult | None = None
     processes: int = 1
     cores: int | None = None
+    copy: CopyResult | None = None
+
+    @property
+    def kind(self) -> str:
+        """What was made: a "run" with a cut, a "control", or a "snapshot"."""
+        if self.copy is not None:
+            return "snapshot"
+        return "control" if self.control else "run"
 
     @property
     def lost_without_cut(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import explain_missing_date, find_cut_us
@@ -41,6 +42,17 @@ _SIGNS_OF_CHANGE_BETWEEN_LOOKS = {
 }
 
 
+class _End(NamedTuple):
+    """The words for what ends the looks: after "before", and after "after"."""
+
+    before: str
+    after: str
+
+
+_CUT = _End("the cut", "the cut was taken to be")
+_END_OF_LOAD = _End("the load ended", "the load ended")
+
+
 def judge_looks_during_load(case: Case) -> Item | None:
     """Report the looks while the load ran, and their times; None if there was none.
 
@@ -51,29 +63,32 @@ def judge_looks_during_load(case: Case) -> Item | None:
     load, records = case.load, list(_list_watched(case))
     if load is None or not records:
         return None
-    name, went_us = ItemId.THROUGH_LOAD, find_cut_us(case)
+    name, end, went_us = ItemId.THROUGH_LOAD, _CUT, find_cut_us(case)
+    if case.manifest.copy is not None:
+        end, went_us = _END_OF_LOAD, load.last_ack_us
     description = "; ".join(
-        _describe_looks(watched, subjects, went_us) for watched, subjects in records
+        _describe_looks(watched, subjects, went_us, end)
+        for watched, subjects in records
     )
-    if why := explain_missing_date(case):
+    if end is _CUT and (why := explain_missing_date(case)):
         description += f". When the cut came is not known: {why}"
     if not case.manifest.control:  # a control itself changes settings
         changed = [
             describe_change(
-                seen, went_us, of_sessions=subjects is _SUBJECTS_OF_SESSIONS
+                seen, went_us, end, of_sessions=subjects is _SUBJECTS_OF_SESSIONS
             )
             for watched, subjects in records
             for seen in load.seen_of(watched, went_us, FactKind.SETTING, *_TABLE_FACTS)
         ]
         storage = list_changes_of_storage(case.manifest, load, case.tested_name)
-        changed += [describe_change(seen, went_us) for seen in storage]
+        changed += [describe_change(seen, went_us, end) for seen in storage]
         if changed:
             reason = f"{'; '.join(changed)}. Looked at: {description}"
             return Item(name, Status.CONTRADICTED, reason, required=False)
     # A session shows its settings whenever it commits, so no look of it is missing.
     looks = [record for record in records if record[1] is not _SUBJECTS_OF_SESSIONS]
     unseen = [
-        _explain_gaps_between_looks(watched, subjects, went_us, load)
+        _explain_gaps_between_looks(watched, subjects, went_us, load, end)
         for watched, subjects in looks
     ]
     if unseen := [reason for reason in unseen if reason]:
@@ -110,7 +125,7 @@ def explain_lost_crash_canary(case: Case) -> str:
     if FactKind.CANARY not in watched.facts:
         return ""
     for seen in load.seen_of(watched, went_us, FactKind.CANARY):
-        when = _format_time_before_cut(seen.first_us, went_us)
+        when = _format_time(seen.first_us, went_us, _CUT)
         return (
             f"the crash canary's row was gone {when} already: the server crashed and"
             " recovered by itself"
@@ -137,11 +152,14 @@ def _list_watched(case: Case) -> Iterator[tuple[Watched, Mapping[FactKind, str]]
 
 
 def _describe_looks(
-    watched: Watched, subjects: Mapping[FactKind, str], went_us: int | None
+    watched: Watched,
+    subjects: Mapping[FactKind, str],
+    went_us: int | None,
+    end: _End,
 ) -> str:
     """Describe the looks: their subjects, their number and the last one's time."""
     if not watched.has_look_by(went_us):
-        return _describe_missing_facts(watched, subjects)
+        return _describe_missing_facts(watched, subjects, end)
     what = " and ".join(
         f"{watched.facts[kind]} {text}"
         for kind, text in subjects.items()
@@ -153,7 +171,7 @@ def _describe_looks(
         mean_us = (watched.last_us - watched.first_us) / (watched.looks - 1)
         mean, longest = _format_interval(mean_us), _format_interval(watched.gap_us)
         text += f", every {mean} (at most {longest} apart)"
-    return f"{text}, the last {_format_time_before_cut(watched.last_us, went_us)}"
+    return f"{text}, the last {_format_time(watched.last_us, went_us, end)}"
 
 
 def _format_interval(interval_us: float) -> str:
@@ -166,7 +184,7 @@ def _format_interval(interval_us: float) -> str:
 
 
 def describe_change(
-    seen: Seen, went_us: int | None, *, of_sessions: bool = False
+    seen: Seen, went_us: int | None, end: _End = _CUT, *, of_sessions: bool = False
 ) -> str:
     """Describe the value that a fact had for a time, and when.
 
@@ -179,8 +197,8 @@ def describe_change(
         FactKind.TABLE_VERSION: "the version in the catalogs of the table ",
     }
     first, last = (
-        _format_time_before_cut(seen.first_us, went_us),
-        _format_time_before_cut(seen.last_us, went_us),
+        _format_time(seen.first_us, went_us, end),
+        _format_time(seen.last_us, went_us, end),
     )
     value = repr(seen.value or "not there") + " in sessions of the load" * of_sessions
     if seen.kind is FactKind.PLACE:
@@ -191,12 +209,12 @@ def describe_change(
     return f"{text} at {seen.looks:,} looks, from {first} to {last}"
 
 
-def _describe_missing_facts(watched: Watched, subjects: Mapping[FactKind, str]) -> str:
+def _describe_missing_facts(
+    watched: Watched, subjects: Mapping[FactKind, str], end: _End
+) -> str:
     """Return the facts that were never looked at, and the reason."""
-    what = " and ".join(subjects.values())
-    return (
-        f"{what} were not looked at before the cut ({_explain_missing_looks(watched)})"
-    )
+    what, why = " and ".join(subjects.values()), _explain_missing_looks(watched)
+    return f"{what} were not looked at before {end.before} ({why})"
 
 
 def _explain_missing_looks(watched: Watched) -> str:
@@ -209,16 +227,17 @@ def _explain_gaps_between_looks(
     subjects: Mapping[FactKind, str],
     went_us: int | None,
     load: LoadRecord,
+    end: _End,
 ) -> str:
     """Explain what may have changed between two looks, or ""."""
     if not watched.has_look_by(went_us):
-        return _describe_missing_facts(watched, subjects)
+        return _describe_missing_facts(watched, subjects, end)
     for kind, (what, unseen) in _SIGNS_OF_CHANGE_BETWEEN_LOOKS.items():
         if changes := load.seen_of(watched, went_us, kind):
             names = ", ".join(dict.fromkeys(seen.of for seen in changes))
             return (
                 f"the server {what.format(names)} while the load ran"
-                f" ({_format_time_before_cut(changes[-1].first_us, went_us)}): {unseen}"
+                f" ({_format_time(changes[-1].first_us, went_us, end)}): {unseen}"
             )
     if went_us is not None:
         gap_us = watched.find_longest_gap_us(load.last_ack_us or went_us)
@@ -234,13 +253,14 @@ def _measure_unwatched_s(watched: Watched, went_us: int) -> float:
     return (went_us - watched.find_last_look_before(went_us)) / 1e6
 
 
-def _format_time_before_cut(at_us: int, went_us: int | None) -> str:
+def _format_time(at_us: int, went_us: int | None, end: _End) -> str:
+    """Return when a moment was, seen from the *end*, which was at *went_us*."""
     if went_us is None:
-        return "an unknown time before the cut"
+        return f"an unknown time before {end.before}"
     behind_s = (went_us - at_us) / 1e6
     if behind_s < 0:
-        return f"{-behind_s:.1f} s after the cut was taken to be"
-    return f"{behind_s:.1f} s before the cut"
+        return f"{-behind_s:.1f} s after {end.after}"
+    return f"{behind_s:.1f} s before {end.before}"
 
 
 def places(case: Case) -> Item | None:

@@ -32,6 +32,7 @@ from dbcheck.model.unobserved import Observed
 from dbcheck.model.verdict import ControlFacts
 from dbcheck.model.watched import FactKind, Seen, Watched
 from dbcheck.model.witness import Apart, Watermark, WindowFacts
+from dbcheck.rows.copied import CopyPlan
 from dbcheck.rows.differences import OtherNode, SecondReading
 from dbcheck.rows.loss import ConditionCheck, IndexLoss
 from dbcheck.rows.plans.plan import Plan
@@ -121,6 +122,8 @@ class Manifest:
     witness_ahead_us: by how much the witness's clock is ahead of the client's, see
                    model.clocks; 0 if it is not known to differ.
     fault:         a program of the user's was to begin a fault beside the load.
+    copy:          the copy that is taken beside the load, and whose restore is read;
+                   None where the power is cut.
     """
 
     run_id: str
@@ -153,6 +156,7 @@ class Manifest:
     witness_ahead_us: int = 0
     client_target: str = ""
     fault: bool = False
+    copy: CopyPlan | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""

@@ -52,6 +52,7 @@ class Phase(enum.Enum):
     CHECK = "check"
     CHECKPOINT = "checkpoint"
     CONTROL = "control"
+    COPY = "copy"
     CUT = "cut"
     CYCLE = "cycle"
     EXPLORE = "crash states"

@@ -6,7 +6,7 @@ read afterwards.  What is measured on each node is the campaign's work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +44,28 @@ class FaultPrograms(Protocol):
 
         It may have ended before, or never have begun.
         """
+
+
+class CopyPrograms(Protocol):
+    """Takes a copy of a server, and restores it elsewhere.
+
+    Each raises EngineError if that fails or takes too long.  run_id: names the copy.
+    """
+
+    def take(self, run_id: str, meanwhile: Callable[[], None]) -> None:
+        """Return once the copy is complete.
+
+        meanwhile: called again and again until then; what it raises ends the copying.
+        """
+
+    def restore(self, run_id: str) -> None:
+        """Return once a server was started on the copy; it may take no queries yet.
+
+        It may be called again, also while that server runs.
+        """
+
+    def remove(self, run_id: str) -> None:
+        """End the server on the copy, and remove both; idempotent."""
 
 
 class PodSource(Protocol):
@@ -214,3 +236,11 @@ class Site(Protocol):
 
         That may replace its data.  Nothing is done if the cluster does it by itself.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """How a copy of the server is taken and restored, and the server on the copy."""
+
+    programs: CopyPrograms
+    restored: Site

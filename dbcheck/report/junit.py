@@ -65,7 +65,7 @@ def _make_run_suite(subject: RunSubject) -> TestSuite:
         *(f"{name}: {value}" for name, value in of_run.facts(result)),
         of_run.scope(result),
     ]
-    kind = "dbcheck.control" if result.control else "dbcheck.run"
+    kind = f"dbcheck.{result.kind}"
     why = of_run.headline(result)
     case = _make_case(kind, _name_run(result), result.verdict, why, body, more)
     if (load := result.load) is not None and load.last_ack_us is not None:
@@ -74,6 +74,9 @@ def _make_run_suite(subject: RunSubject) -> TestSuite:
     named |= {"target": result.target, "seed": str(result.seed)}
     if (outage := result.outage) is not None and outage.seconds is not None:
         named["time_to_recover_s"] = str(outage.seconds)
+    if result.copy:
+        taken = (("copy_s", result.copy.taken_s), ("restore_s", result.copy.restore_s))
+        named |= {name: str(value) for name, value in taken if value is not None}
     return _make_suite("run", [case], named, result.checked)
 
 

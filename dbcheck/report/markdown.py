@@ -132,8 +132,8 @@ def _format_losses(subject: RunSubject) -> Iterator[str]:
     result = subject.result
     if result.ranges:
         yield from ("## Losses, by id", "")
-        spans = result.ranges[: of_run.RANGES_SHOWN]
-        yield from _format_table(of_run.RANGE_COLUMNS, map(of_run.range_cells, spans))
+        columns = of_run.range_columns(result)
+        yield from _format_table(columns, of_run.list_ranges(result))
         yield from (_escape_text(of_run.ranges_note(result)), "")
     if result.shape is not None:
         yield from (f"## {SHAPE_TITLE}", "")

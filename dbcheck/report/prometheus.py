@@ -33,10 +33,13 @@ _LABELS = ("kind", "target", "configuration")
 _HELP = {
     "dbcheck_verdict": "1 for the verdict that was reached, 0 for the others.",
     "dbcheck_checked_timestamp_seconds": "When the newest cycle began or ended.",
-    "dbcheck_confirmed_commits": "Commits that the witness holds.",
+    "dbcheck_confirmed_commits": "Commits that the witness holds; of a copy, those of"
+    " them that it must have.",
     "dbcheck_lost_rows": "Rows that were acknowledged and are missing or wrong.",
     "dbcheck_commits_per_second": "Acknowledged commits per second of load.",
     "dbcheck_commit_latency_seconds": "Time from a commit to its acknowledgement.",
+    "dbcheck_copy_seconds": "How long the program took that takes the copy.",
+    "dbcheck_restore_seconds": "How long the program took that restores it.",
     "dbcheck_cuts": "Power cuts that count.",
     "dbcheck_lossy_cuts": "Power cuts that lost something.",
     "dbcheck_inconclusive_cycles": "Cycles that do not count.",
@@ -107,16 +110,24 @@ def _measure_subject(subject: Verdicts) -> Iterator[_Measured]:
 
 def _measure_run(result: RunResult) -> _Measured:
     lost = result.rows_lost
-    figures = {
+    figures: dict[str, float | None] = {
         "checked_timestamp_seconds": _parse_start_s(result.run),
         "confirmed_commits": result.confirmed,
         "lost_rows": None if lost is None else sum(lost),
         "commits_per_second": result.load.rate if result.load else None,
         **_list_times_of_run(result.outage),
     }
-    kind = "control" if result.control else "run"
+    if result.copy:
+        figures["copy_seconds"] = result.copy.taken_s
+        figures["restore_seconds"] = result.copy.restore_s
     return _Measured(
-        *(kind, result.target, result.workload, result.verdict, result.statistics),
+        *(
+            result.kind,
+            result.target,
+            result.workload,
+            result.verdict,
+            result.statistics,
+        ),
         figures,
         _list_latencies_s(result.load),
     )

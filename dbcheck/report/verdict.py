@@ -128,9 +128,9 @@ def _draw_nodes(result: RunResult) -> Table:
 
 def _draw_ranges(result: RunResult) -> RenderableType:
     table = Table(title="Losses, by id", title_justify="left", title_style="bold")
-    for name in words.RANGE_COLUMNS:
-        right = name in ("rows", "acked before the cut")
+    for name in words.range_columns(result):
+        right = name in words.RIGHT_COLUMNS
         table.add_column(name, justify="right" if right else "left")
-    for span in result.ranges[: words.RANGES_SHOWN]:
-        table.add_row(*words.range_cells(span))
+    for cells in words.list_ranges(result):
+        table.add_row(*cells)
     return Group(table, Text(words.ranges_note(result), MINOR))

@@ -29,17 +29,19 @@ from dbcheck.model.cluster import Promise, SiteKind, require_stagger
 from dbcheck.model.replication import PromotedBy, RebuiltBy
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
-from dbcheck.ports.site import Node, PodSource, Restarter, Site
+from dbcheck.ports.site import Copying, Node, PodSource, Restarter, Site
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.kinds.command import (
+    CopyByPrograms,
     FaultByPrograms,
     PromotionProgram,
     RebuildProgram,
     RestartProgram,
 )
 from dbcheck.power.kinds.lab import LabConfig
+from dbcheck.power.kinds.manual import ManualConfig
 from dbcheck.power.registry import ReadOnlySwitch
 from dbcheck.power.switched_host import recall_measured_depth
 from dbcheck.remote.address import SshOptions
@@ -231,6 +233,51 @@ def make_rig(
 
         return lab_rig.join_lab(rig, entry.power.name)
     return rig
+
+
+def make_copying_rig(
+    entry: Entry,
+    witness: Witness,
+    progress: PlainProgress,
+    runs: Path,
+    window: WindowLimits,
+) -> Rig:
+    """Return the rig of *entry* that has its server copied, and never cuts its power.
+
+    Its host is not asked: what it shows of a cut is of no use here.
+    """
+    entry = replace(entry, power_drives=(), fault=(), fault_end=(), twice=False)
+    if not isinstance(entry.power, LabConfig):
+        entry = replace(entry, power=ManualConfig())
+    rig = make_rig(entry, witness, progress, runs, window)
+    site = rig.site.with_writer(replace(rig.site.writer, host=None))
+    copying = make_copying(entry)
+    return replace(rig, site=site, before_load=lambda: None, copying=copying)
+
+
+def make_copying(entry: Entry) -> Copying | None:
+    """Return how the server of *entry* is copied and restored, None if nobody can.
+
+    Only a rig that copies has it: one with a switch cuts the power instead.
+
+    Raise UsageError for a copy at the server's own address, and for a program that is
+    not there.
+    """
+    settings = entry.copied_by
+    if settings is None:
+        return None
+    restored = make_engine(settings.target, entry.password)
+    own = make_engine(entry.target, entry.password)
+    if restored.target == own.target:
+        raise UsageError(
+            f"dbcheck_restore: target: {restored.target} is the server itself",
+            id=ErrorId.RESTORE_NOT_SET_UP,
+            hint="Restore the copy on another host, or to another port.",
+        )
+    node = Node(restored, ManualConfig().open(None, lambda _text: None))
+    programs = CopyByPrograms(settings)
+    programs.require_programs()
+    return Copying(programs, SingleServer(node))
 
 
 def remember_consent(hosts: Sequence[Entry]) -> None:

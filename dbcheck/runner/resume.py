@@ -153,6 +153,8 @@ def reconcile_entry(
         rig = assemble.make_rig(entry, witness, view, runs, window, cuts=False)
         writer = replace(rig.site.writer, restarter=restarter)
         rig = replace(rig, site=rig.site.with_writer(writer))
+        if manifest.copy is not None:
+            rig = replace(rig, copying=assemble.make_copying(entry))
         rig = lead_as_in_run(rig, manifest)
         recorded = manifest.writer.target
         if recorded != rig.site.writer.engine.target:

@@ -5,6 +5,8 @@
     recalled.json    which of these files came back from a witness and nothing proves
     load.json        after the load: what the client sent and received, the cut
     cut.json         just before the cut was asked for: that it was
+    copy.json        before a copy is taken beside the load, after that, and once it was
+                     restored
     fault.json       before a user's fault begins, and after it has ended
     outage.json      after the rows were read: the commits of the probes after the cut
     restore.json     after the restore: how long the power was off, null if unknown
@@ -56,6 +58,7 @@ from dbcheck.model.records import (
     RestoreRecord,
     StoredRows,
 )
+from dbcheck.rows.copied import CopyRecord
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import client_key, stored
@@ -150,6 +153,7 @@ class RunFolder:
             "load": records.load,
             "cut": records.cut_asked,
             "fault": records.fault,
+            "copy": records.copy,
             "restore": records.restore,
             "outage": records.outage,
         }
@@ -199,6 +203,7 @@ class RunFolder:
             self.recalled(),
             self.outage(),
             self.fault(),
+            self.copy(),
         )
 
     def locked(self) -> AbstractContextManager[None]:
@@ -338,6 +343,14 @@ class RunFolder:
     def fault(self) -> FaultRecord | None:
         """Read what is known of the user's fault, None if none was to begin."""
         return self._read("fault.json", FaultRecord)
+
+    def write_copy(self, copy: CopyRecord) -> None:
+        """Store what is known of the copy beside the load; raise RunWriteError."""
+        self._write("copy.json", [stored.to_bytes(copy)])
+
+    def copy(self) -> CopyRecord | None:
+        """Read what is known of the copy beside the load, None if none was begun."""
+        return self._read("copy.json", CopyRecord)
 
     def write_prepared(self, prepared: PreparedRecord) -> None:
         """Store what was read, before dbcheck decides what is prepared."""

@@ -15,6 +15,7 @@ from dbcheck.model.records import (
     Manifest,
     RestoreRecord,
 )
+from dbcheck.rows.copied import CopyRecord
 from dbcheck.runs import stored
 
 _NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]{0,99}")  # a safe file name
@@ -54,6 +55,7 @@ class StoredRun:
 
     load, cut_asked, restore, outage: None if the client was lost before it stored them.
     fault: None if no fault was to come beside the load.
+    copy:  None if no copy was begun beside the load.
     """
 
     manifest: Manifest
@@ -64,6 +66,7 @@ class StoredRun:
     recalled: Recalled
     outage: OutageRecord | None = None
     fault: FaultRecord | None = None
+    copy: CopyRecord | None = None
 
     @property
     def tables(self) -> list[str]:

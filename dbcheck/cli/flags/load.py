@@ -65,8 +65,8 @@ class LoadOptions(EntryOptions, WorkloadOptions):
             "--seed",
             type=SEED,
             metavar="N",
-            help="Decides the moment of the cut and the size of each row; their bytes "
-            "are new in each run. Default: random.",
+            help="Decides the moment of the cut, or of the copy, and the size of each "
+            "row; their bytes are new in each run. Default: random.",
         ),
     ] = None
     load_workers: Annotated[

@@ -62,6 +62,7 @@ from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
+from dbcheck.rows.copied import CopyPlan
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.plans.registry import (
     payload_bytes_max,
@@ -214,6 +215,8 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
 
     Return also why there is no canary, "" if there is one.
     """
+    if manifest.copy is not None:  # a dump would wait for the lock of its table
+        return None, "no crash canary: nothing is cut"
     if rig.site.kind.is_group:
         return None, "no crash canary: a node of a group may copy another's data"
     try:
@@ -294,7 +297,7 @@ def _require_fit(
         if isinstance(node.power, DriveScoped):
             node.power.require_fit()
     witness = rig.witness.facts()
-    if not rig.lab:
+    if not rig.lab and rig.copying is None:  # a copy takes no power from the witness
         for node in rig.site.nodes.values():
             endpoints = node.engine.endpoints()
             require_independent(endpoints, rig.witness.kind, witness)
@@ -360,7 +363,8 @@ def _describe_nodes(
     members: dict[str, Membership] = {}
     for name, node in rig.site.nodes.items():
         facts, ahead_us = _read_server_facts(node.engine, rig.listener)
-        require_failover(node, facts)
+        if rig.copying is None:
+            require_failover(node, facts)
         pods = read_pods(node, grouped=rig.site.kind.is_group)
         writes = name == rig.site.writer_name
         if writes and rig.witness_pods is not None:
@@ -384,7 +388,7 @@ def _describe_nodes(
             power=node.power.kind,
             host=host,
             places=places,
-            apart=None if rig.lab else require_other_host(host, witness),
+            apart=None if rig.lab or rig.copying else require_other_host(host, witness),
             cut_class=_find_cut_class(rig, node),
             class_assumed=node.class_assumed,
             reached=node.measured_depth,
@@ -487,6 +491,9 @@ def _make_manifest(
         user=find_user_name(),
         client_target=rig.client.target if rig.client else "",
         fault=rig.fault is not None,
+        copy=CopyPlan(rig.copying.restored.writer.engine.target)
+        if rig.copying
+        else None,
     )
 
 

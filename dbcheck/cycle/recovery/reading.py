@@ -123,7 +123,12 @@ class Reading:
 
     @property
     def _is_copy(self) -> bool:
-        """True if another server's data may have replaced this server's data."""
+        """True if another server's data may have replaced this server's data.
+
+        Those of a copy that was restored on purpose are read.
+        """
+        if self._manifest.copy is not None:
+            return False
         return self.refill is not None and self.refill.replaces
 
     @property
@@ -450,7 +455,12 @@ class Reading:
 
 
 def describe_other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
-    """Return the sign that *facts* are of a server with other data, "" if none."""
+    """Return the sign that *facts* are of a server with other data, "" if none.
+
+    The server on a copy may have another identity; its rows show whose copy it is.
+    """
+    if manifest.copy is not None:
+        return ""
     before = manifest.writer.facts.identity
     promoted = None
     if site.reader_name != manifest.writer_name:

@@ -21,10 +21,12 @@ from typing import IO
 from dbcheck.base import interrupt, limits, processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, PowerError, UsageError
+from dbcheck.config.target import RestoreSettings
 from dbcheck.model.cut import PowerState
 from dbcheck.ports.site import Node
 
 TAIL_MAX = 400  # characters of a program's output that an error shows
+_MEANWHILE_S = 0.05  # between two calls of what is to be called meanwhile
 _GRACE_S = 5  # how much later than dbcheck timeout(1) ends a program
 
 
@@ -51,11 +53,13 @@ def run_program(
     text: str = "",
     hidden: Collection[str] = (),
     keep: Container[str] = (),
+    meanwhile: Callable[[], None] | None = None,
 ) -> Finished:
     """Run *command* with *text* on its standard input; return once it has ended.
 
     what: names the program in errors.  hidden: secrets that its output must not show.
-    keep: see processes.make_environment().  All processes that it started end with it;
+    keep: see processes.make_environment().  meanwhile: called again and again while it
+    runs; if it raises, the program ends.  All processes that it started end with it;
     if this process dies, timeout(1) ends them a little later.  Raise PowerError if it
     cannot be run, or takes longer than *timeout_s*.
     """
@@ -77,7 +81,7 @@ def run_program(
                 hint="Install coreutils.",
             ) from None
         try:
-            process.communicate(text.encode(), timeout_s)
+            _await_end(process, text, timeout_s, meanwhile)
         except subprocess.TimeoutExpired:
             raise PowerError(
                 f"the {what} took longer than {timeout_s:g} s",
@@ -101,6 +105,29 @@ def run_program(
             hint="Install the program, or give its full path.",
         )
     return finished
+
+
+def _await_end(
+    process: subprocess.Popen[bytes],
+    text: str,
+    timeout_s: float,
+    meanwhile: Callable[[], None] | None,
+) -> None:
+    """Wait until *process* has ended; raise TimeoutExpired after *timeout_s*."""
+    if meanwhile is None:
+        process.communicate(text.encode(), timeout_s)
+        return
+    ends_s = time.monotonic() + timeout_s
+    while True:
+        left_s = ends_s - time.monotonic()
+        try:
+            process.communicate(text.encode(), max(0.0, min(_MEANWHILE_S, left_s)))
+        except subprocess.TimeoutExpired:
+            if left_s <= _MEANWHILE_S:
+                raise
+            meanwhile()
+        else:
+            return
 
 
 def format_command(command: Sequence[str]) -> str:
@@ -213,13 +240,14 @@ def _run_on_node(
     id: ErrorId,
     hint: str,
     if_slow: str = "Fix the cause of the delay, or set a longer dbcheck_wait_s.",
+    meanwhile: Callable[[], None] | None = None,
 ) -> None:
     """Run *command*; raise EngineError, with *id* and *hint*, unless it ends with 0.
 
-    if_slow: the hint if it takes longer than timeout_s.
+    if_slow: the hint if it takes longer than timeout_s.  meanwhile: see run_program().
     """
     try:
-        done = run_program(command, what, timeout_s)
+        done = run_program(command, what, timeout_s, meanwhile=meanwhile)
     except PowerError as error:
         hint = error.hint
         if error.id is ErrorId.POWER_COMMAND_TOO_SLOW:
@@ -231,6 +259,78 @@ def _run_on_node(
             f" output: {done.output_tail}",
             id=id,
             hint=hint,
+        )
+
+
+class CopyByPrograms:
+    """A ports.site.CopyPrograms that runs the user's programs, without a shell.
+
+    Each gets the id of the run as its last argument.  Their arguments may hold no
+    secret: they are shown in errors and by ps(1).
+    """
+
+    def __init__(self, settings: RestoreSettings) -> None:
+        self._settings = settings
+
+    def take(self, run_id: str, meanwhile: Callable[[], None]) -> None:
+        """Take the copy; raise EngineError unless its program exits with 0."""
+        self._run(
+            *(self._settings.copy, run_id, "program that takes the copy"),
+            id=ErrorId.COPY_NOT_TAKEN,
+            hint="It must take a copy of the server, named by the run's id, its last"
+            " argument, and exit with 0 once the copy is complete.",
+            meanwhile=meanwhile,
+        )
+
+    def restore(self, run_id: str) -> None:
+        """Restore the copy; raise EngineError unless its program exits with 0."""
+        self._run(
+            *(self._settings.restore, run_id, "program that restores the copy"),
+            id=ErrorId.COPY_NOT_RESTORED,
+            hint="It must restore the copy that is named by its last argument, start a"
+            f" server on it at {self._settings.target}, and exit with 0.",
+        )
+
+    def remove(self, run_id: str) -> None:
+        """Remove the copy and its server; raise EngineError unless that exits with 0.
+
+        Nothing happens without a program for it.
+        """
+        if self._settings.remove:
+            self._run(
+                *(self._settings.remove, run_id, "program that removes the copy"),
+                id=ErrorId.COPY_NOT_REMOVED,
+                hint="It must end the server on the copy, remove both, and exit with 0;"
+                " also if there is no copy. Do it by hand now.",
+            )
+
+    def require_programs(self) -> None:
+        """Raise UsageError if one of the programs is not there."""
+        for key in ("copy", "restore", "remove"):
+            command = getattr(self._settings, key)
+            if command and shutil.which(command[0]) is None:
+                raise UsageError(
+                    f"dbcheck_restore: {key}: there is no program {command[0]!r} here",
+                    id=ErrorId.COPY_PROGRAM_MISSING,
+                    hint="Install it, or give its full path.",
+                )
+
+    def _run(
+        self,
+        command: Sequence[str],
+        run_id: str,
+        what: str,
+        *,
+        id: ErrorId,
+        hint: str,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
+        _run_on_node(
+            *((*command, run_id), what, self._settings.timeout_s),
+            if_slow="Fix the cause of the delay, or raise dbcheck_restore: timeout_s.",
+            id=id,
+            hint=hint,
+            meanwhile=meanwhile,
         )
 
 

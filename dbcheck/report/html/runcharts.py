@@ -9,6 +9,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from dbcheck.judge.result import DriveSeries, RunDetail
+from dbcheck.model.records import LoadRecord
 from dbcheck.model.verdict import format_count
 from dbcheck.report.html.svg import (
     WIDTH,
@@ -19,6 +20,7 @@ from dbcheck.report.html.svg import (
     logarithmic,
 )
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
+from dbcheck.rows.copied import CopyRecord
 from dbcheck.rows.keymap import Fate, KeyMap, Lane
 from dbcheck.rows.timeline import Bin, Timeline
 
@@ -40,7 +42,7 @@ class Figure:
     note: str = ""
 
 
-def figures(detail: RunDetail) -> Iterator[Figure]:
+def figures(detail: RunDetail, load: LoadRecord | None = None) -> Iterator[Figure]:
     """Yield the charts that the run has data for."""
     timeline = detail.timeline
     if timeline is not None:
@@ -48,8 +50,10 @@ def figures(detail: RunDetail) -> Iterator[Figure]:
         axis = before_the_end(timeline.moments[0].from_s, f"seconds before {end}")
         kept = "acked and kept" if detail.compared else "acked; whether kept, unknown"
         note = ""
+        if detail.copy is not None and load is not None:
+            kept, note = "acked", _describe_copy(detail.copy, load)
         if (oldest_s := timeline.oldest_lost_s) is not None:
-            note = f" The oldest lost commit was acked {oldest_s:.3f} s before {end}."
+            note += f" The oldest lost commit was acked {oldest_s:.3f} s before {end}."
         yield _make_commits_figure(
             "Commits per second", timeline.moments, axis, kept, note
         )
@@ -60,9 +64,23 @@ def figures(detail: RunDetail) -> Iterator[Figure]:
         if (latency := _make_latency_figure(timeline, axis)) is not None:
             yield latency
         if detail.drives:
-            yield _make_drives_figure(detail.drives, axis)
+            end = "the end of the load" if detail.copy else "the cut"
+            yield _make_drives_figure(detail.drives, axis, end)
     if detail.keys is not None and detail.keys.lanes:
         yield _make_map_figure(detail.keys)
+
+
+def _describe_copy(copy: CopyRecord, load: LoadRecord) -> str:
+    """Return when a copy was begun and taken, on the axis of the load."""
+    last_us = load.last_ack_us
+    if last_us is None or copy.ended_us is None:
+        return ""
+    began_s, ended_s = ((last_us - at) / 1e6 for at in (copy.began_us, copy.ended_us))
+    return (
+        f" The copy was begun {began_s:.1f} s before the last ack, and taken"
+        f" {max(0.0, ended_s):.1f} s before it. Commits that came after it was begun"
+        " need not be there."
+    )
 
 
 def _make_commits_figure(
@@ -112,7 +130,7 @@ def _make_latency_figure(timeline: Timeline, axis: Axis) -> Figure | None:
     return Figure("Latency", plot.drawn(), legend, note)
 
 
-def _make_drives_figure(series: Sequence[DriveSeries], axis: Axis) -> Figure:
+def _make_drives_figure(series: Sequence[DriveSeries], axis: Axis, end: str) -> Figure:
     """Return the chart of each drive's flushes, or its writes without a flush count."""
     shown = series[: len(LINES)]
     legend: dict[str, str] = {}
@@ -136,7 +154,7 @@ def _make_drives_figure(series: Sequence[DriveSeries], axis: Axis) -> Figure:
     plot = Plot("Drives", description, axis, linear(most, "per second"), _HEIGHT)
     for kind, points in lines:
         plot.line(points, kind)
-    note = "Sampled twice a second, up to the last sample before the cut."
+    note = f"Sampled twice a second, up to the last sample before {end}."
     if left := len(series) - len(shown):
         note += f" {left} more drives are in drives.csv."
     return Figure("Flushes that the drives completed", plot.drawn(), legend, note)

@@ -111,11 +111,14 @@ def _list_drive_lines(drive: Drive) -> Iterator[str]:
 
 
 SETTING_COLUMNS = ("before", "just before the cut", "after")
+_SETTING_COLUMNS_OF_COPY = ("before", "at the end of the load", "on the copy")
 _UNKNOWN_VALUE = "-"
 
 
 def _name_setting_columns(result: RunResult) -> tuple[str, ...]:
     """Return SETTING_COLUMNS, with the node that each is of if another was read."""
+    if result.copy:
+        return _SETTING_COLUMNS_OF_COPY
     cluster = result.cluster
     if cluster is None or not cluster.is_other_read:
         return SETTING_COLUMNS
@@ -133,7 +136,10 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
     has_cause = bool(caveats or sections or result.diagnosis)
     return {
         "title": f"{result.verdict.value}: {result.server}, run {result.run}",
-        "about": (f"Power-cut check of {result.server}", f"run {result.run}"),
+        "about": (
+            f"{'Restore' if result.copy else 'Power-cut'} check of {result.server}",
+            f"run {result.run}",
+        ),
         "result": result,
         "summary": summarize_run(result),
         "lost": result.verdict is Verdict.FAIL,
@@ -147,9 +153,12 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
         "node_columns": of_cluster.COLUMNS,
         "nodes": list(of_cluster.list_nodes(result)),
         "cluster": [*of_cluster.list_facts(result.cluster)] if result.cluster else [],
-        "figures": list(figures(detail)) if detail else [],
-        "range_columns": words.RANGE_COLUMNS,
-        "ranges": [*map(words.range_cells, result.ranges[: words.RANGES_SHOWN])],
+        "what": "copy" if result.copy else "cut",
+        "load_title": "The load" if result.copy else "The load up to the cut",
+        "figures": list(figures(detail, result.load)) if detail else [],
+        "range_columns": words.range_columns(result),
+        "right_columns": words.RIGHT_COLUMNS,
+        "ranges": words.list_ranges(result),
         "ranges_note": words.ranges_note(result) if result.ranges else "",
         "shape_title": SHAPE_TITLE,
         "diagnosis_title": DIAGNOSIS_TITLE,
@@ -208,7 +217,8 @@ def _list_settings(subject: RunSubject) -> Iterator[Setting]:
         return
     before, after = detail.manifest.writer.facts, detail.after.facts
     at_the_cut, cluster = load.settings if load else None, subject.result.cluster
-    comparable = 2 if cluster and cluster.is_other_read else len(SETTING_COLUMNS)
+    is_other = subject.result.copy or (cluster and cluster.is_other_read)
+    comparable = 2 if is_other else len(SETTING_COLUMNS)
     yield Setting(
         "server",
         (

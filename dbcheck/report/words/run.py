@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dbcheck.judge.item import Status, meaning
@@ -20,6 +20,7 @@ from dbcheck.model.records import LoadRecord
 from dbcheck.model.verdict import Tally, Verdict, describe_proof, format_count
 from dbcheck.model.witness import Json
 from dbcheck.report.drives import describe_faults, list_drive_rates
+from dbcheck.report.words import copy as of_copy
 from dbcheck.report.words.outage import list_facts_of_outage
 from dbcheck.report.words.unexplained import where_to_look
 from dbcheck.rows.loss import LossKind
@@ -108,7 +109,7 @@ def headline(result: RunResult) -> str:
     """
     text = result.reasons[0]
     if result.verdict is Verdict.INCONCLUSIVE:
-        what = "control" if result.control else "cut"
+        what = "control" if result.control else "copy" if result.copy else "cut"
         no_count = "does not count" if result.final else "has no verdict yet"
         text = f"this {what} {no_count}: {text}"
     elif result.control and result.verdict is Verdict.FAIL:
@@ -179,7 +180,7 @@ def _seen(result: RunResult) -> Iterator[Section]:
 
 
 def _audit(result: RunResult) -> Iterator[Section]:
-    """Yield what the audit before the cut found, notes and unread facts as counts."""
+    """Yield what the audit before the load found, notes and unread facts as counts."""
     flags = result.audit or ()
     alarms = list_alarms(flags)
     if not alarms:
@@ -187,7 +188,8 @@ def _audit(result: RunResult) -> Iterator[Section]:
     rest = len(flags) - len(alarms)
     more = f" It has {rest} more notes and unknown facts." if rest else ""
     note = f"Run dbcheck audit to see what each means and how to fix it.{more}"
-    yield Section("The audit before the cut", tuple(map(str, alarms)), note)
+    what = "copy" if result.copy else "cut"
+    yield Section(f"The audit before the {what}", tuple(map(str, alarms)), note)
 
 
 def facts(result: RunResult) -> Iterator[tuple[str, str]]:
@@ -207,13 +209,8 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
     yield "workload", ", ".join(filter(None, shared))
     if result.housekeeping:
         yield "housekeeping", _tasks(result.housekeeping)
-    assumed = " (assumed)" if result.class_assumed else ""
-    if result.power_scope is PowerScope.DRIVE:
-        assumed += "; the drives alone"
-    yield (
-        "power",
-        f"{result.power}, class of the cut: {result.cut_class.value}{assumed}",
-    )
+    if result.copy is None:
+        yield "power", _describe_cut(result)
     if load := result.load:
         latency = load.latency_ms
         yield (
@@ -235,11 +232,21 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
                 f"{load.warned:,} commits were answered with a warning and do not"
                 f" count: {'; '.join(load.warnings)}",
             )
-        yield "server's end", _ENDS[load.gone]
+        if result.copy is None:
+            yield "server's end", _ENDS[load.gone]
+    if result.copy:
+        yield from of_copy.list_facts(result.copy)
     if depth := result.depth:
         named = depth.depth.value if depth.depth else "unknown"
         yield "cut depth", f"{named}: {depth.reasons[0]}"
     yield from _rows(result)
+
+
+def _describe_cut(result: RunResult) -> str:
+    assumed = " (assumed)" if result.class_assumed else ""
+    if result.power_scope is PowerScope.DRIVE:
+        assumed += "; the drives alone"
+    return f"{result.power}, class of the cut: {result.cut_class.value}{assumed}"
 
 
 def _replaced(load: LoadRecord) -> Iterator[tuple[str, str]]:
@@ -262,7 +269,7 @@ def _drives(load: LoadRecord) -> Iterator[tuple[str, str]]:
 
 
 def _rows(result: RunResult) -> Iterator[tuple[str, str]]:
-    if result.confirmed is not None:
+    if result.confirmed is not None and result.copy is None:
         yield (
             "rows",
             "; ".join(_survivors(result)),
@@ -304,18 +311,32 @@ def _tasks(housekeeping: HousekeepingResult) -> str:
     return f"the cut came {what}; before it {done or 'no housekeeping task was done'}"
 
 
-RANGE_COLUMNS = ("kind", "table", "ids", "rows", "acked before the cut")
+_RANGE_COLUMNS = ("kind", "table", "ids", "rows")
+RIGHT_COLUMNS = ("rows", "acked before the cut")
 
 
-def range_cells(span: RangeResult) -> tuple[str, str, str, str, str]:
-    """Return a range of losses as text, in the order of RANGE_COLUMNS."""
+def range_columns(result: RunResult) -> tuple[str, ...]:
+    """Return the names of the columns of a table of losses."""
+    acked = "acked" if result.copy else "acked before the cut"
+    return (*_RANGE_COLUMNS, acked)
+
+
+def list_ranges(result: RunResult) -> list[tuple[str, ...]]:
+    """Return the ranges of losses that are shown, as range_columns() names them."""
+    ages = of_copy.describe_ages if result.copy else _ages
+    return [_range_cells(span, ages) for span in result.ranges[:RANGES_SHOWN]]
+
+
+def _range_cells(
+    span: RangeResult, ages: Callable[[float | None, float | None], str]
+) -> tuple[str, ...]:
     first, last = span.first_id, span.last_id
     return (
         span.kind.value,
         span.table,
         f"{first:,}" if first == last else f"{first:,} - {last:,}",
         f"{span.rows:,}",
-        _ages(span.first_acked_before_cut_s, span.last_acked_before_cut_s),
+        ages(span.first_acked_before_cut_s, span.last_acked_before_cut_s),
     )
 
 
@@ -369,6 +390,8 @@ def lab_scope(lab: Json) -> str:
 
 def scope(result: RunResult) -> str:
     """Return the scope of the run, and its limits."""
+    if result.copy:
+        return of_copy.SCOPE
     unseen = result.load is None and result.verdict is Verdict.INCONCLUSIVE
     if result.uncut or unseen:
         return f"{_NO_CUT} {_IN_A_LAB}" if result.lab else _NO_CUT
@@ -397,6 +420,8 @@ def proof(result: RunResult) -> str:
     """
     if result.control:
         return f"{_CONTROL} {_CONTROLS[result.verdict]}"
+    if result.copy:
+        return of_copy.prove(result)
     if result.lost_without_cut:
         return _LOST_WITHOUT_CUT
     counts = result.verdict is not Verdict.INCONCLUSIVE
@@ -447,19 +472,19 @@ def limits(result: RunResult) -> Iterator[str]:
             f"{acks} reached the client but not the witness before the cut. A loss of"
             " such a commit is not seen."
         )
-    if result.unconfirmed:
+    if result.unconfirmed and not result.copy:
         yield (
             f"{format_count(result.unconfirmed, 'more row')} survived whose"
             " acknowledgement"
             " the witness had not confirmed at the cut. They count neither way."
         )
-    yield HOLDS_FOR
+    yield from of_copy.LIMITS if result.copy else (HOLDS_FOR,)
 
 
 def _count_unchecked_acks(result: RunResult) -> int:
     """Return the number of acks that the client got and the witness does not hold."""
-    if result.load is None or result.confirmed is None:
-        return 0
+    if result.load is None or result.confirmed is None or result.copy:
+        return 0  # a copy need not have all that the witness holds
     return max(0, sum(result.load.acked.values()) - result.confirmed)
 
 

@@ -14,6 +14,7 @@ from dbcheck.model.audited import list_alarms
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import Verdict, describe_bound, format_count
+from dbcheck.report.words import copy as of_copy
 from dbcheck.report.words import run as words
 from dbcheck.report.words.cluster import name_nodes
 from dbcheck.report.words.outage import NAME
@@ -84,15 +85,21 @@ def summarize_run(result: RunResult, reconcile: str = "") -> Summary:
         warning=words.warn_of_witness(result),
         proof=words.proof(result),
         action=_choose_action(result, reconcile),
-        about=(
-            *describe_about(
-                *(result.checked, result.target, result.server),
-                virtual=result.cut_class is CutClass.LAB_DRIVE,
-            ),
-            *([("cluster", name_nodes(result.cluster))] if result.cluster else []),
-        ),
+        about=tuple(_list_about(result)),
         tiles=tuple(_list_tiles(result)),
     )
+
+
+def _list_about(result: RunResult) -> Iterator[tuple[str, str]]:
+    about = describe_about(
+        *(result.checked, result.target, result.server),
+        virtual=result.cut_class is CutClass.LAB_DRIVE,
+    )
+    for name, value in about:
+        if name != "drive" or not result.copy:  # no drive was tested
+            yield name, value
+    if result.cluster:
+        yield "cluster", name_nodes(result.cluster)
 
 
 def _split_headline(result: RunResult) -> tuple[str, str]:
@@ -113,6 +120,9 @@ def _split_headline(result: RunResult) -> tuple[str, str]:
 
 
 def _choose_action(result: RunResult, reconcile: str) -> str:
+    if result.copy:
+        command = reconcile or f"dbcheck reconcile {shlex.quote(result.folder)}"
+        return of_copy.choose_action(result, command)
     if not result.final:
         command = reconcile or f"dbcheck reconcile {shlex.quote(result.folder)}"
         return (
@@ -249,6 +259,9 @@ def _describe_drive(drive: CheckedDrive) -> str:
 
 def _list_tiles(result: RunResult) -> Iterator[Tile]:
     """Yield the figures of a run; none of them is of a control."""
+    if result.copy:
+        yield from (Tile(*tile) for tile in of_copy.list_tiles(result.copy))
+        return
     if result.control:
         return
     counts = int(result.counts)

@@ -8,6 +8,7 @@ from dbcheck.judge.result import RunResult
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import Verdict
+from dbcheck.report.words import copy as of_copy
 
 _BELOW = (
     "No setting of the server explains this. Look below it: mount options, RAID "
@@ -32,6 +33,8 @@ def where_to_look(result: RunResult) -> tuple[str, ...]:
     lost = any(result.rows_lost or ()) and result.verdict is Verdict.FAIL
     if not lost or result.settings_at_fault or result.layers_at_fault:
         return ()
+    if result.copy:
+        return () if _clients_explain(result) else (of_copy.LOOK,)
     replicated = any(one.cause is Cause.REPLICATION for one in result.diagnosis)
     above = result.page_cache_kept or replicated or _clients_explain(result)
     lines = () if above else (_below(result),)

@@ -1,0 +1,156 @@
+"""A cycle in which the server is copied under load, and its restored copy is read.
+
+No power is cut.  Commits that were acknowledged before the program of the copy was
+started must be in the copy; commits that were sent after it had ended cannot be.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, UsageError
+from dbcheck.base.system import now_us
+from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.fetching import fetch_logs
+from dbcheck.cycle.loading import POLL_S, LoadView, require_logged, run_load
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import Started, run_preflight
+from dbcheck.cycle.preflight.pending_runs import require_none_on_witness
+from dbcheck.cycle.reconciling import read_and_judge
+from dbcheck.cycle.restored import remove_unfinished_copy, restored_copy
+from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.watching import DriveCounts
+from dbcheck.load.load import Load
+from dbcheck.model.cut import Gone
+from dbcheck.model.records import LoadRecord
+from dbcheck.ports.listener import Phase
+from dbcheck.ports.site import Copying
+from dbcheck.rows.copied import CopyRecord
+from dbcheck.rows.workload import PlanKind, Workload
+
+# How long commits are awaited that were sent after the copy was taken: two of each
+# session, of which the second was sent once the first was answered.
+AFTER_S = 30.0
+_AFTER_EACH = 2
+_PLANS = (PlanKind.INSERT, PlanKind.CLASSIC)
+
+
+def require_copyable(workload: Workload) -> None:
+    """Raise UsageError for a workload that cannot be judged on a copy.
+
+    Rows that later operations change show only the newest of them, and a copy ends at a
+    moment that is not known exactly.
+    """
+    if workload.plan in _PLANS and not workload.housekeeping:
+        return
+    raise UsageError(
+        f"the workload {workload.name} cannot be judged on a copy: its operations"
+        " change rows, or create and drop tables",
+        id=ErrorId.WORKLOAD_NOT_FOR_COPY,
+        hint="Use a workload that only inserts, as insert: --workload insert.",
+    )
+
+
+def run_copied_cycle(rig: Rig, workload: Workload, seed: int) -> Outcome:
+    """Run one cycle on *rig*, which copies the server; return its verdict.
+
+    Raise UsageError for a workload that cannot be judged on a copy, EngineError if no
+    copy was taken, or if it could not be restored: the run can then be reconciled.
+    """
+    require_copyable(workload)
+    assert rig.copying is not None
+    require_none_on_witness(rig)
+    started = run_preflight(rig, workload, seed)
+    run, manifest = started.run, started.manifest
+    with run.locked():
+        try:
+            load_while_copied(rig, started, rig.copying)
+        finally:
+            if started.held is not None:
+                started.held.close()
+            remove_unfinished_copy(rig, run, rig.copying)
+        fetched = fetch_logs(rig, run, manifest)
+        with restored_copy(rig, run) as restored:
+            return read_and_judge(restored, run, manifest, fetched)
+
+
+def load_while_copied(rig: Rig, started: Started, copying: Copying) -> LoadRecord:
+    """Run the load, and have a copy taken meanwhile; store and return its record.
+
+    The copy's record is stored, too.  Raise EngineError if no copy could be taken, or
+    if the server went meanwhile: there is nothing to restore then.
+    """
+    cutter = Cutter(rig, started)
+
+    def watch(load: Load, drives: DriveCounts | None) -> None:
+        _Copier(rig, started, load, drives).copy(copying, cutter.after_s)
+
+    record, load, failure = run_load(rig, started, cutter, watch, rig.limits.silence_s)
+    require_logged(load, failure)
+    return record
+
+
+class _Copier:
+    """Has a copy taken while a load goes on."""
+
+    def __init__(
+        self, rig: Rig, started: Started, load: Load, drives: DriveCounts | None
+    ) -> None:
+        self._rig, self._run, self._load = rig, started.run, load
+        self._sessions = started.manifest.workload.sessions
+        self._view = LoadView(rig, load, drives)
+
+    def copy(self, copying: Copying, after_s: float) -> None:
+        """Take the copy after *after_s* seconds of the load; then await commits."""
+        self._say(f"the copy begins after {after_s:.1f} s", Phase.LOAD)
+        while (now_us() - self._load.began_us) / 1e6 < after_s:
+            self._look()
+            time.sleep(POLL_S)
+        record = CopyRecord(now_us())
+        self._run.write_copy(record)
+        self._say("its program runs, and the load goes on")
+        copying.programs.take(self._run.manifest().run_id, self._look)
+        record = replace(record, ended_us=now_us())
+        self._run.write_copy(record)
+        taken_s = (now_us() - record.began_us) / 1e6
+        self._say(f"taken in {taken_s:.1f} s; the load goes on a little")
+        self._await_commits()
+
+    def _await_commits(self) -> None:
+        """Wait until commits were answered that were sent after the copy was taken.
+
+        The copy is whole, also if the server goes meanwhile.
+        """
+        wanted = self._load.acked() + _AFTER_EACH * self._sessions
+        ends_s = time.monotonic() + AFTER_S
+        while self._load.acked() < wanted and time.monotonic() < ends_s:
+            if self._is_over():
+                break
+            time.sleep(POLL_S)
+
+    def _is_over(self) -> bool:
+        """Show the load; return True if it is over."""
+        interrupt.raise_if_interrupted()
+        self._view.show()
+        return self._load.poll()
+
+    def _look(self) -> None:
+        """Show the load; raise EngineError if it is over."""
+        if not self._is_over():
+            return
+        why = "; ".join(self._load.result.refusals) or {
+            Gone.BROKEN: "every connection broke",
+            Gone.SILENT: f"no reply for {self._rig.limits.silence_s:g} s",
+        }.get(self._load.gone, "the server closed the sessions")
+        raise EngineError(
+            f"the load ended before the copy was taken: {why}",
+            id=ErrorId.ALL_SESSIONS_ENDED,
+            hint="There is nothing to restore. See the server's log: taking a copy must"
+            " not stop it. Then run it again.",
+        )
+
+    def _say(self, text: str, phase: Phase = Phase.COPY) -> None:
+        self._rig.listener.phase(phase, text)

@@ -1,0 +1,79 @@
+"""Has the copy of a run restored, and removed once it was read."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, EngineError, UsageError
+from dbcheck.cycle.rig import Rig
+from dbcheck.ports.listener import Phase
+from dbcheck.ports.site import Copying
+from dbcheck.rows.copied import CopyRecord
+from dbcheck.runs.folder import RunFolder
+
+
+@contextlib.contextmanager
+def restored_copy(rig: Rig, run: RunFolder) -> Iterator[Rig]:
+    """Have the copy of *run* restored; give the rig that reads it; then remove it.
+
+    It stays until its rows were read, as the run can be reconciled until then.  Raise
+    EngineError if it cannot be restored, and UsageError if no copy was taken, or *rig*
+    does not say how to restore one.
+    """
+    record, copying = run.copy(), rig.copying
+    if record is None or record.ended_us is None:
+        raise UsageError(
+            f"no copy was taken in run {run.path.name}, so nothing can be restored",
+            id=ErrorId.COPY_NOT_TAKEN,
+            hint="Run dbcheck snapshot again.",
+        )
+    if copying is None:
+        raise UsageError(
+            f"run {run.path.name} took a copy, and how to restore it is not known",
+            id=ErrorId.RESTORE_NOT_SET_UP,
+            hint="Name the host of the inventory with dbcheck_restore: --name NAME.",
+        )
+    try:
+        _restore(rig, run, record, copying)
+        yield replace(rig, site=copying.restored, read_twice=False)
+    finally:
+        if run.was_read():
+            _remove(rig, run, copying)
+        else:
+            command = rig.reconcile_command(run.path)
+            text = f"the copy stays until its rows were read: {command}"
+            rig.listener.phase(Phase.COPY, text)
+
+
+def remove_unfinished_copy(rig: Rig, run: RunFolder, copying: Copying) -> None:
+    """Have what is there of a copy removed that was begun, and not completed."""
+    record = run.copy()
+    if record is not None and record.ended_us is None:
+        _remove(rig, run, copying)
+
+
+def _restore(rig: Rig, run: RunFolder, record: CopyRecord, copying: Copying) -> None:
+    """Have the copy restored; store how long that took, or why it failed."""
+    rig.listener.phase(Phase.RESTORE, "the copy is restored by its program")
+    began_s = time.monotonic()
+    try:
+        copying.programs.restore(run.manifest().run_id)
+    except EngineError as error:
+        run.write_copy(replace(record, failure=str(error)))
+        error.hint = f"{error.hint} Then: {rig.reconcile_command(run.path)}"
+        raise
+    took_s = time.monotonic() - began_s
+    run.write_copy(replace(record, restore_s=took_s, failure=""))
+    rig.listener.phase(Phase.RESTORE, f"restored in {took_s:.1f} s")
+
+
+def _remove(rig: Rig, run: RunFolder, copying: Copying) -> None:
+    """Have the copy removed; show why if that fails, as the verdict stands."""
+    try:
+        copying.programs.remove(run.manifest().run_id)
+    except DbcheckError as error:
+        rig.listener.phase(Phase.COPY, f"NOT REMOVED: {error} {error.hint}")

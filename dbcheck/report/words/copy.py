@@ -1,0 +1,120 @@
+"""Sentences of a report on a copy that was taken under load, restored and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dbcheck.judge.result import CopyResult, RunResult
+from dbcheck.model.verdict import Verdict, format_count
+
+SCOPE = (
+    "Scope: one copy was taken under load, restored and read. No power was cut, so this"
+    " says nothing about power cuts."
+)
+LIMITS = (
+    "Only dbcheck's own tables were read: not your data, accounts or settings.",
+    "It holds for this way to copy and to restore, under this load. Another program,"
+    " storage or setting needs a check of its own.",
+)
+LOOK = (
+    "Files that are copied while the server writes are no copy of one moment, unless"
+    " the server's own backup mode or one snapshot of all its volumes makes them one."
+    " See also whether the restore applied the log to its end, and whether it took the"
+    " copy of this run."
+)
+_PROOF = {
+    Verdict.PASS: "This copy is whole: copying and restoring worked, under this load. A"
+    " fault that shows only now and then takes many tries to see.",
+    Verdict.FAIL: "Whoever restores such a copy loses commits, or gets a state that the"
+    " server never had.",
+    Verdict.INCONCLUSIVE: "",
+}
+_AGAIN = (
+    "Do it again after each change to how you copy and restore, and to the load:"
+    " dbcheck snapshot."
+)
+_ON_FAIL = (
+    "Do not rely on this backup. Find the cause below and fix it, then copy again:"
+    " dbcheck snapshot. Keep this run: it is the evidence."
+)
+_NOT_FINAL = (
+    "This is not final. Once the copy can be restored and its server takes queries,"
+    " run: {command}"
+)
+_FROM_START = "from the start of its program to its end"
+
+
+def prove(result: RunResult) -> str:
+    """Return how much the one copy proves."""
+    return _PROOF[result.verdict]
+
+
+def choose_action(result: RunResult, reconcile: str) -> str:
+    """Return what to do next.  reconcile: the command that continues the run."""
+    if not result.final:
+        return _NOT_FINAL.format(command=reconcile)
+    if result.verdict is Verdict.FAIL:
+        return _ON_FAIL
+    if result.verdict is Verdict.INCONCLUSIVE:
+        return "Fix the cause, then run it again."
+    return _AGAIN
+
+
+def list_facts(copy: CopyResult) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of what is known of a copy."""
+    if copy.taken_s is not None:
+        yield "copy", f"taken in {copy.taken_s:,.1f} s"
+    if copy.restore_s is not None:
+        yield "restored", f"in {copy.restore_s:,.1f} s, at {copy.target}"
+    if copy.due is None or copy.due_kept is None or copy.open is None:
+        return
+    due = format_count(copy.due, "commit")
+    early = format_count(copy.due - (copy.by_order or 0), "commit")
+    text = f"{due}, of which {_count(copy.due_kept)} there and intact"
+    if copy.by_order:
+        text += (
+            f": {early} from before the copy was begun, and {copy.by_order:,} that came"
+            " before a commit that is there"
+        )
+    yield "must be there", text
+    came = format_count(copy.open, "more commit")
+    kept = _count(copy.open_kept or 0)
+    yield "may be there", f"{came} from while it was taken, of which {kept} there"
+    sent = format_count(copy.after or 0, "commit")
+    kept = _count(copy.after_kept or 0)
+    yield "cannot be there", f"{sent} sent after it was taken, of which {kept} there"
+
+
+def _count(commits: int) -> str:
+    """Return a number with its verb."""
+    if not commits:
+        return "none is"
+    return "1 is" if commits == 1 else f"{commits:,} are"
+
+
+def list_tiles(copy: CopyResult) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value and note of the figures that are read at a glance."""
+    if copy.due is not None and copy.due_kept is not None:
+        of = f"of {format_count(copy.due, 'commit')} that must be there"
+        yield "commits lost", f"{copy.due - copy.due_kept:,}", of
+    for name, seconds in (("copy", copy.taken_s), ("restore", copy.restore_s)):
+        if seconds is not None:
+            yield name, f"{seconds:,.1f} s", _FROM_START
+
+
+def describe_ages(first_s: float | None, last_s: float | None) -> str:
+    """Return when commits were acknowledged, seen from the beginning of the copy.
+
+    first_s, last_s: seconds before it, less than 0 after it; None if not known.
+    """
+    if first_s is None or last_s is None:
+        return "-"
+    first, last = (f"{abs(age):.3f}" for age in (first_s, last_s))
+    if (first_s < 0) is not (last_s < 0):
+        return f"{first} s {_side(first_s)} - {last} s {_side(last_s)}"
+    span = first if first == last else f"{first} - {last}"
+    return f"{span} s {_side(first_s)}"
+
+
+def _side(age_s: float) -> str:
+    return "into the copy" if age_s < 0 else "before the copy"

@@ -1,0 +1,211 @@
+"""Judges which commits of a load a copy has to hold that was taken meanwhile.
+
+A copy is the state of the server at one moment.  Which commits it has to hold, and
+which it cannot hold, follows from the order of the client's own readings of one clock:
+no clocks of two machines are compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dbcheck.rows.acks import NEVER, TIME_UNIT_US, AckArray, Ints, SessionTimes
+from dbcheck.rows.loss import CODES, MISSING, Losses, number_operations
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.summary import AckStream
+from dbcheck.rows.survivors import Flags, find_distinct, is_among_distinct
+
+_CODES_OF_MISSING = np.array([CODES[kind] for kind in MISSING])
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLaw:
+    """The moments that decide which commits a copy has to hold.
+
+    Both are in microseconds of the client's monotonic clock.
+    due_us:  each commit that was acknowledged by then has to be there.
+    none_us: no commit that was sent from then on can be there; None without such a
+             moment.
+    """
+
+    due_us: int
+    none_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """A copy that is to be taken beside a load, in place of a cut.
+
+    target: the URL, without a password, of the server that is started on the copy.
+    """
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRecord:
+    """Record of a copy that was taken beside the load, and of its restore.
+
+    Times in microseconds of the client's monotonic clock.
+    began_us: just before the program that takes the copy was started.
+    ended_us: once that program had ended well; None if it did not.
+    restore_s: seconds that the program took which restored the copy; None before that.
+    failure: why the copy could not be restored, "" if it could, or was not yet.
+    """
+
+    began_us: int
+    ended_us: int | None = None
+    restore_s: float | None = None
+    failure: str = ""
+
+    @property
+    def law(self) -> CopyLaw | None:
+        """The moments that the copy is judged by; None if none was taken."""
+        return None if self.ended_us is None else CopyLaw(self.began_us, self.ended_us)
+
+    def __post_init__(self) -> None:
+        """Refuse times that no clock can have measured."""
+        if self.ended_us is not None and self.ended_us < self.began_us:
+            raise ValueError("no copy ends before it begins")
+        if self.restore_s is not None and not 0 <= self.restore_s < math.inf:
+            raise ValueError(f"no restore takes {self.restore_s} s")
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How the acknowledged commits of a load stand in a restored copy.
+
+    due:       commits that the copy has to hold: acknowledged by CopyLaw.due_us, or
+               before a commit was sent that is there.
+    by_order:  those of *due* that are due only because of such a commit.
+    due_kept:  those of *due* that are there, intact.
+    open:      commits that it may hold or lack.  open_kept: those that are there.
+    after:     commits that were sent from CopyLaw.none_us on.  after_kept: those that
+               are there although no copy can hold them.
+    until_us:  each commit that was acknowledged by then is one of *due*.
+    newest_us: when the newest commit that is there was acknowledged, None without one.
+    """
+
+    due: int
+    by_order: int
+    due_kept: int
+    open: int
+    open_kept: int
+    after: int
+    after_kept: int
+    until_us: int
+    newest_us: int | None
+
+
+def judge_copy(
+    acks: AckStream, found: Reconciliation, law: CopyLaw
+) -> tuple[Reconciliation, Copied]:
+    """Judge a copy by *law*: return *found* with the losses that break it, and counts.
+
+    found: the rows of the copy compared with all acks of the load, so that a commit
+    after the copy counts as missing there.
+
+    A commit that is missing although a commit was sent after its acknowledgement that
+    is there breaks the law, too: no moment of the server looked like that.  Damage
+    breaks it always.
+    """
+    missing = _find_missing_operations(found)
+    newest_sent_us = _find_newest_kept_sending(acks, missing)
+    until_us = max(law.due_us, newest_sent_us)
+    columns = found.losses.columns
+    breaks_law = ~_flag_missing(found.losses) | (columns["acked_us"] <= until_us)
+    losses = Losses(columns[breaks_law])
+    copied = _count(acks, missing, losses, law, until_us)
+    judged = replace(found, confirmed=copied.due, kept=copied.due_kept, losses=losses)
+    return judged, copied
+
+
+def keep_due(acks: AckStream, copied: Copied) -> AckStream:
+    """Return the stream of those acks that a copy has to hold."""
+
+    def batches() -> Iterator[AckArray]:
+        for batch in acks():
+            yield batch[batch["acked_us"] <= copied.until_us]
+
+    return batches
+
+
+def _flag_missing(losses: Losses) -> Flags:
+    flags: Flags = np.isin(losses.columns["kind"], _CODES_OF_MISSING)
+    return flags
+
+
+def _find_missing_operations(found: Reconciliation) -> Ints:
+    """Return the acked operations that are not there, each once and in order."""
+    columns = found.losses.columns[_flag_missing(found.losses)]
+    return find_distinct(number_operations(columns))
+
+
+class _Batch(NamedTuple):
+    """Acks: when each was received, when it was sent at the earliest, if it is there.
+
+    The log rounds times up, and a session sends an operation once the client has read
+    the clock for the ack before.  sent_us: NEVER for the first of a session.
+    """
+
+    acked_us: Ints
+    sent_us: Ints
+    is_kept: Flags
+
+
+def _list_batches(acks: AckStream, missing: Ints) -> Iterator[_Batch]:
+    """Yield the acks; *missing*: the operations that are not there."""
+    sessions = SessionTimes()
+    for batch in acks():
+        sent_us = sessions.sent_after_us(batch)
+        sent_us[sent_us != NEVER] -= TIME_UNIT_US
+        is_kept = ~is_among_distinct(number_operations(batch), missing)
+        yield _Batch(batch["acked_us"], sent_us, is_kept)
+
+
+def _find_newest_kept_sending(acks: AckStream, missing: Ints) -> int:
+    """Return when the newest commit that is there was sent; NEVER without one."""
+    sent_us = (batch.sent_us[batch.is_kept] for batch in _list_batches(acks, missing))
+    return max((int(part.max()) for part in sent_us if part.size), default=NEVER)
+
+
+def _count(
+    acks: AckStream, missing: Ints, losses: Losses, law: CopyLaw, until_us: int
+) -> Copied:
+    """Count the acks by their place before, between and after the moments of *law*.
+
+    losses: those that break the law.  until_us: all that was acked by then is due.
+    """
+    names = ("due", "by_order", "open", "open_kept", "after", "after_kept")
+    counts, newest_us = dict.fromkeys(names, 0), NEVER
+    for acked_us, sent_us, is_kept in _list_batches(acks, missing):
+        is_due = acked_us <= until_us
+        is_after = np.zeros(len(acked_us), np.bool_)
+        if law.none_us is not None:
+            is_after = sent_us >= law.none_us
+        is_open = ~is_due & ~is_after
+        flags_of_batch = (
+            is_due,
+            is_due & (acked_us > law.due_us),
+            is_open,
+            is_open & is_kept,
+            is_after,
+            is_after & is_kept,
+        )
+        for name, flags in zip(names, flags_of_batch, strict=True):
+            counts[name] += int(np.count_nonzero(flags))
+        newest_us = max(newest_us, int(acked_us[is_kept].max(initial=NEVER)))
+    own = losses.columns[losses.columns["acked_us"] >= 0]
+    own = own[own["acked_us"] <= until_us]
+    lost = len(find_distinct(number_operations(own)))
+    return Copied(
+        **counts,
+        due_kept=counts["due"] - lost,
+        until_us=until_us,
+        newest_us=None if newest_us == NEVER else newest_us,
+    )
