@@ -33,8 +33,10 @@ LEFT_OUT = {
     "dbcheck reconcile runs/ID( --name db1)?$": "real/cycle/test_reconcile_run.py has"
     " such a run",
     "dbcheck lab fetch": "CI has fetched it",
-    "dbcheck run orders": "real/kubernetes/test_pods_cluster.py has such pods",
-    "dbcheck run (pair|GROUP)": "real/site/test_cluster_command.py has such a group",
+    "dbcheck (run|campaign) orders": "real/kubernetes/test_pods_anew.py has such pods",
+    "dbcheck (run|campaign) (pair|GROUP)": "real/site/test_cluster_command.py and"
+    " real/campaign/test_campaign_cluster.py have such a group",
+    "dbcheck snapshot": "real/cli/test_snapshot_command.py has such programs",
     ".* --topology": "real/site/test_cluster_groups.py runs such a command",
     ".* --promoted-by": "real/site/test_cluster_patroni.py runs such a command",
     "dbcheck (report|bundle) runs/ID1 runs/ID2 runs/ID3": "real/cli/test_chosen_runs.py"
@@ -67,7 +69,6 @@ SHORTER = {
     "--cycles 5": "--cycles 1",
     "--cycles 9": "--cycles 1",
     "--cycles 8": "--cycles 1",
-    "--cycles 50": "--cycles 1",
     "--commits 1000": "--commits 30",
     "--states 500": "--states 5",
     "--states 2000": "--states 5",
