@@ -63,7 +63,7 @@ def require_own_run(folder: CampaignFolder, site: Site, run: RunFolder) -> None:
 
 
 def _describe_other_origin(plan: CampaignPlan, site: Site, manifest: Manifest) -> str:
-    """Return what shows that another campaign began a run, "" if nothing does."""
+    """Return the sign that another campaign began a run, "" if there is none."""
     drawn = manifest.moment
     seeds = [plan.seed + drawn.number] if drawn else []
     if manifest.control:

@@ -25,7 +25,7 @@ from dbcheck.cli.flags.target import (
     list_reconcile_flags,
 )
 from dbcheck.config import workload_file
-from dbcheck.cycle.copying import require_copyable, run_copied_cycle
+from dbcheck.cycle.copying import run_copied_cycle
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.inventory.entry import Entry
 from dbcheck.report.console import make_progress_console
@@ -70,7 +70,6 @@ def command(
     workload = workload.with_sessions(entry.sessions).with_processes(entry.processes)
     workload = load.apply_to_workload(workload)
     workload = assemble.choose_processes(entry, workload, lockstep=load.limits.lockstep)
-    require_copyable(workload)
     seed = draw_seed(load.seed)
     flags = list_reconcile_flags(
         named, target, HostOptions(), witness, RestartOptions()

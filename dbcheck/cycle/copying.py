@@ -15,7 +15,13 @@ from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.fetching import fetch_logs
-from dbcheck.cycle.loading import POLL_S, LoadView, require_logged, run_load
+from dbcheck.cycle.loading import (
+    POLL_S,
+    LoadView,
+    describe_loss_of_server,
+    require_logged,
+    run_load,
+)
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.preflight.pending_runs import require_none_on_witness
@@ -24,16 +30,14 @@ from dbcheck.cycle.restored import remove_unfinished_copy, restored_copy
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.watching import DriveCounts
 from dbcheck.load.load import Load
-from dbcheck.model.cut import Gone
-from dbcheck.model.records import LoadRecord
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Copying
 from dbcheck.rows.copied import CopyRecord
 from dbcheck.rows.workload import PlanKind, Workload
 
-# How long commits are awaited that were sent after the copy was taken: two of each
-# session, of which the second was sent once the first was answered.
-AFTER_S = 30.0
+# Two more commits of each session are awaited, and no longer than this: the second one
+# was sent after the copy was taken, as the first was answered after it.
+_AFTER_S = 30.0
 _AFTER_EACH = 2
 _PLANS = (PlanKind.INSERT, PlanKind.CLASSIC)
 
@@ -77,10 +81,10 @@ def run_copied_cycle(rig: Rig, workload: Workload, seed: int) -> Outcome:
             return read_and_judge(restored, run, manifest, fetched)
 
 
-def load_while_copied(rig: Rig, started: Started, copying: Copying) -> LoadRecord:
-    """Run the load, and have a copy taken meanwhile; store and return its record.
+def load_while_copied(rig: Rig, started: Started, copying: Copying) -> None:
+    """Run the load, and have a copy taken meanwhile; store the records of both.
 
-    The copy's record is stored, too.  Raise EngineError if no copy could be taken, or
+    Raise EngineError if no copy could be taken, or
     if the server went meanwhile: there is nothing to restore then.
     """
     cutter = Cutter(rig, started)
@@ -88,9 +92,8 @@ def load_while_copied(rig: Rig, started: Started, copying: Copying) -> LoadRecor
     def watch(load: Load, drives: DriveCounts | None) -> None:
         _Copier(rig, started, load, drives).copy(copying, cutter.after_s)
 
-    record, load, failure = run_load(rig, started, cutter, watch, rig.limits.silence_s)
+    _, load, failure = run_load(rig, started, cutter, watch, rig.limits.silence_s)
     require_logged(load, failure)
-    return record
 
 
 class _Copier:
@@ -125,7 +128,7 @@ class _Copier:
         The copy is whole, also if the server goes meanwhile.
         """
         wanted = self._load.acked() + _AFTER_EACH * self._sessions
-        ends_s = time.monotonic() + AFTER_S
+        ends_s = time.monotonic() + _AFTER_S
         while self._load.acked() < wanted and time.monotonic() < ends_s:
             if self._is_over():
                 break
@@ -141,12 +144,11 @@ class _Copier:
         """Show the load; raise EngineError if it is over."""
         if not self._is_over():
             return
-        why = "; ".join(self._load.result.refusals) or {
-            Gone.BROKEN: "every connection broke",
-            Gone.SILENT: f"no reply for {self._rig.limits.silence_s:g} s",
-        }.get(self._load.gone, "the server closed the sessions")
+        why = "; ".join(self._load.result.refusals)
+        why = why or describe_loss_of_server(self._rig, self._load)
         raise EngineError(
-            f"the load ended before the copy was taken: {why}",
+            "the load ended before the copy was taken:"
+            f" {why or 'the server closed the sessions'}",
             id=ErrorId.ALL_SESSIONS_ENDED,
             hint="There is nothing to restore. See the server's log: taking a copy must"
             " not stop it. Then run it again.",

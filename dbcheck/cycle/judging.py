@@ -140,9 +140,7 @@ def _reconcile_case(
         if case.copy is not None and (law := case.copy.law) is not None:
             found, copied = judge_copy(logs.acks, found, law)
             case = replace(case, copied=copied)
-        # What a reader saw after the copy was taken is never there.
-        is_copy = case.manifest.copy is not None
-        seen = None if is_copy else _judge_seen_rows(run, logs, case)
+        seen = _judge_seen_rows(run, logs, case)
         return replace(
             case,
             found=found,

@@ -288,12 +288,17 @@ def _watch(
             cutter.cut_if_due(load_s, load.behind_s(), load.last_ack_us())
         time.sleep(POLL_S)
     rig.listener.load(load.status())
-    text_of_end = {
+    lasting = "; ".join(["it still answers", *load.result.refusals])
+    rig.listener.phase(Phase.GONE, describe_loss_of_server(rig, load) or lasting)
+
+
+def describe_loss_of_server(rig: Rig, load: Load) -> str:
+    """Return how *load* saw the server go, "" if it did not."""
+    texts = {
         Gone.BROKEN: "every connection broke",
         Gone.SILENT: f"no reply for {rig.limits.silence_s:g} s",
     }
-    lasting = "; ".join(["it still answers", *load.result.refusals])
-    rig.listener.phase(Phase.GONE, text_of_end.get(load.gone, lasting))
+    return texts.get(load.gone, "")
 
 
 def _end_load(

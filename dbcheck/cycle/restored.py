@@ -27,7 +27,8 @@ def restored_copy(rig: Rig, run: RunFolder) -> Iterator[Rig]:
     record, copying = run.copy(), rig.copying
     if record is None or record.ended_us is None:
         raise UsageError(
-            f"no copy was taken in run {run.path.name}, so nothing can be restored",
+            f"run {run.path.name} has no record here of a copy that was taken, so"
+            " nothing can be restored",
             id=ErrorId.COPY_NOT_TAKEN,
             hint="Run dbcheck snapshot again.",
         )
@@ -57,17 +58,16 @@ def remove_unfinished_copy(rig: Rig, run: RunFolder, copying: Copying) -> None:
 
 
 def _restore(rig: Rig, run: RunFolder, record: CopyRecord, copying: Copying) -> None:
-    """Have the copy restored; store how long that took, or why it failed."""
+    """Have the copy restored; store how long that took."""
     rig.listener.phase(Phase.RESTORE, "the copy is restored by its program")
     began_s = time.monotonic()
     try:
         copying.programs.restore(run.manifest().run_id)
     except EngineError as error:
-        run.write_copy(replace(record, failure=str(error)))
         error.hint = f"{error.hint} Then: {rig.reconcile_command(run.path)}"
         raise
     took_s = time.monotonic() - began_s
-    run.write_copy(replace(record, restore_s=took_s, failure=""))
+    run.write_copy(replace(record, restore_s=took_s))
     rig.listener.phase(Phase.RESTORE, f"restored in {took_s:.1f} s")
 
 

@@ -69,7 +69,7 @@ _STREAMED = re.compile(r"survivors-.*\.bin|different-.*\.jsonl|acks.*\.log|losse
 
 
 def name_tested(manifest: Manifest) -> str:
-    """Return what a run tested, for its attestation.
+    """Return the name of the server or copy that a run tested, for its attestation.
 
     That a copy of a server passed says nothing of the server itself.
     """

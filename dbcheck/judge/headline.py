@@ -208,7 +208,7 @@ def kept(
 
 
 def describe_alarms(alarms: Sequence[Flag]) -> str:
-    """Return what a PASS adds of unsafe settings that the audit found; "" if none."""
+    """Return the end of a PASS's headline that names unsafe settings; "" if none."""
     if not alarms:
         return ""
     facts = (f"{flag.fact} = {flag.value}" for flag in alarms)

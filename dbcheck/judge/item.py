@@ -340,13 +340,13 @@ _DOUBTS = {
         advice="Use more sessions, or no --rate, and copy it again",
     ),
     ItemId.COPY_OF_SERVER: _Doubt(
-        "nothing shows that what was read is a copy of this server",
+        "nothing shows that the server that was read is on a copy of this one",
         advice="Let the program restore the copy that has the run's id, at the URL in"
         " dbcheck_restore, and copy it again",
     ),
     ItemId.COPY_APART: _Doubt(
-        "nothing shows that what was read is apart from the server",
-        "what was read is no copy",
+        "nothing shows that the server that was read is apart from the original",
+        "the server that was read is not on a copy",
         "Restore the copy at the URL in dbcheck_restore, with nothing that lets it"
         " follow the original, and copy it again",
     ),

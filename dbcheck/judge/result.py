@@ -287,8 +287,8 @@ class CopyResult:
     taken_s:  seconds that the program which takes it took; null if it failed.
     restore_s: seconds that its restore took; null if it failed.
     due:      commits that the copy must have.  due_kept: those of them that it has.
-    by_order: those of *due* that came while it was taken, and of which a later one is
-              there.
+    by_order: those of *due* that were acknowledged while it was taken, and before a
+              commit was sent that is there.
     open, open_kept: commits that it may have or lack, and those that it has.
     after, after_kept: commits that were sent after it was taken, and those that are
               there all the same.  All these are null if no rows were compared.

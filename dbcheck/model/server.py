@@ -187,12 +187,14 @@ class Refill:
               hidden a loss.
     unknown:  the server did not show whether it took anything; *how* says what it may
               have taken.
+    cloned:   it took the data once, as a clone, and follows nobody for that.
     """
 
     how: str
     advice: str
     replaces: bool = False
     unknown: bool = False
+    cloned: bool = False
 
 
 def select_refill(earlier: Refill | None, later: Refill | None) -> Refill | None:

@@ -38,7 +38,7 @@ class Demand:
 
 
 def parse_standby_names(names: str) -> Demand:
-    """Return how many standbys synchronous_standby_names has a commit wait for."""
+    """Return the number of standbys that synchronous_standby_names awaits."""
     if not names.strip():
         return Demand(0)
     if found := _COUNTED.match(names):

@@ -478,7 +478,7 @@ class Engine(ABC):
         raise NotImplementedError
 
     def describe_unreplicated(self) -> str:
-        """Return how a control keeps commits from the other nodes, in words.
+        """Return the sentence on how a control keeps commits from the other nodes.
 
         Raise EngineError.
         """

@@ -54,9 +54,10 @@ def judge_taken(case: Case) -> Item:
 def judge_apart(case: Case) -> Item | None:
     """Judge whether the copy ends where it was taken; None if no row was compared.
 
-    The original itself, and a standby that still follows it, have later commits.
+    The original itself, and a standby that still follows it, have later commits; one
+    that follows it with a delay may not have them yet.
     """
-    copied = case.copied
+    copied, refill = case.copied, case.after.refill
     if copied is None:
         return None
     sent = f"the {format_count(copied.after, 'commit')} sent after it was taken"
@@ -65,6 +66,8 @@ def judge_apart(case: Case) -> Item | None:
         status = Status.CONTRADICTED
         reason = f"it has {copied.after_kept:,} of {sent}: it is the server itself, or"
         reason += " follows it"
+    elif refill is not None and not (refill.cloned or refill.unknown):
+        status, reason = Status.CONTRADICTED, f"the server that was read {refill.how}"
     elif not copied.after:
         status, reason = Status.ABSENT, _NONE_AFTER
     return Item(ItemId.COPY_APART, status, reason, required=True)

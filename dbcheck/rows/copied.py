@@ -55,13 +55,11 @@ class CopyRecord:
     began_us: just before the program that takes the copy was started.
     ended_us: once that program had ended well; None if it did not.
     restore_s: seconds that the program took which restored the copy; None before that.
-    failure: why the copy could not be restored, "" if it could, or was not yet.
     """
 
     began_us: int
     ended_us: int | None = None
     restore_s: float | None = None
-    failure: str = ""
 
     @property
     def law(self) -> CopyLaw | None:

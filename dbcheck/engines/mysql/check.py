@@ -112,7 +112,7 @@ def _describe_clone(
     try:
         for (begin,) in link.rows("cloned", {"since_us": since_us}):
             how = f"was cloned from another server, from {begin} on"
-            return Refill(how, _ADVICE_FOR_CLONE, replaces=True)
+            return Refill(how, _ADVICE_FOR_CLONE, replaces=True, cloned=True)
     except (ConnectionLost, OtherServer):
         raise  # the next connection may see the table
     except EngineError as error:
@@ -120,7 +120,7 @@ def _describe_clone(
     if not why or _VARIABLE_OF_CLONE_PLUGIN not in variables:
         return None
     how = f"may have been cloned from another one: dbcheck cannot see that ({why})"
-    return Refill(how, _ADVICE_TO_SEE_CLONES, unknown=True)
+    return Refill(how, _ADVICE_TO_SEE_CLONES, unknown=True, cloned=True)
 
 
 def describe_galera(variables: Mapping[str, str], status: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ import pytest
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.verdict import Judgement
+from dbcheck.model.server import Refill
 from dbcheck.model.verdict import Verdict
 from dbcheck.model.witness import LogFacts
 from dbcheck.restore.judging import judge_restored
@@ -177,18 +178,18 @@ def test_a_server_without_the_table_and_with_another_name_accuses_nobody(
     judgement = judge_restored(case)
     assert judgement.other_data
     assert said(case) == (
-        "nothing shows that what was read is a copy of this server: it has not all"
-        " tables of this run, and not the identity of this server. Let the program"
-        " restore the copy that has the run's id, at the URL in dbcheck_restore, and"
-        " copy it again"
+        "nothing shows that the server that was read is on a copy of this one: it has"
+        " not all tables of this run, and not the identity of this server. Let the"
+        " program restore the copy that has the run's id, at the URL in"
+        " dbcheck_restore, and copy it again"
     )
 
 
 def test_a_server_without_a_row_and_with_another_name_accuses_nobody() -> None:
     case = of(ALL_GONE, EMPTY, facts=OTHER)
     assert said(case).startswith(
-        "nothing shows that what was read is a copy of this server: it has no row of"
-        " this run, and not the identity of this server."
+        "nothing shows that the server that was read is on a copy of this one: it has"
+        " no row of this run, and not the identity of this server."
     )
 
 
@@ -213,16 +214,32 @@ def test_the_server_itself_is_no_copy_whatever_it_lacks() -> None:
     case = of(lost(LossKind.CORRUPT), replace(COPIED, after_kept=3))
     assert judge_restored(case).other_data
     assert said(case) == (
-        "what was read is no copy: it has 3 of the 4 commits sent after it was taken:"
-        " it is the server itself, or follows it. Restore the copy at the URL in"
-        " dbcheck_restore, with nothing that lets it follow the original, and copy it"
-        " again"
+        "the server that was read is not on a copy: it has 3 of the 4 commits sent"
+        " after it was taken: it is the server itself, or follows it. Restore the copy"
+        " at the URL in dbcheck_restore, with nothing that lets it follow the original,"
+        " and copy it again"
     )
+
+
+def test_a_replica_that_may_lag_is_no_copy_and_is_not_accused() -> None:
+    """Delayed, it may have none of the later commits yet, and be at any moment."""
+    replica = Refill("follows another server as its replica", "Stop it", replaces=True)
+    for found in (CLEAN, lost(LossKind.MISSING_TAIL)):
+        case = of(found, refill=replica)
+        assert judge_restored(case).other_data
+        assert "follows another server as its replica" in said(case)
+
+
+def test_a_clone_is_a_copy() -> None:
+    clone = Refill("was cloned from another server", "", replaces=True, cloned=True)
+    assert said(of(refill=clone), Verdict.PASS).startswith("every commit")
 
 
 def test_an_index_of_a_server_that_is_no_copy_accuses_nobody() -> None:
     index = IndexLoss("a row is not found", 1, (7,), "ledger")
-    assert "no copy" in said(of(copied=replace(COPIED, after_kept=3), index=index))
+    assert "not on a copy" in said(
+        of(copied=replace(COPIED, after_kept=3), index=index)
+    )
 
 
 def test_a_copy_that_was_taken_while_nothing_was_committed_shows_nothing() -> None:
@@ -236,8 +253,8 @@ def test_a_copy_that_was_taken_while_nothing_was_committed_shows_nothing() -> No
 
 def test_a_copy_after_which_nothing_was_sent_is_not_known_to_be_apart() -> None:
     assert said(of(copied=replace(COPIED, after=0))) == (
-        "nothing shows that what was read is apart from the server: no commit was sent"
-        " after it was taken: use more sessions, and copy it again"
+        "nothing shows that the server that was read is apart from the original: no"
+        " commit was sent after it was taken: use more sessions, and copy it again"
     )
 
 
