@@ -93,13 +93,13 @@ def _describe_check(kind: str, path: Path, manifest: Manifest) -> CheckResult:
 
 
 def _read_run(run: RunFolder, manifest: Manifest) -> CheckResult:
-    result = run.result() if (run.path / "verdict.json").is_file() else None
     kind = "control" if manifest.control else "run"
     if manifest.copy is not None:
         kind = "snapshot"
     check = _describe_check(kind, run.path, manifest)
-    if result is None:
+    if not (run.path / "verdict.json").is_file():
         return check
+    result = run.result()
     verdict, reason = read_stored_verdict(run, manifest)
     if verdict is None:
         return replace(check, reason=reason)

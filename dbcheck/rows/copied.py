@@ -29,12 +29,11 @@ class CopyLaw:
 
     Both are in microseconds of the client's monotonic clock.
     due_us:  each commit that was acknowledged by then has to be there.
-    none_us: no commit that was sent from then on can be there; None without such a
-             moment.
+    none_us: no commit that was sent from then on can be there.
     """
 
     due_us: int
-    none_us: int | None
+    none_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,6 @@ class Copied:
     after:     commits that were sent from CopyLaw.none_us on.  after_kept: those that
                are there although no copy can hold them.
     until_us:  each commit that was acknowledged by then is one of *due*.
-    newest_us: when the newest commit that is there was acknowledged, None without one.
     """
 
     due: int
@@ -97,7 +95,6 @@ class Copied:
     after: int
     after_kept: int
     until_us: int
-    newest_us: int | None
 
 
 def judge_copy(
@@ -180,12 +177,9 @@ def _count(
     losses: those that break the law.  until_us: all that was acked by then is due.
     """
     names = ("due", "by_order", "open", "open_kept", "after", "after_kept")
-    counts, newest_us = dict.fromkeys(names, 0), NEVER
+    counts = dict.fromkeys(names, 0)
     for acked_us, sent_us, is_kept in _list_batches(acks, missing):
-        is_due = acked_us <= until_us
-        is_after = np.zeros(len(acked_us), np.bool_)
-        if law.none_us is not None:
-            is_after = sent_us >= law.none_us
+        is_due, is_after = acked_us <= until_us, sent_us >= law.none_us
         is_open = ~is_due & ~is_after
         flags_of_batch = (
             is_due,
@@ -197,13 +191,7 @@ def _count(
         )
         for name, flags in zip(names, flags_of_batch, strict=True):
             counts[name] += int(np.count_nonzero(flags))
-        newest_us = max(newest_us, int(acked_us[is_kept].max(initial=NEVER)))
     own = losses.columns[losses.columns["acked_us"] >= 0]
     own = own[own["acked_us"] <= until_us]
     lost = len(find_distinct(number_operations(own)))
-    return Copied(
-        **counts,
-        due_kept=counts["due"] - lost,
-        until_us=until_us,
-        newest_us=None if newest_us == NEVER else newest_us,
-    )
+    return Copied(**counts, due_kept=counts["due"] - lost, until_us=until_us)

@@ -100,8 +100,6 @@ def test_a_state_that_the_server_had_is_never_accused(seed: int) -> None:
     assert copied.due == copied.due_kept <= len(there)
     assert copied.due >= sum(logged_us(c.acked_us) <= law.due_us for c in commits)
     assert copied.due + copied.open + copied.after == len(commits)
-    newest = max((logged_us(c.acked_us) for c in there), default=None)
-    assert copied.newest_us == newest
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -121,7 +119,6 @@ def test_what_no_moment_of_the_server_looked_like_is_named(seed: int) -> None:
     due = {c for c in commits if logged_us(c.acked_us) <= until_us}
     assert broken == {(c.session, c.seq) for c in due - there}
     assert (copied.due, copied.due_kept) == (len(due), len(due & there))
-    assert law.none_us is not None
     after = {c for c in commits if sent_us[c] >= law.none_us} - due
     assert copied.after_kept == len({c for c in there if sent_us[c] >= law.none_us})
     assert len(after) <= copied.after
@@ -131,7 +128,7 @@ def test_a_missing_commit_counts_if_a_later_one_of_another_session_is_there() ->
     first = Commit(1, 1, 10_000, 11_000, 12_000)
     before = Commit(2, 1, 10_000, 11_000, 20_000)
     later = Commit(2, 2, 20_000, 21_000, 22_000)
-    law = CopyLaw(9_000, None)
+    law = CopyLaw(9_000, 10 * S)
     broken, copied = judge([first, before, later], {before, later}, law)
     assert broken == {(1, 1)}
     assert (copied.due, copied.by_order, copied.due_kept) == (1, 1, 0)
@@ -143,7 +140,7 @@ def test_a_round_trip_that_the_log_cannot_order_accuses_nobody() -> None:
     first = Commit(1, 1, 10_000, 11_000, 12_050)
     before = Commit(2, 1, 10_000, 11_000, 12_010)
     later = Commit(2, 2, 12_020, 12_030, 13_000)
-    law = CopyLaw(9_000, None)
+    law = CopyLaw(9_000, 10 * S)
     assert judge([before, first, later], {before, later}, law)[0] == set()
 
 
