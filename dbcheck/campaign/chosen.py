@@ -136,8 +136,8 @@ def _require_single(manifest: Manifest, name: str) -> None:
     """Raise UsageError for a run of a cluster, and for one that made no cut."""
     if manifest.copy is not None:
         raise UsageError(
-            f"{name} restored a copy and cut no power, and only cuts are counted"
-            " together",
+            f"{name} read a restored copy, and only cuts are counted together whose"
+            " server itself was read",
             id=ErrorId.RUNS_NOT_OF_ONE_SERVER,
             hint="Report each copy alone.",
         )

@@ -95,7 +95,7 @@ def _describe_check(kind: str, path: Path, manifest: Manifest) -> CheckResult:
 def _read_run(run: RunFolder, manifest: Manifest) -> CheckResult:
     kind = "control" if manifest.control else "run"
     if manifest.copy is not None:
-        kind = "snapshot"
+        kind = "restore" if manifest.copy.is_after_loss else "snapshot"
     check = _describe_check(kind, run.path, manifest)
     if not (run.path / "verdict.json").is_file():
         return check

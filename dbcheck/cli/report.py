@@ -66,9 +66,12 @@ def list_steps(outcome: Outcome) -> tuple[Step, ...]:
 def _make_repeat_step(manifest: Manifest, more: list[str]) -> Step | None:
     load = _list_load_flags(manifest)
     if manifest.copy is not None:
-        command = ["dbcheck", "snapshot", "NAME", "--seed", str(manifest.seed), *load]
-        what = "Copy again with the same workload and seed; NAME is the host's in the"
-        return Step(f"{what} inventory", shlex.join(command))
+        kind, what = ["snapshot", "NAME"], "Copy again"
+        if manifest.copy.is_after_loss:
+            kind, what = ["run", "NAME", "--restore"], "Cut and restore again"
+        command = ["dbcheck", *kind, "--seed", str(manifest.seed), *load]
+        what += " with the same workload and seed; NAME is the host's in the inventory"
+        return Step(what, shlex.join(command))
     if not manifest.lab:
         command = ["dbcheck", "run", "--target", manifest.writer.target]
         command += ["--witness", manifest.witness, "--seed", str(manifest.seed)]

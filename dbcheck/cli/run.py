@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -32,6 +33,7 @@ from dbcheck.cli.flags.target import (
     make_clean_command,
 )
 from dbcheck.config import workload_file
+from dbcheck.cycle.copying import require_copyable
 from dbcheck.cycle.cycle import extract_control_facts, run_controls
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
@@ -51,6 +53,7 @@ from dbcheck.runner.guard import (
     choose_promise,
     require_control_possible,
     require_passable,
+    require_restorable,
     require_stays_off,
 )
 from dbcheck.runner.placement import Placement
@@ -75,6 +78,14 @@ NO_SECOND_CUT = (
     help="First cut the power under sessions that are acknowledged too early: if that "
     "loses nothing, this rig cannot see losses, and there is no PASS.",
 )
+@option(
+    "--restore",
+    "elsewhere",
+    is_flag=True,
+    help="Read the rows where dbcheck_restore restores the archive of the lost server:"
+    " commits that are older than its rpo_s must be there. The server stays off until"
+    " then.",
+)
 @shared.promise()
 @shared.runs()
 @shared.as_json()
@@ -91,6 +102,7 @@ def command(
     restart: RestartOptions,
     stagger: StaggerOptions,
     control: bool,
+    elsewhere: bool,
     promise: str | None,
     runs: Path,
     as_json: bool,
@@ -116,8 +128,10 @@ def command(
             hint="Name a host of an inventory (dbcheck init writes one), or a URL.",
         )
     entry = choose_promise(entry, promise)
-    _require_possible(entry, control=control)
     workload, scheduler = _choose_workload(entry, load), load.scheduler
+    _require_possible(entry, control=control)
+    if elsewhere:
+        _require_restorable(entry, workload, scheduler, control=control)
     seed = draw_seed(load.seed)
     accept_new_key = witness.accept_new_host_key
     flags = list_reconcile_flags(named, target, host, witness, restart)
@@ -127,7 +141,8 @@ def command(
         assemble.open_entry_witness(entry, load.limits, accept_new_key) as log,
         assemble.open_far_workers(entry, scheduler, workload.sessions) as remote,
     ):
-        rig = assemble.make_rig(entry, log, view, runs, load.limits)
+        make_rig = assemble.make_restoring_rig if elsewhere else assemble.make_rig
+        rig = make_rig(entry, log, view, runs, load.limits)
         placed = Placement(entry, view, yes=consent.yes, i_know=consent.i_know)
         rig = replace(rig, reconcile_flags=flags, find_nodes=placed.find_nodes)
         require_none_pending(runs, rig.site.writer.engine)
@@ -146,14 +161,36 @@ def command(
             outcome = run_resumable_cycle(rig, workload, seed, facts, known, view, undo)
             rebuild_after_pass(rig, outcome)
     if as_json and control:
-        results = tuple(tried.result for tried in controls)
-        result = replace(outcome.result, controls=results)
-        code = output.EXIT_CODES[outcome.verdict]
-        with output.exit_if_unprintable(code):
-            output.print_json(to_values(result))
-        sys.exit(code)
+        _end_with_controls(outcome, controls)
     reconcile = rig.reconcile_command(outcome.run.path)
     output.end_with(outcome, as_json=as_json, reconcile=reconcile)
+
+
+def _end_with_controls(outcome: Outcome, controls: Sequence[Outcome]) -> NoReturn:
+    """Print the result as JSON, with that of each control; exit with its code."""
+    results = tuple(tried.result for tried in controls)
+    result, code = outcome.result, output.EXIT_CODES[outcome.verdict]
+    with output.exit_if_unprintable(code):
+        output.print_json(to_values(replace(result, controls=results)))
+    sys.exit(code)
+
+
+def _require_restorable(
+    entry: Entry, workload: Workload, scheduler: str, *, control: bool
+) -> None:
+    """Raise UsageError if what is restored after the loss cannot be judged."""
+    require_restorable(entry)
+    require_copyable(workload)
+    if scheduler or control:
+        flag = "--load-workers" if scheduler else "--control"
+        raise UsageError(
+            f"{flag} cannot be used with --restore",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="One clock, that of this machine, decides which commits are due: use"
+            " --processes."
+            if scheduler
+            else "To see that a loss is found, restore an older copy: it must fail.",
+        )
 
 
 def _require_possible(entry: Entry, *, control: bool) -> None:

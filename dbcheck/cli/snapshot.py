@@ -90,7 +90,7 @@ def command(
 
 def _require_restore(entry: Entry) -> None:
     """Raise UsageError unless *entry* says how to take a copy and restore it."""
-    if entry.copied_by is None:
+    if entry.copied_by is None or not entry.copied_by.copy:
         raise UsageError(
             f"{assemble.entry_label(entry) or 'the target'} has no dbcheck_restore: how"
             " to take a copy and restore it is not known",

@@ -42,18 +42,23 @@ class KubernetesSettings:
 class RestoreSettings:
     """The keys of dbcheck_restore.
 
-    copy:    the program that takes a copy of the server, with its arguments.
-    restore: the program that restores this copy elsewhere and starts a server on it.
+    restore: the program that restores a copy elsewhere and starts a server on it, with
+             its arguments.
     target:  the URL of that server, without a password; it has the target's accounts.
+    copy:    the program that takes a copy of the server beside the load; () if it is
+             copied otherwise, as by an archive of its log.
     remove:  the program that ends that server and removes the copy; () to keep both.
     timeout_s: seconds that each program may take.
+    rpo_s:   the recovery point objective: commits that are older than so many seconds
+             must not be lost with the server.  0: none may.
     """
 
-    copy: Command
     restore: Command
     target: str
+    copy: Command = ()
     remove: Command = ()
     timeout_s: _Seconds = limits.COPY_S
+    rpo_s: Annotated[float, Meta(ge=0, le=limits.RPO_S_MAX)] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,8 +118,7 @@ class _Copier:
         copying.programs.take(self._run.manifest().run_id, self._look)
         record = replace(record, ended_us=now_us())
         self._run.write_copy(record)
-        taken_s = (now_us() - record.began_us) / 1e6
-        self._say(f"taken in {taken_s:.1f} s; the load goes on a little")
+        self._say(f"taken in {record.taken_s:.1f} s; the load goes on a little")
         self._await_commits()
 
     def _await_commits(self) -> None:

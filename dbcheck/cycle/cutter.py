@@ -78,6 +78,8 @@ class Cutter:
         manifest = started.manifest
         draw = random.Random(manifest.seed)
         self.after_s = draw.uniform(*manifest.workload.cut_after_s)
+        if manifest.copy is not None:  # only older commits than that must be there
+            self.after_s += manifest.copy.rpo_s or 0.0
         # Seconds from a checkpoint's request, and from a task's beginning, to the cut.
         # A hold waits by itself, see Hold.
         self._into_s, self._into_task_s = 0.0, 0.0

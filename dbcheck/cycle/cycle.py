@@ -20,6 +20,7 @@ from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.preflight.pending_runs import require_none_on_witness
 from dbcheck.cycle.reconciling import read_and_judge, undo_weakening
 from dbcheck.cycle.recovery.other_nodes import describe_nodes_left_off
+from dbcheck.cycle.restored import restored_copy
 from dbcheck.cycle.rig import Rig
 from dbcheck.judge.item import Status
 from dbcheck.model.cluster import Weakens
@@ -36,6 +37,7 @@ INTERRUPTED = (
     "interrupted: the power is restored after its time off (Ctrl-C again restores it "
     "now, and this run then cannot pass)"
 )
+STAYS_OFF = "the server stays off until its rows were read elsewhere"
 RESTORING = (
     "after an error: the power is restored after its time off (Ctrl-C restores it now)"
 )
@@ -139,15 +141,38 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                         # The error that ended the cycle is raised, and this is shown.
                         rig.listener.phase(Phase.RESTORE, f"failed: {failure}")
                 raise
-            if cutter.asked or (load.gone is not Gone.NEVER and rig.site.attended):
+            if not (
+                cutter.asked or (load.gone is not Gone.NEVER and rig.site.attended)
+            ):
+                rig.permit.give_back()
+            elif rig.copying is None:
                 restore_power(rig, started.run)
                 outage.note_restored()
             else:
-                rig.permit.give_back()
+                return _read_elsewhere(rig, started, fault)
         fault.end()  # once more: its program may have needed the node's power
         fetched = fetch_logs(rig, started.run, started.manifest)
         run, manifest = started.run, started.manifest
         return read_and_judge(rig, run, manifest, fetched, outage=outage)
+
+
+def _read_elsewhere(rig: Rig, started: Started, fault: FaultWatch) -> Outcome:
+    """Have restored elsewhere what the lost server had shipped; read it, and judge.
+
+    The server gets its power back only then: it would ship the rest.  Interrupts are
+    held back when this is called, and let through before the power is restored.
+    """
+    run, manifest = started.run, started.manifest
+    rig.listener.phase(Phase.POWER, STAYS_OFF)
+    try:
+        with interrupt.let_interrupts_through():
+            fetched = fetch_logs(rig, run, manifest)
+            with restored_copy(rig, run) as restored:
+                return read_and_judge(restored, run, manifest, fetched)
+    finally:
+        rig.listener.phase(Phase.RESTORE, "the power of the server is restored")
+        restore_power(rig, run)
+        fault.end()  # its program may have needed the node's power
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ def read_run_detail(outcome: Outcome, reader: LogReader) -> RunDetail:
         outcome.manifest,
         outcome.after,
         compared=found is not None,
-        copy=case.copy,
+        copy=None if case.manifest.is_cut else case.copy,
     )
     if load is None or load.last_ack_us is None:
         why = "No charts: the client's record of the load is missing."
@@ -43,8 +43,8 @@ def read_run_detail(outcome: Outcome, reader: LogReader) -> RunDetail:
             logs.acks, losses, load.began_us, went_us, load.last_ack_us
         )
         keys = None
-        # The newest commits, which the map shows, came after a copy was taken.
-        if found is not None and case.copy is None:
+        # A copy need not have the newest commits, which the map shows.
+        if found is not None and case.manifest.copy is None:
             rows = _list_survivor_streams(outcome)
             keys = build_key_map(logs.acks, losses, rows, case.manifest.epoch)
     except LogDamaged as error:

@@ -19,6 +19,7 @@ from dbcheck.model.records import AfterRecord
 from dbcheck.ports.listener import Progress, Reporter, Unit, ignore_progress
 from dbcheck.ports.witness import LogReader
 from dbcheck.restore.judging import judge_restored
+from dbcheck.restore.loss import find_law
 from dbcheck.rows.copied import judge_copy, keep_due
 from dbcheck.rows.differences import ChangedRow, RowsLeftOnNode, find_rows_left_on_node
 from dbcheck.rows.loss import LossKind
@@ -137,7 +138,7 @@ def _reconcile_case(
         if case.after.facts is None or case.after.failure or _is_other_data(case):
             return case
         found = judge_run_rows(run, logs.acks, case, report, logs.summary)
-        if case.copy is not None and (law := case.copy.law) is not None:
+        if (law := find_law(case)) is not None:
             found, copied = judge_copy(logs.acks, found, law)
             case = replace(case, copied=copied)
         seen = _judge_seen_rows(run, logs, case)
@@ -174,8 +175,10 @@ def _measure_loss_shape(
         )
     acks: AckStream = logs.acks
     went_us, late_us = find_cut_us(case), logs.late_us
-    if case.copied is not None:  # it need not have the others, and ages with no cut
-        went_us, acks = None, keep_due(acks, case.copied)
+    if case.copied is not None:  # it need not have the others
+        acks = keep_due(acks, case.copied)
+    if not case.manifest.is_cut:
+        went_us = None
     return find_shape_of_losses(
         found.losses, acks, went_us, sizes, tables, windows, late_us
     )

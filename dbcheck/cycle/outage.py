@@ -52,7 +52,7 @@ def prepare_outage_table(rig: Rig, manifest: Manifest) -> str:
     if manifest.control:
         return "a control is not measured"
     if manifest.copy is not None:
-        return "no power is cut"
+        return "another server is read"
     if not engine.has(Feature.CLIENT):
         return "no client's commit can be tried on this kind of server"
     why = ""

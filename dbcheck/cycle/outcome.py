@@ -50,6 +50,7 @@ from dbcheck.model.moments import NOT_KNOWN, AtTheCut, Met, find_activity_at_cut
 from dbcheck.model.outage import OutageResult, measure_outage
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.model.verdict import Statistics, Tally, Verdict
+from dbcheck.restore.loss import measure_reach
 from dbcheck.rows import differences
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.loss import IdRange, LossKind
@@ -136,13 +137,14 @@ class Outcome:
         """Return the seconds from an ack to the cut, None if they are not known.
 
         A reply that was on its way at the cut is read after it; that counts as 0.
-        Of a copy, the seconds to the moment when it was begun; less than 0 after it.
+        Of a copy beside the load, the seconds to its beginning; less than 0 after it.
         """
         if acked_us < 0:
             return None
-        if self.manifest.copy is not None:
+        if not self.manifest.is_cut:
             copy = self.case.copy
-            return None if copy is None else (copy.began_us - acked_us) / 1e6
+            began_us = None if copy is None else copy.began_us
+            return None if began_us is None else (began_us - acked_us) / 1e6
         if self._went_us is None:
             return None
         return max(0, self._went_us - acked_us) / 1e6
@@ -280,10 +282,9 @@ def _build_copy_result(outcome: Outcome) -> CopyResult | None:
     plan, copy, copied = outcome.manifest.copy, outcome.case.copy, outcome.case.copied
     if plan is None:
         return None
-    taken_us = copy.ended_us - copy.began_us if copy and copy.ended_us else None
     return CopyResult(
         target=plan.target,
-        taken_s=None if taken_us is None else taken_us / 1e6,
+        taken_s=copy.taken_s if copy else None,
         restore_s=copy.restore_s if copy else None,
         due=copied.due if copied else None,
         due_kept=copied.due_kept if copied else None,
@@ -292,7 +293,17 @@ def _build_copy_result(outcome: Outcome) -> CopyResult | None:
         open_kept=copied.open_kept if copied else None,
         after=copied.after if copied else None,
         after_kept=copied.after_kept if copied else None,
+        rpo_s=plan.rpo_s,
+        missing=copied.missing if copied else None,
+        reached_s=_measure_reach(outcome.case) if plan.is_after_loss else None,
     )
+
+
+def _measure_reach(case: Case) -> tuple[float, float] | None:
+    reach = measure_reach(case)
+    if reach is None or reach.most_s is None:
+        return None
+    return reach.least_s, reach.most_s
 
 
 def _measure_outage(outcome: Outcome) -> OutageResult | None:

@@ -57,10 +57,16 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
                 f"dbcheck reconcile {shlex.quote(str(run.path))} --offline.",
             )
         fetched = fetch_logs(rig, run, manifest)
+        left_off = ""
+        if manifest.is_cut:
+            left_off = _describe_power_left_off(rig, run, manifest)
         if manifest.copy is not None:
             with restored_copy(rig, run) as restored:
-                return read_and_judge(restored, run, manifest, fetched, REFUSED_S)
-        if left_off := _describe_power_left_off(rig, run, manifest):
+                outcome = read_and_judge(restored, run, manifest, fetched, REFUSED_S)
+            if left_off:  # only now may it start, and ship what it has
+                rig.listener.phase(Phase.POWER, left_off)
+            return outcome
+        if left_off:
             rig.listener.phase(Phase.POWER, left_off)
         try:
             outcome = read_and_judge(rig, run, manifest, fetched, REFUSED_S)

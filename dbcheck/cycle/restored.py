@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import DbcheckError, EngineError, UsageError
+from dbcheck.base.errors import DbcheckError, EngineError, PowerError, UsageError
 from dbcheck.cycle.rig import Rig
+from dbcheck.model.cut import PowerState
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Copying
 from dbcheck.rows.copied import CopyRecord
@@ -24,8 +25,10 @@ def restored_copy(rig: Rig, run: RunFolder) -> Iterator[Rig]:
     EngineError if it cannot be restored, and UsageError if no copy was taken, or *rig*
     does not say how to restore one.
     """
-    record, copying = run.copy(), rig.copying
-    if record is None or record.ended_us is None:
+    plan, copying = run.manifest().copy, rig.copying
+    assert plan is not None
+    record = run.copy() or CopyRecord()
+    if not plan.is_after_loss and record.ended_us is None:
         raise UsageError(
             f"run {run.path.name} has no record here of a copy that was taken, so"
             " nothing can be restored",
@@ -34,7 +37,7 @@ def restored_copy(rig: Rig, run: RunFolder) -> Iterator[Rig]:
         )
     if copying is None:
         raise UsageError(
-            f"run {run.path.name} took a copy, and how to restore it is not known",
+            f"how to restore what run {run.path.name} is to read is not known",
             id=ErrorId.RESTORE_NOT_SET_UP,
             hint="Name the host of the inventory with dbcheck_restore: --name NAME.",
         )
@@ -46,7 +49,7 @@ def restored_copy(rig: Rig, run: RunFolder) -> Iterator[Rig]:
             _remove(rig, run, copying)
         else:
             command = rig.reconcile_command(run.path)
-            text = f"the copy stays until its rows were read: {command}"
+            text = f"what was restored stays until its rows were read: {command}"
             rig.listener.phase(Phase.COPY, text)
 
 
@@ -58,7 +61,10 @@ def remove_unfinished_copy(rig: Rig, run: RunFolder, copying: Copying) -> None:
 
 
 def _restore(rig: Rig, run: RunFolder, record: CopyRecord, copying: Copying) -> None:
-    """Have the copy restored; store how long that took."""
+    """Have the copy restored; store how long that took, and if the lost server is off.
+
+    Whether it is off is read now, as it could ship more until now.
+    """
     rig.listener.phase(Phase.RESTORE, "the copy is restored by its program")
     began_s = time.monotonic()
     try:
@@ -67,8 +73,22 @@ def _restore(rig: Rig, run: RunFolder, record: CopyRecord, copying: Copying) -> 
         error.hint = f"{error.hint} Then: {rig.reconcile_command(run.path)}"
         raise
     took_s = time.monotonic() - began_s
-    run.write_copy(replace(record, restore_s=took_s))
+    stayed_off = _has_stayed_off(rig, run) if rig.cuts_power else None
+    run.write_copy(replace(record, restore_s=took_s, stayed_off=stayed_off))
     rig.listener.phase(Phase.RESTORE, f"restored in {took_s:.1f} s")
+
+
+def _has_stayed_off(rig: Rig, run: RunFolder) -> bool | None:
+    """Return whether the lost server had no power since the cut; None if not known."""
+    if run.restore() is not None:
+        return False
+    try:
+        state = rig.site.state()
+    except PowerError:
+        state = PowerState.UNKNOWN
+    if state is not PowerState.UNKNOWN:
+        return state is PowerState.OFF
+    return False if rig.site.writer.engine.ready() is None else None
 
 
 def _remove(rig: Rig, run: RunFolder, copying: Copying) -> None:

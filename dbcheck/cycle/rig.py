@@ -80,8 +80,8 @@ class Rig:
               have other addresses after a cut, and other hosts.  It raises
               DbcheckError as long as one of them cannot be reached.  None if the nodes
               stay where they are.
-    copying:  how a copy is taken beside the load, and restored elsewhere; None where
-              the power is cut.
+    copying:  how a copy of the server is taken, and restored elsewhere, where it is
+              read; None where the server itself is read.
     """
 
     site: Site
@@ -106,6 +106,11 @@ class Rig:
     client_command: Sequence[str] = ()
     find_nodes: Callable[[str], Site] | None = None
     copying: Copying | None = None
+
+    @property
+    def cuts_power(self) -> bool:
+        """True if the power is to be cut."""
+        return self.copying is None or self.copying.rpo_s is not None
 
     def reconcile_command(self, run: Path) -> str:
         """Return the command that judges *run*, which was made on this rig."""

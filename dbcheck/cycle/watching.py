@@ -111,11 +111,13 @@ class FollowerWatch:
 
 
 def begin_following(rig: Rig, server: ServerFacts) -> FollowerWatch | None:
-    """Begin to ask a cluster's writer for its followers; return None without a cluster.
+    """Begin to ask the writer for its followers; return None if none is needed.
 
-    server: the writer's facts.  Raise EngineError.
+    A single server needs one if no commit may be lost with it.  server: the writer's
+    facts.  Raise EngineError.
     """
-    if rig.site.promise is None:
+    receives = rig.copying is not None and rig.copying.rpo_s == 0
+    if rig.site.promise is None and not receives:
         return None
     return FollowerWatch(rig.site.writer.engine.open_followers(server=server))
 

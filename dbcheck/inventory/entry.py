@@ -79,11 +79,13 @@ TYPES_OF_OTHERS: Mapping[str, Any] = {
     _RESTORE: Annotated[
         dict[str, Any],
         Meta(
-            description="How `dbcheck snapshot` has a copy of the server taken and"
-            " restored elsewhere: `copy` and `restore`, each a list, a program and its"
-            " arguments; `target`, the URL of the server on the copy, with the account"
-            " and password of this one; and, where they are wanted, `remove`, a"
-            " program, and `timeout_s`. See [restore.md](guides/restore.md)."
+            description="How the server is restored elsewhere: `restore`, a list, a"
+            " program and its arguments; `target`, the URL of the server that it"
+            " starts, with the account and password of this one; for `dbcheck"
+            " snapshot`, `copy`, a program; for `dbcheck run --restore`, `rpo_s`, the"
+            " seconds before its loss from which commits may be lost, 0 for none; and,"
+            " where they are wanted, `remove`, a program, and `timeout_s`. See"
+            " [restore.md](guides/restore.md)."
         ),
     ],
     **registry.TYPES_OF_OTHERS,

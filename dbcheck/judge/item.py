@@ -65,6 +65,9 @@ class ItemId(enum.Enum):
     COPY_OF_SERVER = "copy of this server"
     COPY_APART = "apart from the server"
     RESTORED = "restored"
+    STAYED_OFF = "lost server off"
+    OBJECTIVE = "recovery point"
+    RECEIVER = "synchronous receiver"
 
 
 class Status(enum.Enum):
@@ -97,7 +100,7 @@ class Item:
 
 # Matches a reason that itself says what to do.
 _HAS_OWN_ADVICE = re.compile(
-    r"(?:cut|copy it) again|\badd --|reconcile|dbcheck (?:clean|probe)|\(set "
+    r"(?:cut|copy it|run it) again|\badd --|reconcile|dbcheck (?:clean|probe)|\(set "
 )
 
 
@@ -351,6 +354,21 @@ _DOUBTS = {
         " follow the original, and copy it again",
     ),
     ItemId.RESTORED: _Doubt("how long the restore took is not known"),
+    ItemId.STAYED_OFF: _Doubt(
+        "nothing shows that the lost server was off until the copy was restored",
+        "what was restored may have come after the loss",
+        "Keep it off until dbcheck restores its power, and run it again",
+    ),
+    ItemId.OBJECTIVE: _Doubt(
+        "nothing shows that the recovery point objective was met",
+        advice="Let the load run longer than the objective, and run it again",
+    ),
+    ItemId.RECEIVER: _Doubt(
+        "nothing shows that each commit waited until a receiver had it",
+        advice="Make the receiver a synchronous one (synchronous_standby_names, or"
+        " semi-synchronous replication), or set dbcheck_restore: rpo_s above 0, and run"
+        " it again",
+    ),
     ItemId.SWITCH_DEPTH: _Doubt("how deep this switch cuts is not known"),
 }
 

@@ -281,10 +281,11 @@ class ClusterResult:
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """A copy that was taken beside the load, and what its restore brought back.
+    """A copy of the server, and what its restore brought back.
 
     target:   the URL of the server on the copy.
-    taken_s:  seconds that the program which takes it took; null if it failed.
+    taken_s:  seconds that the program which takes it took; null if it failed, and where
+              the server was lost, and what was shipped by then is restored.
     restore_s: seconds that its restore took; null if it failed.
     due:      commits that the copy must have.  due_kept: those of them that it has.
     by_order: those of *due* that were acknowledged while it was taken, and before a
@@ -292,6 +293,12 @@ class CopyResult:
     open, open_kept: commits that it may have or lack, and those that it has.
     after, after_kept: commits that were sent after it was taken, and those that are
               there all the same.  All these are null if no rows were compared.
+    rpo_s:    the recovery point objective, in seconds; null without a loss of the
+              server.
+    missing:  commits that are missing or damaged, whether they must be there or not.
+    reached_s: seconds before the loss at which the oldest missing commit was
+              acknowledged, at least and at most; both 0 if none is missing.  null if
+              that is not known.
     """
 
     target: str
@@ -304,6 +311,9 @@ class CopyResult:
     open_kept: int | None
     after: int | None
     after_kept: int | None
+    rpo_s: float | None = None
+    missing: int | None = None
+    reached_s: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,10 +420,15 @@ class RunResult:
 
     @property
     def kind(self) -> str:
-        """What was made: a "run" with a cut, a "control", or a "snapshot"."""
+        """What was made: a "run" with a cut, a "control", "snapshot" or "restore"."""
         if self.copy is not None:
-            return "snapshot"
+            return "snapshot" if self.copy.rpo_s is None else "restore"
         return "control" if self.control else "run"
+
+    @property
+    def is_cut(self) -> bool:
+        """True if the power was to be cut."""
+        return self.copy is None or self.copy.rpo_s is not None
 
     @property
     def lost_without_cut(self) -> bool:

@@ -64,7 +64,7 @@ def judge_looks_during_load(case: Case) -> Item | None:
     if load is None or not records:
         return None
     name, end, went_us = ItemId.THROUGH_LOAD, _CUT, find_cut_us(case)
-    if case.manifest.copy is not None:
+    if not case.manifest.is_cut:
         end, went_us = _END_OF_LOAD, load.last_ack_us
     description = "; ".join(
         _describe_looks(watched, subjects, went_us, end)

@@ -122,8 +122,8 @@ class Manifest:
     witness_ahead_us: by how much the witness's clock is ahead of the client's, see
                    model.clocks; 0 if it is not known to differ.
     fault:         a program of the user's was to begin a fault beside the load.
-    copy:          the copy that is taken beside the load, and whose restore is read;
-                   None where the power is cut.
+    copy:          the copy of the server that is restored elsewhere, and read there;
+                   None where the server itself is read.
     """
 
     run_id: str
@@ -192,6 +192,11 @@ class Manifest:
     def writer(self) -> NodeBefore:
         """The node that takes the load."""
         return self.nodes[self.writer_name]
+
+    @property
+    def is_cut(self) -> bool:
+        """True if the power is to be cut."""
+        return self.copy is None or self.copy.is_after_loss
 
     @property
     def lab_cut(self) -> LabCut | None:

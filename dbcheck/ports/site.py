@@ -240,7 +240,11 @@ class Site(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """How a copy of the server is taken and restored, and the server on the copy."""
+    """How a copy of the server is taken and restored, and the server on the copy.
+
+    rpo_s: see rows.copied.CopyPlan.
+    """
 
     programs: CopyPrograms
     restored: Site
+    rpo_s: float | None = None

@@ -74,8 +74,13 @@ def _make_run_suite(subject: RunSubject) -> TestSuite:
     named |= {"target": result.target, "seed": str(result.seed)}
     if (outage := result.outage) is not None and outage.seconds is not None:
         named["time_to_recover_s"] = str(outage.seconds)
-    if result.copy:
-        taken = (("copy_s", result.copy.taken_s), ("restore_s", result.copy.restore_s))
+    if copy := result.copy:
+        lost_s = copy.reached_s[1] if copy.reached_s else None
+        taken = (
+            ("copy_s", copy.taken_s),
+            ("restore_s", copy.restore_s),
+            ("lost_s", lost_s),
+        )
         named |= {name: str(value) for name, value in taken if value is not None}
     return _make_suite("run", [case], named, result.checked)
 

@@ -40,6 +40,8 @@ _HELP = {
     "dbcheck_commit_latency_seconds": "Time from a commit to its acknowledgement.",
     "dbcheck_copy_seconds": "How long the program took that takes the copy.",
     "dbcheck_restore_seconds": "How long the program took that restores it.",
+    "dbcheck_lost_seconds": "How long before the loss of the server the oldest commit"
+    " was acknowledged that a restore lacks.",
     "dbcheck_cuts": "Power cuts that count.",
     "dbcheck_lossy_cuts": "Power cuts that lost something.",
     "dbcheck_inconclusive_cycles": "Cycles that do not count.",
@@ -120,6 +122,8 @@ def _measure_run(result: RunResult) -> _Measured:
     if result.copy:
         figures["copy_seconds"] = result.copy.taken_s
         figures["restore_seconds"] = result.copy.restore_s
+        reached_s = result.copy.reached_s
+        figures["lost_seconds"] = None if reached_s is None else reached_s[1]
     return _Measured(
         *(
             result.kind,

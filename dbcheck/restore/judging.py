@@ -1,8 +1,8 @@
 """The verdict on a restored copy: its evidence, and the commits that it must have.
 
-No power was cut, so nothing here asks how deep a cut went.  Commits that were sent
-after the copy was taken show that another server is read than the one that was copied:
-the copy has none of them.
+The server that is read was never cut, so nothing here asks how deep a cut went.
+Commits that were sent after a copy was taken show that another server is read than the
+one that was copied: the copy has none of them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dbcheck.judge.verdict import Judgement, describe_earlier_alterations
 from dbcheck.model.audited import list_alarms
 from dbcheck.model.server import name_same_data
 from dbcheck.model.verdict import Verdict, format_count
+from dbcheck.restore import loss
 from dbcheck.rows.copied import Copied
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.reconcile import Reconciliation
@@ -28,20 +29,25 @@ _STATES = {
     "damaged": "damaged",
 }
 _OLDER = "the copy may be an older one, from before this run"
+_NOT_SHIPPED = (
+    "nothing of this run may have been shipped, or an older copy was restored"
+)
+_NOT_PROMOTED = "let the restore end its recovery, and run it again"
 _NONE_AFTER = (
     "no commit was sent after it was taken: use more sessions, and copy it again"
 )
+_BEFORE_BEGUN = "before it was begun"
 _ENOUGH = (Status.PRESENT, Status.ASSUMED)
 
 
 def judge_taken(case: Case) -> Item:
     """Judge whether commits went on while the copy was taken."""
-    copy, copied = case.copy, case.copied
-    if copy is None or copy.ended_us is None:
+    copied, taken_s = case.copied, case.copy.taken_s if case.copy else None
+    if taken_s is None:
         return Item(
             ItemId.COPY_TAKEN, Status.ABSENT, "no copy was taken", required=True
         )
-    took = f"its program took {(copy.ended_us - copy.began_us) / 1e6:,.1f} s"
+    took = f"its program took {taken_s:,.1f} s"
     if copied is None:
         return Item(ItemId.COPY_TAKEN, Status.NOT_OBSERVABLE, took, required=True)
     meanwhile = copied.by_order + copied.open
@@ -57,20 +63,40 @@ def judge_apart(case: Case) -> Item | None:
     The original itself, and a standby that still follows it, have later commits; one
     that follows it with a delay may not have them yet.
     """
-    copied, refill = case.copied, case.after.refill
+    copied = case.copied
     if copied is None:
         return None
+    if case.manifest.is_cut:
+        return _judge_follows_nobody(case)
+    follows = _find_server_followed(case)
     sent = f"the {format_count(copied.after, 'commit')} sent after it was taken"
     status, reason = Status.PRESENT, f"it has none of {sent}"
     if copied.after_kept:
         status = Status.CONTRADICTED
         reason = f"it has {copied.after_kept:,} of {sent}: it is the server itself, or"
         reason += " follows it"
-    elif refill is not None and not (refill.cloned or refill.unknown):
-        status, reason = Status.CONTRADICTED, f"the server that was read {refill.how}"
+    elif follows:
+        status, reason = Status.CONTRADICTED, follows
     elif not copied.after:
         status, reason = Status.ABSENT, _NONE_AFTER
     return Item(ItemId.COPY_APART, status, reason, required=True)
+
+
+def _judge_follows_nobody(case: Case) -> Item:
+    """Judge whether the restored server has ended its recovery."""
+    if follows := _find_server_followed(case):
+        reason = f"{follows}: {_NOT_PROMOTED}"
+        return Item(ItemId.COPY_APART, Status.CONTRADICTED, reason, required=True)
+    reason = "the server that was read follows no other"
+    return Item(ItemId.COPY_APART, Status.PRESENT, reason, required=True)
+
+
+def _find_server_followed(case: Case) -> str:
+    """Return how the server that was read follows another one, "" if it does not."""
+    refill = case.after.refill
+    if refill is None or refill.cloned or refill.unknown:
+        return ""
+    return f"the server that was read {refill.how}"
 
 
 def judge_of_server(case: Case) -> Item | None:
@@ -112,16 +138,26 @@ def judge_restore(case: Case) -> Item | None:
     return Item(ItemId.RESTORED, Status.PRESENT, reason, required=False)
 
 
-def judge_settings(case: Case) -> Item:
+def judge_settings(case: Case) -> Item | None:
     """Judge the settings of the server that was copied, as a cut would find them.
 
-    A snapshot of storage finds them so, too: it has what was written by then.
+    A snapshot of storage finds them so, too: it has what was written by then.  None
+    where an objective allows to lose commits: they may be the newest of the log, too.
     """
+    plan = case.manifest.copy
+    if plan is not None and plan.rpo_s:
+        return None
     return settings.collect_settings(case).item(kept=False)
 
 
-EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
-    judge_taken,
+_BESIDE_LOAD: tuple[Callable[[Case], Item | None], ...] = (judge_taken,)
+_AFTER_LOSS: tuple[Callable[[Case], Item | None], ...] = (
+    load_and_witness.judge_load_at_the_cut,
+    load_and_witness.judge_witness_at_the_cut,
+    load_and_witness.judge_witness_host,
+    *loss.EVIDENCE,
+)
+_OF_EACH: tuple[Callable[[Case], Item | None], ...] = (
     judge_restore,
     judge_of_server,
     judge_apart,
@@ -136,7 +172,9 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
 
 def judge_restored(case: Case) -> Judgement:
     """Return the verdict on the restored copy of *case*, with what it rests on."""
-    items = tuple(item for each in EVIDENCE if (item := each(case)) is not None)
+    own = _AFTER_LOSS if case.manifest.is_cut else _BESIDE_LOAD
+    judged = (each(case) for each in (*own, *_OF_EACH))
+    items = tuple(item for item in judged if item is not None)
     judgement = _judge(case, items)
     if judgement.other_data:
         return judgement
@@ -163,17 +201,20 @@ def _judge(case: Case, items: tuple[Item, ...]) -> Judgement:
     if after.unanswered:
         return concluded(Verdict.INCONCLUSIVE, after.unanswered)
     if (other := _find_other_server(items)) is not None:
-        return concluded(Verdict.INCONCLUSIVE, _doubt(other), other=True)
+        return concluded(Verdict.INCONCLUSIVE, _doubt(case, other), other=True)
     if after.failure:
         return concluded(Verdict.FAIL, *_describe_failure(case))
     if found is None or copied is None:
-        return concluded(Verdict.INCONCLUSIVE, "the rows of the copy were not read")
+        lacking = (item for item in items if _is_lacking(item) and case.manifest.is_cut)
+        doubts = [_doubt(case, item) for item in lacking]
+        unread = "the rows of the copy were not read"
+        return concluded(Verdict.INCONCLUSIVE, *(doubts or [unread]))
     altered = describe_earlier_alterations(found)
     if found.counts:
-        lost = describe_loss(found, copied)
-        lost += f"; {_OLDER}" if has_no_row(case) else ""
+        lost = describe_loss(case, found, copied) + describe_excess(case)
+        lost += f"; {_explain_no_row(case)}" if has_no_row(case) else ""
         return concluded(Verdict.FAIL, lost, *altered)
-    doubts = [*altered, *_list_doubts(found, items)]
+    doubts = [*altered, *_list_doubts(case, found, items)]
     if doubts:
         return concluded(Verdict.INCONCLUSIVE, *doubts)
     return concluded(Verdict.PASS, _describe_kept(case, copied), *_list_assumed(items))
@@ -188,9 +229,17 @@ def _find_other_server(items: tuple[Item, ...]) -> Item | None:
     return next((item for item in items if (item.id, item.status) in wrong), None)
 
 
-def _doubt(item: Item) -> str:
+def _doubt(case: Case, item: Item) -> str:
     """Return why *item* keeps a copy from counting, then the remedy."""
-    return doubt_of(item).replace("cut again", "copy it again")
+    text = doubt_of(item)
+    if case.manifest.is_cut:
+        return text.replace("copy it again", "run it again")
+    return text.replace("cut again", "copy it again")
+
+
+def _explain_no_row(case: Case) -> str:
+    """Return why a copy may have no row, or no table, of the run."""
+    return _NOT_SHIPPED if case.manifest.is_cut else _OLDER
 
 
 def _describe_failure(case: Case) -> tuple[str, str]:
@@ -198,14 +247,15 @@ def _describe_failure(case: Case) -> tuple[str, str]:
     acks = format_count(sum(log.acks for log in case.logs), "acknowledged commit")
     text = f"a table of this run ({acks} in all) is gone or damaged in {WHERE}"
     if case.after.missing:
-        text = f"{WHERE} has not all tables of this run ({acks} in all); {_OLDER}"
+        why = _explain_no_row(case)
+        text = f"{WHERE} has not all tables of this run ({acks} in all); {why}"
     return (
         f"{text}: {case.after.failure}",
         f"{LossKind.UNRECOVERABLE.value}: {case.after.failure}",
     )
 
 
-def describe_loss(found: Reconciliation, copied: Copied) -> str:
+def describe_loss(case: Case, found: Reconciliation, copied: Copied) -> str:
     """Return the headline of a copy that lacks commits, or is damaged."""
     commits, how = headline.count_commits_hit(found)
     parts = [*headline.list_losses_beside(found)]
@@ -216,14 +266,53 @@ def describe_loss(found: Reconciliation, copied: Copied) -> str:
         parts.insert(0, f"{hit} {'is' if commits == 1 else 'are'} {_STATES[how]}")
     text = "; ".join(parts)
     if commits and copied.by_order:
+        when = "long enough before the loss" if case.manifest.is_cut else _BEFORE_BEGUN
         text += (
             f". It must have {copied.by_order:,} of them since later commits are there,"
-            " and the rest since they were acknowledged before it was begun"
+            f" and the rest since they were acknowledged {when}"
         )
     return text
 
 
+def describe_excess(case: Case) -> str:
+    """Return by how much an objective was missed, "" if there is none or it was met."""
+    plan, reach = case.manifest.copy, loss.measure_reach(case)
+    if plan is None or plan.rpo_s is None or reach is None:
+        return ""
+    if reach.least_s <= plan.rpo_s:
+        return ""
+    objective = f"the objective is {plan.rpo_s:g} s"
+    if not plan.rpo_s:
+        objective = "no commit may be lost"
+    return (
+        f". The oldest missing commit was acknowledged {reach.least_s:,.1f} s before"
+        f" the loss, and {objective}"
+    )
+
+
 def _describe_kept(case: Case, copied: Copied) -> str:
+    alarms = list_alarms(case.writer.audit or ())
+    if case.manifest.is_cut:
+        text = _describe_kept_after_loss(case, copied)
+    else:
+        text = _describe_kept_beside_load(copied)
+    return text + headline.describe_alarms(alarms)
+
+
+def _describe_kept_after_loss(case: Case, copied: Copied) -> str:
+    plan, reach = case.manifest.copy, loss.measure_reach(case)
+    assert plan is not None and plan.rpo_s is not None
+    if not copied.missing or reach is None or reach.most_s is None:
+        due = format_count(copied.due + copied.open, "acknowledged commit")
+        return f"no commit was lost with the server: {WHERE} has all {due}"
+    return (
+        f"the recovery point objective of {plan.rpo_s:g} s was met: {WHERE} lacks"
+        f" {format_count(copied.missing, 'commit')}, the oldest acknowledged at most"
+        f" {reach.most_s:,.1f} s before the loss, and has all that came before it"
+    )
+
+
+def _describe_kept_beside_load(copied: Copied) -> str:
     before = copied.due - copied.by_order
     text = (
         f"every commit that was acknowledged before the copy was begun ({before:,}) is"
@@ -233,21 +322,27 @@ def _describe_kept(case: Case, copied: Copied) -> str:
         kept = copied.by_order + copied.open_kept
         text += f"; of the {meanwhile:,} that came meanwhile it has "
         text += f"{kept:,}, without a gap" if kept else "none"
-    alarms = list_alarms(case.writer.audit or ())
-    return text + headline.describe_alarms(alarms)
+    return text
 
 
-def _list_doubts(found: Reconciliation, items: tuple[Item, ...]) -> Iterator[str]:
+def _list_doubts(
+    case: Case, found: Reconciliation, items: tuple[Item, ...]
+) -> Iterator[str]:
     """Yield what keeps a copy without a loss from a PASS."""
-    if not found.confirmed:
+    if not found.confirmed and not case.manifest.is_cut:  # an item says it then
         yield "no commit is on record from before the copy was begun. Copy it again"
     if found.foreign:
         rows = format_count(found.foreign, "row")
         yield f"{rows} of another run: a second dbcheck may have been running"
     for item in items:
-        lacks = item.required and item.status not in _ENOUGH
-        if item.status is Status.CONTRADICTED or lacks:
-            yield _doubt(item)
+        if _is_lacking(item):
+            yield _doubt(case, item)
+
+
+def _is_lacking(item: Item) -> bool:
+    """Return True if *item* keeps a copy without a loss from a PASS."""
+    lacks = item.required and item.status not in _ENOUGH
+    return item.status is Status.CONTRADICTED or lacks
 
 
 def _list_assumed(items: tuple[Item, ...]) -> Iterator[str]:

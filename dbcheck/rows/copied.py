@@ -1,8 +1,9 @@
-"""Judges which commits of a load a copy has to hold that was taken meanwhile.
+"""Judges which commits of a load a copy of the server has to hold.
 
-A copy is the state of the server at one moment.  Which commits it has to hold, and
-which it cannot hold, follows from the order of the client's own readings of one clock:
-no clocks of two machines are compared.
+A copy that is taken beside the load is the state of the server at one moment.  An
+archive, or a receiver of the log, has the state of a moment before the loss of the
+server.  Which commits each has to hold, and which it cannot hold, follows from the
+order of the client's own readings of one clock: no clocks of two machines are compared.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.summary import AckStream
 from dbcheck.rows.survivors import Flags, find_distinct, is_among_distinct
 
+_END_US = np.iinfo(np.int64).max  # later than any commit
 _CODES_OF_MISSING = np.array([CODES[kind] for kind in MISSING])
 
 
@@ -29,45 +31,69 @@ class CopyLaw:
 
     Both are in microseconds of the client's monotonic clock.
     due_us:  each commit that was acknowledged by then has to be there.
-    none_us: no commit that was sent from then on can be there.
+    none_us: no commit that was sent from then on can be there; None if any can be.
     """
 
     due_us: int
-    none_us: int
+    none_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """A copy that is to be taken beside a load, in place of a cut.
+    """A copy of the server that is to be restored elsewhere, and read there.
 
     target: the URL, without a password, of the server that is started on the copy.
+    rpo_s:  the recovery point objective in seconds: the server's power is cut, and what
+            was shipped elsewhere by then is restored.  None for a copy that is taken
+            beside the load, without a cut.
     """
 
     target: str
+    rpo_s: float | None = None
+
+    @property
+    def is_after_loss(self) -> bool:
+        """True if the server is lost, and what was shipped by then is restored."""
+        return self.rpo_s is not None
 
 
 @dataclass(frozen=True, slots=True)
 class CopyRecord:
-    """Record of a copy that was taken beside the load, and of its restore.
+    """Record of a copy, and of its restore.
 
     Times in microseconds of the client's monotonic clock.
-    began_us: just before the program that takes the copy was started.
+    began_us: just before the program that takes the copy beside the load was started;
+              None where the server was lost, and what was shipped by then is restored.
     ended_us: once that program had ended well; None if it did not.
     restore_s: seconds that the program took which restored the copy; None before that.
+    stayed_off: whether the lost server had no power yet once the copy was restored;
+              None if that is not known, and where no server was lost.
     """
 
-    began_us: int
+    began_us: int | None = None
     ended_us: int | None = None
     restore_s: float | None = None
+    stayed_off: bool | None = None
 
     @property
     def law(self) -> CopyLaw | None:
-        """The moments that the copy is judged by; None if none was taken."""
-        return None if self.ended_us is None else CopyLaw(self.began_us, self.ended_us)
+        """The moments that a copy beside the load is judged by; None without one."""
+        if self.began_us is None or self.ended_us is None:
+            return None
+        return CopyLaw(self.began_us, self.ended_us)
+
+    @property
+    def taken_s(self) -> float | None:
+        """The seconds that the program took which takes the copy; None if it failed."""
+        law = self.law
+        if law is None or law.none_us is None:
+            return None
+        return (law.none_us - law.due_us) / 1e6
 
     def __post_init__(self) -> None:
         """Refuse times that no clock can have measured."""
-        if self.ended_us is not None and self.ended_us < self.began_us:
+        began_us, ended_us = self.began_us, self.ended_us
+        if ended_us is not None and (began_us is None or ended_us < began_us):
             raise ValueError("no copy ends before it begins")
         if self.restore_s is not None and not 0 <= self.restore_s < math.inf:
             raise ValueError(f"no restore takes {self.restore_s} s")
@@ -85,6 +111,8 @@ class Copied:
     after:     commits that were sent from CopyLaw.none_us on.  after_kept: those that
                are there although no copy can hold them.
     until_us:  each commit that was acknowledged by then is one of *due*.
+    oldest_missing_us: when the oldest commit was acknowledged that is missing, whether
+               it is due or not; None if none is.
     """
 
     due: int
@@ -95,6 +123,13 @@ class Copied:
     after: int
     after_kept: int
     until_us: int
+    oldest_missing_us: int | None
+
+    @property
+    def missing(self) -> int:
+        """The acknowledged commits that are not there, or damaged, due or not."""
+        lost = self.due - self.due_kept
+        return lost + self.open - self.open_kept + self.after - self.after_kept
 
 
 def judge_copy(
@@ -110,12 +145,13 @@ def judge_copy(
     breaks it always.
     """
     missing = _find_missing_operations(found)
+    oldest_us = _find_oldest_missing(found)
     newest_sent_us = _find_newest_kept_sending(acks, missing)
     until_us = max(law.due_us, newest_sent_us)
     columns = found.losses.columns
     breaks_law = ~_flag_missing(found.losses) | (columns["acked_us"] <= until_us)
     losses = Losses(columns[breaks_law])
-    copied = _count(acks, missing, losses, law, until_us)
+    copied = _count(acks, missing, losses, law, until_us, oldest_us)
     judged = replace(found, confirmed=copied.due, kept=copied.due_kept, losses=losses)
     return judged, copied
 
@@ -139,6 +175,13 @@ def _find_missing_operations(found: Reconciliation) -> Ints:
     """Return the acked operations that are not there, each once and in order."""
     columns = found.losses.columns[_flag_missing(found.losses)]
     return find_distinct(number_operations(columns))
+
+
+def _find_oldest_missing(found: Reconciliation) -> int | None:
+    """Return when the oldest commit that is missing was acknowledged, or None."""
+    acked_us = found.losses.columns[_flag_missing(found.losses)]["acked_us"]
+    acked_us = acked_us[acked_us >= 0]
+    return int(acked_us.min()) if acked_us.size else None
 
 
 class _Batch(NamedTuple):
@@ -170,16 +213,23 @@ def _find_newest_kept_sending(acks: AckStream, missing: Ints) -> int:
 
 
 def _count(
-    acks: AckStream, missing: Ints, losses: Losses, law: CopyLaw, until_us: int
+    acks: AckStream,
+    missing: Ints,
+    losses: Losses,
+    law: CopyLaw,
+    until_us: int,
+    oldest_us: int | None,
 ) -> Copied:
     """Count the acks by their place before, between and after the moments of *law*.
 
     losses: those that break the law.  until_us: all that was acked by then is due.
+    oldest_us: see Copied.oldest_missing_us.
     """
+    none_us = _END_US if law.none_us is None else law.none_us
     names = ("due", "by_order", "open", "open_kept", "after", "after_kept")
     counts = dict.fromkeys(names, 0)
     for acked_us, sent_us, is_kept in _list_batches(acks, missing):
-        is_due, is_after = acked_us <= until_us, sent_us >= law.none_us
+        is_due, is_after = acked_us <= until_us, sent_us >= none_us
         is_open = ~is_due & ~is_after
         flags_of_batch = (
             is_due,
@@ -194,4 +244,9 @@ def _count(
     own = losses.columns[losses.columns["acked_us"] >= 0]
     own = own[own["acked_us"] <= until_us]
     lost = len(find_distinct(number_operations(own)))
-    return Copied(**counts, due_kept=counts["due"] - lost, until_us=until_us)
+    return Copied(
+        **counts,
+        due_kept=counts["due"] - lost,
+        until_us=until_us,
+        oldest_missing_us=oldest_us,
+    )

@@ -251,14 +251,33 @@ def make_copying_rig(
         entry = replace(entry, power=ManualConfig())
     rig = make_rig(entry, witness, progress, runs, window)
     site = rig.site.with_writer(replace(rig.site.writer, host=None))
-    copying = make_copying(entry)
+    copying = make_copying(entry, after_loss=False)
     return replace(rig, site=site, before_load=lambda: None, copying=copying)
 
 
-def make_copying(entry: Entry) -> Copying | None:
+def make_restoring_rig(
+    entry: Entry,
+    witness: Witness,
+    progress: PlainProgress,
+    runs: Path,
+    window: WindowLimits,
+) -> Rig:
+    """Return the rig of *entry* that cuts its server, and reads its archive's restore.
+
+    Its host is not asked: what it shows of a cut is of no use here.
+    """
+    entry = replace(entry, twice=False)
+    rig = make_rig(entry, witness, progress, runs, window)
+    site = rig.site.with_writer(replace(rig.site.writer, host=None))
+    copying = make_copying(entry, after_loss=True)
+    return replace(rig, site=site, copying=copying, client=None, client_command=())
+
+
+def make_copying(entry: Entry, *, after_loss: bool) -> Copying | None:
     """Return how the server of *entry* is copied and restored, None if nobody can.
 
-    Only a rig that copies has it: one with a switch cuts the power instead.
+    Only a rig that reads a copy has it: otherwise the server itself is read.
+    after_loss: the copy is what was shipped until the power was cut.
 
     Raise UsageError for a copy at the server's own address, and for a program that is
     not there.
@@ -277,7 +296,8 @@ def make_copying(entry: Entry) -> Copying | None:
     node = Node(restored, ManualConfig().open(None, lambda _text: None))
     programs = CopyByPrograms(settings)
     programs.require_programs()
-    return Copying(programs, SingleServer(node))
+    rpo_s = settings.rpo_s if after_loss else None
+    return Copying(programs, SingleServer(node), rpo_s)
 
 
 def remember_consent(hosts: Sequence[Entry]) -> None:

@@ -225,6 +225,41 @@ def require_stays_off(entry: Entry, host: Entry) -> None:
         )
 
 
+def require_restorable(entry: Entry) -> None:
+    """Raise UsageError unless the loss of *entry*'s server can be judged by a restore.
+
+    The server must stay off until that was done, with all that could ship its log.
+    """
+    if entry.copied_by is None or entry.copied_by.rpo_s is None:
+        raise UsageError(
+            f"{assemble.entry_label(entry)} has no dbcheck_restore with rpo_s: how to"
+            " restore its archive, and how much may be lost, is not known",
+            id=ErrorId.RESTORE_NOT_SET_UP,
+            hint="Give the host dbcheck_restore in the inventory: restore, target and"
+            " rpo_s. docs/guides/restore.md shows it.",
+        )
+    if entry.standbys:
+        raise UsageError(
+            f"{entry.title} is a cluster, and its loss is judged on its other hosts",
+            id=ErrorId.ONE_HOST_NEEDED,
+            hint="Name a single server with --restore.",
+        )
+    if entry.drive_scope is not None:
+        raise UsageError(
+            "with dbcheck_power_scope: drive the host runs on, and may ship more of the"
+            " log",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Cut the power of the whole host for --restore.",
+        )
+    if entry.power.returns_by_itself:
+        raise UsageError(
+            "the power comes back by itself after a cut by this switch, and the server"
+            " has to stay off until its archive was restored",
+            id=ErrorId.SWITCH_RESTORES_BY_ITSELF,
+            hint="Give it a switch that leaves the host off.",
+        )
+
+
 def require_nodes_stay(entry: Entry) -> None:
     """Raise UsageError for a cluster in pods: only run and campaign find them again."""
     if entry.has_pods_as_nodes:

@@ -38,6 +38,10 @@ PAUSED = (
     "the run can still be judged from the witness's log. Once the server answers, and "
     "before anything else writes to it, run: {command}"
 )
+NOT_RESTORED = (
+    "this restores and reads it later: {command}. It can only find a loss then, and"
+    " cannot pass: the server has its power back, and may have shipped more"
+)
 UNCUT = (
     "nothing was cut, so there is nothing to judge. If the power fails anyway: once "
     "the server answers, and before anything else writes to it, run: {command}"
@@ -86,7 +90,8 @@ def run_resumable_cycle(
     try:
         outcome = finish_cycle(rig, started)
     except (KeyboardInterrupt, DbcheckError):
-        advice = _find_advice(started.run.load())
+        restored = rig.copying is not None
+        advice = _find_advice(started.run.load(), restored=restored)
         view.line("no verdict", advice.format(command=command))
         if clean and advice is UNCUT:
             run_id = started.manifest.run_id
@@ -99,8 +104,13 @@ def run_resumable_cycle(
     return outcome
 
 
-def _find_advice(load: LoadRecord | None) -> str:
-    """Return the advice for a run that ended unjudged, with {command} in it."""
+def _find_advice(load: LoadRecord | None, *, restored: bool = False) -> str:
+    """Return the advice for a run that ended unjudged, with {command} in it.
+
+    restored: it is judged by what is restored elsewhere.
+    """
+    if restored and load is not None and load.gone is not Gone.NEVER:
+        return NOT_RESTORED
     if load is None or any(node.cut for node in load.nodes.values()):
         return PAUSED
     if load.cut_failed:
@@ -153,8 +163,9 @@ def reconcile_entry(
         rig = assemble.make_rig(entry, witness, view, runs, window, cuts=False)
         writer = replace(rig.site.writer, restarter=restarter)
         rig = replace(rig, site=rig.site.with_writer(writer))
-        if manifest.copy is not None:
-            rig = replace(rig, copying=assemble.make_copying(entry))
+        if (plan := manifest.copy) is not None:
+            copying = assemble.make_copying(entry, after_loss=plan.is_after_loss)
+            rig = replace(rig, copying=copying)
         rig = lead_as_in_run(rig, manifest)
         recorded = manifest.writer.target
         if recorded != rig.site.writer.engine.target:

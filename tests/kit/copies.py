@@ -114,6 +114,7 @@ class Copies:
     def __init__(self, here: Bench, folder: Path, source: Path) -> None:
         self.here, self.folder, self.source = here, folder, source
         self.pid = server_pid(here.lab)
+        self._host_data = os.readlink(f"/proc/{self.pid}/cwd")
         self._held = HeldPort()
         self.port = self._held.number
         self.url: URL = make_url(here.lab.target_url)
@@ -155,11 +156,11 @@ class Copies:
     ) -> RestoreSettings:
         """Return the settings of an inventory whose programs are those of *method*."""
         return RestoreSettings(
-            self.program(method.copy),
-            self.program(method.restore),
-            self.target,
-            self.program(method.remove) if method.remove else (),
-            timeout_s,
+            restore=self.program(method.restore),
+            target=self.target,
+            copy=self.program(method.copy) if method.copy else (),
+            remove=self.program(method.remove) if method.remove else (),
+            timeout_s=timeout_s,
         )
 
     def rig(
@@ -191,6 +192,13 @@ class Copies:
         """Remove by hand what is left of copies and of servers on them."""
         for name in self.copies:
             self.run(REMOVE[self.here.engine], name)
+
+    def end_strays(self) -> None:
+        """End what a failed test left running here; show the servers' logs."""
+        for log in (self.folder / "copies").glob("*.log"):
+            show_log(log)
+        with contextlib.suppress(subprocess.SubprocessError):
+            self.remove_all()
 
     def find_run(self) -> RunFolder:
         """Return the only run of the lab."""
@@ -241,7 +249,7 @@ class Copies:
             program=" ".join([str(program), "--no-defaults", *self._options()]),
             run_as=run_as if is_root else "",
             on_host=f"nsenter --target={pid} --mount --pid" if is_root else "",
-            host_data=os.readlink(f"/proc/{pid}/cwd"),
+            host_data=self._host_data,
             bin=program.parent,
             root=Path(__file__).parents[2],
             python=sys.executable,
@@ -289,7 +297,7 @@ def copies_of(
                 yield made
                 made.require_nothing_left()
             finally:
-                _end_strays(made)
+                made.end_strays()
     finally:
         shutil.rmtree(folder)
 
@@ -309,12 +317,9 @@ def require_kept(outcome: Outcome) -> CopyResult:
     return copy
 
 
-def _end_strays(made: Copies) -> None:
-    """End what a failed test left running in its own folder; show the servers' logs."""
-    for log in (made.folder / "copies").glob("*.log"):
-        print(log.read_text(errors="replace")[-_LOG_CHARS:])  # noqa: T201
-    with contextlib.suppress(subprocess.SubprocessError):
-        made.remove_all()
+def show_log(log: Path) -> None:
+    """Print the end of a log for who reads why a test failed."""
+    print(log.read_text(errors="replace")[-_LOG_CHARS:])  # noqa: T201
 
 
 def skip_without_program(name: str) -> None:

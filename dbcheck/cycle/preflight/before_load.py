@@ -216,7 +216,7 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
     Return also why there is no canary, "" if there is one.
     """
     if manifest.copy is not None:  # a dump would wait for the lock of its table
-        return None, "no crash canary: nothing is cut"
+        return None, "no crash canary: another server is read"
     if rig.site.kind.is_group:
         return None, "no crash canary: a node of a group may copy another's data"
     try:
@@ -297,7 +297,7 @@ def _require_fit(
         if isinstance(node.power, DriveScoped):
             node.power.require_fit()
     witness = rig.witness.facts()
-    if not rig.lab and rig.copying is None:  # a copy takes no power from the witness
+    if not rig.lab and rig.cuts_power:
         for node in rig.site.nodes.values():
             endpoints = node.engine.endpoints()
             require_independent(endpoints, rig.witness.kind, witness)
@@ -363,7 +363,7 @@ def _describe_nodes(
     members: dict[str, Membership] = {}
     for name, node in rig.site.nodes.items():
         facts, ahead_us = _read_server_facts(node.engine, rig.listener)
-        if rig.copying is None:
+        if rig.cuts_power:
             require_failover(node, facts)
         pods = read_pods(node, grouped=rig.site.kind.is_group)
         writes = name == rig.site.writer_name
@@ -388,7 +388,9 @@ def _describe_nodes(
             power=node.power.kind,
             host=host,
             places=places,
-            apart=None if rig.lab or rig.copying else require_other_host(host, witness),
+            apart=None
+            if rig.lab or not rig.cuts_power
+            else require_other_host(host, witness),
             cut_class=_find_cut_class(rig, node),
             class_assumed=node.class_assumed,
             reached=node.measured_depth,
@@ -491,10 +493,16 @@ def _make_manifest(
         user=find_user_name(),
         client_target=rig.client.target if rig.client else "",
         fault=rig.fault is not None,
-        copy=CopyPlan(rig.copying.restored.writer.engine.target)
-        if rig.copying
-        else None,
+        copy=_plan_copy(rig),
     )
+
+
+def _plan_copy(rig: Rig) -> CopyPlan | None:
+    """Return what is to be restored elsewhere, None if the server itself is read."""
+    if rig.copying is None:
+        return None
+    restored = rig.copying.restored.writer.engine
+    return CopyPlan(restored.target, rig.copying.rpo_s)
 
 
 def _find_cut_class(rig: Rig, node: Node) -> CutClass:

@@ -72,10 +72,10 @@ def figures(detail: RunDetail, load: LoadRecord | None = None) -> Iterator[Figur
 
 def _describe_copy(copy: CopyRecord, load: LoadRecord) -> str:
     """Return when a copy was begun and taken, on the axis of the load."""
-    last_us = load.last_ack_us
-    if last_us is None or copy.ended_us is None:
+    last_us, began_us, ended_us = load.last_ack_us, copy.began_us, copy.ended_us
+    if last_us is None or began_us is None or ended_us is None:
         return ""
-    began_s, ended_s = ((last_us - at) / 1e6 for at in (copy.began_us, copy.ended_us))
+    began_s, ended_s = ((last_us - at) / 1e6 for at in (began_us, ended_us))
     return (
         f" The copy was begun {began_s:.1f} s before the last ack, and taken"
         f" {max(0.0, ended_s):.1f} s before it. Commits that came after it was begun"

@@ -112,13 +112,15 @@ def _list_drive_lines(drive: Drive) -> Iterator[str]:
 
 SETTING_COLUMNS = ("before", "just before the cut", "after")
 _SETTING_COLUMNS_OF_COPY = ("before", "at the end of the load", "on the copy")
+_SETTING_COLUMNS_OF_LOSS = ("before", "just before the cut", "where it was restored")
 _UNKNOWN_VALUE = "-"
 
 
 def _name_setting_columns(result: RunResult) -> tuple[str, ...]:
     """Return SETTING_COLUMNS, with the node that each is of if another was read."""
     if result.copy:
-        return _SETTING_COLUMNS_OF_COPY
+        is_after_loss = result.copy.rpo_s is not None
+        return _SETTING_COLUMNS_OF_LOSS if is_after_loss else _SETTING_COLUMNS_OF_COPY
     cluster = result.cluster
     if cluster is None or not cluster.is_other_read:
         return SETTING_COLUMNS
@@ -153,8 +155,8 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
         "node_columns": of_cluster.COLUMNS,
         "nodes": list(of_cluster.list_nodes(result)),
         "cluster": [*of_cluster.list_facts(result.cluster)] if result.cluster else [],
-        "what": "copy" if result.copy else "cut",
-        "load_title": "The load" if result.copy else "The load up to the cut",
+        "what": "cut" if result.is_cut else "copy",
+        "load_title": "The load up to the cut" if result.is_cut else "The load",
         "figures": list(figures(detail, result.load)) if detail else [],
         "range_columns": words.range_columns(result),
         "right_columns": words.RIGHT_COLUMNS,

@@ -1,4 +1,4 @@
-"""Sentences of a report on a copy that was taken under load, restored and read."""
+"""Sentences of a report on a restored copy: taken under load, or after a loss."""
 
 from __future__ import annotations
 
@@ -11,12 +11,22 @@ SCOPE = (
     "Scope: one copy was taken under load, restored and read. No power was cut, so this"
     " says nothing about power cuts."
 )
+_SCOPE_OF_LOSS = (
+    "Scope: the power of the server was cut once under load, and what had been shipped"
+    " elsewhere by then was restored and read. This says nothing about the rows on the"
+    " server itself: for these, leave --restore out."
+)
 LIMITS = (
     "Only dbcheck's own tables were read: not your data, accounts or settings.",
     "It holds for this way to copy and to restore, under this load. Another program,"
     " storage or setting needs a check of its own.",
 )
-LOOK = (
+_LOOK_AFTER_LOSS = (
+    "See whether the log is shipped as often as the objective asks (archive_timeout, a"
+    " receiver that streams), whether each segment is in the archive, and whether the"
+    " restore applied the log to its end."
+)
+_LOOK = (
     "Files that are copied while the server writes are no copy of one moment, unless"
     " the server's own backup mode or one snapshot of all its volumes makes them one."
     " See also whether the restore applied the log to its end, and whether it took the"
@@ -29,9 +39,24 @@ _PROOF = {
     " server never had.",
     Verdict.INCONCLUSIVE: "",
 }
+_PROOF_OF_LOSS = {
+    Verdict.PASS: "This restore kept the objective, under this load. A fault that shows"
+    " only now and then takes many tries to see.",
+    Verdict.FAIL: "Whoever loses this server loses more commits than the objective"
+    " allows, or gets a state that it never had.",
+    Verdict.INCONCLUSIVE: "",
+}
 _AGAIN = (
     "Do it again after each change to how you copy and restore, and to the load:"
     " dbcheck snapshot."
+)
+_AGAIN_AFTER_LOSS = (
+    "Do it again after each change to how the log is shipped and restored, and to the"
+    " load: dbcheck run NAME --restore."
+)
+_ON_FAIL_OF_LOSS = (
+    "Do not rely on this archive. Find the cause below and fix it, then run it again:"
+    " dbcheck run NAME --restore. Keep this run: it is the evidence."
 )
 _ON_FAIL = (
     "Do not rely on this backup. Find the cause below and fix it, then copy again:"
@@ -44,9 +69,24 @@ _NOT_FINAL = (
 _FROM_START = "from the start of its program to its end"
 
 
+def _is_after_loss(result: RunResult) -> bool:
+    return result.copy is not None and result.copy.rpo_s is not None
+
+
+def describe_scope(result: RunResult) -> str:
+    """Return the scope of the run."""
+    return _SCOPE_OF_LOSS if _is_after_loss(result) else SCOPE
+
+
+def say_where_to_look(result: RunResult) -> str:
+    """Return where the cause of a loss may lie that nothing read explains."""
+    return _LOOK_AFTER_LOSS if _is_after_loss(result) else _LOOK
+
+
 def prove(result: RunResult) -> str:
     """Return how much the one copy proves."""
-    return _PROOF[result.verdict]
+    proof = _PROOF_OF_LOSS if _is_after_loss(result) else _PROOF
+    return proof[result.verdict]
 
 
 def choose_action(result: RunResult, reconcile: str) -> str:
@@ -54,10 +94,10 @@ def choose_action(result: RunResult, reconcile: str) -> str:
     if not result.final:
         return _NOT_FINAL.format(command=reconcile)
     if result.verdict is Verdict.FAIL:
-        return _ON_FAIL
+        return _ON_FAIL_OF_LOSS if _is_after_loss(result) else _ON_FAIL
     if result.verdict is Verdict.INCONCLUSIVE:
         return "Fix the cause, then run it again."
-    return _AGAIN
+    return _AGAIN_AFTER_LOSS if _is_after_loss(result) else _AGAIN
 
 
 def list_facts(copy: CopyResult) -> Iterator[tuple[str, str]]:
@@ -67,6 +107,9 @@ def list_facts(copy: CopyResult) -> Iterator[tuple[str, str]]:
     if copy.restore_s is not None:
         yield "restored", f"in {copy.restore_s:,.1f} s, at {copy.target}"
     if copy.due is None or copy.due_kept is None or copy.open is None:
+        return
+    if copy.rpo_s is not None:
+        yield from _list_facts_of_loss(copy)
         return
     due = format_count(copy.due, "commit")
     early = format_count(copy.due - (copy.by_order or 0), "commit")
@@ -85,6 +128,36 @@ def list_facts(copy: CopyResult) -> Iterator[tuple[str, str]]:
     yield "cannot be there", f"{sent} sent after it was taken, of which {kept} there"
 
 
+def _list_facts_of_loss(copy: CopyResult) -> Iterator[tuple[str, str]]:
+    """Yield what is known of a restore after the loss of the server."""
+    if copy.due is None or copy.due_kept is None or copy.rpo_s is None:
+        return
+    yield "objective", _describe_objective(copy.rpo_s)
+    due = format_count(copy.due, "commit")
+    yield "must be there", f"{due}, of which {_count(copy.due_kept)} there and intact"
+    came = format_count(copy.open or 0, "more commit")
+    kept = _count(copy.open_kept or 0)
+    if copy.open:
+        yield "may be missing", f"{came}, of which {kept} there"
+    yield "lost", describe_reach(copy)
+
+
+def _describe_objective(rpo_s: float) -> str:
+    return f"lose at most {rpo_s:g} s" if rpo_s else "lose no acknowledged commit"
+
+
+def describe_reach(copy: CopyResult) -> str:
+    """Return how many commits were lost with the server, and from how long before."""
+    if not copy.missing:
+        return "no commit"
+    commits = format_count(copy.missing, "commit")
+    if copy.reached_s is None:
+        return commits
+    least, most = (f"{each:,.1f}" for each in copy.reached_s)
+    span = f"{most} s" if least == most else f"{least} to {most} s"
+    return f"{commits}, the oldest acknowledged {span} before the loss"
+
+
 def _count(commits: int) -> str:
     """Return a number with its verb."""
     if not commits:
@@ -97,6 +170,9 @@ def list_tiles(copy: CopyResult) -> Iterator[tuple[str, str, str]]:
     if copy.due is not None and copy.due_kept is not None:
         of = f"of {format_count(copy.due, 'commit')} that must be there"
         yield "commits lost", f"{copy.due - copy.due_kept:,}", of
+    if copy.rpo_s is not None and copy.missing and copy.reached_s is not None:
+        note = f"before the loss; the objective is to {_describe_objective(copy.rpo_s)}"
+        yield "oldest lost commit", f"{copy.reached_s[1]:,.1f} s", note
     for name, seconds in (("copy", copy.taken_s), ("restore", copy.restore_s)):
         if seconds is not None:
             yield name, f"{seconds:,.1f} s", _FROM_START

@@ -109,7 +109,7 @@ def headline(result: RunResult) -> str:
     """
     text = result.reasons[0]
     if result.verdict is Verdict.INCONCLUSIVE:
-        what = "control" if result.control else "copy" if result.copy else "cut"
+        what = "control" if result.control else "cut" if result.is_cut else "copy"
         no_count = "does not count" if result.final else "has no verdict yet"
         text = f"this {what} {no_count}: {text}"
     elif result.control and result.verdict is Verdict.FAIL:
@@ -188,7 +188,7 @@ def _audit(result: RunResult) -> Iterator[Section]:
     rest = len(flags) - len(alarms)
     more = f" It has {rest} more notes and unknown facts." if rest else ""
     note = f"Run dbcheck audit to see what each means and how to fix it.{more}"
-    what = "copy" if result.copy else "cut"
+    what = "cut" if result.is_cut else "copy"
     yield Section(f"The audit before the {what}", tuple(map(str, alarms)), note)
 
 
@@ -209,7 +209,7 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
     yield "workload", ", ".join(filter(None, shared))
     if result.housekeeping:
         yield "housekeeping", _tasks(result.housekeeping)
-    if result.copy is None:
+    if result.is_cut:
         yield "power", _describe_cut(result)
     if load := result.load:
         latency = load.latency_ms
@@ -232,7 +232,7 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
                 f"{load.warned:,} commits were answered with a warning and do not"
                 f" count: {'; '.join(load.warnings)}",
             )
-        if result.copy is None:
+        if result.is_cut:
             yield "server's end", _ENDS[load.gone]
     if result.copy:
         yield from of_copy.list_facts(result.copy)
@@ -317,13 +317,13 @@ RIGHT_COLUMNS = ("rows", "acked before the cut")
 
 def range_columns(result: RunResult) -> tuple[str, ...]:
     """Return the names of the columns of a table of losses."""
-    acked = "acked" if result.copy else "acked before the cut"
+    acked = "acked before the cut" if result.is_cut else "acked"
     return (*_RANGE_COLUMNS, acked)
 
 
 def list_ranges(result: RunResult) -> list[tuple[str, ...]]:
     """Return the ranges of losses that are shown, as range_columns() names them."""
-    ages = of_copy.describe_ages if result.copy else _ages
+    ages = _ages if result.is_cut else of_copy.describe_ages
     return [_range_cells(span, ages) for span in result.ranges[:RANGES_SHOWN]]
 
 
@@ -391,7 +391,7 @@ def lab_scope(lab: Json) -> str:
 def scope(result: RunResult) -> str:
     """Return the scope of the run, and its limits."""
     if result.copy:
-        return of_copy.SCOPE
+        return of_copy.describe_scope(result)
     unseen = result.load is None and result.verdict is Verdict.INCONCLUSIVE
     if result.uncut or unseen:
         return f"{_NO_CUT} {_IN_A_LAB}" if result.lab else _NO_CUT

@@ -34,7 +34,7 @@ def where_to_look(result: RunResult) -> tuple[str, ...]:
     if not lost or result.settings_at_fault or result.layers_at_fault:
         return ()
     if result.copy:
-        return () if _clients_explain(result) else (of_copy.LOOK,)
+        return () if _clients_explain(result) else (of_copy.say_where_to_look(result),)
     replicated = any(one.cause is Cause.REPLICATION for one in result.diagnosis)
     above = result.page_cache_kept or replicated or _clients_explain(result)
     lines = () if above else (_below(result),)

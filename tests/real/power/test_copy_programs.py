@@ -17,7 +17,7 @@ from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
 RUN = "20261201-042651-d0443e"
-SETTINGS = RestoreSettings(("true",), ("true",), "postgresql://db1/postgres")
+SETTINGS = RestoreSettings(("true",), "postgresql://db1/postgres", ("true",))
 
 
 def shell(script: str) -> tuple[str, ...]:
@@ -33,9 +33,9 @@ def test_each_program_gets_the_run_and_the_load_is_looked_at_meanwhile(
     taken = shell(f"while ! [ -e {go_on} ]; do sleep 0.01; done; mkdir {tmp_path}/$1")
     programs = CopyByPrograms(
         RestoreSettings(
-            taken,
             shell(f"mv {tmp_path}/$1 {tmp_path}/$1.restored"),
             SETTINGS.target,
+            taken,
             shell(f"rm -r {tmp_path}/$1.restored"),
         )
     )

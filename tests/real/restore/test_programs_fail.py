@@ -56,7 +56,7 @@ def test_a_copy_that_is_not_taken_ends_the_load(copies: Copies) -> None:
     with refused(ErrorId.COPY_NOT_TAKEN, EngineError, naming="ended with 3"):
         copied(copies, replace(STREAM, copy=part))
     require_load_ended(copies)
-    with refused(ErrorId.COPY_NOT_TAKEN, UsageError, naming="no copy was taken"):
+    with refused(ErrorId.COPY_NOT_TAKEN, UsageError, naming="no record here of a copy"):
         copies.reconcile(copies.settings(STREAM))
     require_kept(copied(copies, STREAM))
 
@@ -96,7 +96,7 @@ def test_a_copy_without_a_server_is_judged_once_it_has_one(copies: Copies) -> No
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
     assert not outcome.result.final
     assert "took no queries within 3 s" in outcome.judgement.reasons[0]
-    assert "the copy stays" in copies.here.said.text
+    assert "stays until its rows were read" in copies.here.said.text
     require_kept(copies.reconcile(copies.settings(STREAM)))
 
 

@@ -64,7 +64,9 @@ def cutter_of(quiet: Any) -> Cutter:
     rig = SimpleNamespace(site=site_of(quiet, quiet), listener=quiet, limits=Limits())
     workload = SimpleNamespace(cut_after_s=(DUE_S, DUE_S))
     writer = SimpleNamespace(facts=FACTS)
-    manifest = SimpleNamespace(seed=1, workload=workload, moment=None, writer=writer)
+    manifest = SimpleNamespace(
+        seed=1, workload=workload, moment=None, writer=writer, copy=None
+    )
     started = SimpleNamespace(manifest=manifest, log=quiet, run=quiet, held=None)
     return Cutter(cast(Rig, rig), cast(Started, started))
 
@@ -148,7 +150,10 @@ def in_checkpoint(parts: Any, refused: str = "") -> Cutter:
     rig = SimpleNamespace(site=site_of(parts, parts), listener=parts, limits=Limits())
     drawn = PlannedCut(1, Activity.CHECKPOINT, DUE_S, 0.05)
     manifest = SimpleNamespace(
-        seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
+        seed=1,
+        workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)),
+        moment=drawn,
+        copy=None,
     )
     started = SimpleNamespace(
         manifest=manifest, log=parts, run=parts, no_checkpoint=refused, held=None
@@ -229,7 +234,10 @@ def in_hold(parts: Any, lag_s: tuple[float, float] = AT_ONCE) -> tuple[Cutter, H
     rig = SimpleNamespace(site=site_of(parts, parts), listener=parts, limits=Limits())
     drawn = PlannedCut(1, Activity.HOLD, DUE_S, 0.05, lag_s=lag_s)
     manifest = SimpleNamespace(
-        seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
+        seed=1,
+        workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)),
+        moment=drawn,
+        copy=None,
     )
     started = SimpleNamespace(
         manifest=manifest,

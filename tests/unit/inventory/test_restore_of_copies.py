@@ -45,7 +45,7 @@ def without(name: str) -> dict[str, Any]:
 
 def test_an_entry_has_its_programs_and_the_server_on_the_copy(tmp_path: Path) -> None:
     found = entry_of(tmp_path, GIVEN).copied_by
-    assert found == RestoreSettings(("true", "take"), ("true", "put"), SPARE)
+    assert found == RestoreSettings(("true", "put"), SPARE, ("true", "take"))
     assert found.remove == ()
     assert found.timeout_s == limits.COPY_S
     more = {**GIVEN, "remove": ["true"], "timeout_s": 90}
@@ -62,7 +62,6 @@ def test_a_host_without_it_has_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "id", "naming"),
     [
-        (without("copy"), ErrorId.KEY_MISSING, "copy is missing"),
         (without("restore"), ErrorId.KEY_MISSING, "restore is missing"),
         (without("target"), ErrorId.KEY_MISSING, "target is missing"),
         ({**GIVEN, "copy": []}, ErrorId.VALUE_INVALID, "copy is []"),
@@ -100,7 +99,7 @@ def test_a_copy_at_the_servers_own_address_is_refused(
 ) -> None:
     entry = entry_of(tmp_path, {**GIVEN, "target": target})
     with refused(ErrorId.RESTORE_NOT_SET_UP, UsageError, naming="the server itself"):
-        assemble.make_copying(entry)
+        assemble.make_copying(entry, after_loss=False)
 
 
 def test_a_program_that_is_not_there_is_named_with_its_key() -> None:
@@ -111,16 +110,16 @@ def test_a_program_that_is_not_there_is_named_with_its_key() -> None:
         ("remove", (there, there, gone)),
     ):
         copy, restore, remove = commands
-        lacking = CopyByPrograms(RestoreSettings(copy, restore, SPARE, remove))
+        lacking = CopyByPrograms(RestoreSettings(restore, SPARE, copy, remove))
         with refused(ErrorId.COPY_PROGRAM_MISSING, UsageError, naming=f"{key}:"):
             lacking.require_programs()
-    CopyByPrograms(RestoreSettings(there, there, SPARE)).require_programs()
+    CopyByPrograms(RestoreSettings(there, SPARE, there)).require_programs()
 
 
 def test_a_missing_program_is_found_before_anything_is_copied(tmp_path: Path) -> None:
     entry = entry_of(tmp_path, {**GIVEN, "restore": ["no-such-program"]})
     with refused(ErrorId.COPY_PROGRAM_MISSING, UsageError):
-        assemble.make_copying(entry)
+        assemble.make_copying(entry, after_loss=False)
 
 
 def test_a_host_that_can_be_copied_is_still_cut_by_a_run(tmp_path: Path) -> None:
@@ -133,4 +132,4 @@ def test_a_host_that_can_be_copied_is_still_cut_by_a_run(tmp_path: Path) -> None
     ):
         rig = assemble.make_rig(entry, witness, view, tmp_path, window)
     assert rig.copying is None
-    assert assemble.make_copying(entry) is not None
+    assert assemble.make_copying(entry, after_loss=False) is not None

@@ -55,7 +55,7 @@ RIG: Any = SimpleNamespace(
     audited=set(),
     lab={"cut": "drive"},
     witness_pods=None,
-    copying=None,
+    cuts_power=True,
 )
 
 

@@ -131,6 +131,8 @@ def test_it_is_not_counted_with_cuts_nor_named_beside_them(tmp_path: Path) -> No
     copied = stored_copied_run(tmp_path / "runs")
     moved = copied.path.rename(copied.path.with_name("copy"))
     cut = RunFolder.open(stored_copy("postgresql-pass", tmp_path / "runs"))
-    with refused(ErrorId.RUNS_NOT_OF_ONE_SERVER, UsageError, naming="cut no power"):
+    with refused(
+        ErrorId.RUNS_NOT_OF_ONE_SERVER, UsageError, naming="read a restored copy"
+    ):
         open_chosen([cut.path, moved])
     assert list_runs_beside([cut]) == ()

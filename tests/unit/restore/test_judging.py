@@ -34,8 +34,8 @@ SAFE = replace(
 OTHER = replace(SAFE, identity={"system_identifier": "2"})
 RECORD = CopyRecord(10 * S, 13 * S, 2.5)
 # Ten commits from before the copy, and two that came before one that is there.
-COPIED = Copied(12, 2, 12, 5, 3, 4, 0, 12 * S)
-EMPTY = Copied(1, 0, 0, 5, 0, 4, 0, 10 * S)
+COPIED = Copied(12, 2, 12, 5, 3, 4, 0, 12 * S, None)
+EMPTY = Copied(1, 0, 0, 5, 0, 4, 0, 10 * S, None)
 LATE = "every commit that was acknowledged before the copy was begun (10) is in the"
 
 
@@ -98,7 +98,7 @@ def test_a_whole_copy_passes_and_says_how_many_commits_it_has() -> None:
 
 
 def test_a_copy_of_its_first_moment_passes_without_the_commits_that_came_then() -> None:
-    early = Copied(10, 0, 10, 7, 0, 4, 0, 10 * S)
+    early = Copied(10, 0, 10, 7, 0, 4, 0, 10 * S, None)
     assert said(of(copied=early), Verdict.PASS) == (
         f"{LATE} restored copy; of the 7 that came meanwhile it has none"
     )

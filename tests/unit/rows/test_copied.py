@@ -109,6 +109,8 @@ def test_what_no_moment_of_the_server_looked_like_is_named(seed: int) -> None:
     there -= set(drawn.sample(sorted(there), min(3, len(there))))
     if drawn.random() < 0.5:
         there.add(drawn.choice(commits))
+    none_us = law.none_us
+    assert none_us is not None
     broken, copied = judge(commits, there, law)
     before_us: dict[int, int] = {}
     sent_us = {}
@@ -119,8 +121,8 @@ def test_what_no_moment_of_the_server_looked_like_is_named(seed: int) -> None:
     due = {c for c in commits if logged_us(c.acked_us) <= until_us}
     assert broken == {(c.session, c.seq) for c in due - there}
     assert (copied.due, copied.due_kept) == (len(due), len(due & there))
-    after = {c for c in commits if sent_us[c] >= law.none_us} - due
-    assert copied.after_kept == len({c for c in there if sent_us[c] >= law.none_us})
+    after = {c for c in commits if sent_us[c] >= none_us} - due
+    assert copied.after_kept == len({c for c in there if sent_us[c] >= none_us})
     assert len(after) <= copied.after
 
 
