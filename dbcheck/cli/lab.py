@@ -8,7 +8,7 @@ import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,12 @@ from dbcheck.lab.fetch import (
 )
 from dbcheck.lab.fetch import fetch as fetch_into
 from dbcheck.lab.lab import Lab
+from dbcheck.lab.restoring.methods import MethodName
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import PPM, compute_cuts_needed, find_worst
 from dbcheck.report.console import make_console, make_progress_console
 from dbcheck.report.live import make_progress
-from dbcheck.report.matrix import draw_cycles
+from dbcheck.report.matrix import draw_copies, draw_cycles
 from dbcheck.report.verdict import verdict_report
 from dbcheck.report.words.run import headline, tally
 from dbcheck.runner.lab_clusters import run_cluster_cycles
@@ -67,6 +68,7 @@ from dbcheck.runner.lab_cycles import (
     run_lab_cycles,
     stop_at_first_loss,
 )
+from dbcheck.runner.lab_restores import run_restore_cycles
 from dbcheck.runner.lab_rig import open_exploration
 
 
@@ -228,13 +230,24 @@ def _refuse_for_clusters(
         )
 
 
+def _refuse_for_copies(given: Mapping[str, bool]) -> None:
+    """Raise UsageError for flags that were given and are of no use with --restore."""
+    flags = [flag for flag, is_given in given.items() if is_given]
+    if flags:
+        raise UsageError(
+            f"--restore cannot be used with {', '.join(flags)}",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Leave one of them out: a copy of one server is judged, and no cut.",
+        )
+
+
 @command.command()
 @grouped
 @option(
     "--cycles",
     type=click.IntRange(1),
     metavar="N",
-    help="How many cuts to make. Default: 1.",
+    help="How many cuts to make, or copies to restore (--restore). Default: 1.",
 )
 @shared.until()
 @option(
@@ -243,6 +256,15 @@ def _refuse_for_clusters(
     help="First run a cycle with sessions that are acknowledged too early, which must "
     "lose rows. Several servers: on a cluster of its own, without any fault; not below "
     "Patroni, and not for all of Group Replication.",
+)
+@option(
+    "--restore",
+    type=click.Choice([name.value for name in MethodName]),
+    help="Restore a copy of the server on another port, and judge the rows there. "
+    "Taken under load, without a cut: base-backup (pg_basebackup), mariadb-backup, "
+    "clone (MySQL's plugin), dump (pg_dump or mariadb-dump), files (cp of PostgreSQL's "
+    "files while it writes, which loses commits). Shipped until the cut: archive "
+    "(PostgreSQL's archive_command), receiver (pg_receivewal --synchronous).",
 )
 @option(
     "--keep-image",
@@ -261,6 +283,7 @@ def run(
     cycles: int | None,
     until: float | None,
     control: bool,
+    restore: str | None,
     keep_image: bool,
     runs: Path,
     as_json: bool,
@@ -270,6 +293,16 @@ def run(
     Exits with the worst verdict of the cycles.
     """
     _require_one_goal(cycles, until)
+    if restore is not None:
+        _refuse_for_copies(
+            {
+                "--until": until is not None,
+                "--control": control,
+                "--keep-image": keep_image,
+                "--twice": second.twice,
+                "--nodes": several.nodes > 1,
+            }
+        )
     needed = None if until is None else compute_cuts_needed(round(until * PPM))
     count = cycles or 1 if needed is None else needed + _SPARE_CYCLES
     seed = draw_seed(server.seed)
@@ -289,6 +322,8 @@ def run(
                 control=control,
                 twice=second.twice,
             )
+        elif restore is not None:
+            each = run_restore_cycles(lab, restore, workload, seed, count, view, runs)
         else:
             each = run_lab_cycles(
                 *(lab, workload, seed, count, view, runs),
@@ -301,6 +336,11 @@ def run(
             if outcome.manifest.control:
                 continue  # reported when it ended
             view.line(outcome.verdict.value, headline(outcome.result))
+    _end_with(lab, outcomes, as_json=as_json)
+
+
+def _end_with(lab: LabSpec, outcomes: Sequence[Outcome], *, as_json: bool) -> None:
+    """Print the outcomes of all cycles; exit with the worst verdict."""
     controls = [outcome.result for outcome in outcomes if outcome.manifest.control]
     real = [outcome for outcome in outcomes if not outcome.manifest.control]
     results = [outcome.result for outcome in real]
@@ -311,6 +351,8 @@ def run(
             spec, proven = lab.to_values(), tally(*results).statistics
             found = LabResult(verdict, spec, proven, tuple(controls), tuple(results))
             output.print_json(to_values(found))
+        elif len(results) > 1 and all(result.copy for result in results):
+            make_console().print(draw_copies(results))
         elif len(results) > 1:
             make_console().print(draw_cycles(results, controls))
         else:

@@ -250,6 +250,36 @@ class Lab:
         """Return the place of each file's blocks on its drives."""
         return self._call(LabCalls.blocks)
 
+    def prepare_copies(self, method: str) -> str:
+        """Hold a port for a server on copies of this lab's; return that server's URL.
+
+        method: its name, see restoring.registry.METHODS.  The password is the lab's.
+        """
+        return self._call(LabCalls.prepare_copies, method)
+
+    def resume_shipping(self) -> None:
+        """Return once the server's log is shipped again, if it is shipped at all."""
+        self._call(LabCalls.resume_shipping)
+
+    def take_copy(self, name: str) -> None:
+        """Begin to take the copy *name* of the server."""
+        self._call(LabCalls.take_copy, name)
+
+    def copy_is_taken(self) -> bool:
+        """Return whether that copy is complete; raise LabError if that failed."""
+        return self._call(LabCalls.copy_is_taken)
+
+    def restore_copy(self, name: str) -> None:
+        """Start a server on the copy *name*; it may still be in recovery then.
+
+        Raise LabError, with the decisive lines of its log, if it does not start.
+        """
+        self._call(LabCalls.restore_copy, name)
+
+    def remove_copy(self, name: str) -> None:
+        """End the server on the copy *name*, and remove both."""
+        self._call(LabCalls.remove_copy, name)
+
     def close(self) -> None:
         """End the lab and remove its files, also if the lab is dead."""
         _end_lab(self._entry)

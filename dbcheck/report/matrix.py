@@ -55,6 +55,40 @@ def draw_cycles(
     return Group(_draw_cycles_table(results, controls), *notes)
 
 
+_SCOPE_OF_COPIES = (
+    "Scope: {what} restored on this machine and read.{cut} A fault that shows only now"
+    " and then takes many tries to see."
+)
+_TAKEN = "copies were taken under load,"
+_SHIPPED = "what was shipped until the power was cut was"
+_NO_CUT = " No power was cut, so this says nothing about power cuts."
+
+
+def draw_copies(results: Sequence[RunResult]) -> RenderableType:
+    """Return one row for each cycle that took a copy, and what they show together."""
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
+    )
+    table.add_column("run", no_wrap=True)
+    for name in ("acks/s", "expected", "missing", "copy", "restore"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict")
+    for result in results:
+        table.add_row(
+            result.run,
+            format_rate(result),
+            *words.copy_cells(result),
+            draw_verdict(result.verdict),
+        )
+    is_cut = any(one.copy and one.copy.rpo_s is not None for one in results)
+    what, cut = (_SHIPPED, "") if is_cut else (_TAKEN, _NO_CUT)
+    return Group(
+        table,
+        Text(sentence(words.describe_copies(results))),
+        Text(_SCOPE_OF_COPIES.format(what=what, cut=cut)),
+    )
+
+
 def _list_times_to_recover(results: Sequence[RunResult]) -> Iterator[Text]:
     """Yield how long clients could not commit after the cuts, if that was measured."""
     total = sum_up_results(

@@ -153,6 +153,38 @@ class LabCalls(Protocol):
     def log(self, lines: int) -> str:
         """Return the last *lines* lines of the server's log."""
 
+    @remote(600)
+    def prepare_copies(self, method: str) -> str:
+        """Hold a port for a server on copies of the lab's; return that server's URL.
+
+        A method that restores a lost server has its log shipped from now on.
+
+        method: its name, see restoring.registry.METHODS.  The password is the lab's.
+        """
+
+    @remote(300)
+    def resume_shipping(self) -> None:
+        """Return once the server's log is shipped again after its power was restored.
+
+        At once where it is not shipped.
+        """
+
+    @remote(60)
+    def take_copy(self, name: str) -> None:
+        """Begin to take the copy *name* of the server."""
+
+    @remote(60)
+    def copy_is_taken(self) -> bool:
+        """Return whether the copy that was begun is complete."""
+
+    @remote(600)
+    def restore_copy(self, name: str) -> None:
+        """Start a server on the copy *name*; it may still be in recovery then."""
+
+    @remote(60)
+    def remove_copy(self, name: str) -> None:
+        """End the server on the copy *name*, and remove both."""
+
     @remote(20)
     def down(self) -> None:
         """End the lab; the call is answered before the lab ends."""

@@ -38,6 +38,7 @@ from dbcheck.lab.machine import Machine, make_server
 from dbcheck.lab.network import Place, Source
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
+from dbcheck.lab.restoring.restorer import Restorer
 from dbcheck.lab.server_account import (
     Account,
     describe_missing_account,
@@ -54,6 +55,7 @@ log = logging.getLogger(__name__)
 _ORDERLY_END_S = 10.0
 _RECORD_S = 1.0  # between two checks that the record is still there
 _RETRY_S = 1.0  # between two tries to end the lab
+_COPIES = "copies"  # a folder beside the drives: no cut reaches it
 _TOUCH_S = 3600.0  # between two touches of the record's files
 
 
@@ -84,6 +86,8 @@ class Daemon(LabCalls):
         self._socket = rpc.RequestServer(entry.control)
         self._sshd = Sshd(folder / "sshd")
         self._isolated = base != folder
+        self._account = account
+        self._restorer: Restorer | None = None
         self._machine = Machine(
             spec,
             base,
@@ -111,7 +115,9 @@ class Daemon(LabCalls):
         Return whether nothing of them is left once this process has ended, too.
         """
         failed = False
-        for part in (self._machine.close, self._sshd.close, self._socket.close):
+        restorer = [self._restorer.close] if self._restorer else []
+        parts = [self._machine.close, self._sshd.close, self._socket.close]
+        for part in [*restorer, *parts]:
             try:
                 part()
             except DbcheckError as error:
@@ -216,6 +222,40 @@ class Daemon(LabCalls):
     def log(self, lines: int) -> str:
         return self._machine.server_log(lines)
 
+    def prepare_copies(self, method: str) -> str:
+        copies, run = self._base / _COPIES / "of-server", self._base / "restored"
+        server = self._machine.server
+        self._restorer = Restorer(method, server, copies, run, self._account)
+        self._restorer.begin()
+        self._note_processes()
+        return self._restorer.server.url
+
+    def resume_shipping(self) -> None:
+        self._require_restorer().resume()
+
+    def take_copy(self, name: str) -> None:
+        self._require_restorer().take(name)
+        self._note_processes()
+
+    def copy_is_taken(self) -> bool:
+        return self._require_restorer().is_taken()
+
+    def restore_copy(self, name: str) -> None:
+        self._require_restorer().restore(name)
+        self._note_processes()
+
+    def remove_copy(self, name: str) -> None:
+        self._require_restorer().remove(name)
+
+    def _require_restorer(self) -> Restorer:
+        if self._restorer is None:
+            raise LabError(
+                "this lab takes no copies of its server",
+                id=ErrorId.COPY_NOT_TAKEN,
+                hint="Start a lab that does: dbcheck lab run --restore.",
+            )
+        return self._restorer
+
     def down(self) -> None:
         raise rpc.Ended
 
@@ -223,6 +263,7 @@ class Daemon(LabCalls):
         """Record the processes to kill if we die, unless the kernel then kills them."""
         if not self._isolated and is_on_record(self._lock):
             pids = self._machine.server.pids()
+            pids += self._restorer.pids() if self._restorer else []
             self._entry.note(processes=[p for pid in pids if (p := Process.of(pid))])
 
 
@@ -336,8 +377,9 @@ def _prepare_folder(
     """
     os.chdir("/")
     os.umask(0o022)
-    files = folder / DATA_DRIVE
-    files.mkdir()
+    on_disk = [folder / name for name in (DATA_DRIVE, _COPIES)]
+    for each in on_disk:
+        each.mkdir()
     if not isolated:
         return folder
     recording_folders = [recordings.folder] if recordings else []
@@ -348,9 +390,10 @@ def _prepare_folder(
     base = namespace.BASE / entry.name
     if recordings and recordings.replayed:
         base = Path(RecordedLab.read(recordings.folder).base)
-    (base / DATA_DRIVE).mkdir(parents=True)
-    # The server's account may not pass through the folders above `files`.
-    namespace.bind_mount(files, base / DATA_DRIVE)
+    # The server's account may not pass through the folders above these.
+    for each in on_disk:
+        (base / each.name).mkdir(parents=True)
+        namespace.bind_mount(each, base / each.name)
     return base
 
 

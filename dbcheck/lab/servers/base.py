@@ -203,13 +203,13 @@ class DatabaseServer(abc.ABC):
         """Return the last *lines* of the log, "" if there is none."""
         return last_lines(self._read_log_since(0), lines)
 
-    def initialise(self) -> None:
-        """Create the data folder and the account dbcheck.
+    def initialise(self, password: str = "") -> None:
+        """Create the data folder and the account dbcheck; "": draw its password.
 
         The data is in the page cache on return, not necessarily on the drive.
         Raise LabError if the data folder is not empty.
         """
-        password = secrets.token_urlsafe(18)
+        password = password or secrets.token_urlsafe(18)
         self._prepare(password)
         log.debug("creating a data folder with %s", self._program(self.needs[-1]))
         self._create(password)

@@ -51,6 +51,26 @@ def cells(row: RowResult, result: MatrixResult) -> Iterator[str]:
         yield _figure(row.price_per_durable_commit_per_s, ",.3g")
 
 
+def copy_cells(result: RunResult) -> Iterator[str]:
+    """Yield of a cycle's copy what must be there and is missing, and both times."""
+    copy = result.copy
+    if copy is None or copy.due is None or copy.due_kept is None:
+        yield from ("-", "all" if result.verdict is Verdict.FAIL else "-")
+    else:
+        yield from (f"{copy.due:,}", f"{copy.due - copy.due_kept:,}")
+    for took_s in (copy.taken_s, copy.restore_s) if copy else (None, None):
+        yield "-" if took_s is None else f"{took_s:.1f} s"
+
+
+def describe_copies(results: Sequence[RunResult]) -> str:
+    """Return how many of several copies brought everything back, as a clause."""
+    whole = sum(result.verdict is Verdict.PASS for result in results)
+    lossy = sum(result.verdict is Verdict.FAIL for result in results)
+    text = f"{whole:,} of {len(results):,} copies"
+    text += " came back with every commit that must be there"
+    return f"{text}; {lossy:,} lost commits" if lossy else text
+
+
 def _figure(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 

@@ -507,11 +507,14 @@ def explained(item: EvidenceResult) -> str:
 
 
 def tally(*results: RunResult) -> Tally:
-    """Return the Tally of the cycles with these results; a loss needs a cut for it."""
+    """Return the Tally of the cycles with these results; a loss needs a cut for it.
+
+    A cycle that took a copy made no cut.
+    """
     return Tally.of(
         (result.verdict, depth_of(result))
         for result in results
-        if not result.lost_without_cut
+        if not result.lost_without_cut and result.copy is None
     )
 
 

@@ -21,12 +21,15 @@ from dbcheck.judge.item import ItemId
 from dbcheck.judge.result import RunDetail, RunResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.formats import format_report
+from dbcheck.report.matrix import draw_copies
 from dbcheck.report.subject import RunSubject
+from dbcheck.report.words.run import tally
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of, contents, stored_copy
 from tests.kit.copied_run import COPY_HOST, stored_copied_run
 from tests.kit.refusals import refused
+from tests.kit.reports import printed
 
 
 def shown(run: RunFolder) -> tuple[RunSubject, RunResult, RunDetail]:
@@ -85,6 +88,24 @@ def test_its_losses_have_their_age_and_the_shape_of_what_must_be_there(
     counted = sum(share.acked for share in result.shape.by_size)
     assert counted == result.copy.due
     assert result.diagnosis == ()
+
+
+def test_several_copies_are_one_table_and_no_cut(tmp_path: Path) -> None:
+    results = [
+        judge_run(
+            stored_copied_run(tmp_path / str(lost), lost=lost), FrameLogReader()
+        ).result
+        for lost in (0, 3)
+    ]
+    text = printed(draw_copies(results), 80)
+    run = results[0].run
+    lines = [line.split() for line in text.splitlines() if line.startswith(run)]
+    assert [line[3] for line in lines] == ["0", "3"]
+    assert [line[-1] for line in lines] == ["PASS", "FAIL"]
+    assert "1 of 2 copies came back with every commit" in text
+    assert "1 lost commits" in text
+    assert "No power was cut" in " ".join(text.split())
+    assert tally(*results).cuts == 0
 
 
 def test_the_server_itself_in_its_place_is_no_evidence(tmp_path: Path) -> None:

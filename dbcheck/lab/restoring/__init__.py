@@ -1,0 +1,1 @@
+"""Copies of a lab's server, and the servers on which they are restored."""

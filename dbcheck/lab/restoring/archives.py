@@ -1,0 +1,130 @@
+"""The methods that restore what PostgreSQL has shipped by the time that it is lost.
+
+A base backup is taken before any load, and the WAL is shipped from then on.  After the
+power was cut, both are restored; nothing is read from the lost server's drive.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from dbcheck.lab.restoring.methods import ByLibpq, Step
+
+_RECEIVER = "receiver"  # the slot, and the name as a standby
+# One look for each statement: a view over the senders shows one state in a transaction.
+_AWAIT_STREAM = (
+    "do $$ begin while not exists (select from pg_stat_get_wal_senders()"
+    " where state = 'streaming') loop perform pg_sleep(0.05); end loop; end $$"
+)
+_RELOAD = "select pg_reload_conf()"
+# A restored server that neither ships nor waits, and takes no query before the end of
+# the WAL.
+_SETTINGS = {
+    "archive_mode": "off",
+    "archive_timeout": "0",
+    "hot_standby": "off",
+    "synchronous_standby_names": "",
+}
+
+
+class _Shipped(ByLibpq):
+    """A base backup, and the WAL that was shipped since."""
+
+    needs: ClassVar[tuple[str, ...]] = ("pg_basebackup", "psql", "cp")
+    fetch: ClassVar[str]  # restore_command, where {log} is the folder of the WAL
+
+    @property
+    def _base(self) -> Path:
+        return self._archive / "base"
+
+    @property
+    def _log(self) -> Path:
+        return self._archive / "log"
+
+    def unpack(self, copy: Path) -> list[Step]:
+        signal = str(copy / "recovery.signal")
+        return [
+            self._copy_files([str(self._base)], copy),
+            Step([self._find("cp"), "/dev/null", signal], {}),
+        ]
+
+    def prepare(self, copy: Path) -> None:
+        super().prepare(copy)
+        fetch = self.fetch.format(log=_quote(self._log))
+        self._restored.settings = {
+            **self._original.settings,
+            **_SETTINGS,
+            "restore_command": fetch,
+        }
+
+
+class Archive(_Shipped):
+    """archive_command, which ships each segment of the WAL once it is complete.
+
+    archive_timeout completes one each second.  A segment is complete under its name
+    alone: it is copied under another one, and synced (PostgreSQL 15 manual, 26.3.1).
+    """
+
+    settings: ClassVar[Mapping[str, str]] = {
+        "archive_mode": "on",
+        "archive_timeout": "1",
+    }
+    rpo_s = 5.0
+    fetch = 'test -e {log}/%f || exit 1; cp {log}/%f "%p" || exit 255'
+
+    def begin(self) -> list[Step]:
+        log = _quote(self._log)
+        ship = (
+            f'test -f {log}/%f && cmp -s "%p" {log}/%f && exit 0;'
+            f' cp "%p" {log}/%f.new && sync {log}/%f.new && mv {log}/%f.new {log}/%f'
+        )
+        literal = ship.replace("'", "''")
+        return [
+            self._back_up(self._base),
+            self._ask(f"alter system set archive_command = '{literal}'", _RELOAD),
+        ]
+
+
+class Receiver(_Shipped):
+    """pg_receivewal --synchronous, for which each commit waits."""
+
+    needs: ClassVar[tuple[str, ...]] = (*_Shipped.needs, "pg_receivewal")
+    rpo_s = 0.0
+    # The last segment is not complete when the server is lost.
+    fetch = (
+        'test -e {log}/%f || exec cp {log}/%f.partial "%p";'
+        ' cp {log}/%f "%p" || exit 255'
+    )
+
+    def receive(self) -> list[Step]:
+        slot = f"--slot={_RECEIVER}"
+        return [
+            self._step(
+                *("pg_receivewal", self._original, slot),
+                *("--create-slot", "--if-not-exists"),
+            ),
+            self._step(
+                *("pg_receivewal", self._original, slot, "--synchronous"),
+                *(f"--directory={self._log}", "--no-password"),
+                application=_RECEIVER,
+            ),
+        ]
+
+    def begin(self) -> list[Step]:
+        waits = f"alter system set synchronous_standby_names = '{_RECEIVER}'"
+        return [
+            *self.resume(),
+            self._back_up(self._base),
+            self._ask(waits, _RELOAD),
+        ]
+
+    def resume(self) -> list[Step]:
+        return [self._ask(_AWAIT_STREAM)]
+
+
+def _quote(path: Path) -> str:
+    """Return a path as archive_command and restore_command take it: % is doubled."""
+    return shlex.quote(str(path)).replace("%", "%%")

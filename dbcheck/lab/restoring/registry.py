@@ -1,0 +1,71 @@
+"""The methods that each kind of server has, and what they need on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, UsageError
+from dbcheck.lab import programs
+from dbcheck.lab.restoring.archives import Archive, Receiver
+from dbcheck.lab.restoring.methods import (
+    BaseBackup,
+    Clone,
+    CopyMethod,
+    Files,
+    MariadbBackup,
+    MariadbDump,
+    MethodName,
+    PostgresqlDump,
+    find_program,
+)
+from dbcheck.lab.servers.base import DatabaseServer
+
+METHODS: Mapping[MethodName, Mapping[str, type[CopyMethod]]] = {
+    MethodName.BASE_BACKUP: {"postgresql": BaseBackup},
+    MethodName.MARIADB_BACKUP: {"mariadb": MariadbBackup},
+    MethodName.CLONE: {"mysql": Clone},
+    MethodName.DUMP: {
+        "postgresql": PostgresqlDump,
+        "mariadb": MariadbDump,
+        "myrocks": MariadbDump,
+    },
+    MethodName.ARCHIVE: {"postgresql": Archive},
+    MethodName.RECEIVER: {"postgresql": Receiver},
+    MethodName.FILES: {"postgresql": Files},
+}
+
+
+def list_methods(engine: str) -> list[str]:
+    """Return the names of the methods that a server of *engine* has."""
+    return [name.value for name, kinds in METHODS.items() if engine in kinds]
+
+
+def choose_method(name: str, engine: str) -> type[CopyMethod]:
+    """Return the method *name* of a server of *engine*.
+
+    Raise UsageError, naming those that it has, if this is none of them.
+    """
+    known = list_methods(engine)
+    if name not in known:
+        raise UsageError(
+            f"--restore {name} is no method for a server of {engine}",
+            id=ErrorId.RESTORE_METHOD_NOT_FOR_ENGINE,
+            hint=f"This server has: {', '.join(known)}.",
+        )
+    return METHODS[MethodName(name)][engine]
+
+
+def require_programs(method: type[CopyMethod], kind: type[DatabaseServer]) -> None:
+    """Raise LabError if a program that *method* needs is not installed."""
+    lacking = [
+        programs.lacking(name)
+        for name in method.needs
+        if find_program(kind, name) is None
+    ]
+    if lacking:
+        raise LabError(
+            f"no copy can be taken on this machine: {'; '.join(lacking)}",
+            id=ErrorId.PROGRAM_MISSING,
+            hint="Install that, or use another method.",
+        )
