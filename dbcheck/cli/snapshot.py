@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -12,7 +15,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.entries import find_entry
-from dbcheck.cli.flags.groups import Verb, grouped
+from dbcheck.cli.flags.groups import Verb, grouped, option
 from dbcheck.cli.flags.load import LoadOptions
 from dbcheck.cli.flags.shared import draw_seed
 from dbcheck.cli.flags.target import (
@@ -28,13 +31,26 @@ from dbcheck.config import workload_file
 from dbcheck.cycle.copying import run_copied_cycle
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.inventory.entry import Entry
-from dbcheck.report.console import make_progress_console
+from dbcheck.judge.result import RunResult, to_values
+from dbcheck.judge.results import CopiesResult
+from dbcheck.model.verdict import Verdict, find_worst
+from dbcheck.report.console import make_console, make_progress_console
 from dbcheck.report.live import make_progress
+from dbcheck.report.matrix import draw_copies
+from dbcheck.report.words.run import headline
 from dbcheck.runner import assemble
 
 
 @click.command("snapshot", cls=Verb)
 @grouped
+@option(
+    "--copies",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="How many copies to take and restore, one after the other; the first that"
+    " lost a commit is the last. Default: 1.",
+)
 @shared.runs()
 @shared.as_json()
 def command(
@@ -43,6 +59,7 @@ def command(
     witness: WitnessOptions,
     load: LoadOptions,
     wait: WaitOptions,
+    copies: int,
     runs: Path,
     as_json: bool,
 ) -> None:
@@ -83,9 +100,31 @@ def command(
         rig = assemble.make_copying_rig(entry, log, view, runs, load.limits)
         rig = replace(rig, reconcile_flags=flags)
         require_none_pending(runs, rig.site.writer.engine)
-        outcome = run_copied_cycle(rig, workload, seed)
+        outcomes = []
+        for number in range(copies):
+            outcome = run_copied_cycle(rig, workload, seed + number)
+            outcomes.append(outcome)
+            if copies > 1:
+                view.line(outcome.verdict.value, headline(outcome.result))
+            if outcome.verdict is Verdict.FAIL:
+                break
+    if copies > 1:
+        _end_with_copies([each.result for each in outcomes], as_json=as_json)
     reconcile = rig.reconcile_command(outcome.run.path)
     output.end_with(outcome, as_json=as_json, reconcile=reconcile)
+
+
+def _end_with_copies(results: Sequence[RunResult], *, as_json: bool) -> NoReturn:
+    """Show the results of several copies; exit with the worst verdict's code."""
+    verdict = find_worst(result.verdict for result in results)
+    code = output.EXIT_CODES[verdict]
+    with output.exit_if_unprintable(code):
+        if as_json:
+            found = CopiesResult(verdict, tuple(results))
+            output.print_json(to_values(found))
+        else:
+            make_console().print(draw_copies(results))
+    sys.exit(code)
 
 
 def _require_restore(entry: Entry) -> None:

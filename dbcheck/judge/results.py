@@ -417,6 +417,14 @@ class LabResult:
 
 
 @dataclass(frozen=True, slots=True)
+class CopiesResult:
+    """Output of dbcheck snapshot --copies N --json; verdict: the worst."""
+
+    verdict: Verdict
+    copies: tuple[RunResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DemoRow:
     """One line of the demo; case: what is under test."""
 

@@ -15,6 +15,7 @@ from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import (
     CampaignsResult,
     ComparedResult,
+    CopiesResult,
     DemoResult,
     LabResult,
     MatrixResult,
@@ -43,6 +44,7 @@ RESULTS: dict[str, type[Any]] = {
     "probe-latency": LatencyResults,
     "receipt": ReceiptsResult,
     "run": RunResult,
+    "snapshot-copies": CopiesResult,
     "verify": VerifyResult,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -118,6 +119,18 @@ def test_a_whole_copy_passes_and_leaves_nothing(drill: Drill) -> None:
     assert done.returncode == 0, done.stderr
     assert "Every commit that was acknowledged before the copy was begun" in done.stdout
     assert drill.copies == []
+
+
+@pytest.mark.wide
+def test_several_copies_are_a_table_and_leave_nothing(drill: Drill) -> None:
+    done = drill.dbcheck("snapshot", "db1", "--copies", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["verdict"] == "PASS"
+    assert len({one["run"] for one in found["copies"]}) == 2
+    assert drill.copies == []
+    shown = drill.dbcheck("snapshot", "db1", "--copies", "2").stdout
+    assert "2 of 2 copies came back with every commit that must be there" in shown
 
 
 def test_a_restore_that_failed_is_tried_again_by_reconcile(drill: Drill) -> None:
