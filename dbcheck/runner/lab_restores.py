@@ -20,9 +20,9 @@ from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
+from dbcheck.lab.copies import LabCopies
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.machine import SERVERS
-from dbcheck.lab.restoring.copies import LabCopies
 from dbcheck.lab.restoring.registry import choose_method, require_programs
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.listener import Phase

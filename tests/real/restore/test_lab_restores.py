@@ -19,10 +19,10 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.base.processes import make_environment
 from dbcheck.lab import state
+from dbcheck.lab.copies import LabCopies
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.process import Process
-from dbcheck.lab.restoring.copies import LabCopies
 from dbcheck.lab.restoring.methods import find_program
 from dbcheck.lab.restoring.registry import METHODS
 from dbcheck.lab.spec import LabSpec
@@ -45,7 +45,7 @@ _CLIENT = """
 import sys
 from pathlib import Path
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.restoring.copies import LabCopies
+from dbcheck.lab.copies import LabCopies
 from dbcheck.lab.spec import LabSpec
 from sqlalchemy.engine import make_url
 
