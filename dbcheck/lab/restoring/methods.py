@@ -1,6 +1,6 @@
 """The methods by which a lab's server is copied, and its copy becomes a server's data.
 
-Each method is a class, and METHODS says which servers have it.
+Each method is a class; registry.py says which servers have it.
 """
 
 from __future__ import annotations

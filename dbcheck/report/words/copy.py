@@ -3,64 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from dbcheck.judge.result import CopyResult, RunResult
 from dbcheck.model.verdict import Verdict, format_count
 
-SCOPE = (
-    "Scope: one copy was taken under load, restored and read. No power was cut, so this"
-    " says nothing about power cuts."
-)
-_SCOPE_OF_LOSS = (
-    "Scope: the power of the server was cut once under load, and what had been shipped"
-    " elsewhere by then was restored and read. This says nothing about the rows on the"
-    " server itself: for these, leave --restore out."
-)
 LIMITS = (
     "Only dbcheck's own tables were read: not your data, accounts or settings.",
     "It holds for this way to copy and to restore, under this load. Another program,"
     " storage or setting needs a check of its own.",
-)
-_LOOK_AFTER_LOSS = (
-    "See whether the log is shipped as often as the objective asks (archive_timeout, a"
-    " receiver that streams), whether each segment is in the archive, and whether the"
-    " restore applied the log to its end."
-)
-_LOOK = (
-    "Files that are copied while the server writes are no copy of one moment, unless"
-    " the server's own backup mode or one snapshot of all its volumes makes them one."
-    " See also whether the restore applied the log to its end, and whether it took the"
-    " copy of this run."
-)
-_PROOF = {
-    Verdict.PASS: "This copy is whole: copying and restoring worked, under this load. A"
-    " fault that shows only now and then takes many tries to see.",
-    Verdict.FAIL: "Whoever restores such a copy loses commits, or gets a state that the"
-    " server never had.",
-    Verdict.INCONCLUSIVE: "",
-}
-_PROOF_OF_LOSS = {
-    Verdict.PASS: "This restore kept the objective, under this load. A fault that shows"
-    " only now and then takes many tries to see.",
-    Verdict.FAIL: "Whoever loses this server loses more commits than the objective"
-    " allows, or gets a state that it never had.",
-    Verdict.INCONCLUSIVE: "",
-}
-_AGAIN = (
-    "Do it again after each change to how you copy and restore, and to the load:"
-    " dbcheck snapshot."
-)
-_AGAIN_AFTER_LOSS = (
-    "Do it again after each change to how the log is shipped and restored, and to the"
-    " load: dbcheck run NAME --restore."
-)
-_ON_FAIL_OF_LOSS = (
-    "Do not rely on this archive. Find the cause below and fix it, then run it again:"
-    " dbcheck run NAME --restore. Keep this run: it is the evidence."
-)
-_ON_FAIL = (
-    "Do not rely on this backup. Find the cause below and fix it, then copy again:"
-    " dbcheck snapshot. Keep this run: it is the evidence."
 )
 _NOT_FINAL = (
     "This is not final. Once the copy can be restored and its server takes queries,"
@@ -69,35 +20,93 @@ _NOT_FINAL = (
 _FROM_START = "from the start of its program to its end"
 
 
-def _is_after_loss(result: RunResult) -> bool:
-    return result.copy is not None and result.copy.rpo_s is not None
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What is said of one kind of copy.
+
+    look:   where the cause of a loss may lie that nothing read explains.
+    passed, failed: how much the one copy proves.
+    again, mend: what to do next, of which *command* is a part.
+    """
+
+    scope: str
+    look: str
+    passed: str
+    failed: str
+    again: str
+    mend: str
+    command: str
+
+
+_BESIDE_LOAD = _Words(
+    scope="Scope: one copy was taken under load, restored and read. No power was cut,"
+    " so this says nothing about power cuts.",
+    look="Files that are copied while the server writes are no copy of one moment,"
+    " unless the server's own backup mode or one snapshot of all its volumes makes them"
+    " one. See also whether the restore applied the log to its end, and whether it took"
+    " the copy of this run.",
+    passed="This copy is whole: copying and restoring worked, under this load. A fault"
+    " that shows only now and then takes many tries to see.",
+    failed="Whoever restores such a copy loses commits, or gets a state that the server"
+    " never had.",
+    again="Do it again after each change to how you copy and restore, and to the load:"
+    " {command}.",
+    mend="Do not rely on this backup. Find the cause below and fix it, then copy again:"
+    " {command}. Keep this run: it is the evidence.",
+    command="dbcheck snapshot",
+)
+_AFTER_LOSS = _Words(
+    scope="Scope: the power of the server was cut once under load, and what had been"
+    " shipped elsewhere by then was restored and read. This says nothing about the rows"
+    " on the server itself: for these, leave --restore out.",
+    look="See whether the log is shipped as often as the objective asks"
+    " (archive_timeout, a receiver that streams), whether each segment is in the"
+    " archive, and whether the restore applied the log to its end.",
+    passed="This restore kept the objective, under this load. A fault that shows only"
+    " now and then takes many tries to see.",
+    failed="Whoever loses this server loses more commits than the objective allows, or"
+    " gets a state that it never had.",
+    again="Do it again after each change to how the log is shipped and restored, and to"
+    " the load: {command}.",
+    mend="Do not rely on this archive. Find the cause below and fix it, then run it"
+    " again: {command}. Keep this run: it is the evidence.",
+    command="dbcheck run NAME --restore",
+)
+_IN_A_LAB = "dbcheck lab run --restore METHOD"
+
+
+def _choose_words(result: RunResult) -> _Words:
+    return _AFTER_LOSS if result.is_cut else _BESIDE_LOAD
 
 
 def describe_scope(result: RunResult) -> str:
     """Return the scope of the run."""
-    return _SCOPE_OF_LOSS if _is_after_loss(result) else SCOPE
+    return _choose_words(result).scope
 
 
 def say_where_to_look(result: RunResult) -> str:
     """Return where the cause of a loss may lie that nothing read explains."""
-    return _LOOK_AFTER_LOSS if _is_after_loss(result) else _LOOK
+    return _choose_words(result).look
 
 
 def prove(result: RunResult) -> str:
     """Return how much the one copy proves."""
-    proof = _PROOF_OF_LOSS if _is_after_loss(result) else _PROOF
-    return proof[result.verdict]
+    words = _choose_words(result)
+    proof = {Verdict.PASS: words.passed, Verdict.FAIL: words.failed}
+    return proof.get(result.verdict, "")
 
 
 def choose_action(result: RunResult, reconcile: str) -> str:
     """Return what to do next.  reconcile: the command that continues the run."""
+    words = _choose_words(result)
+    command = _IN_A_LAB if result.lab else words.command
     if not result.final:
         return _NOT_FINAL.format(command=reconcile)
     if result.verdict is Verdict.FAIL:
-        return _ON_FAIL_OF_LOSS if _is_after_loss(result) else _ON_FAIL
+        return words.mend.format(command=command)
     if result.verdict is Verdict.INCONCLUSIVE:
         return "Fix the cause, then run it again."
-    return _AGAIN_AFTER_LOSS if _is_after_loss(result) else _AGAIN
+    return words.again.format(command=command)
 
 
 def list_facts(copy: CopyResult) -> Iterator[tuple[str, str]]:

@@ -149,10 +149,10 @@ def test_a_verdict_says_that_only_the_tables_of_dbcheck_were_read() -> None:
 
 
 def test_a_loss_that_nothing_explains_says_where_to_look() -> None:
-    assert words._LOOK in as_text(RunSubject(result(**LOST)))
+    assert words._BESIDE_LOAD.look in as_text(RunSubject(result(**LOST)))
     deleted = {"cause": "deletes", "losses": 3, "reason": "3 were deleted"}
     explained = result(**LOST, diagnosis=[deleted])
-    assert words._LOOK not in as_text(RunSubject(explained))
+    assert words._BESIDE_LOAD.look not in as_text(RunSubject(explained))
 
 
 def test_metrics_tell_a_copy_from_a_cut_and_have_its_times() -> None:
