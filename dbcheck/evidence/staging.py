@@ -74,7 +74,10 @@ def name_tested(manifest: Manifest) -> str:
     That a copy of a server passed says nothing of the server itself.
     """
     target = manifest.writer.target
-    return f"copy of {target}" if manifest.copy is not None else target
+    if manifest.copy is None:
+        return target
+    what = "archive" if manifest.copy.is_after_loss else "copy"
+    return f"{what} of {target}"
 
 
 def make_attestation(folder: Path, tested: str, verdict: Verdict) -> bytes | None:

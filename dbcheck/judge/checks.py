@@ -81,8 +81,8 @@ class ChosenRuns:
 class CheckResult:
     """One check of a server, as it was judged when it was made.
 
-    kind:    "run", "snapshot", "campaign" or "control", which is here only if it
-             failed or is not judged.
+    kind:    "run", "restore", "snapshot", "campaign" or "control", which is here only
+             if it failed or is not judged.
     began:   ISO 8601.
     verdict: null if the check was not judged.  reason: why, the first sentence.
     statistics: null if the check was not judged, of a control, and of a snapshot.
