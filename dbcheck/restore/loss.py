@@ -22,7 +22,7 @@ from dbcheck.model.cut import Gone
 from dbcheck.model.unobserved import Observed
 from dbcheck.model.verdict import format_count
 from dbcheck.rows.acks import TIME_UNIT_US
-from dbcheck.rows.copied import CopyLaw
+from dbcheck.rows.copied import LATEST_US, CopyLaw
 
 _NO_CUT = "the server did not end, or its end was not seen"
 _LOST = (Gone.BROKEN, Gone.SILENT)
@@ -77,13 +77,19 @@ def find_loss(case: Case) -> Loss | None:
 
 
 def find_law(case: Case) -> CopyLaw | None:
-    """Return the moments that the copy of *case* is judged by; None if not known."""
+    """Return the moments that the copy of *case* is judged by; None if not known.
+
+    With an objective of 0 each acknowledged commit is due: the server lived when it
+    answered it, whenever that was read.
+    """
     plan = case.manifest.copy
     if plan is None or plan.rpo_s is None:
         return None if case.copy is None else case.copy.law
     loss = find_loss(case)
     if loss is None:
         return None
+    if not plan.rpo_s:
+        return CopyLaw(LATEST_US, None)
     return CopyLaw(loss.earliest_us - round(plan.rpo_s * 1e6), None)
 
 

@@ -21,7 +21,7 @@ from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.summary import AckStream
 from dbcheck.rows.survivors import Flags, find_distinct, is_among_distinct
 
-_END_US = np.iinfo(np.int64).max  # later than any commit
+LATEST_US = int(np.iinfo(np.int64).max)  # later than any commit
 _CODES_OF_MISSING = np.array([CODES[kind] for kind in MISSING])
 
 
@@ -225,7 +225,7 @@ def _count(
     losses: those that break the law.  until_us: all that was acked by then is due.
     oldest_us: see Copied.oldest_missing_us.
     """
-    none_us = _END_US if law.none_us is None else law.none_us
+    none_us = LATEST_US if law.none_us is None else law.none_us
     names = ("due", "by_order", "open", "open_kept", "after", "after_kept")
     counts = dict.fromkeys(names, 0)
     for acked_us, sent_us, is_kept in _list_batches(acks, missing):

@@ -19,7 +19,7 @@ from dbcheck.model.witness import LogFacts
 from dbcheck.restore.judging import judge_restored
 from dbcheck.restore.loss import Loss, Reach, find_law, find_loss, measure_reach
 from dbcheck.rows.acks import TIME_UNIT_US
-from dbcheck.rows.copied import Copied, CopyLaw, CopyPlan, CopyRecord
+from dbcheck.rows.copied import LATEST_US, Copied, CopyLaw, CopyPlan, CopyRecord
 from dbcheck.rows.loss import Loss as RowLoss
 from dbcheck.rows.loss import Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
@@ -127,7 +127,17 @@ def test_a_server_that_was_not_seen_to_go_is_not_lost(gone: Gone) -> None:
 
 def test_a_commit_is_due_by_the_earliest_moment_of_the_loss() -> None:
     assert find_law(of(lost_load(BY_SWITCH))) == CopyLaw(ASKED_US - 20 * S, None)
-    assert find_law(of(lost_load(BY_SWITCH), rpo_s=0)) == CopyLaw(ASKED_US, None)
+
+
+def test_where_none_may_be_lost_each_is_due_also_one_that_came_at_the_loss() -> None:
+    """The server answered it, so it lived, whatever the switch says of the moment."""
+    law = find_law(of(lost_load(BY_SWITCH), rpo_s=0))
+    assert law == CopyLaw(LATEST_US, None)
+    one = RowLoss(LossKind.MISSING_TAIL, 1, 7, 7, ACKED_US, "ledger")
+    found = replace(CLEAN, confirmed=60, kept=59, losses=Losses.of([one]))
+    last = replace(ALL, due_kept=59, open=0, oldest_missing_us=ACKED_US)
+    case = of(lost_load(BY_SWITCH), last, found=found, rpo_s=0)
+    said(case, Verdict.FAIL)
 
 
 def test_how_far_it_reaches_back_is_known_between_both_moments() -> None:
