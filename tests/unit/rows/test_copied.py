@@ -126,6 +126,37 @@ def test_what_no_moment_of_the_server_looked_like_is_named(seed: int) -> None:
     assert len(after) <= copied.after
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_an_archive_that_ends_within_its_objective_is_never_accused(seed: int) -> None:
+    """It ends at a moment of the server, and has each commit that was done by then."""
+    drawn, commits, _, _ = drawn_copy(seed)
+    lost_us, rpo_us = commits[-1].acked_us, drawn.randint(0, 200_000)
+    ends_us = lost_us - drawn.randint(0, rpo_us)
+    there = {c for c in commits if c.done_us <= ends_us}
+    early_us = lost_us - drawn.randint(0, 50_000)  # as a switch shows it
+    broken, copied = judge(commits, there, CopyLaw(early_us - rpo_us, None))
+    assert not broken
+    missing = [c for c in commits if c not in there]
+    assert copied.missing == len(missing)
+    oldest_us = min((logged_us(c.acked_us) for c in missing), default=None)
+    assert copied.oldest_missing_us == oldest_us
+    assert copied.after == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_archive_that_ends_too_early_lacks_each_commit_that_was_due(
+    seed: int,
+) -> None:
+    drawn, commits, _, _ = drawn_copy(seed)
+    lost_us, rpo_us = commits[-1].acked_us, drawn.randint(0, 20_000)
+    there = {c for c in commits if c.done_us <= lost_us - 2 * rpo_us}
+    due_us = lost_us - rpo_us
+    broken, _ = judge(commits, there, CopyLaw(due_us, None))
+    due = {c for c in commits if logged_us(c.acked_us) <= due_us}
+    assert {(c.session, c.seq) for c in due - there} <= broken
+    assert broken <= {(c.session, c.seq) for c in commits if c not in there}
+
+
 def test_a_missing_commit_counts_if_a_later_one_of_another_session_is_there() -> None:
     first = Commit(1, 1, 10_000, 11_000, 12_000)
     before = Commit(2, 1, 10_000, 11_000, 20_000)
