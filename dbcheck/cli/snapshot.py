@@ -51,6 +51,14 @@ from dbcheck.runner import assemble
     help="How many copies to take and restore, one after the other; the first that"
     " lost a commit is the last. Default: 1.",
 )
+@option(
+    "--rows-max",
+    type=click.IntRange(1),
+    metavar="N",
+    help="The most rows that the load of each copy may write: at N it ends without a"
+    " verdict. Choose --rate so that they last as long as the copy takes. Default: no"
+    " limit.",
+)
 @shared.runs()
 @shared.as_json()
 def command(
@@ -60,6 +68,7 @@ def command(
     load: LoadOptions,
     wait: WaitOptions,
     copies: int,
+    rows_max: int | None,
     runs: Path,
     as_json: bool,
 ) -> None:
@@ -102,7 +111,7 @@ def command(
         require_none_pending(runs, rig.site.writer.engine)
         outcomes = []
         for number in range(copies):
-            outcome = run_copied_cycle(rig, workload, seed + number)
+            outcome = run_copied_cycle(rig, workload, seed + number, rows_max)
             outcomes.append(outcome)
             if copies > 1:
                 view.line(outcome.verdict.value, headline(outcome.result))

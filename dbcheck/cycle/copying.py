@@ -58,9 +58,12 @@ def require_copyable(workload: Workload) -> None:
     )
 
 
-def run_copied_cycle(rig: Rig, workload: Workload, seed: int) -> Outcome:
+def run_copied_cycle(
+    rig: Rig, workload: Workload, seed: int, rows_max: int | None = None
+) -> Outcome:
     """Run one cycle on *rig*, which copies the server; return its verdict.
 
+    rows_max: the most commits that the load may make before the copy is complete.
     Raise UsageError for a workload that cannot be judged on a copy, EngineError if no
     copy was taken, or if it could not be restored: the run can then be reconciled.
     """
@@ -71,7 +74,7 @@ def run_copied_cycle(rig: Rig, workload: Workload, seed: int) -> Outcome:
     run, manifest = started.run, started.manifest
     with run.locked():
         try:
-            load_while_copied(rig, started, rig.copying)
+            load_while_copied(rig, started, rig.copying, rows_max)
         finally:
             if started.held is not None:
                 started.held.close()
@@ -81,16 +84,19 @@ def run_copied_cycle(rig: Rig, workload: Workload, seed: int) -> Outcome:
             return read_and_judge(restored, run, manifest, fetched)
 
 
-def load_while_copied(rig: Rig, started: Started, copying: Copying) -> None:
+def load_while_copied(
+    rig: Rig, started: Started, copying: Copying, rows_max: int | None = None
+) -> None:
     """Run the load, and have a copy taken meanwhile; store the records of both.
 
-    Raise EngineError if no copy could be taken, or
-    if the server went meanwhile: there is nothing to restore then.
+    Raise EngineError if no copy could be taken, if the server went meanwhile, or if the
+    load made *rows_max* commits: there is nothing to restore then.
     """
     cutter = Cutter(rig, started)
 
     def watch(load: Load, drives: DriveCounts | None) -> None:
-        _Copier(rig, started, load, drives).copy(copying, cutter.after_s)
+        copier = _Copier(rig, started, load, drives, rows_max)
+        copier.copy(copying, cutter.after_s)
 
     _, load, failure = run_load(rig, started, cutter, watch, rig.limits.silence_s)
     require_logged(load, failure)
@@ -100,11 +106,17 @@ class _Copier:
     """Has a copy taken while a load goes on."""
 
     def __init__(
-        self, rig: Rig, started: Started, load: Load, drives: DriveCounts | None
+        self,
+        rig: Rig,
+        started: Started,
+        load: Load,
+        drives: DriveCounts | None,
+        rows_max: int | None,
     ) -> None:
         self._rig, self._run, self._load = rig, started.run, load
         self._sessions = started.manifest.workload.sessions
         self._view = LoadView(rig, load, drives)
+        self._rows_max = rows_max
 
     def copy(self, copying: Copying, after_s: float) -> None:
         """Take the copy after *after_s* seconds of the load; then await commits."""
@@ -140,7 +152,16 @@ class _Copier:
         return self._load.poll()
 
     def _look(self) -> None:
-        """Show the load; raise EngineError if it is over."""
+        """Show the load; raise EngineError if it is over, or has grown too large."""
+        most = self._rows_max
+        if most is not None and self._load.acked() >= most:
+            raise EngineError(
+                f"the load wrote {most:,} rows, as many as --rows-max allows, before"
+                " the copy was complete",
+                id=ErrorId.COPY_ROWS_EXCEEDED,
+                hint="Choose a lower --rate, so that the load lasts as long as the copy"
+                " takes, or allow more rows.",
+            )
         if not self._is_over():
             return
         why = "; ".join(self._load.result.refusals)

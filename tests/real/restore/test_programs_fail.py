@@ -70,6 +70,22 @@ def test_a_copy_that_takes_too_long_ends_the_load(copies: Copies) -> None:
 
 
 @pytest.mark.wide
+def test_a_load_that_grows_too_large_ends_with_its_copy(copies: Copies) -> None:
+    slow = 'mkdir "$copy"; sleep 600\n'
+    rig = copies.rig(copies.settings(replace(STREAM, copy=slow)))
+    with refused(ErrorId.COPY_ROWS_EXCEEDED, EngineError, naming="wrote 500 rows"):
+        run_copied_cycle(rig, quick(), SEED, rows_max=500)
+    require_load_ended(copies)
+    (rows,) = copies.here.execute(f"select count(*) from {copies.here.table}")
+    assert rows[0] < 5_000
+    require_kept(
+        run_copied_cycle(
+            copies.rig(copies.settings(STREAM)), quick(), SEED, rows_max=100_000
+        )
+    )
+
+
+@pytest.mark.wide
 def test_a_server_that_dies_while_it_is_copied_is_not_judged(copies: Copies) -> None:
     deadly = f'mkdir "$copy"; kill -KILL {copies.pid}; sleep 600\n'
     with refused(ErrorId.ALL_SESSIONS_ENDED, EngineError, naming="before the copy"):
