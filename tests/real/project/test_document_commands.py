@@ -36,6 +36,8 @@ LEFT_OUT = {
     "dbcheck (run|campaign) orders": "real/kubernetes/test_pods_anew.py has such pods",
     "dbcheck (run|campaign) (pair|GROUP)": "real/site/test_cluster_command.py and"
     " real/campaign/test_campaign_cluster.py have such a group",
+    "dbcheck run db1 --restore": "real/cli/test_run_restore_command.py has such"
+    " programs",
     "dbcheck snapshot": "real/cli/test_snapshot_command.py has such programs",
     ".* --topology": "real/site/test_cluster_groups.py runs such a command",
     ".* --promoted-by": "real/site/test_cluster_patroni.py runs such a command",
