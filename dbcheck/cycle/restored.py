@@ -45,7 +45,7 @@ def restored_copy(rig: Rig, run: RunFolder) -> Iterator[Rig]:
         _restore(rig, run, record, copying)
         yield replace(rig, site=copying.restored, read_twice=False)
     finally:
-        if run.was_read():
+        if run.was_read() or not copying.lasts:
             _remove(rig, run, copying)
         else:
             command = rig.reconcile_command(run.path)
@@ -70,7 +70,8 @@ def _restore(rig: Rig, run: RunFolder, record: CopyRecord, copying: Copying) -> 
     try:
         copying.programs.restore(run.manifest().run_id)
     except EngineError as error:
-        error.hint = f"{error.hint} Then: {rig.reconcile_command(run.path)}"
+        if copying.lasts:
+            error.hint = f"{error.hint} Then: {rig.reconcile_command(run.path)}"
         raise
     took_s = time.monotonic() - began_s
     stayed_off = _has_stayed_off(rig, run) if rig.cuts_power else None

@@ -243,8 +243,11 @@ class Copying:
     """How a copy of the server is taken and restored, and the server on the copy.
 
     rpo_s: see rows.copied.CopyPlan.
+    lasts: what is copied is still there once this command has ended, so that a restore
+           that failed can be tried again.
     """
 
     programs: CopyPrograms
     restored: Site
     rpo_s: float | None = None
+    lasts: bool = True

@@ -101,6 +101,6 @@ def make_restoring_rig(
     return replace(
         rig,
         site=rig.site.with_writer(replace(rig.site.writer, host=None)),
-        copying=Copying(copies, SingleServer(node), rpo_s),
+        copying=Copying(copies, SingleServer(node), rpo_s, lasts=False),
         used_epochs=set(),  # no other command uses this lab's server
     )

@@ -70,6 +70,19 @@ def test_a_copy_that_takes_too_long_ends_the_load(copies: Copies) -> None:
 
 
 @pytest.mark.wide
+def test_a_copy_that_ends_with_its_lab_is_removed_and_promises_nothing(
+    copies: Copies,
+) -> None:
+    rig = copies.rig(copies.settings(replace(STREAM, restore="exit 3\n")))
+    assert rig.copying is not None
+    brief = replace(rig, copying=replace(rig.copying, lasts=False))
+    with refused(ErrorId.COPY_NOT_RESTORED, EngineError, naming="with 3") as caught:
+        run_copied_cycle(brief, quick(), SEED)
+    assert "reconcile" not in caught.value.hint
+    require_load_ended(copies)
+
+
+@pytest.mark.wide
 def test_a_load_that_grows_too_large_ends_with_its_copy(copies: Copies) -> None:
     slow = 'mkdir "$copy"; sleep 600\n'
     rig = copies.rig(copies.settings(replace(STREAM, copy=slow)))
