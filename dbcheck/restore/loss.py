@@ -25,6 +25,7 @@ from dbcheck.rows.acks import TIME_UNIT_US
 from dbcheck.rows.copied import LATEST_US, CopyLaw
 
 _NO_CUT = "the server did not end, or its end was not seen"
+_HOST_RAN_ON = "its drives alone lost their power, and its host may have shipped more"
 _LOST = (Gone.BROKEN, Gone.SILENT)
 _SHUT_DOWN_UNSEEN = (
     "it fell silent when its power was to be cut; nothing shows that it was not shut"
@@ -56,9 +57,12 @@ class Reach:
 
 
 def find_loss(case: Case) -> Loss | None:
-    """Find when the server was lost; None if it was not cut, or did not go."""
+    """Find when the server was lost; None if it was not cut, or did not go.
+
+    A host that runs on while its drives have no power may ship what it holds.
+    """
     load, cut = case.load, case.cut
-    if load is None or cut is None or load.gone not in _LOST:
+    if load is None or cut is None or load.gone not in _LOST or case.drive_only:
         return None
     if cut.exact_us is not None:
         return Loss(cut.exact_us, cut.exact_us)
@@ -121,6 +125,8 @@ def judge_lost(case: Case) -> Item:
     name = ItemId.NOT_SHUT_DOWN
     if load is None or cut is None or load.gone not in _LOST:
         return Item(name, Status.NOT_OBSERVABLE, _NO_CUT, required=True)
+    if case.drive_only:
+        return Item(name, Status.CONTRADICTED, _HOST_RAN_ON, required=True)
     seen_off = cut.off_seen and stayed_off(case) is True
     ended = Ended(exact=cut.exact_us is not None, seen_off=seen_off)
     status, reason = judge_end(load, ended)

@@ -20,6 +20,7 @@ from dbcheck.power.kinds.command import CopyByPrograms
 from dbcheck.report.console import make_progress_console
 from dbcheck.report.live import make_progress
 from dbcheck.runner import assemble
+from dbcheck.runner.guard import require_restorable
 from dbcheck.witness.window import WindowLimits
 from tests.kit.refusals import refused
 
@@ -67,6 +68,9 @@ def test_a_host_without_it_has_none(tmp_path: Path) -> None:
         ({**GIVEN, "copy": []}, ErrorId.VALUE_INVALID, "copy is []"),
         ({**GIVEN, "restore": "put it"}, ErrorId.VALUE_INVALID, "restore is 'put it'"),
         ({**GIVEN, "timeout_s": 0}, ErrorId.VALUE_INVALID, "timeout_s is 0"),
+        ({**GIVEN, "rpo_s": -1}, ErrorId.VALUE_INVALID, "rpo_s is -1"),
+        ({**GIVEN, "rpo_s": 86_401}, ErrorId.VALUE_INVALID, "rpo_s is 86401"),
+        ({**GIVEN, "rpo_s": "a minute"}, ErrorId.VALUE_INVALID, "rpo_s is 'a minute'"),
         ({**GIVEN, "target": "spare"}, ErrorId.TARGET_URL_INVALID, "target is not"),
         ([1], ErrorId.VALUE_INVALID, "is [1]"),
     ],
@@ -133,3 +137,43 @@ def test_a_host_that_can_be_copied_is_still_cut_by_a_run(tmp_path: Path) -> None
         rig = assemble.make_rig(entry, witness, view, tmp_path, window)
     assert rig.copying is None
     assert assemble.make_copying(entry, after_loss=False) is not None
+
+
+ARCHIVE = {**without("copy"), "rpo_s": 60}
+
+
+def test_an_archive_needs_no_program_that_copies(tmp_path: Path) -> None:
+    entry = entry_of(tmp_path, ARCHIVE)
+    require_restorable(entry)
+    copying = assemble.make_copying(entry, after_loss=True)
+    assert copying is not None
+    assert copying.rpo_s == 60
+    beside_load = assemble.make_copying(entry, after_loss=False)
+    assert beside_load is not None
+    assert beside_load.rpo_s is None
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "id"),
+    [
+        pytest.param(GIVEN, {}, ErrorId.RESTORE_NOT_SET_UP, id="no objective"),
+        pytest.param(
+            ARCHIVE,
+            {"dbcheck_power": "sysrq", "ansible_host": "db1"},
+            ErrorId.SWITCH_RESTORES_BY_ITSELF,
+            id="it comes back by itself",
+        ),
+    ],
+)
+def test_a_server_that_cannot_stay_off_for_its_restore_is_refused(
+    given: Any, more: dict[str, Any], id: ErrorId, tmp_path: Path
+) -> None:
+    entry = entry_of(tmp_path, given, **more)
+    with refused(id, UsageError):
+        require_restorable(entry)
+    lone = replace(entry_of(tmp_path, ARCHIVE), standbys=(entry,))
+    with refused(ErrorId.ONE_HOST_NEEDED, UsageError):
+        require_restorable(lone)
+    drives = replace(lone, standbys=(), power_drives=("S1",), server_unit="db.service")
+    with refused(ErrorId.OPTIONS_CONFLICT, UsageError):
+        require_restorable(drives)

@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Status
-from dbcheck.model.cut import Cut, Gone
+from dbcheck.model.cut import Cut, Gone, PowerScope
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import Change, ReplicationSeen
 from dbcheck.model.server import Refill
@@ -123,6 +123,13 @@ def test_a_server_that_was_not_seen_to_go_is_not_lost(gone: Gone) -> None:
     assert find_loss(case) is None
     assert find_law(case) is None
     said(case, Verdict.INCONCLUSIVE)
+
+
+def test_a_host_that_runs_on_without_its_drives_is_not_lost() -> None:
+    case = of(None, None)
+    case = replace(case, manifest=having(case.manifest, scope=PowerScope.DRIVE))
+    assert find_loss(case) is None
+    assert item(case, ItemId.NOT_SHUT_DOWN).status is Status.CONTRADICTED
 
 
 def test_a_commit_is_due_by_the_earliest_moment_of_the_loss() -> None:
