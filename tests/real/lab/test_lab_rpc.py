@@ -106,6 +106,10 @@ def test_every_call_of_a_lab_arrives() -> None:
         "reassign": {"settings": {}, "is_writer": True},
         "set_drive": {"changes": {"seed": 1}},
         "restore": {"image": "file"},
+        "prepare_copies": {"method": "dump"},
+        "take_copy": {"name": "one"},
+        "restore_copy": {"name": "one"},
+        "remove_copy": {"name": "one"},
     }
     target = MagicMock(spec_set=LabCalls)
     callee = Callee(LabCalls, target)
