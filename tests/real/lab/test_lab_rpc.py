@@ -117,7 +117,7 @@ def test_every_call_of_a_lab_arrives() -> None:
     assert len(methods) > len(values)
     for method in methods:
         given = values.get(method.__name__, {})
-        name, called = callee.call_in(encode_call(method, **given))
+        name, called = callee.call_in(encode_call(method, *given.values()))
         called()
         assert name == method.__name__
         received = getattr(target, name).call_args.kwargs
