@@ -1,9 +1,9 @@
 """The loss of a server, and how far back its restored archive reaches.
 
 The loss is the cut of the power.  It is known between two moments: the server lived
-when it sent its newest reply and when the switch was asked to cut, and was gone when
-the switch reported that.  A commit is held to be due by the earliest possible moment of
-the loss, and the objective to be met by the latest.
+when the newest answered commit was sent, and was gone when the switch reported that.
+A commit is held to be due by the earliest possible moment of the loss, and the
+objective to be met by the latest.
 
 Until the copy was restored the lost server must have had no power.  One that is shut
 down first, or starts once more, ships what it had not shipped yet.
@@ -19,6 +19,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.judge.server_end import Ended, judge_end
 from dbcheck.model.cut import Gone
+from dbcheck.model.replication import CHANGES_MAX
 from dbcheck.model.unobserved import Observed
 from dbcheck.model.verdict import format_count
 from dbcheck.rows.acks import TIME_UNIT_US
@@ -66,17 +67,13 @@ def find_loss(case: Case) -> Loss | None:
         return None
     if cut.exact_us is not None:
         return Loss(cut.exact_us, cut.exact_us)
-    known_us = [
-        load.sent_us,
-        cut.asked_us,
-        cutmoment.find_last_life_of_server_us(case),
-    ]
+    known_us = [load.sent_us, cutmoment.find_last_life_of_server_us(case)]
     earliest_us = max((at for at in known_us if at is not None), default=load.began_us)
     latest_us = cutmoment.find_latest_cut_us(case)
     if cut.by_hand:
         latest_us = cutmoment.find_cut_us(case)
-    if latest_us is not None:
-        latest_us = max(latest_us, earliest_us)
+    elif latest_us is not None and latest_us < earliest_us:
+        latest_us = None  # it answered later: the switch reported its cut too early
     return Loss(earliest_us, latest_us)
 
 
@@ -195,9 +192,13 @@ def judge_receiver(case: Case) -> Item | None:
         return Item(name, Status.NOT_OBSERVABLE, reason, required=True)
     rate = (seen.samples - 1) / max(1e-6, (seen.last_us - seen.first_us) / 1e6)
     reason = f"{seen.samples} samples, {rate:.0f} a second"
+    is_whole = len(seen.changes) < CHANGES_MAX or seen.is_unbroken()
     if not all(change.names for change in seen.changes):
         reason += ": commits waited for no receiver, at least for a time"
         return Item(name, Status.ABSENT, reason, required=True)
+    if not is_whole:
+        reason += ": they changed too often for all changes to be on record"
+        return Item(name, Status.NOT_OBSERVABLE, reason, required=True)
     awaited = ", ".join(sorted({each for one in seen.changes for each in one.names}))
     reason += f": commits waited for {awaited}"
     went_us, status = cutmoment.find_cut_us(case), Status.PRESENT
