@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import NotBack, PowerError, RunWriteError, WitnessError
+from dbcheck.base.errors import (
+    EngineError,
+    NotBack,
+    PowerError,
+    RunWriteError,
+    WitnessError,
+)
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.fault import FaultWatch, require_fault_ended
 from dbcheck.cycle.fetching import fetch_logs
@@ -145,6 +151,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                 cutter.asked or (load.gone is not Gone.NEVER and rig.site.attended)
             ):
                 rig.permit.give_back()
+                _require_lost(rig)
             elif rig.copying is None:
                 restore_power(rig, started.run)
                 outage.note_restored()
@@ -154,6 +161,17 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
         fetched = fetch_logs(rig, started.run, started.manifest)
         run, manifest = started.run, started.manifest
         return read_and_judge(rig, run, manifest, fetched, outage=outage)
+
+
+def _require_lost(rig: Rig) -> None:
+    """Raise EngineError if the server was to be lost; it ended by itself instead."""
+    if rig.copying is not None:
+        raise EngineError(
+            "the server ended before its power was cut",
+            id=ErrorId.ALL_SESSIONS_ENDED,
+            hint="It may have shipped more since, so its restore shows nothing. See its"
+            " log, then run it again.",
+        )
 
 
 def _read_elsewhere(rig: Rig, started: Started, fault: FaultWatch) -> Outcome:
@@ -171,8 +189,10 @@ def _read_elsewhere(rig: Rig, started: Started, fault: FaultWatch) -> Outcome:
                 return read_and_judge(restored, run, manifest, fetched)
     finally:
         rig.listener.phase(Phase.RESTORE, "the power of the server is restored")
-        restore_power(rig, run)
-        fault.end()  # its program may have needed the node's power
+        try:
+            restore_power(rig, run)
+        finally:
+            fault.end()  # its program may have needed the node's power
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ and a PASS of the same rig proves nothing.
 from __future__ import annotations
 
 import enum
+import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -110,6 +111,11 @@ class JudgedCycle:
         """
         is_open = self.verdict is CycleVerdict.INCONCLUSIVE
         return bool(self.number and is_open and (self.lost or self.earlier_lost))
+
+
+def format_at_most(seconds: float) -> str:
+    """Return an upper limit in seconds, rounded up to a tenth."""
+    return f"{math.ceil(seconds * 10) / 10:,.1f}"
 
 
 def find_worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -16,7 +16,7 @@ from dbcheck.judge.item import Item, ItemId, Status, doubt_of
 from dbcheck.judge.verdict import Judgement, describe_earlier_alterations
 from dbcheck.model.audited import list_alarms
 from dbcheck.model.server import name_same_data
-from dbcheck.model.verdict import Verdict, format_count
+from dbcheck.model.verdict import Verdict, format_at_most, format_count
 from dbcheck.restore import loss
 from dbcheck.rows.copied import Copied
 from dbcheck.rows.loss import LossKind
@@ -202,7 +202,7 @@ def _judge(case: Case, items: tuple[Item, ...]) -> Judgement:
         return concluded(Verdict.INCONCLUSIVE, after.unanswered)
     if (other := _find_other_server(items)) is not None:
         return concluded(Verdict.INCONCLUSIVE, _doubt(case, other), other=True)
-    if after.failure:
+    if after.failure and (not after.missing or _must_have_tables(case)):
         return concluded(Verdict.FAIL, *_describe_failure(case))
     if found is None or copied is None:
         lacking = (item for item in items if _is_lacking(item) and case.manifest.is_cut)
@@ -237,6 +237,20 @@ def _doubt(case: Case, item: Item) -> str:
     return text.replace("cut again", "copy it again")
 
 
+def _must_have_tables(case: Case) -> bool:
+    """Return True if a copy must have the tables of the run.
+
+    Each of them has rows from before the load, so it must have them if one of these is
+    due.  After a loss of unknown moment it may be that nothing is.
+    """
+    if not case.manifest.is_cut:
+        return True
+    law = loss.find_law(case)
+    return (
+        law is not None and case.load is not None and case.load.began_us <= law.due_us
+    )
+
+
 def _explain_no_row(case: Case) -> str:
     """Return why a copy may have no row, or no table, of the run."""
     return _NOT_SHIPPED if case.manifest.is_cut else _OLDER
@@ -268,8 +282,8 @@ def describe_loss(case: Case, found: Reconciliation, copied: Copied) -> str:
     if commits and copied.by_order:
         when = "long enough before the loss" if case.manifest.is_cut else _BEFORE_BEGUN
         text += (
-            f". It must have {copied.by_order:,} of them since later commits are there,"
-            f" and the rest since they were acknowledged {when}"
+            f". Of these {due}, {copied.by_order:,} must be there since later commits"
+            f" are there, and the rest since they were acknowledged {when}"
         )
     return text
 
@@ -308,7 +322,8 @@ def _describe_kept_after_loss(case: Case, copied: Copied) -> str:
     return (
         f"the recovery point objective of {plan.rpo_s:g} s was met: {WHERE} lacks"
         f" {format_count(copied.missing, 'commit')}, the oldest acknowledged at most"
-        f" {reach.most_s:,.1f} s before the loss, and has all that came before it"
+        f" {format_at_most(reach.most_s)} s before the loss, and has all that came"
+        " before it"
     )
 
 

@@ -28,6 +28,11 @@ from dbcheck.rows.copied import LATEST_US, CopyLaw
 _NO_CUT = "the server did not end, or its end was not seen"
 _HOST_RAN_ON = "its drives alone lost their power, and its host may have shipped more"
 _LOST = (Gone.BROKEN, Gone.SILENT)
+_CLOSER = "use a switch that reports its cut sooner, and run it again"
+_END_UNKNOWN = (
+    "the latest moment of the loss is not known: use a switch that reports its cut once"
+    " the power has gone, and run it again"
+)
 _SHUT_DOWN_UNSEEN = (
     "it fell silent when its power was to be cut; nothing shows that it was not shut"
     " down first"
@@ -166,12 +171,12 @@ def judge_objective(case: Case) -> Item | None:
         return Item(name, Status.ABSENT, f"no commit was {older} old", required=True)
     if reach.most_s is None:
         status = Status.NOT_OBSERVABLE if copied.missing else Status.PRESENT
-        reason += "; the latest moment of the loss is not known"
+        reason += f"; {_END_UNKNOWN}"
         return Item(name, status, reason, required=True)
     if copied.missing and reach.least_s <= plan.rpo_s < reach.most_s:
         reason += (
             f"; the oldest missing commit was acknowledged {reach.least_s:.3f} to"
-            f" {reach.most_s:.3f} s before it"
+            f" {reach.most_s:.3f} s before it; {_CLOSER}"
         )
         return Item(name, Status.NOT_OBSERVABLE, reason, required=True)
     return Item(name, Status.PRESENT, reason, required=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dbcheck.judge.result import CopyResult, RunResult
-from dbcheck.model.verdict import Verdict, format_count
+from dbcheck.model.verdict import Verdict, format_at_most, format_count
 
 LIMITS = (
     "Only dbcheck's own tables were read: not your data, accounts or settings.",
@@ -162,7 +162,7 @@ def describe_reach(copy: CopyResult) -> str:
     commits = format_count(copy.missing, "commit")
     if copy.reached_s is None:
         return commits
-    least, most = (f"{each:,.1f}" for each in copy.reached_s)
+    least, most = f"{copy.reached_s[0]:,.1f}", format_at_most(copy.reached_s[1])
     span = f"{most} s" if least == most else f"{least} to {most} s"
     return f"{commits}, the oldest acknowledged {span} before the loss"
 
@@ -181,7 +181,7 @@ def list_tiles(copy: CopyResult) -> Iterator[tuple[str, str, str]]:
         yield "commits lost", f"{copy.due - copy.due_kept:,}", of
     if copy.rpo_s is not None and copy.missing and copy.reached_s is not None:
         note = f"before the loss; the objective is to {_describe_objective(copy.rpo_s)}"
-        yield "oldest lost commit", f"{copy.reached_s[1]:,.1f} s", note
+        yield "oldest lost commit", f"{format_at_most(copy.reached_s[1])} s", note
     for name, seconds in (("copy", copy.taken_s), ("restore", copy.restore_s)):
         if seconds is not None:
             yield name, f"{seconds:,.1f} s", _FROM_START

@@ -6,6 +6,7 @@ restored elsewhere, and judged by how old a commit may be that is lost.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -141,6 +142,20 @@ def test_an_archive_that_cannot_be_read_is_not_taken_for_its_end() -> None:
         with refused(ErrorId.COPY_NOT_RESTORED, EngineError, naming="could not start"):
             run_cycle(archives.archive_rig(RPO_S), quick(), SEED)
         archives.remove_all()
+
+
+@pytest.mark.wide
+def test_a_server_that_dies_before_its_cut_is_not_judged() -> None:
+    """It may start again by itself, and ship what it had not."""
+    with archives_of(methods.postgresql_archive()) as archives:
+        awaited = 'python -m tests.kit.receivers await "$url" $from $ledger\n'
+        kill = f"{awaited}kill -KILL {archives.pid}\n"
+        dying = threading.Thread(target=archives.run, args=(kill,))
+        rig = replace(archives.archive_rig(RPO_S), before_load=dying.start)
+        why = "before its power was cut"
+        with refused(ErrorId.ALL_SESSIONS_ENDED, EngineError, naming=why):
+            run_cycle(rig, replace(quick(), cut_after_s=LONG_S), SEED)
+        dying.join()
 
 
 class _PowerRestored:

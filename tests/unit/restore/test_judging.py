@@ -125,9 +125,9 @@ def test_a_copy_that_lacks_commits_fails(kinds: list[LossKind], text: str) -> No
 def test_a_commit_that_is_missing_before_a_later_one_fails_and_says_why() -> None:
     torn = replace(COPIED, due_kept=11)
     assert said(of(lost(LossKind.MISSING_HOLE), torn), Verdict.FAIL) == (
-        "1 of the 12 commits that the restored copy must have is missing. It must have"
-        " 2 of them since later commits are there, and the rest since they were"
-        " acknowledged before it was begun"
+        "1 of the 12 commits that the restored copy must have is missing. Of these 12"
+        " commits, 2 must be there since later commits are there, and the rest since"
+        " they were acknowledged before it was begun"
     )
 
 
