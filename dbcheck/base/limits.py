@@ -21,6 +21,7 @@ CUT_S = 60.0  # an unattended cut must stop the acks within this time
 SILENCE_S = 5.0  # time without any reply; a server under load pauses for less
 FAULT_S = 60.0  # in which a program must have begun, or ended, a fault beside the load
 COPY_S = 3600.0  # for each program that takes, restores or removes a copy of a server
+RPO_S_MIN = 0.1  # of a recovery point objective that is not 0
 RPO_S_MAX = DAY_S  # of a recovery point objective: the load runs for longer than that
 RETURN_S = 1800.0  # a host may check its memory and its filesystems before it boots
 

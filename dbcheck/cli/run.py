@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import NoReturn
 
@@ -63,6 +63,8 @@ TWO_CUTS_NOTE = (
     "you will be asked to cut the power twice. The first cut is the control: its "
     "sessions are acknowledged too early, so rows must be lost. The second one counts."
 )
+
+_MAKE_RIG_THAT_RESTORES = partial(assemble.make_copying_rig, after_loss=True)
 
 NO_SECOND_CUT = (
     "without a control that loses commits no run can pass, so there is no second cut."
@@ -141,7 +143,7 @@ def command(
         assemble.open_entry_witness(entry, load.limits, accept_new_key) as log,
         assemble.open_far_workers(entry, scheduler, workload.sessions) as remote,
     ):
-        make_rig = assemble.make_restoring_rig if elsewhere else assemble.make_rig
+        make_rig = _MAKE_RIG_THAT_RESTORES if elsewhere else assemble.make_rig
         rig = make_rig(entry, log, view, runs, load.limits)
         placed = Placement(entry, view, yes=consent.yes, i_know=consent.i_know)
         rig = replace(rig, reconcile_flags=flags, find_nodes=placed.find_nodes)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,13 +28,17 @@ from dbcheck.cli.flags.target import (
     WitnessOptions,
     list_reconcile_flags,
 )
+from dbcheck.cli.say import say
 from dbcheck.config import workload_file
 from dbcheck.cycle.copying import run_copied_cycle
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
+from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
-from dbcheck.judge.result import RunResult, to_values
+from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CopiesResult
 from dbcheck.model.verdict import Verdict, find_worst
+from dbcheck.ports.listener import Phase
 from dbcheck.report.console import make_console, make_progress_console
 from dbcheck.report.live import make_progress
 from dbcheck.report.matrix import draw_copies
@@ -49,15 +54,15 @@ from dbcheck.runner import assemble
     default=1,
     metavar="N",
     help="How many copies to take and restore, one after the other; the first that"
-    " lost a commit is the last. Default: 1.",
+    " lost a commit, or has no verdict yet, is the last. Default: 1.",
 )
 @option(
     "--rows-max",
     type=click.IntRange(1),
     metavar="N",
-    help="The most rows that the load of each copy may write: at N it ends without a"
-    " verdict. Choose --rate so that they last as long as the copy takes. Default: no"
-    " limit.",
+    help="End the check without a verdict once the load has written about N rows and"
+    " the copy is not complete. Choose --rate so that they last as long as the copy"
+    " takes. Default: no limit.",
 )
 @shared.runs()
 @shared.as_json()
@@ -109,31 +114,56 @@ def command(
         rig = assemble.make_copying_rig(entry, log, view, runs, load.limits)
         rig = replace(rig, reconcile_flags=flags)
         require_none_pending(runs, rig.site.writer.engine)
-        outcomes = []
-        for number in range(copies):
-            outcome = run_copied_cycle(rig, workload, seed + number, rows_max)
-            outcomes.append(outcome)
-            if copies > 1:
-                view.line(outcome.verdict.value, headline(outcome.result))
-            if outcome.verdict is Verdict.FAIL:
-                break
-    if copies > 1:
-        _end_with_copies([each.result for each in outcomes], as_json=as_json)
+        if copies > 1:
+            cycles = partial(run_copied_cycle, rig, workload, rows_max=rows_max)
+            _end_with_copies(rig, cycles, range(seed, seed + copies), as_json=as_json)
+        outcome = run_copied_cycle(rig, workload, seed, rows_max)
     reconcile = rig.reconcile_command(outcome.run.path)
     output.end_with(outcome, as_json=as_json, reconcile=reconcile)
 
 
-def _end_with_copies(results: Sequence[RunResult], *, as_json: bool) -> NoReturn:
-    """Show the results of several copies; exit with the worst verdict's code."""
+def _end_with_copies(
+    rig: Rig, run: Callable[[int], Outcome], seeds: Iterable[int], *, as_json: bool
+) -> NoReturn:
+    """Take a copy with each of *seeds*; show all; exit with the worst verdict's code.
+
+    The first that lost a commit is the last, and so is one that is to be reconciled:
+    its server has the port.  After an error or an interrupt those before are shown.
+    """
+    outcomes: list[Outcome] = []
+    try:
+        for seed in seeds:
+            outcome = run(seed)
+            outcomes.append(outcome)
+            rig.listener.phase(Phase.JUDGE, headline(outcome.result))
+            if outcome.verdict is Verdict.FAIL or not outcome.result.final:
+                break
+    except BaseException:
+        if outcomes:
+            _show_copies(outcomes, as_json=as_json)
+        raise
+    sys.exit(_show_copies(outcomes, as_json=as_json, last=rig))
+
+
+def _show_copies(
+    outcomes: Sequence[Outcome], *, as_json: bool, last: Rig | None = None
+) -> int:
+    """Show the results of several copies; return the worst verdict's exit code.
+
+    last: says how to continue a copy that is not final; None after an error.
+    """
+    results = [outcome.result for outcome in outcomes]
     verdict = find_worst(result.verdict for result in results)
     code = output.EXIT_CODES[verdict]
     with output.exit_if_unprintable(code):
         if as_json:
-            found = CopiesResult(verdict, tuple(results))
-            output.print_json(to_values(found))
+            output.print_json(to_values(CopiesResult(verdict, tuple(results))))
         else:
             make_console().print(draw_copies(results))
-    sys.exit(code)
+            if last is not None and not results[-1].final:
+                command = last.reconcile_command(outcomes[-1].run.path)
+                say(f"not final; once its server takes queries: {command}")
+    return code
 
 
 def _require_restore(entry: Entry) -> None:

@@ -156,8 +156,8 @@ class _Copier:
         most = self._rows_max
         if most is not None and self._load.acked() >= most:
             raise EngineError(
-                f"the load wrote {most:,} rows, as many as --rows-max allows, before"
-                " the copy was complete",
+                f"the load wrote {self._load.acked():,} rows before the copy was"
+                f" complete, and --rows-max is {most:,}",
                 id=ErrorId.COPY_ROWS_EXCEEDED,
                 hint="Choose a lower --rate, so that the load lasts as long as the copy"
                 " takes, or allow more rows.",

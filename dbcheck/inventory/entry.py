@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Meta
 
+from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import SECRET_OPTION, Secret
@@ -241,7 +242,7 @@ def parse_entry(fields: Fields) -> Entry:
     entry = fields.read(Entry, PREFIX, given=given, keys=VARIABLE_OF_SETTING)
     _require_url(fields, f"{PREFIX}target", entry.target)
     if entry.copied_by is not None:
-        _require_url(fields, f"{_RESTORE}: target", entry.copied_by.target)
+        _require_restore(fields, entry.copied_by)
     if entry.client_target:
         _require_url(fields, f"{PREFIX}client_target", entry.client_target)
     if entry.witness and not entry.witness.startswith(("ssh://", "file:")):
@@ -266,6 +267,18 @@ def parse_entry(fields: Fields) -> Entry:
         )
     _require_promises(fields, entry)
     return entry
+
+
+def _require_restore(fields: Fields, settings: RestoreSettings) -> None:
+    """Raise UsageError for a URL that is none, and for an objective of no use."""
+    _require_url(fields, f"{_RESTORE}: target", settings.target)
+    if settings.rpo_s and settings.rpo_s < limits.RPO_S_MIN:
+        raise fields.error(
+            f"{_RESTORE}: rpo_s",
+            f"is {settings.rpo_s:g}, which is less than {limits.RPO_S_MIN:g} s",
+            id=ErrorId.VALUE_INVALID,
+            hint="Give 0 if no commit may be lost.",
+        )
 
 
 def _require_promises(fields: Fields, entry: Entry) -> None:

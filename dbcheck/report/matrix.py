@@ -56,7 +56,7 @@ def draw_cycles(
 
 
 _SCOPE_OF_COPIES = (
-    "Scope: {what} restored on this machine and read.{cut} A fault that shows only now"
+    "Scope: {what} restored and read.{cut} A fault that shows only now"
     " and then takes many tries to see."
 )
 _TAKEN = "copies were taken under load,"

@@ -241,36 +241,24 @@ def make_copying_rig(
     progress: PlainProgress,
     runs: Path,
     window: WindowLimits,
+    *,
+    after_loss: bool = False,
 ) -> Rig:
-    """Return the rig of *entry* that has its server copied, and never cuts its power.
+    """Return the rig of *entry* that reads a copy of its server.
 
-    Its host is not asked: what it shows of a cut is of no use here.
+    after_loss: its power is cut, and what was shipped by then is restored; else it is
+    copied beside the load, and never cut.  Its host is not asked: what it shows of a
+    cut is of no use here.
     """
-    entry = replace(entry, power_drives=(), fault=(), fault_end=(), twice=False)
-    if not isinstance(entry.power, LabConfig):
-        entry = replace(entry, power=ManualConfig())
+    entry = replace(entry, twice=False, client_target="", client_command=())
+    if not after_loss:
+        entry = replace(entry, power_drives=(), fault=(), fault_end=())
+        if not isinstance(entry.power, LabConfig):
+            entry = replace(entry, power=ManualConfig())
     rig = make_rig(entry, witness, progress, runs, window)
     site = rig.site.with_writer(replace(rig.site.writer, host=None))
-    copying = make_copying(entry, after_loss=False)
-    return replace(rig, site=site, before_load=lambda: None, copying=copying)
-
-
-def make_restoring_rig(
-    entry: Entry,
-    witness: Witness,
-    progress: PlainProgress,
-    runs: Path,
-    window: WindowLimits,
-) -> Rig:
-    """Return the rig of *entry* that cuts its server, and reads its archive's restore.
-
-    Its host is not asked: what it shows of a cut is of no use here.
-    """
-    entry = replace(entry, twice=False)
-    rig = make_rig(entry, witness, progress, runs, window)
-    site = rig.site.with_writer(replace(rig.site.writer, host=None))
-    copying = make_copying(entry, after_loss=True)
-    return replace(rig, site=site, copying=copying, client=None, client_command=())
+    rig = replace(rig, site=site, copying=make_copying(entry, after_loss=after_loss))
+    return rig if after_loss else replace(rig, before_load=lambda: None)
 
 
 def make_copying(entry: Entry, *, after_loss: bool) -> Copying | None:

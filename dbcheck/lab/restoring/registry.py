@@ -49,7 +49,7 @@ def choose_method(name: str, engine: str) -> type[CopyMethod]:
     known = list_methods(engine)
     if name not in known:
         raise UsageError(
-            f"--restore {name} is no method for a server of {engine}",
+            f"{engine} cannot be copied by {name} (--restore)",
             id=ErrorId.RESTORE_METHOD_NOT_FOR_ENGINE,
             hint=f"This server has: {', '.join(known)}.",
         )

@@ -68,7 +68,13 @@ def describe_copies(results: Sequence[RunResult]) -> str:
     lossy = sum(result.verdict is Verdict.FAIL for result in results)
     text = f"{whole:,} of {len(results):,} copies"
     text += " came back with every commit that must be there"
-    return f"{text}; {lossy:,} lost commits" if lossy else text
+    open_ = len(results) - whole - lossy
+    parts = [text]
+    if lossy:
+        parts.append(f"{lossy:,} lost commits")
+    if open_:
+        parts.append(f"{open_:,} without a verdict")
+    return "; ".join(parts)
 
 
 def _figure(value: float | None, form: str) -> str:

@@ -86,7 +86,7 @@ def test_a_copy_that_ends_with_its_lab_is_removed_and_promises_nothing(
 def test_a_load_that_grows_too_large_ends_with_its_copy(copies: Copies) -> None:
     slow = 'mkdir "$copy"; sleep 600\n'
     rig = copies.rig(copies.settings(replace(STREAM, copy=slow)))
-    with refused(ErrorId.COPY_ROWS_EXCEEDED, EngineError, naming="wrote 500 rows"):
+    with refused(ErrorId.COPY_ROWS_EXCEEDED, EngineError, naming="--rows-max is 500"):
         run_copied_cycle(rig, quick(), SEED, rows_max=500)
     require_load_ended(copies)
     (rows,) = copies.here.execute(f"select count(*) from {copies.here.table}")

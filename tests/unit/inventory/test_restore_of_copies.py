@@ -69,6 +69,7 @@ def test_a_host_without_it_has_none(tmp_path: Path) -> None:
         ({**GIVEN, "restore": "put it"}, ErrorId.VALUE_INVALID, "restore is 'put it'"),
         ({**GIVEN, "timeout_s": 0}, ErrorId.VALUE_INVALID, "timeout_s is 0"),
         ({**GIVEN, "rpo_s": -1}, ErrorId.VALUE_INVALID, "rpo_s is -1"),
+        ({**GIVEN, "rpo_s": 0.01}, ErrorId.VALUE_INVALID, "rpo_s is 0.01, which"),
         ({**GIVEN, "rpo_s": 86_401}, ErrorId.VALUE_INVALID, "rpo_s is 86401"),
         ({**GIVEN, "rpo_s": "a minute"}, ErrorId.VALUE_INVALID, "rpo_s is 'a minute'"),
         ({**GIVEN, "target": "spare"}, ErrorId.TARGET_URL_INVALID, "target is not"),
