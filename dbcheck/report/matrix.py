@@ -70,17 +70,13 @@ def draw_copies(results: Sequence[RunResult]) -> RenderableType:
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
     )
     table.add_column("run", no_wrap=True)
-    for name in ("acks/s", "expected", "missing", "copy", "restore"):
+    is_cut = results[0].is_cut
+    for name in words.copy_columns(is_cut=is_cut):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict")
     for result in results:
-        table.add_row(
-            result.run,
-            format_rate(result),
-            *words.copy_cells(result),
-            draw_verdict(result.verdict),
-        )
-    is_cut = any(one.copy and one.copy.rpo_s is not None for one in results)
+        cells = words.copy_cells(result)
+        table.add_row(result.run, *cells, draw_verdict(result.verdict))
     what, cut = (_SHIPPED, "") if is_cut else (_TAKEN, _NO_CUT)
     return Group(
         table,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dbcheck.judge.result import Checked, RunResult
+from dbcheck.judge.result import Checked, CopyResult, RunResult
 from dbcheck.judge.results import MatrixResult, RowResult
 from dbcheck.model.cut import CutClass, PowerScope, describe_cuts
 from dbcheck.model.verdict import (
@@ -12,6 +12,7 @@ from dbcheck.model.verdict import (
     Verdict,
     describe_losses_without_cut,
     describe_proof,
+    format_at_most,
     format_count,
 )
 from dbcheck.report.words.compare import compare_depths, warn_of_other_cuts
@@ -51,15 +52,35 @@ def cells(row: RowResult, result: MatrixResult) -> Iterator[str]:
         yield _figure(row.price_per_durable_commit_per_s, ",.3g")
 
 
+def copy_columns(*, is_cut: bool) -> tuple[str, ...]:
+    """Return the heads of a table of copies; is_cut: the server was lost."""
+    own = ("lost in all", "oldest lost") if is_cut else ("copy",)
+    return ("acks/s", "expected", "missing", *own, "restore")
+
+
 def copy_cells(result: RunResult) -> Iterator[str]:
-    """Yield of a cycle's copy what must be there and is missing, and both times."""
+    """Yield a cycle's copy as text, in the order of copy_columns()."""
     copy = result.copy
+    yield f"{result.load.rate:,.0f}" if result.load else "-"
     if copy is None or copy.due is None or copy.due_kept is None:
         yield from ("-", "all" if result.verdict is Verdict.FAIL else "-")
     else:
         yield from (f"{copy.due:,}", f"{copy.due - copy.due_kept:,}")
-    for took_s in (copy.taken_s, copy.restore_s) if copy else (None, None):
-        yield "-" if took_s is None else f"{took_s:.1f} s"
+    if result.is_cut:
+        yield _figure(copy.missing if copy else None, ",")
+        yield "-" if not (copy and copy.missing) else _format_oldest(copy)
+    else:
+        yield _format_seconds(copy.taken_s if copy else None)
+    yield _format_seconds(copy.restore_s if copy else None)
+
+
+def _format_oldest(copy: CopyResult) -> str:
+    reached_s = copy.reached_s
+    return "-" if reached_s is None else f"{format_at_most(reached_s[1])} s"
+
+
+def _format_seconds(took_s: float | None) -> str:
+    return "-" if took_s is None else f"{took_s:.1f} s"
 
 
 def describe_copies(results: Sequence[RunResult]) -> str:

@@ -19,6 +19,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.report.html.page import as_html
 from dbcheck.report.junit import format_junit
 from dbcheck.report.markdown import format_markdown
+from dbcheck.report.matrix import draw_copies
 from dbcheck.report.prometheus import format_metrics
 from dbcheck.report.subject import RunSubject
 from dbcheck.report.verdict import verdict_report
@@ -92,6 +93,14 @@ def test_metrics_and_history_tell_it_from_a_run_and_from_a_snapshot(
     (server,) = read_history(tmp_path / "runs").servers
     (check,) = server.checks
     assert (check.kind, check.statistics) == ("restore", None)
+
+
+def test_several_have_what_was_lost_in_all_and_its_age(tmp_path: Path) -> None:
+    run = stored_lost_run(tmp_path, rpo_s=RPO_S, reach_s=REACH_S)
+    subject, copy = shown(run)
+    text = printed(draw_copies([subject.result] * 2))
+    (line, _) = (one.split() for one in text.splitlines() if "PASS" in one)
+    assert line[2:6] == [f"{copy.due:,}", "0", f"{copy.missing:,}", "0.1"]
 
 
 def test_it_is_not_counted_with_cuts(tmp_path: Path) -> None:
