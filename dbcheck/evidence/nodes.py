@@ -8,7 +8,9 @@ since a digest may hold it.  UUIDs, ids of runs and positions of PostgreSQL's lo
 as they are.
 
 A name that is also a word of dbcheck, or of what a server says of itself, is refused:
-to replace each such word would change what the records say, and show the name.
+to replace each such word would change what the records say, and show the name.  That
+is known of the messages of TABLES alone: another word of a server's log, as CPU, is
+replaced there, too, and the words around it may show the name.
 """
 
 from __future__ import annotations
