@@ -55,8 +55,8 @@ from dbcheck.witness.window import WindowLimits
 @option(
     "--preset",
     metavar="NAME|FILE",
-    help="A matrix by its name (percona-2009, receipts, replication), or a TOML file "
-    "of your own.",
+    help="A matrix by its name (percona-2009, receipts, replication, restore), or a "
+    "TOML file of your own.",
     shell_complete=shared.complete_names(files.list_matrix_names, or_file=True),
 )
 @option(
@@ -72,7 +72,7 @@ from dbcheck.witness.window import WindowLimits
     "--cuts",
     type=click.IntRange(1),
     metavar="N",
-    help="Cuts of each row. Default: the file's, or 3.",
+    help="Cuts, or copies, of each row. Default: the file's, or 3.",
 )
 @option(
     "--workload",
@@ -109,13 +109,13 @@ def command(
 
     For each row: commits per second, commit latency, how many cuts lost something, and
     the verdict. What can be varied: the load, by the keys that --vary names. In the
-    lab, where each row is a lab of its own, also engine, cut, setting.NAME, and what
-    the flags of dbcheck lab run set for the virtual drive and for the cluster, written
-    like flush_ms for --flush-ms. With the NAME of a host in an inventory, or --target,
-    the rows are cuts of that server; there also setting.NAME (PostgreSQL; of dbcheck's
-    own sessions) and relaxed=false,true (acked too early, as by --control, and undone).
-    The NAME may be that of a group that is a cluster, which is rebuilt between two cuts
-    as in a campaign.
+    lab, where each row is a lab of its own, also engine, cut, restore, setting.NAME,
+    and what the flags of dbcheck lab run set for the virtual drive and for the cluster,
+    written like flush_ms for --flush-ms. With the NAME of a host in an inventory, or
+    --target, the rows are cuts of that server; there also setting.NAME (PostgreSQL; of
+    dbcheck's own sessions) and relaxed=false,true (acked too early, as by --control,
+    and undone). The NAME may be that of a group that is a cluster, which is rebuilt
+    between two cuts as in a campaign.
 
     Ctrl-C shows the results so far. Exits with 0 if each row completed its cuts and
     has a PASS or FAIL, and the one that the file expects where it names one.

@@ -283,6 +283,10 @@ class RowResult:
     error:   why its remaining cycles did not run, null if all ran.
     error_id: id of that error; also null if the remaining cycles were not begun.
     price:   of what the configuration runs on, null if none was given.
+    restore: the method by which the server was copied, "" if its power was cut and its
+             own rows were read.
+    commits_per_s: outside the time of the copy, if one was taken beside the load.
+    commits_per_s_while_copied: within that time; null without such a copy.
     """
 
     name: str
@@ -299,6 +303,8 @@ class RowResult:
     price_per_durable_commit_per_s: float | None
     statistics: Statistics
     cycles: tuple[RunResult, ...]
+    restore: str = ""
+    commits_per_s_while_copied: float | None = None
 
     @property
     def shown_verdict(self) -> Verdict | None:

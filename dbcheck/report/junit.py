@@ -28,6 +28,7 @@ from dbcheck.report.words import cluster as of_cluster
 from dbcheck.report.words import explored as of_explored
 from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import promises as of_promises
+from dbcheck.report.words import restores as of_restores
 from dbcheck.report.words import run as of_run
 from dbcheck.report.words.explored import describe_lab_server, summarize_exploration
 from dbcheck.report.words.summary import Summary, summarize_run
@@ -181,9 +182,12 @@ def _make_row_case(row: RowResult, result: MatrixResult) -> TestCase:
     values = (*of_matrix.cells(row, result), verdict)
     lines = [f"{name}: {value}" for name, value in zip(names, values, strict=True)]
     case = TestCase(row.name, "dbcheck.matrix")
-    if without_cut := of_matrix.losses_without_cut(row.cycles):
-        lines.append(f"FAIL: {without_cut}")
-    lines.append(row.statistics.sentence)
+    if row.restore:
+        lines.append(of_restores.describe_copies(row.cycles))
+    else:
+        if without_cut := of_matrix.losses_without_cut(row.cycles):
+            lines.append(f"FAIL: {without_cut}")
+        lines.append(row.statistics.sentence)
     if row.as_expected:
         case.system_out = "\n".join(lines)
         return case

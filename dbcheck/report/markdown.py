@@ -205,6 +205,7 @@ def _format_matrix(result: MatrixResult) -> Iterator[str]:
         for verdict in [row.shown_verdict]
     )
     yield from _format_table((*of_matrix.columns(result), "verdict"), rows)
+    yield from _format_items(of_matrix.list_notes(result))
     yield from _format_items(of_matrix.proofs(result))
     for scope in of_matrix.scopes(result):
         yield from (_escape_text(scope), "")

@@ -17,6 +17,7 @@ from dbcheck.model.verdict import Tally, Verdict, describe_proof, describe_unsee
 from dbcheck.report.box import draw_summary
 from dbcheck.report.terminal import BADGES, DOUBTFUL, MINOR, WRONG
 from dbcheck.report.words import matrix as words
+from dbcheck.report.words import restores as of_restores
 from dbcheck.report.words.outage import (
     NAME,
     describe_outages,
@@ -55,15 +56,6 @@ def draw_cycles(
     return Group(_draw_cycles_table(results, controls), *notes)
 
 
-_SCOPE_OF_COPIES = (
-    "Scope: {what} restored and read.{cut} A fault that shows only now"
-    " and then takes many tries to see."
-)
-_TAKEN = "copies were taken under load,"
-_SHIPPED = "what was shipped until the power was cut was"
-_NO_CUT = " No power was cut, so this says nothing about power cuts."
-
-
 def draw_copies(results: Sequence[RunResult]) -> RenderableType:
     """Return one row for each cycle that took a copy, and what they show together."""
     table = Table(
@@ -71,17 +63,16 @@ def draw_copies(results: Sequence[RunResult]) -> RenderableType:
     )
     table.add_column("run", no_wrap=True)
     is_cut = results[0].is_cut
-    for name in words.copy_columns(is_cut=is_cut):
+    for name in of_restores.copy_columns(is_cut=is_cut):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict")
     for result in results:
-        cells = words.copy_cells(result)
+        cells = of_restores.copy_cells(result)
         table.add_row(result.run, *cells, draw_verdict(result.verdict))
-    what, cut = (_SHIPPED, "") if is_cut else (_TAKEN, _NO_CUT)
     return Group(
         table,
-        Text(sentence(words.describe_copies(results))),
-        Text(_SCOPE_OF_COPIES.format(what=what, cut=cut)),
+        Text(sentence(of_restores.describe_copies(results))),
+        Text(of_restores.describe_scope(is_cut=is_cut)),
     )
 
 
@@ -177,7 +168,7 @@ def format_rate(result: RunResult) -> str:
     return f"{result.load.rate:,.0f}" if result.load else "-"
 
 
-_NUMBERS = ("commits/s", "p99 ms", "lost", "price")
+_NUMBERS = ("p99 ms", "lost", "price", *of_restores.COLUMNS)
 
 
 def draw_matrix(result: MatrixResult) -> RenderableType:
@@ -191,8 +182,7 @@ def draw_matrix(result: MatrixResult) -> RenderableType:
     parts += [_draw_table(result), ""]
     if result.reference:
         parts.append(Text(f"In grey: {result.reference}.", MINOR))
-    if words.has_price(result):
-        parts.append(Text(words.PRICE, MINOR))
+    parts += [Text(note, MINOR) for note in words.list_notes(result)]
     parts += map(Text, words.proofs(result))
     parts += [Text(scope, "italic") for scope in words.scopes(result)]
     return Group(*parts, "")

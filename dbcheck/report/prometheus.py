@@ -201,7 +201,8 @@ def _measure_rows(result: MatrixResult) -> Iterator[_Measured]:
         }
         latency = {} if row.p99_ms is None else {"0.99": row.p99_ms / 1e3}
         verdict = row.shown_verdict
-        named = ("matrix", _find_target(row), row.name, verdict, row.statistics)
+        cuts = None if row.restore else row.statistics
+        named = ("matrix", _find_target(row), row.name, verdict, cuts)
         yield _Measured(*named, figures, latency)
 
 

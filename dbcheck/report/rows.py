@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dbcheck.judge.result import RunResult
@@ -28,6 +28,7 @@ class Line:
     cycles:    results of its cycles, see judge.result.
     error:     why it ended early; "" if all of its cycles are there.
     error_id:  of that; "" as well if it was not begun, or interrupted.
+    restore:   see RowResult.
     """
 
     name: str
@@ -37,14 +38,15 @@ class Line:
     cycles: Sequence[RunResult]
     error: str
     error_id: str = ""
+    restore: str = ""
 
     @property
     def tally(self) -> Tally:
-        """The tally of its cycles."""
+        """The tally of its cuts; a cycle whose copy was read is no cut."""
         return Tally.of(
             (_find_verdict(cycle), depth_of(cycle))
             for cycle in self.cycles
-            if not cycle.lost_without_cut
+            if not cycle.lost_without_cut and cycle.copy is None
         )
 
     @property
@@ -62,15 +64,18 @@ class Line:
     @property
     def rate(self) -> float | None:
         """Acks per second, the median of its cycles."""
-        loads = [cycle.load for cycle in self.cycles if cycle.load]
-        return statistics.median(load.rate for load in loads) if loads else None
+        return _take_median(_measure_rates(cycle)[0] for cycle in self.cycles)
+
+    @property
+    def rate_while_copied(self) -> float | None:
+        """Acks per second while a copy was taken, the median of its cycles."""
+        return _take_median(_measure_rates(cycle)[1] for cycle in self.cycles)
 
     @property
     def p99_ms(self) -> float | None:
         """The 99th percentile of the commit latency, the median of its cycles."""
         latencies = [cycle.load.latency_ms for cycle in self.cycles if cycle.load]
-        found = [latency["p99"] for latency in latencies if "p99" in latency]
-        return statistics.median(found) if found else None
+        return _take_median(latency.get("p99") for latency in latencies)
 
     @property
     def lost(self) -> int | None:
@@ -107,7 +112,33 @@ class Line:
             price_per_durable_commit_per_s=self.price_per_rate,
             statistics=self.tally.statistics,
             cycles=tuple(self.cycles),
+            restore=self.restore,
+            commits_per_s_while_copied=self.rate_while_copied,
         )
+
+
+def _take_median(figures: Iterable[float | None]) -> float | None:
+    """Return the median of the figures that are known, None without any."""
+    known = [figure for figure in figures if figure is not None]
+    return statistics.median(known) if known else None
+
+
+def _measure_rates(cycle: RunResult) -> tuple[float | None, float | None]:
+    """Return the acks per second outside the time of a copy, and within it.
+
+    The second is None without a copy that was taken beside the load.  The first is that
+    of the whole load if nothing else is known.
+    """
+    if cycle.load is None:
+        return None, None
+    whole, copy = cycle.load.rate, cycle.copy
+    if copy is None or not copy.taken_s or not whole or copy.due is None:
+        return whole, None
+    meanwhile = (copy.by_order or 0) + (copy.open or 0)
+    acks = copy.due + (copy.open or 0) + (copy.after or 0)
+    other_s = acks / whole - copy.taken_s
+    outside = (acks - meanwhile) / other_s if other_s > 0 else whole
+    return outside, meanwhile / copy.taken_s
 
 
 def _find_verdict(cycle: RunResult) -> Verdict:

@@ -38,11 +38,19 @@ from dbcheck.site.single import SingleServer
 def require_restorable(spec: LabSpec, method: str, workload: Workload) -> None:
     """Raise an error if no such lab can have its server copied by *method*.
 
-    UsageError: no server of that kind has the method, a container or a log drive keeps
-    files of the server elsewhere, or the workload is not judged on copies.  LabError: a
-    program is not installed here.
+    Raise LabError if a program is not installed here, else as require_copied_lab().
     """
-    chosen = choose_method(method, spec.engine)
+    require_copied_lab(spec, method, workload)
+    require_programs(choose_method(method, spec.engine), SERVERS[spec.engine])
+
+
+def require_copied_lab(spec: LabSpec, method: str, workload: Workload) -> None:
+    """Raise UsageError if the copies of such a lab's server cannot be judged.
+
+    No server of that kind has the method, a container or a log drive keeps files of the
+    server elsewhere, or the workload is not judged on copies.
+    """
+    choose_method(method, spec.engine)
     if spec.contained or spec.log_drive:
         flag = "--container" if spec.contained else "--log-drive"
         raise UsageError(
@@ -52,7 +60,6 @@ def require_restorable(spec: LabSpec, method: str, workload: Workload) -> None:
             " one folder of this machine.",
         )
     require_copyable(workload)
-    require_programs(chosen, SERVERS[spec.engine])
 
 
 def run_restore_cycles(

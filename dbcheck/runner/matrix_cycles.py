@@ -6,7 +6,7 @@ The settings of a target are the same afterwards as before.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from dbcheck.engines.url import read_url
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cluster import Weakens
 from dbcheck.model.family import FAMILIES, Family
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.site import Site
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
@@ -38,6 +39,7 @@ from dbcheck.runner import assemble
 from dbcheck.runner.guard import require_control_possible
 from dbcheck.runner.lab_clusters import run_cluster_cycles
 from dbcheck.runner.lab_cycles import adapt_workload_to_lab, run_lab_cycles
+from dbcheck.runner.lab_restores import run_restore_cycles
 from dbcheck.runner.matrix_rows import Row
 from dbcheck.runner.resume import run_resumable_cycle
 
@@ -62,11 +64,13 @@ class RowResults:
 
     @property
     def is_over(self) -> bool:
-        """True if no further cut is wanted, as the last one lost something.
+        """True if no further cycle is wanted, as the last one lost something.
 
         A loss without a power cut is no cut that lost.
         """
-        return self.row.until_loss and self.outcomes[-1].result.lost_in_cut
+        last = self.outcomes[-1].result
+        lost = last.verdict is Verdict.FAIL if last.copy else last.lost_in_cut
+        return self.row.until_loss and lost
 
     @contextlib.contextmanager
     def running(self, view: PlainProgress) -> Iterator[None]:
@@ -102,6 +106,7 @@ class RowResults:
             cycles=[outcome.result for outcome in self.outcomes],
             error=self.error,
             error_id=self.error_id,
+            restore=row.restore,
         )
 
 
@@ -111,25 +116,33 @@ def run_in_labs(
     view: PlainProgress,
     runs: Path,
 ) -> None:
-    """Build a lab for each row, cut its power as often as it says; note the outcomes.
+    """Build a lab for each row, run as many cycles as it says; note the outcomes.
 
     A row that fails does not stop the others.
     """
     for number, results in enumerate(measured, 1):
         view.line("row", f"{number} of {len(measured)}: {results.row.name}")
-        row, load = results.row, adapt_workload_to_lab(results.row.workload)
-        assert row.lab is not None
-        if row.cluster is None:
-            cycles = run_lab_cycles(row.lab, load, seed, row.cuts, view, runs)
-        else:
-            cycles = run_cluster_cycles(
-                row.lab, row.cluster, load, seed, row.cuts, view, runs
-            )
+        cycles = _run_row_in_lab(results.row, seed, view, runs)
         with results.running(view), contextlib.closing(cycles):
             for outcome in cycles:
                 results.note(outcome, view)
                 if results.is_over:
                     break
+
+
+def _run_row_in_lab(
+    row: Row, seed: int, view: PlainProgress, runs: Path
+) -> Generator[Outcome, None, None]:
+    """Return the cycles of a row, each with its power cut or its copy."""
+    load = adapt_workload_to_lab(row.workload)
+    assert row.lab is not None
+    if row.restore:
+        return run_restore_cycles(
+            row.lab, row.restore, load, seed, row.cuts, view, runs
+        )
+    if row.cluster is None:
+        return run_lab_cycles(row.lab, load, seed, row.cuts, view, runs)
+    return run_cluster_cycles(row.lab, row.cluster, load, seed, row.cuts, view, runs)
 
 
 def adapt_to_target(measured: Sequence[RowResults], entry: Entry) -> None:

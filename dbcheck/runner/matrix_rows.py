@@ -22,9 +22,11 @@ from dbcheck.config.validated import (
 )
 from dbcheck.lab.clusters.spec import ClusterSpec, require_possible
 from dbcheck.lab.lab import choose_lab_cut
+from dbcheck.lab.restoring.methods import MethodName
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.workload import Workload
+from dbcheck.runner.lab_restores import require_copied_lab
 
 Values = Mapping[str, Any]
 
@@ -58,9 +60,10 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The keys of a row that do not describe a lab; relaxed: on a target only.
+    """The keys of a row that do not describe a lab.
 
-    cuts, until_loss, rule: see Row.
+    cuts, until_loss, rule, restore: see Row.  relaxed: on a target only; restore: in a
+    lab only.
     """
 
     name: str = ""
@@ -71,6 +74,7 @@ class _Keys:
     relaxed: bool = False
     cuts: Annotated[int, Meta(ge=1)] | None = None
     until_loss: bool = False
+    restore: Annotated[str, one_of(("", *map(str, MethodName)))] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class Row:
     price:     of what it runs on, in any currency; None if not given.
     cuts:      how many to make; until_loss: the first that loses is the last.
     rule:      of the audit, which this shows to be right; "" if it is about none.
+    restore:   the method by which the server is copied; "": its own rows are read.
     """
 
     name: str
@@ -101,6 +106,7 @@ class Row:
     until_loss: bool = False
     rule: str = ""
     cluster: ClusterSpec | None = None
+    restore: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,18 +244,22 @@ def _parse_row(
     decided, usual = cuts
     own = {one.name for one in fields(_Keys)}
     of_labs = _LAB.keys() | _DRIVE.keys() | _CLUSTER.keys()
-    known = own if target else (own - {"relaxed"}) | of_labs
+    known = own - {"restore"} if target else (own - {"relaxed"}) | of_labs
     refuse_unknown(values, known | {"settings", _WORKLOAD, *LOAD_KEYS}, where)
     keys = convert_fields(_select_keys(values, own), _Keys, where, strict=False)
     settings = {
         key: _format_setting(value) for key, value in values["settings"].items()
     }
     lab = None if target else _parse_lab(values, settings, where, seed)
+    cluster = _parse_cluster(values, lab, where) if lab else None
+    workload = _parse_workload(values, where, sessions)
+    if lab and keys.restore:
+        _require_restorable(keys.restore, lab, cluster, workload, where)
     return Row(
         name=name,
         lab=lab,
-        cluster=_parse_cluster(values, lab, where) if lab else None,
-        workload=_parse_workload(values, where, sessions),
+        cluster=cluster,
+        workload=workload,
         settings=settings,
         relaxed=keys.relaxed,
         reference=keys.reference,
@@ -258,7 +268,28 @@ def _parse_row(
         cuts=decided or keys.cuts or usual,
         until_loss=keys.until_loss,
         rule=keys.rule,
+        restore=keys.restore,
     )
+
+
+def _require_restorable(
+    method: str,
+    lab: LabSpec,
+    cluster: ClusterSpec | None,
+    workload: Workload,
+    where: str,
+) -> None:
+    """Raise UsageError, naming the row, if such a lab's copies cannot be judged."""
+    if cluster is not None:
+        raise UsageError(
+            f"{where}: restore and nodes cannot be used together",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Copies are taken of a single server: leave one of them out.",
+        )
+    try:
+        require_copied_lab(lab, method, workload)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}", id=error.id, hint=error.hint) from error
 
 
 def _parse_cluster(values: Values, lab: LabSpec, where: str) -> ClusterSpec | None:

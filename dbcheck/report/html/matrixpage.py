@@ -10,11 +10,12 @@ from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import MatrixResult, RowResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.words import matrix as words
+from dbcheck.report.words import restores
 from dbcheck.report.words.run import depth_of, headline, lost_in, number
 
-NUMBERS = ("commits/s", "p99 ms", "lost", "price")
+NUMBERS = ("p99 ms", "lost", "price", *restores.COLUMNS)
 CYCLE_COLUMNS = ("configuration", "run", "depth", "confirmed", "lost")
-_FIRST = ("configuration", "lost", "lossy cuts", "depth")
+_FIRST = ("configuration", "lost", "oldest", "failed", "lossy cuts", "depth")
 _CSS_CLASSES = {Verdict.PASS: "kept", Verdict.FAIL: "lost"}
 
 
@@ -58,7 +59,10 @@ def make_matrix_values(result: MatrixResult) -> dict[str, Any]:
         "numbers": NUMBERS,
         "rate": "commits/s",
         "rows": [_make_row(row, result, order, fastest or 1.0) for row in result.rows],
-        "price": words.PRICE if words.has_price(result) else "",
+        "notes": words.list_notes(result),
+        "proven": "What the cuts prove"
+        if not words.has_restores(result)
+        else "What the restores prove",
         "proofs": list(words.proofs(result)),
         "faults": list(words.faults(result)),
         "doubts": list(words.doubts(result)),
@@ -98,8 +102,9 @@ def _make_row(
 
 
 def _make_cycle(name: str, cycle: RunResult) -> Cycle:
+    depth = depth_of(cycle) or "not measured"
     cells = (
-        *(name, cycle.run, depth_of(cycle) or "not measured"),
+        *(name, cycle.run, depth if cycle.copy is None else "-"),
         *(number(cycle.confirmed), lost_in(cycle)),
     )
     return Cycle(cells, cycle.verdict.value, headline(cycle))

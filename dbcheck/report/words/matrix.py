@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dbcheck.judge.result import Checked, CopyResult, RunResult
+from dbcheck.judge.result import Checked, RunResult
 from dbcheck.judge.results import MatrixResult, RowResult
 from dbcheck.model.cut import CutClass, PowerScope, describe_cuts
 from dbcheck.model.verdict import (
@@ -12,14 +12,14 @@ from dbcheck.model.verdict import (
     Verdict,
     describe_losses_without_cut,
     describe_proof,
-    format_at_most,
     format_count,
 )
+from dbcheck.report.words import restores
 from dbcheck.report.words.compare import compare_depths, warn_of_other_cuts
 from dbcheck.report.words.run import depth_of, headline, lab_scope, sentence, with_id
 from dbcheck.report.words.summary import Summary, Tile, describe_about
 
-PRICE = "price: for each durable commit per second."
+_PRICE = "price: for each durable commit per second."
 
 
 def has_price(result: MatrixResult) -> bool:
@@ -30,16 +30,38 @@ def has_price(result: MatrixResult) -> bool:
 def columns(result: MatrixResult) -> tuple[str, ...]:
     """Return the heads of the table, without that of the verdict, which comes last."""
     price = ("price",) if has_price(result) else ()
+    if has_restores(result):
+        return ("configuration", *restores.COLUMNS, *price)
     return (
         *("configuration", "commits/s", "p99 ms", "lost", "lossy cuts", "depth"),
         *price,
     )
 
 
+def has_restores(result: MatrixResult) -> bool:
+    """Return True if a configuration's copies are restored, and read."""
+    return any(row.restore for row in result.rows)
+
+
+def list_notes(result: MatrixResult) -> list[str]:
+    """Return what the columns mean whose heads do not say it."""
+    notes = [_PRICE] if has_price(result) else []
+    return [*notes, restores.COLUMNS_NOTE] if has_restores(result) else notes
+
+
 def cells(row: RowResult, result: MatrixResult) -> Iterator[str]:
     """Yield a row as text, in the order of columns()."""
-    proven = row.statistics
     yield row.name
+    if has_restores(result):
+        yield from restores.cells_of_row(row)
+    else:
+        yield from _cells_of_cuts(row)
+    if has_price(result):
+        yield _figure(row.price_per_durable_commit_per_s, ",.3g")
+
+
+def _cells_of_cuts(row: RowResult) -> Iterator[str]:
+    proven = row.statistics
     yield _figure(row.commits_per_s, ",.0f")
     yield _figure(row.p99_ms, ".2f")
     if row.lost is None:
@@ -48,54 +70,6 @@ def cells(row: RowResult, result: MatrixResult) -> Iterator[str]:
         yield f"{row.lost:,}"
     yield f"{proven.losses} of {proven.cuts}"
     yield " ".join(sorted(depth or "?" for depth in proven.depths)) or "-"
-    if has_price(result):
-        yield _figure(row.price_per_durable_commit_per_s, ",.3g")
-
-
-def copy_columns(*, is_cut: bool) -> tuple[str, ...]:
-    """Return the heads of a table of copies; is_cut: the server was lost."""
-    own = ("lost in all", "oldest lost") if is_cut else ("copy",)
-    return ("acks/s", "expected", "missing", *own, "restore")
-
-
-def copy_cells(result: RunResult) -> Iterator[str]:
-    """Yield a cycle's copy as text, in the order of copy_columns()."""
-    copy = result.copy
-    yield f"{result.load.rate:,.0f}" if result.load else "-"
-    if copy is None or copy.due is None or copy.due_kept is None:
-        yield from ("-", "all" if result.verdict is Verdict.FAIL else "-")
-    else:
-        yield from (f"{copy.due:,}", f"{copy.due - copy.due_kept:,}")
-    if result.is_cut:
-        yield _figure(copy.missing if copy else None, ",")
-        yield "-" if not (copy and copy.missing) else _format_oldest(copy)
-    else:
-        yield _format_seconds(copy.taken_s if copy else None)
-    yield _format_seconds(copy.restore_s if copy else None)
-
-
-def _format_oldest(copy: CopyResult) -> str:
-    reached_s = copy.reached_s
-    return "-" if reached_s is None else f"{format_at_most(reached_s[1])} s"
-
-
-def _format_seconds(took_s: float | None) -> str:
-    return "-" if took_s is None else f"{took_s:.1f} s"
-
-
-def describe_copies(results: Sequence[RunResult]) -> str:
-    """Return how many of several copies brought everything back, as a clause."""
-    whole = sum(result.verdict is Verdict.PASS for result in results)
-    lossy = sum(result.verdict is Verdict.FAIL for result in results)
-    text = f"{whole:,} of {len(results):,} copies"
-    text += " came back with every commit that must be there"
-    open_ = len(results) - whole - lossy
-    parts = [text]
-    if lossy:
-        parts.append(f"{lossy:,} lost commits")
-    if open_:
-        parts.append(f"{open_:,} without a verdict")
-    return "; ".join(parts)
 
 
 def _figure(value: float | None, form: str) -> str:
@@ -105,11 +79,11 @@ def _figure(value: float | None, form: str) -> str:
 def summarize_matrix(result: MatrixResult) -> Summary:
     """Return the first box of a report on a matrix."""
     cycles = [cycle for row in result.rows for cycle in row.cycles]
-    fewest = min((row.statistics.cuts for row in result.rows), default=0)
     kept = [row for row in result.rows if row.shown_verdict is Verdict.PASS]
+    cuts = [row.statistics.cuts for row in kept if not row.restore]
     proof = ""
-    if kept:
-        proof = describe_proof(0, min(row.statistics.cuts for row in kept))
+    if cuts and not has_restores(result):
+        proof = describe_proof(0, min(cuts))
     last = max((cycle.checked.begun for cycle in cycles), default="")
     servers = ", ".join(dict.fromkeys(cycle.server for cycle in cycles))
     lossy = sum(row.verdict is Verdict.FAIL for row in result.rows)
@@ -129,9 +103,21 @@ def summarize_matrix(result: MatrixResult) -> Summary:
         tiles=(
             Tile("configurations", f"{len(result.rows):,}"),
             Tile("lost data", f"{lossy:,}", "of them"),
-            Tile("cuts of each", f"{fewest:,}", "or more that count"),
+            _count_cycles(result),
         ),
     )
+
+
+def _count_cycles(result: MatrixResult) -> Tile:
+    """Return how many cycles of each row count, at least."""
+    counts = [
+        sum(c.verdict is not Verdict.INCONCLUSIVE for c in row.cycles)
+        if row.restore
+        else row.statistics.cuts
+        for row in result.rows
+    ]
+    what = "cycles of each" if has_restores(result) else "cuts of each"
+    return Tile(what, f"{min(counts, default=0):,}", "or more that count")
 
 
 def find_first_check(result: MatrixResult) -> Checked:
@@ -180,9 +166,12 @@ def _choose_action(result: MatrixResult, kept: Sequence[RowResult]) -> str:
     if open_:
         return "Read below what went wrong, and run these configurations again."
     if kept:
+        command = "dbcheck run"
+        if has_restores(result):
+            command = "dbcheck snapshot, and dbcheck run --restore"
         return (
             "Choose from the configurations that lost nothing, and check the real"
-            " server with it: dbcheck run."
+            f" server with it: {command}."
         )
     return "Use none of these configurations for data that must last."
 
@@ -200,15 +189,18 @@ def losses_without_cut(results: Sequence[RunResult]) -> str:
 
 
 def proofs(result: MatrixResult) -> Iterator[str]:
-    """Yield the bound of each row without a loss, rows with an equal one together.
+    """Yield what the restores of a row brought back, and the bound of each other row.
 
-    Losses without a power cut, which no bound counts, come before.  Last comes the
-    comparison of two rows.
+    Rows with an equal sentence are named together.  Losses without a power cut, which
+    no bound counts, come before.  Last comes the comparison of two rows.
     """
-    for row in result.rows:
-        if without_cut := losses_without_cut(row.cycles):
-            yield f"FAIL of {row.name}: {without_cut}."
     proven: dict[str, list[str]] = {}
+    for row in result.rows:
+        if row.restore and row.cycles:
+            text = restores.describe_copies(row.cycles)
+            proven.setdefault(text, []).append(row.name)
+        elif without_cut := losses_without_cut(row.cycles):
+            yield f"FAIL of {row.name}: {without_cut}."
     for row in result.rows:
         if row.statistics.cuts and not row.statistics.losses:
             proven.setdefault(row.statistics.sentence, []).append(row.name)
@@ -262,13 +254,16 @@ def doubts(result: MatrixResult) -> Iterator[str]:
 
 def scopes(result: MatrixResult) -> Iterator[str]:
     """Yield the kinds and depths of the cuts, and the limits of their proof."""
-    cycles = [cycle for row in result.rows for cycle in row.cycles]
+    cycles = [c for row in result.rows if not row.restore for c in row.cycles]
     if classes := describe_cuts(
         (cycle.cut_class.value, depth_of(cycle)) for cycle in cycles if cycle.counts
     ):
         yield sentence(f"what was cut: {classes}")
     labs = (cycle.lab for cycle in cycles if cycle.lab)
     yield from dict.fromkeys(map(lab_scope, labs))
+    restored = [c for row in result.rows if row.restore for c in row.cycles]
+    for is_cut in sorted({cycle.is_cut for cycle in restored}):
+        yield restores.describe_scope(is_cut=is_cut)
 
 
 def _named(verdict: Verdict | None) -> str:

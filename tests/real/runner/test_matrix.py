@@ -39,6 +39,26 @@ name = "relaxed"
 expect = "FAIL"
 settings = { innodb_flush_log_at_trx_commit = 0, innodb_flush_log_at_timeout = 60 }
 """
+RESTORED = """
+cuts = 1
+[defaults]
+engine = "postgresql"
+sessions = 4
+[[rows]]
+name = "base backup"
+restore = "base-backup"
+expect = "PASS"
+[[rows]]
+name = "receiver"
+restore = "receiver"
+expect = "PASS"
+[[rows]]
+name = "files"
+restore = "files"
+cuts = 20
+until_loss = true
+expect = "FAIL"
+"""
 FLUSH_MS = 20  # of matrices/percona-2009.toml
 QUICK = 'plan = "insert"\npayload_bytes = [200]\nsessions = 4\n'
 
@@ -128,6 +148,25 @@ def test_the_matrix_of_2009_has_two_safe_rows_and_two_fast_ones_that_lose(
         assert drive["flushes"] == 0 < drive["cached_writes"]
         assert row["cycles"][0]["lab"]["drive"]["write_ms"] == 0
         assert row["commits_per_s"] > safe["commits_per_s"]
+
+
+@pytest.mark.wide
+@pytest.mark.root
+def test_ways_to_copy_a_server_stand_side_by_side(tmp_path: Path) -> None:
+    """Beside the load, after the loss, and one that is no valid copy."""
+    (tmp_path / "restored.toml").write_text(RESTORED)
+    process = matrix(tmp_path, "--preset", "restored.toml", "--seed", "1", "--json")
+    out, err = process.communicate(timeout=400)
+    assert process.returncode == 0, err
+    beside, received, torn = rows = json.loads(out)["rows"]
+    assert [row["verdict"] for row in rows] == ["PASS", "PASS", "FAIL"]
+    assert beside["commits_per_s_while_copied"] > 0
+    assert received["commits_per_s_while_copied"] is None
+    assert received["cycles"][0]["copy"]["missing"] == 0
+    assert all(row["statistics"]["cuts"] == 0 for row in rows)
+    lost = [row["cycles"][-1]["verdict"] == "FAIL" for row in rows]
+    assert lost == [False, False, True]
+    assert len(torn["cycles"]) <= 20
 
 
 # -------------------------------------------------------------------- on a target

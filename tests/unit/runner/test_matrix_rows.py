@@ -295,3 +295,39 @@ def test_no_two_rows_have_one_name(tmp_path: Path) -> None:
     assert names == ["a", "a (2)", "a (2) (2)", "row 5", "row 5 (2)"]
     varied = read(tmp_path, HEAD + "[[rows]]\n", ["setting.x=1,1"]).rows
     assert [row.name for row in varied] == ["x=1", "x=1 (2)"]
+
+
+RESTORED = '[defaults]\nengine = "postgresql"\nrestore = "archive"\n[[rows]]\n'
+
+
+def test_a_row_names_the_way_to_copy(tmp_path: Path) -> None:
+    named, bare = read(tmp_path, f'{RESTORED}[[rows]]\nrestore = ""\n').rows
+    assert (named.restore, bare.restore) == ("archive", "")
+    varied = read(tmp_path, RESTORED, ["restore=dump,files"]).rows
+    assert [row.restore for row in varied] == ["dump", "files"]
+
+
+@pytest.mark.parametrize(
+    ("more", "id", "naming"),
+    [
+        ('restore = "tape"', ErrorId.VALUE_INVALID, ("row 1", "tape")),
+        (
+            'restore = "clone"',
+            ErrorId.RESTORE_METHOD_NOT_FOR_ENGINE,
+            ("row 1", "clone"),
+        ),
+        ("nodes = 2", ErrorId.OPTIONS_CONFLICT, ("row 1", "nodes")),
+        ("log_drive = true", ErrorId.OPTIONS_CONFLICT, ("row 1", "--log-drive")),
+        ('workload = "mixed"', ErrorId.WORKLOAD_NOT_FOR_COPY, ("row 1", "mixed")),
+    ],
+)
+def test_a_row_that_cannot_be_copied_is_refused_before_any_lab(
+    tmp_path: Path, more: str, id: ErrorId, naming: tuple[str, ...]
+) -> None:
+    with refused(id, UsageError, naming=naming):
+        read(tmp_path, RESTORED + more)
+
+
+def test_a_target_is_no_lab_whose_server_is_copied(tmp_path: Path) -> None:
+    with refused(ErrorId.KEY_UNKNOWN, UsageError, naming=("restore",)):
+        read(tmp_path, '[[rows]]\nrestore = "dump"\n', target=True)
