@@ -188,6 +188,7 @@ class Refill:
     unknown:  the server did not show whether it took anything; *how* says what it may
               have taken.
     cloned:   it took the data once, as a clone, and follows nobody for that.
+    ended:    it is a replica no more, and says so itself.
     """
 
     how: str
@@ -195,6 +196,7 @@ class Refill:
     replaces: bool = False
     unknown: bool = False
     cloned: bool = False
+    ended: bool = False
 
 
 def select_refill(earlier: Refill | None, later: Refill | None) -> Refill | None:

@@ -83,8 +83,17 @@ def judge_apart(case: Case) -> Item | None:
 
 
 def _judge_follows_nobody(case: Case) -> Item:
-    """Judge whether the restored server has ended its recovery."""
-    if follows := _find_server_followed(case):
+    """Judge whether the restored server has ended its recovery.
+
+    One that was a replica of the lost server, and is none any more, has all that it
+    received.
+    """
+    refill = case.after.refill
+    if refill is not None and refill.unknown and not refill.cloned:
+        reason = f"the server that was read {refill.how}. {refill.advice}"
+        return Item(ItemId.COPY_APART, Status.NOT_OBSERVABLE, reason, required=True)
+    follows = _find_server_followed(case)
+    if follows and not (refill is not None and refill.ended):
         reason = f"{follows}: {_NOT_PROMOTED}"
         return Item(ItemId.COPY_APART, Status.CONTRADICTED, reason, required=True)
     reason = "the server that was read follows no other"
@@ -221,9 +230,13 @@ def _judge(case: Case, items: tuple[Item, ...]) -> Judgement:
 
 
 def _find_other_server(items: tuple[Item, ...]) -> Item | None:
-    """Return the item that shows that no copy of this server was read, or None."""
+    """Return the item that shows that no copy of this server was read, or None.
+
+    A replica may still apply what it received, so what is missing need not be lost.
+    """
     wrong = (
         (ItemId.COPY_APART, Status.CONTRADICTED),
+        (ItemId.COPY_APART, Status.NOT_OBSERVABLE),
         (ItemId.COPY_OF_SERVER, Status.ABSENT),
     )
     return next((item for item in items if (item.id, item.status) in wrong), None)

@@ -155,9 +155,11 @@ cd "$log"
 exec mariadb-binlog --defaults-file="$folder/client.cnf" -h 127.0.0.1 -P $from \\
     -u $user --read-from-remote-server --raw --stop-never {_BINLOG}.000001
 """
-_BACKUP_MARIADB = """\
+_RECEIVED = """\
 received() { [ -s "$log/binlog.000001" ]; }
 wait_for received
+"""
+_BACKUP_MARIADB = """\
 mkdir "$base"
 chown --reference="$folder/copies" "$base"
 $on_host $as mariadb-backup --defaults-file="$folder/client.cnf" --backup \\
@@ -165,10 +167,13 @@ $on_host $as mariadb-backup --defaults-file="$folder/client.cnf" --backup \\
     --target-dir="$base"
 $as mariadb-backup --prepare --target-dir="$base"
 """
-_REPLAY = f"""\
-client() {{ mariadb --defaults-file="$folder/client.cnf" -h 127.0.0.1 -P $port \\
-    -u $user "$@"; }}
+_CLIENT = """\
+client() { mariadb --defaults-file="$folder/client.cnf" -h 127.0.0.1 -P $port \\
+    -u $user "$@"; }
 wait_for client -e 'select 1'
+"""
+_REPLAY = f"""\
+{_CLIENT}
 read -r first place _ <"$copy/xtrabackup_binlog_info"
 cd "$log"
 set -- $(ls {_BINLOG}.* | sed -n "/^$first\\$/,\\$p")
@@ -189,8 +194,72 @@ def mariadb_binlog() -> Shipping:
     """Return the binary log as `mariadb-binlog --stop-never` receives it."""
     restore = REMOVE["mariadb"] + 'cp -a "$base" "$copy"\n' + START["mariadb"] + _REPLAY
     return Shipping(
-        _BACKUP_MARIADB,
+        _RECEIVED + _BACKUP_MARIADB,
         Method("mariadb", "", restore, REMOVE["mariadb"]),
         {"log_bin": _BINLOG, "server_id": "1", "sync_binlog": "1"},
         _RECEIVE_BINLOG,
     )
+
+
+# A replica of MariaDB that works on the base backup, from before any load.
+_OF_REPLICA = "copy=$archive/replica\n"
+_MAKE_REPLICA = f"""\
+mv "$base" "$copy"
+{START["mariadb"]}
+{_CLIENT}
+read -r file place _ <"$copy/xtrabackup_binlog_info"
+client -e 'set global server_id = 2; set global rpl_semi_sync_slave_enabled = on'
+printf "change master to master_host='127.0.0.1', master_port=%s, master_user='%s',
+    master_log_file='%s', master_log_pos=%s, master_use_gtid=no,
+    master_password='%s'" "$from" "$user" "$file" "$place" \\
+    "$(cat "$folder/password")" | client
+"""
+_AWAIT_REPLICA = """\
+joined() {
+    [ "$(ask $from "show status like 'rpl_semi_sync_master_clients'")" = \
+        "Rpl_semi_sync_master_clients 1" ]
+}
+wait_for joined
+"""
+_PROMOTE = f"""\
+{_CLIENT}
+client -e 'stop slave; reset slave all'
+"""
+# All that was received has to be applied first.
+_APPLY = f"""\
+{_CLIENT}
+client -e 'stop slave io_thread'
+applied() {{
+    client -e 'show processlist' | grep -q 'Slave has read all relay log'
+}}
+wait_for applied
+"""
+
+
+# The replica applies the first commits alone; it receives all of them.
+_START = "client -e 'start slave'\n"
+_START_APPLYING_FEW = (
+    "client -e \"start slave until master_log_file = '$file',"
+    ' master_log_pos = $((place + 20000))"\n'
+)
+
+
+def mariadb_replica(*, semi_sync: bool = True, applied: bool = True) -> Shipping:
+    """Return a replica that is promoted once its source is lost.
+
+    semi_sync: each commit waits for it.  applied: it applies all that it received.
+    """
+    begin = _OF_REPLICA + _BACKUP_MARIADB + _MAKE_REPLICA
+    begin += _START if applied else _START_APPLYING_FEW
+    promote = _OF_REPLICA + _APPLY * applied + _PROMOTE
+    settings = {"log_bin": _BINLOG, "server_id": "1", "sync_binlog": "1"}
+    if semi_sync:
+        begin += _AWAIT_REPLICA
+        settings |= {
+            "rpl_semi_sync_master_enabled": "ON",
+            "rpl_semi_sync_master_wait_point": "AFTER_SYNC",
+            "rpl_semi_sync_master_timeout": "3600000",
+        }
+    remove = _OF_REPLICA + REMOVE["mariadb"]
+    method = Method("mariadb", "", promote, remove)
+    return Shipping(begin, method, settings)

@@ -184,6 +184,57 @@ def test_a_clone_is_unknown_only_where_the_account_may_not_see_it(
 
 
 @pytest.mark.wide
+@pytest.mark.parametrize(
+    ("kind", "privilege"),
+    [("mysql", "replication client"), ("mariadb", "slave monitor")],
+)
+def test_a_replica_is_unknown_only_where_the_account_may_not_see_it(
+    new_server: NewServer, kind: str, privilege: str
+) -> None:
+    server = new_server(kind)
+    server.start()
+    url = make_url(server.url).set(username="least")
+    engine = MysqlEngine(url.render_as_string(), server.password)
+    found = []
+    with contextlib.closing(connect(server.url, server.password)) as link:
+        cursor = link.cursor()
+        cursor.execute(f"create user least@'%' identified by '{server.password}'")
+        cursor.execute("grant all on dbcheck.* to least@'%'")
+        found.append(engine.refill((), 0))
+        cursor.execute(f"grant {privilege} on *.* to least@'%'")
+        found.append(engine.refill((), 0))
+    denied, seen = found
+    assert denied is not None and denied.unknown and not denied.cloned
+    assert "REPLICATION CLIENT" in denied.advice
+    assert seen is None
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_a_replica_that_was_promoted_says_that_it_follows_nobody(
+    new_server: NewServer, kind: str
+) -> None:
+    server = new_server(kind)
+    server.start()
+    engine = engine_of(server)
+    source, replica = ("master", "slave") if kind == "mariadb" else ("", "replica")
+    change = f"change {source} to {source}_host = '127.0.0.1', {source}_port = 1"
+    if kind == "mysql":
+        change = "change replication source to source_host = '127.0.0.1'"
+    with contextlib.closing(connect(server.url, server.password)) as link:
+        cursor = link.cursor()
+        cursor.execute("set global server_id = 7")
+        cursor.execute(change)
+        cursor.execute(f"start {replica}")
+        follows = engine.refill((), 0)
+        cursor.execute(f"stop {replica}")
+        cursor.execute(f"reset {replica} all")
+        ended = engine.refill((), 0)
+    assert follows is not None and follows.replaces and not follows.ended
+    assert ended is not None and ended.ended and not ended.replaces
+
+
+@pytest.mark.wide
 def test_data_that_were_cloned_since_are_seen_after_any_restart(
     new_server: NewServer,
 ) -> None:

@@ -37,12 +37,14 @@ def identify_server(link: Link, product: Product) -> Answering:
             for (name,) in link.rows("identity"):
                 identity[DATA_NAME] = name
     return Answering(
-        started_s * 1_000_000, standby=is_replica(link, product), identity=identity
+        started_s * 1_000_000,
+        standby=is_replica(link, product) is True,
+        identity=identity,
     )
 
 
-def is_replica(link: Link, product: Product) -> bool:
-    """Return True if the server follows another; False if the account may not see it.
+def is_replica(link: Link, product: Product) -> bool | None:
+    """Return whether the server follows another; None if the account may not see it.
 
     The rows of a replica may come from the other server.  The channels by which the
     members of a group give each other transactions do not count (MySQL 9.7 manual,
@@ -54,7 +56,7 @@ def is_replica(link: Link, product: Product) -> bool:
                 not _CHANNELS_OF_GROUP & set(map(str, row))
                 for row in link.rows(statement)
             )
-    return False
+    return None
 
 
 def read_uptime(link: Link) -> tuple[dict[str, str], int, int]:

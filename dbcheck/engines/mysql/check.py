@@ -41,6 +41,12 @@ _ADVICE_TO_SEE_CLONES = (
     "Before the next cut, set performance_schema = ON, and grant dbcheck's account"
     " SELECT on performance_schema.clone_status"
 )
+_UNSEEN_REPLICA = (
+    "may follow another server as its replica: dbcheck's account may not see that"
+)
+_ADVICE_TO_SEE_REPLICAS = (
+    "Before the next run, grant it REPLICATION CLIENT (MariaDB: SLAVE MONITOR)"
+)
 _VARIABLE_OF_CLONE_PLUGIN = "clone_buffer_size"  # no server has it without the plugin
 _ADVICE_FOR_MEMBER = (
     "Cut again with group_replication_start_on_boot = OFF, and start it in its group"
@@ -51,6 +57,10 @@ _ADVICE_FOR_MEMBER = (
 # counts statements that failed.  The first counter, of MySQL 8.1 and later, counts no
 # failure, but each START GROUP_REPLICATION, also one that fails, sets it to 0 again: 0
 # does not show that the server was no member.
+_REPLICA_COUNTERS = (
+    *("com_replica_start", "com_slave_start"),  # MySQL
+    *("com_start_slave", "com_start_all_slaves"),  # MariaDB
+)
 _START_COUNTERS = {
     "gr_total_messages_sent_count": (
         "was a member of a replication group after its last start",
@@ -62,10 +72,7 @@ _START_COUNTERS = {
         _ADVICE_FOR_MEMBER,
     ),
     **dict.fromkeys(
-        (
-            *("com_replica_start", "com_slave_start"),  # MySQL
-            *("com_start_slave", "com_start_all_slaves"),  # MariaDB
-        ),
+        _REPLICA_COUNTERS,
         (
             "was told after its last start to replicate from another server (which may"
             " have failed)",
@@ -80,7 +87,8 @@ def find_refill(link: MysqlLink, since_us: int) -> Refill | None:
 
     since_us: look for clones since this moment.  Raise EngineError.
     """
-    if is_replica(link, link.product):
+    follows = is_replica(link, link.product)
+    if follows:
         how = "follows another server as its replica"
         return Refill(how, _ADVICE_FOR_REPLICA, replaces=True)
     variables = lower_names(link.rows("variables"))
@@ -94,7 +102,10 @@ def find_refill(link: MysqlLink, since_us: int) -> Refill | None:
         return Refill(joined, _ADVICE_FOR_MEMBER)
     for counter, (how, advice) in _START_COUNTERS.items():
         if status.get(counter, "0") not in OFF:
-            return Refill(how, advice)
+            ended = counter in _REPLICA_COUNTERS and follows is False
+            return Refill(how, advice, ended=ended)
+    if follows is None and cloned is None:
+        return Refill(_UNSEEN_REPLICA, _ADVICE_TO_SEE_REPLICAS, unknown=True)
     return cloned
 
 

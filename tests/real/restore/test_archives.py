@@ -25,7 +25,7 @@ from tests.kit.rigs import SEED, quick
 
 RPO_S = 3.0  # of an archive whose server ships each second
 # Long enough that commits came before and after what a bad archive loses.
-LONG_S = (2.0, 2.5)
+LONG_S = (3.0, 3.5)
 
 
 def lose(
@@ -86,6 +86,28 @@ def test_the_binary_log_of_mariadb_has_every_commit_that_is_older() -> None:
     for program in ("mariadb-backup", "mariadb-binlog"):
         skip_without_program(program)
     require_passed(lose(methods.mariadb_binlog(), RPO_S))
+
+
+@pytest.mark.wide
+def test_a_semi_synchronous_replica_has_every_commit() -> None:
+    skip_without_program("mariadb-backup")
+    outcome = lose(methods.mariadb_replica(), 0)
+    require_passed(outcome)
+    assert status_of(outcome, ItemId.RECEIVER) is Status.PRESENT
+
+
+@pytest.mark.wide
+def test_a_replica_that_is_promoted_before_it_applied_its_log_is_found() -> None:
+    skip_without_program("mariadb-backup")
+    require_found(lose(methods.mariadb_replica(applied=False), 0))
+
+
+@pytest.mark.wide
+def test_a_replica_that_no_commit_waits_for_is_not_cleared() -> None:
+    skip_without_program("mariadb-backup")
+    outcome = lose(methods.mariadb_replica(semi_sync=False), 0)
+    assert outcome.verdict is not Verdict.PASS, outcome.judgement
+    assert status_of(outcome, ItemId.RECEIVER) is Status.ABSENT
 
 
 @pytest.mark.wide

@@ -78,6 +78,14 @@ def of(
     return replace(case, found=found, copied=copied, copy=record)
 
 
+def lacking_one(**changed: Any) -> Case:
+    """Return the case of a restore that lacks a commit which must be there."""
+    one = RowLoss(LossKind.MISSING_TAIL, 1, 7, 7, 70 * S, "ledger")
+    found = replace(CLEAN, confirmed=60, kept=59, losses=Losses.of([one]))
+    old = replace(KEPT, by_order=0, due_kept=59, oldest_missing_us=70 * S)
+    return of(found=found, copied=old, **changed)
+
+
 def item(case: Case, wanted: ItemId) -> Item:
     """Return the item of that name in the evidence of *case*."""
     (found,) = (one for one in judge_restored(case).items if one.id is wanted)
@@ -184,10 +192,7 @@ def test_an_objective_that_was_met_passes_and_says_what_was_lost() -> None:
 
 
 def test_a_commit_that_is_older_than_the_objective_fails() -> None:
-    one = RowLoss(LossKind.MISSING_TAIL, 1, 7, 7, 70 * S, "ledger")
-    found = replace(CLEAN, confirmed=60, kept=59, losses=Losses.of([one]))
-    old = replace(KEPT, by_order=0, due_kept=59, oldest_missing_us=70 * S)
-    assert said(of(found=found, copied=old), Verdict.FAIL) == (
+    assert said(lacking_one(), Verdict.FAIL) == (
         "1 of the 60 commits that the restored copy must have is missing. The oldest"
         " missing commit was acknowledged 31.0 s before the loss, and the objective is"
         " 20 s"
@@ -242,11 +247,7 @@ def test_a_server_that_had_power_before_the_restore_may_have_shipped_more(
 
 def test_a_loss_is_found_although_the_server_had_power_before_the_restore() -> None:
     """It can only have shipped more."""
-    one = RowLoss(LossKind.MISSING_TAIL, 1, 7, 7, 70 * S, "ledger")
-    found = replace(CLEAN, confirmed=60, kept=59, losses=Losses.of([one]))
-    old = replace(KEPT, by_order=0, due_kept=59, oldest_missing_us=70 * S)
-    case = of(found=found, copied=old, record=replace(OFF, stayed_off=False))
-    said(case, Verdict.FAIL)
+    said(lacking_one(record=replace(OFF, stayed_off=False)), Verdict.FAIL)
 
 
 MISSING = "relation does not exist"
@@ -282,6 +283,18 @@ def test_silence_alone_is_taken_for_a_loss_and_named_as_assumed() -> None:
 def test_a_restored_server_that_still_follows_another_is_not_read() -> None:
     case = of(refill=Refill("follows db1", "promote it"))
     assert "let the restore end its recovery" in said(case, Verdict.INCONCLUSIVE)
+
+
+def test_a_replica_that_was_promoted_has_what_it_received() -> None:
+    ended = Refill("was told to replicate", "Stop it", ended=True)
+    said(of(refill=ended), Verdict.PASS)
+    said(lacking_one(refill=ended), Verdict.FAIL)
+
+
+def test_nobody_is_accused_by_a_server_that_may_still_apply_its_log() -> None:
+    hidden = Refill("may follow another server", "Grant it", unknown=True)
+    assert "Grant it" in said(of(refill=hidden), Verdict.INCONCLUSIVE)
+    assert "Grant it" in said(lacking_one(refill=hidden), Verdict.INCONCLUSIVE)
 
 
 def followed(*names: str, samples: int = 1000, last_us: int = 101 * S) -> Any:
