@@ -39,6 +39,7 @@ PACKAGES = {
     "pg_isready": "postgresql",
     "pg_receivewal": "postgresql",
     "pg_rewind": "postgresql",
+    "pgbackrest": "pgbackrest",
     "postgres": "postgresql",
     "psql": "postgresql",
     "ha_rocksdb.so": "mariadb-plugin-rocksdb",

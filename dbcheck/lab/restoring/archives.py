@@ -20,6 +20,8 @@ _AWAIT_STREAM = (
     " where state = 'streaming') loop perform pg_sleep(0.05); end loop; end $$"
 )
 _RELOAD = "select pg_reload_conf()"
+# Each segment is shipped once it is complete, and one is completed each second.
+ARCHIVING: Mapping[str, str] = {"archive_mode": "on", "archive_timeout": "1"}
 # A restored server that neither ships nor waits, and takes no query before the end of
 # the WAL.
 _SETTINGS = {
@@ -30,11 +32,12 @@ _SETTINGS = {
 }
 
 
-class _Shipped(ByLibpq):
+class Shipped(ByLibpq):
     """A base backup, and the WAL that was shipped since."""
 
     needs: ClassVar[tuple[str, ...]] = ("pg_basebackup", "psql", "cp")
-    fetch: ClassVar[str]  # restore_command, where {log} is the folder of the WAL
+    # restore_command, where {log} is the folder of the WAL.
+    fetch: ClassVar[str]
 
     @property
     def _base(self) -> Path:
@@ -53,45 +56,45 @@ class _Shipped(ByLibpq):
 
     def prepare(self, copy: Path) -> None:
         super().prepare(copy)
-        fetch = self.fetch.format(log=_quote(self._log))
         self._restored.settings = {
             **self._original.settings,
             **_SETTINGS,
-            "restore_command": fetch,
+            "restore_command": self._fetch_command(copy),
         }
 
+    def _fetch_command(self, copy: Path) -> str:
+        return self.fetch.format(log=quote(self._log))
 
-class Archive(_Shipped):
+    def _archive_by(self, command: str) -> Step:
+        """Return what sets archive_command on the original."""
+        literal = command.replace("'", "''")
+        return self._ask(f"alter system set archive_command = '{literal}'", _RELOAD)
+
+
+class Archive(Shipped):
     """archive_command, which ships each segment of the WAL once it is complete.
 
-    archive_timeout completes one each second.  A segment is complete under its name
-    alone: it is copied under another one, and synced (PostgreSQL 15 manual, 26.3.1).
+    A segment is complete under its name alone: it is copied under another one, and
+    synced (PostgreSQL 15 manual, 26.3.1).
     """
 
-    settings: ClassVar[Mapping[str, str]] = {
-        "archive_mode": "on",
-        "archive_timeout": "1",
-    }
+    settings = ARCHIVING
     rpo_s = 5.0
     fetch = 'test -e {log}/%f || exit 1; cp {log}/%f "%p" || exit 255'
 
     def begin(self) -> list[Step]:
-        log = _quote(self._log)
+        log = quote(self._log)
         ship = (
             f'test -f {log}/%f && cmp -s "%p" {log}/%f && exit 0;'
             f' cp "%p" {log}/%f.new && sync {log}/%f.new && mv {log}/%f.new {log}/%f'
         )
-        literal = ship.replace("'", "''")
-        return [
-            self._back_up(self._base),
-            self._ask(f"alter system set archive_command = '{literal}'", _RELOAD),
-        ]
+        return [self._back_up(self._base), self._archive_by(ship)]
 
 
-class Receiver(_Shipped):
+class Receiver(Shipped):
     """pg_receivewal --synchronous, for which each commit waits."""
 
-    needs: ClassVar[tuple[str, ...]] = (*_Shipped.needs, "pg_receivewal")
+    needs: ClassVar[tuple[str, ...]] = (*Shipped.needs, "pg_receivewal")
     rpo_s = 0.0
     # The last segment is not complete when the server is lost.
     fetch = (
@@ -125,6 +128,6 @@ class Receiver(_Shipped):
         return [self._ask(_AWAIT_STREAM)]
 
 
-def _quote(path: Path) -> str:
+def quote(path: Path | str) -> str:
     """Return a path as archive_command and restore_command take it: % is doubled."""
     return shlex.quote(str(path)).replace("%", "%%")

@@ -31,6 +31,7 @@ class MethodName(StrEnum):
     DUMP = "dump"
     ARCHIVE = "archive"
     RECEIVER = "receiver"
+    PGBACKREST = "pgbackrest"
     FILES = "files"
 
 
@@ -133,8 +134,7 @@ class ByLibpq(CopyMethod):
         database: str = "",
         application: str = "",
     ) -> Step:
-        line = f"*:*:*:{USER}:{self._original.password}\n"
-        secret = self._write_secret("pgpass", line, self._account)
+        secret = self._write_password_file()
         where = {"host": LOOPBACK, "port": str(server.port), "user": USER}
         if database:
             where["dbname"] = database
@@ -143,6 +143,10 @@ class ByLibpq(CopyMethod):
         conninfo = " ".join(f"{key}={value}" for key, value in where.items())
         command = [self._find(name), f"--dbname={conninfo}", *arguments]
         return Step(command, {"PGPASSFILE": str(secret)})
+
+    def _write_password_file(self) -> Path:
+        line = f"*:*:*:{USER}:{self._original.password}\n"
+        return self._write_secret("pgpass", line, self._account)
 
     def _ask(self, *statements: str) -> Step:
         """Return what runs statements, each in a transaction, on the original."""

@@ -19,6 +19,7 @@ from dbcheck.lab.restoring.methods import (
     PostgresqlDump,
     find_program,
 )
+from dbcheck.lab.restoring.pgbackrest import Pgbackrest
 from dbcheck.lab.servers.base import DatabaseServer
 
 METHODS: Mapping[MethodName, Mapping[str, type[CopyMethod]]] = {
@@ -32,6 +33,7 @@ METHODS: Mapping[MethodName, Mapping[str, type[CopyMethod]]] = {
     },
     MethodName.ARCHIVE: {"postgresql": Archive},
     MethodName.RECEIVER: {"postgresql": Receiver},
+    MethodName.PGBACKREST: {"postgresql": Pgbackrest},
     MethodName.FILES: {"postgresql": Files},
 }
 

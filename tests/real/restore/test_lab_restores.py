@@ -5,11 +5,14 @@ Nothing of it is left, however it ends.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +21,24 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.base.processes import make_environment
+from dbcheck.cycle.cycle import run_cycle
 from dbcheck.lab import state
 from dbcheck.lab.copies import LabCopies
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.process import Process
-from dbcheck.lab.restoring.methods import find_program
+from dbcheck.lab.restoring.methods import MethodName, find_program
 from dbcheck.lab.restoring.registry import METHODS
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.verdict import Verdict
+from dbcheck.ports.site import CopyPrograms
+from dbcheck.report.console import make_progress_console
+from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.lab_cycles import LIMITS
+from dbcheck.runner.lab_restores import make_restoring_rig
 from tests.kit.lab_access import Inside
 from tests.kit.refusals import refused
-from tests.kit.rigs import write_quick
+from tests.kit.rigs import SEED, quick, write_quick
 from tests.kit.servers import skip_without_server
 from tests.kit.waiting import await_end, wait_until
 
@@ -36,8 +46,8 @@ LIMIT_S = 180
 HONEST = [
     pytest.param(name.value, engine, id=f"{engine} {name.value}")
     for name, kinds in METHODS.items()
-    for engine in kinds
-    if name.value not in ("files", "archive", "receiver")
+    for engine, kind in kinds.items()
+    if kind.rpo_s is None and name.value != "files"
 ]
 
 # A client that restores a copy of its lab's server, says where, and waits.
@@ -120,7 +130,9 @@ def test_copies_follow_one_another_in_one_lab(tmp_path: Path) -> None:
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize(("method", "rpo_s"), [("archive", 5), ("receiver", 0)])
+@pytest.mark.parametrize(
+    ("method", "rpo_s"), [("archive", 5), ("receiver", 0), ("pgbackrest", 5)]
+)
 def test_what_a_lost_server_had_shipped_keeps_the_objective(
     tmp_path: Path, method: str, rpo_s: int
 ) -> None:
@@ -130,6 +142,64 @@ def test_what_a_lost_server_had_shipped_keeps_the_objective(
         assert result["copy"]["rpo_s"] == rpo_s
         assert result["copy"]["due"] == result["copy"]["due_kept"] > 0
     assert len(results) == 2
+
+
+@dataclass
+class _Damaged:
+    """Restores a repository of pgBackRest in which a segment was damaged before.
+
+    damage: does that to the file of one segment that came after the backup.
+    """
+
+    programs: CopyPrograms
+    folder: Path
+    damage: Callable[[Path], None]
+
+    def take(self, *_: object) -> None:
+        """Take no copy."""
+
+    def restore(self, run_id: str) -> None:
+        """Damage the segment in the middle, and restore the rest."""
+        segments = sorted(self.folder.rglob("repository/archive/main/*/*/0*-*"))
+        self.damage(segments[(len(segments) + 1) // 2])
+        self.programs.restore(run_id)
+
+    def remove(self, run_id: str) -> None:
+        """Remove what was restored."""
+        self.programs.remove(run_id)
+
+
+def _overwrite(segment: Path) -> None:
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
+    segment.write_bytes(content)
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(Path.unlink, id="a segment is missing"),
+        pytest.param(lambda path: path.chmod(0), id="a segment cannot be read"),
+        pytest.param(_overwrite, id="a segment is damaged"),
+    ],
+)
+def test_a_repository_that_lacks_a_segment_is_found(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    skip_without_programs("pgbackrest", "postgresql")
+    chosen = METHODS[MethodName.PGBACKREST]["postgresql"]
+    spec = LabSpec("postgresql", cut="process", settings=dict(chosen.settings))
+    workload = replace(quick(), cut_after_s=(6.0, 6.5))
+    with Lab.start(spec, tmp_path / "lab") as lab:
+        view = PlainProgress(make_progress_console())
+        rig = make_restoring_rig(lab, "pgbackrest", view, tmp_path / "runs", LIMITS)
+        with contextlib.closing(rig.witness):
+            assert rig.copying is not None
+            damaged = _Damaged(rig.copying.programs, lab.folder, damage)
+            rig = replace(rig, copying=replace(rig.copying, programs=damaged))
+            outcome = run_cycle(rig, workload, SEED)
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement
 
 
 @pytest.mark.wide
