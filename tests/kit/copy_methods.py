@@ -250,3 +250,61 @@ wait_for caught_up
 $as pg_ctl promote -w -s -D "$copy"
 """
     return replace(made, restore=made.restore + promote)
+
+
+# A standby at a port of its own, for which each commit waits until it is applied.
+_BEGIN_STANDBY = """\
+$as pg_basebackup -h 127.0.0.1 -p $from -U $user -D "$copy" -c fast -X stream -R
+port={port}
+{start}
+ask $from "alter system set synchronous_standby_names = '*'"
+ask $from "alter system set synchronous_commit = 'remote_apply'"
+ask $from "select pg_reload_conf()"
+applies() {{
+    [ -n "$(ask $from "select 1 from pg_stat_replication where sync_state = 'sync'")" ]
+}}
+wait_for applies
+"""
+# It receives no more, and no commit waits for it.
+_DETACH_STANDBY = """\
+ask $from "alter system reset synchronous_standby_names"
+ask $from "select pg_reload_conf()"
+ask {port} "alter system set primary_conninfo = ''"
+ask {port} "select pg_reload_conf()"
+"""
+
+
+def begin_standby(port: int, *, detached: bool = False) -> str:
+    """Return the program that makes a standby; detached: it soon follows no more."""
+    made = _BEGIN_STANDBY.format(port=port, start=_PG_START)
+    return made + _DETACH_STANDBY.format(port=port) * detached
+
+
+def base_backup_of_standby(port: int, *, follows: bool = False) -> Method:
+    """Return pg_basebackup of a standby; follows: restored as a standby, as it is."""
+    copy = _PG_BACKUP.format(flags="-X stream").replace("$from", str(port))
+    return method("postgresql", copy, 'rm "$copy/standby.signal"\n' * (not follows))
+
+
+# A full backup, and later an incremental one of what changed since.
+BEGIN_INCREMENTAL = """\
+$on_host $as mariadb-backup --defaults-file="$folder/client.cnf" --backup \\
+    --host=127.0.0.1 --port=$from --user=$user --datadir="$host_data" \\
+    --target-dir="$copy"
+"""
+
+
+def incremental_backup(full: str, *, applied: bool = True) -> Method:
+    """Return mariadb-backup of what changed since the backup of the name *full*."""
+    full = f'"$folder/copies/{full}"'
+    copy = BEGIN_INCREMENTAL.replace('dir="$copy"\n', 'dir="$copy.new" \\\n')
+    before = f"""\
+end KILL "$copy.pid"
+rm -rf "$copy"
+cp -a {full} "$copy"
+$as mariadb-backup --prepare --target-dir="$copy"
+"""
+    if applied:
+        before += '$as mariadb-backup --prepare --target-dir="$copy" \\\n'
+        before += '    --incremental-dir="$copy.new"\n'
+    return method("mariadb", f"{copy}    --incremental-basedir={full}\n", before)

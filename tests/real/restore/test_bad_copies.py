@@ -12,9 +12,10 @@ from dbcheck.cycle.copying import run_copied_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Limits
 from dbcheck.judge.item import ItemId, Status
+from dbcheck.lab.held_port import HeldPort
 from dbcheck.model.verdict import Verdict
 from tests.kit import copy_methods
-from tests.kit.copies import Copies, copies_of, require_kept
+from tests.kit.copies import Copies, copies_of, require_kept, skip_without_program
 from tests.kit.copy_methods import NOTHING, Method
 from tests.kit.proxy import PASS_ON, Proxy
 from tests.kit.refusals import refused
@@ -178,3 +179,37 @@ def test_a_copy_that_may_be_torn_passes_only_if_it_is_whole(method: Method) -> N
             elif outcome.verdict is Verdict.INCONCLUSIVE:
                 assert not outcome.result.final
         copies.remove_all()
+
+
+@pytest.mark.wide
+def test_the_backup_of_a_standby_that_fell_behind_is_found(copies: Copies) -> None:
+    held = HeldPort()
+    copies.run(copy_methods.begin_standby(held.number, detached=True), "standby")
+    outcome = judge(copies, copy_methods.base_backup_of_standby(held.number))
+    copies.remove_all()
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement
+    assert "may be an older one" in outcome.judgement.reasons[0]
+
+
+@pytest.mark.wide
+def test_the_backup_of_a_standby_that_is_restored_as_one_is_not_read(
+    copies: Copies,
+) -> None:
+    held = HeldPort()
+    copies.run(copy_methods.begin_standby(held.number), "standby")
+    method = copy_methods.base_backup_of_standby(held.number, follows=True)
+    require_not_started(copies, judge(copies, method))
+
+
+@pytest.mark.wide
+def test_a_full_backup_without_its_incremental_one_is_not_cleared() -> None:
+    """It is from before the run, when MariaDB's data had no name of dbcheck's yet."""
+    skip_without_program("mariadb-backup")
+    with copies_of("mariadb", SOON) as copies:
+        copies.run(copy_methods.BEGIN_INCREMENTAL, "full")
+        method = copy_methods.incremental_backup("full", applied=False)
+        outcome = judge(copies, method)
+        copies.remove_all()
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    items = {item.id: item.status for item in outcome.judgement.items}
+    assert items[ItemId.COPY_OF_SERVER] is Status.ABSENT

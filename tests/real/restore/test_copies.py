@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.cycle.copying import run_copied_cycle
+from dbcheck.lab.held_port import HeldPort
 from tests.kit import copy_methods
 from tests.kit.copies import (
     copies_of,
@@ -56,3 +57,27 @@ def test_rows_that_are_known_by_their_id_alone_are_judged_too() -> None:
     with copies_of("postgresql") as copies:
         rig = copies.rig(copies.settings(METHODS["stream"]))
         require_kept(run_copied_cycle(rig, quick("classic"), SEED))
+
+
+@pytest.mark.wide
+def test_a_backup_of_a_standby_has_every_commit_that_waited_for_it() -> None:
+    held = HeldPort()
+    with copies_of("postgresql") as copies:
+        copies.run(copy_methods.begin_standby(held.number), "standby")
+        method = copy_methods.base_backup_of_standby(held.number)
+        require_kept(
+            run_copied_cycle(copies.rig(copies.settings(method)), quick(), SEED)
+        )
+        copies.remove_all()
+
+
+@pytest.mark.wide
+def test_an_incremental_backup_has_every_commit_with_its_full_one() -> None:
+    skip_without_program("mariadb-backup")
+    with copies_of("mariadb") as copies:
+        copies.run(copy_methods.BEGIN_INCREMENTAL, "full")
+        method = copy_methods.incremental_backup("full")
+        require_kept(
+            run_copied_cycle(copies.rig(copies.settings(method)), quick(), SEED)
+        )
+        copies.remove_all()

@@ -33,7 +33,11 @@ def test_every_method_is_one_of_a_server_and_its_programs_are_known() -> None:
 @pytest.mark.parametrize(
     ("name", "engine", "known"),
     [
-        ("clone", "postgresql", "base-backup, dump, archive, receiver, pgbackrest, files"),
+        (
+            "clone",
+            "postgresql",
+            "base-backup, dump, archive, receiver, pgbackrest, files",
+        ),
         ("base-backup", "mariadb", "mariadb-backup, dump"),
         ("dump", "mysql", "clone"),
         ("nightly", "myrocks", "dump"),
