@@ -263,8 +263,10 @@ def _refuse_for_copies(given: Mapping[str, bool]) -> None:
     help="Restore a copy of the server on another port, and judge the rows there. "
     "Taken under load, without a cut: base-backup (pg_basebackup), mariadb-backup, "
     "clone (MySQL's plugin), dump (pg_dump or mariadb-dump), files (cp of PostgreSQL's "
-    "files while it writes, which loses commits). Shipped until the cut: archive "
-    "(PostgreSQL's archive_command), receiver (pg_receivewal --synchronous).",
+    "files while it writes, which loses commits), drives (all virtual drives at one "
+    "moment, as a snapshot of volumes), drives-apart (with --log-drive: one after the "
+    "other, which is no copy). Shipped until the cut: archive (PostgreSQL's "
+    "archive_command), receiver (pg_receivewal --synchronous).",
 )
 @option(
     "--keep-image",

@@ -257,6 +257,13 @@ class Lab:
         """
         return self._call(LabCalls.prepare_copies, method)
 
+    def copied_folders(self) -> list[tuple[str, str]]:
+        """Return each drive's mount point, and that of its copy once it is restored.
+
+        [] if the method of prepare_copies() does not copy drives.
+        """
+        return self._call(LabCalls.copied_folders)
+
     def resume_shipping(self) -> None:
         """Return once the server's log is shipped again, if it is shipped at all."""
         self._call(LabCalls.resume_shipping)

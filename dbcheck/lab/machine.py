@@ -22,7 +22,7 @@ from dbcheck.lab.servers.mysql import MysqlServer
 from dbcheck.lab.servers.patroni import Patroni4Server, PatroniMember, PatroniServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import DATA_DRIVE, LAYER, LabSpec
-from dbcheck.lab.storage.base import FolderStorage, Storage
+from dbcheck.lab.storage.base import CopiedDrive, FolderStorage, Storage
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.lab.storage.drive import DriveStorage
 from dbcheck.lab.storage.two_drives import TwoDrives
@@ -248,6 +248,11 @@ class Machine:
             self._storage.start_counting()
         except Unrecoverable as error:
             self._note_failure(error)
+
+    @property
+    def parts(self) -> tuple[CopiedDrive, ...]:
+        """The drives, the data's first; () without any."""
+        return self._storage.parts
 
     def drives(self) -> tuple[str, ...]:
         """Return the serials of the drives that are present."""

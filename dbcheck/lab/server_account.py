@@ -261,6 +261,28 @@ def remove_stale(file: Path) -> None:
         ) from error
 
 
+def replace_link(link: Path, target: Path) -> None:
+    """Make *link*, a link in the account's folder, one to *target*.
+
+    The server that owns the folder does not run.  Raise LabError if that folder is a
+    link, or *link* is none.
+    """
+    try:
+        folder = os.open(link.parent, _FOLDER_FLAGS)
+        try:
+            os.readlink(link.name, dir_fd=folder)
+            os.unlink(link.name, dir_fd=folder)
+            os.symlink(target, link.name, dir_fd=folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise LabError(
+            f"{link} cannot be made a link to {target}: {error.strerror}",
+            id=ErrorId.DATA_FOLDER_NOT_USABLE,
+            hint="End the lab and start a new one.",
+        ) from error
+
+
 def empty_folder(folder: Path) -> None:
     """Remove all that is in *folder*, which no process uses; no link is followed.
 

@@ -25,6 +25,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.restoring.registry import choose_method, require_programs
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.cut import LabCut
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Copying, Node
 from dbcheck.power.kinds.manual import ManualConfig
@@ -48,10 +49,12 @@ def require_copied_lab(spec: LabSpec, method: str, workload: Workload) -> None:
     """Raise UsageError if the copies of such a lab's server cannot be judged.
 
     No server of that kind has the method, a container or a log drive keeps files of the
-    server elsewhere, or the workload is not judged on copies.
+    server elsewhere, the method copies drives that the lab has not, or the workload is
+    not judged on copies.
     """
-    choose_method(method, spec.engine)
-    if spec.contained or spec.log_drive:
+    chosen = choose_method(method, spec.engine)
+    _require_drives(spec, method, chosen.drives_min)
+    if spec.contained or (spec.log_drive and not chosen.drives_min):
         flag = "--container" if spec.contained else "--log-drive"
         raise UsageError(
             f"--restore cannot be used with {flag}",
@@ -60,6 +63,22 @@ def require_copied_lab(spec: LabSpec, method: str, workload: Workload) -> None:
             " one folder of this machine.",
         )
     require_copyable(workload)
+
+
+def _require_drives(spec: LabSpec, method: str, wanted: int) -> None:
+    """Raise UsageError unless the lab has so many drives for *method*."""
+    if wanted and spec.cut != LabCut.DRIVE.value:
+        raise UsageError(
+            f"--restore {method} copies virtual drives, and --cut {spec.cut} has none",
+            id=ErrorId.DRIVE_CUT_NEEDED,
+            hint="Leave --cut out, or give --cut drive.",
+        )
+    if wanted > 1 and not spec.log_drive:
+        raise UsageError(
+            f"--restore {method} needs two drives, and this lab has one",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Give --log-drive, too.",
+        )
 
 
 def run_restore_cycles(

@@ -162,6 +162,13 @@ class LabCalls(Protocol):
         method: its name, see restoring.registry.METHODS.  The password is the lab's.
         """
 
+    @remote(60)
+    def copied_folders(self) -> list[tuple[str, str]]:
+        """Return each drive's mount point, and that of its copy once it is restored.
+
+        [] if the method of prepare_copies() does not copy drives.
+        """
+
     @remote(300)
     def resume_shipping(self) -> None:
         """Return once the server's log is shipped again after its power was restored.

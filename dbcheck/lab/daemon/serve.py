@@ -225,10 +225,15 @@ class Daemon(LabCalls):
     def prepare_copies(self, method: str) -> str:
         copies, run = self._base / _COPIES / "of-server", self._base / "restored"
         server = self._machine.server
-        self._restorer = Restorer(method, server, copies, run, self._account)
+        self._restorer = Restorer(
+            *(method, server, copies, run, self._account, self._machine.parts)
+        )
         self._restorer.begin()
         self._note_processes()
         return self._restorer.server.url
+
+    def copied_folders(self) -> list[tuple[str, str]]:
+        return self._require_restorer().list_folders()
 
     def resume_shipping(self) -> None:
         self._require_restorer().resume()

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -32,7 +33,7 @@ from dbcheck.lab.calls import (
     encode_call,
     time_limit_s,
 )
-from dbcheck.lab.drive.process import RECORDING_TIMEOUT_S
+from dbcheck.lab.drive.process import RECORDING_TIMEOUT_S, DriveServer
 from dbcheck.lab.drive.recording import RecordingFile
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.runs.stored import open_private
@@ -73,8 +74,10 @@ class DriveProcess:
         process: subprocess.Popen[bytes],
         control: Channel,
         errors: IO[bytes],
+        handed: socket.socket,
     ) -> None:
         """Use start() instead."""
+        self._handed = handed
         self.descriptor = -1
         self._process = process
         self._control = control
@@ -99,12 +102,14 @@ class DriveProcess:
         """
         with _open_recording(recording) as file:
             ours, theirs = Channel.pair()
+            our_files, their_files = socket.socketpair()
             errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-            with theirs:
+            passed = (theirs.fileno(), their_files.fileno())
+            with theirs, their_files:
                 process = subprocess.Popen(
                     processes.make_module_command(
                         "dbcheck.lab.drive.process",
-                        *(str(theirs.fileno()), str(mountpoint)),
+                        *(*map(str, passed), str(mountpoint)),
                         *(json.dumps(dataclasses.asdict(spec)), str(watchdog_s)),
                         *((recording.use, str(file)) if recording else ()),
                     ),
@@ -112,10 +117,10 @@ class DriveProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=errors,
                     stderr=errors,
-                    pass_fds=[fd for fd in (theirs.fileno(), file) if fd >= 0],
+                    pass_fds=[fd for fd in (*passed, file) if fd >= 0],
                     start_new_session=True,  # ^C is for the parent
                 )
-        drive = cls(process, ours, errors)
+        drive = cls(process, ours, errors, our_files)
         try:
             # A replaying drive reads a recording of some gigabytes first.
             drive._open(mountpoint, RECORDING_TIMEOUT_S if recording else _START_S)
@@ -163,6 +168,17 @@ class DriveProcess:
         except NotUnderstood:
             raise self._invalid_reply(name) from None
 
+    def begin_copy(self, file: int) -> None:
+        """Have the drive, which is held, copied into the open *file*; raise LabError.
+
+        DriveServer.copy_is_complete() tells once that is done.
+        """
+        try:
+            socket.send_fds(self._handed, [b"f"], [file])
+        except OSError as error:
+            raise self._gone("begin_copy") from error
+        self.call(DriveServer.begin_copy)
+
     def close(self) -> None:
         """End the drive's process, gently or not; never raises, may be repeated.
 
@@ -173,6 +189,7 @@ class DriveProcess:
             with contextlib.suppress(OSError):
                 os.close(self.descriptor)
             self.descriptor = -1
+        self._handed.close()
         # The process ends once its control socket is closed.
         self._control.close()
         try:

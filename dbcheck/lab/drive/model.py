@@ -211,6 +211,17 @@ class Drive:
         self._reads += 1
         return self._now[offset : offset + length]
 
+    def list_pieces(self, length: int) -> Iterator[tuple[int, bytes]]:
+        """Yield offset and content of each piece of the drive that is not all zeros.
+
+        They have all that was written, flushed or not, as a reader sees it.
+        """
+        zeros = bytes(length)
+        for offset in range(0, len(self._now), length):
+            content = self._now[offset : offset + length].tobytes()
+            if content != zeros[: len(content)]:
+                yield offset, content
+
     def write(self, offset: int, content: bytes, now: float) -> None:
         """Put *content* into the cache; raise ValueError beyond the drive's end."""
         length = len(content)

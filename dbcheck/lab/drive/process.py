@@ -3,6 +3,9 @@
 A process of its own, since it must answer the kernel whatever its parent
 does, and must die without leaving anything.  control.DriveProcess starts it and sends
 it calls over a processes.Channel (lab.calls).
+
+A copy of a drive is what a child of this process has in its memory: fork(2) makes that
+at one moment, and the drive goes on at once.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -23,6 +27,7 @@ from dbcheck.base.errors import LabError
 from dbcheck.base.processes import Channel
 from dbcheck.lab import syscalls
 from dbcheck.lab.calls import Callee, encode_failure, encode_success, remote
+from dbcheck.lab.drive.copier import DriveCopier
 from dbcheck.lab.drive.fuse import FuseDrive, mount_drive
 from dbcheck.lab.drive.model import CutReport, Drive, DriveCounters, DriveState
 from dbcheck.lab.drive.recording import Recording
@@ -67,6 +72,7 @@ class DriveServer:
     watchdog_s: a drive that stays frozen for so long fails by itself, for as long as
     it is frozen a sync anywhere on the machine hangs.
     file: an open file for what the drive records, -1 if it is not to record.
+    handed: over which the parent hands the open file that a copy is to be written to.
     replay: what shows a recording's crash states on *drive*, None without a recording.
     """
 
@@ -78,8 +84,11 @@ class DriveServer:
         watchdog_s: float,
         file: int = -1,
         replay: Replay | None = None,
+        handed: socket.socket | None = None,
     ) -> None:
         """Serve *drive* on *descriptor*, and calls on *control*."""
+        self._copier = DriveCopier(drive, (descriptor, control.fileno()), handed)
+        self._held_until_s: float | None = None
         self._control = control
         self._descriptor = descriptor
         self._drive = drive
@@ -91,17 +100,29 @@ class DriveServer:
 
     def run(self) -> None:
         """Serve until the parent is gone, or the drive is unmounted."""
-        sources = (self._descriptor, self._control.fileno())
+        control = self._control.fileno()
         while True:
+            held = self._is_held()
+            sources = (control,) if held else (self._descriptor, control)
             ready, _, _ = select.select(sources, (), (), self._wait_s())
-            self._front.complete()
+            if not held:
+                self._front.complete()
             if self._descriptor in ready and not self._front.serve():
                 return
-            if sources[1] in ready and not self._answer_call():
+            if control in ready and not self._answer_call():
                 return
+
+    def _is_held(self) -> bool:
+        """Return True while hold() holds the requests, which never lasts long."""
+        until_s = self._held_until_s
+        if until_s is not None and time.monotonic() >= until_s:
+            self._held_until_s = None
+        return self._held_until_s is not None
 
     def _wait_s(self) -> float | None:
         """Return the seconds until the next work; fail a drive frozen for too long."""
+        if self._held_until_s is not None:
+            return max(0.0, self._held_until_s - time.monotonic())
         if self._drive.state is not DriveState.FROZEN:
             return self._front.due_s()
         left_s = self._frozen_at + self._watchdog_s - time.monotonic()
@@ -138,6 +159,7 @@ class DriveServer:
         rests on answers given before.  A drive that is frozen for longer than
         watchdog_s fails by itself.
         """
+        self._held_until_s = None
         self._frozen_at = time.monotonic()
         return self._front.freeze()
 
@@ -148,6 +170,44 @@ class DriveServer:
             self.freeze()
         spec = self._drive.spec
         return self._front.cut(spec.kept_writes, spec.seed)
+
+    @remote(_ANSWER_S)
+    def hold(self) -> None:
+        """Take and complete no request until go_on(), or for watchdog_s at most.
+
+        Nothing is lost or fails by that: whoever uses the drive only waits.
+        """
+        if self._drive.state is not DriveState.ON:
+            raise ValueError("the drive has no power")
+        self._held_until_s = time.monotonic() + self._watchdog_s
+
+    @remote(_ANSWER_S)
+    def begin_copy(self) -> None:
+        """Begin to write what a held drive holds now into the file handed last.
+
+        That is all that was written to it, flushed or not.
+        """
+        with self._copier.handed_file() as file:
+            if not self._is_held():
+                raise ValueError("the drive is not held any more")
+            self._copier.begin(file)
+
+    @remote(_ANSWER_S)
+    def go_on(self) -> None:
+        """Take requests again; raise ValueError if the drive did so by itself."""
+        held, self._held_until_s = self._is_held(), None
+        if not held:
+            raise ValueError("the drive was not held until now")
+
+    @remote(_ANSWER_S)
+    def copy_is_complete(self) -> bool:
+        """Return whether the copy that was begun last is written."""
+        return self._copier.is_complete()
+
+    @remote(_ANSWER_S)
+    def give_copy_up(self) -> None:
+        """Write no copy any more."""
+        self._copier.give_up()
 
     @remote(_ANSWER_S)
     def fail(self) -> None:
@@ -214,12 +274,18 @@ def _encode_failure(text: str) -> bytes:
 def main(arguments: list[str]) -> int:
     """Serve the drive of a JSON spec.
 
-    arguments: control descriptor, path, spec, watchdog_s; then "record" or "replay" and
-    the descriptor of that file, if there is one.
+    arguments: control descriptor, that over which files are handed, path, spec,
+    watchdog_s; then "record" or "replay" and the descriptor of that file, if there is
+    one.
     """
-    control_descriptor, path, spec, watchdog_s, *recording = arguments
+    control_descriptor, handed_descriptor, path, spec, watchdog_s, *recording = (
+        arguments
+    )
     use, file = (recording[0], int(recording[1])) if recording else ("", -1)
-    with Channel.inherited(int(control_descriptor)) as control:
+    with (
+        Channel.inherited(int(control_descriptor)) as control,
+        socket.socket(fileno=int(handed_descriptor)) as handed,
+    ):
         try:
             _prepare_process()
             descriptor = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -231,7 +297,8 @@ def main(arguments: list[str]) -> int:
             control.send(_encode_failure(str(error)))
             return 1
         control.send(encode_success(None))
-        DriveServer(control, descriptor, drive, float(watchdog_s), file, replay).run()
+        limit_s = float(watchdog_s)
+        DriveServer(control, descriptor, drive, limit_s, file, replay, handed).run()
     return 0
 
 

@@ -5,7 +5,7 @@ Each method is a class; registry.py says which servers have it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +16,8 @@ from dbcheck.lab import programs, server_account
 from dbcheck.lab.network import LOOPBACK
 from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers.base import USER, DatabaseServer
+from dbcheck.lab.storage.base import CopiedDrive
+from dbcheck.lab.storage.copied import TakingOfDrives
 
 # The databases that dbcheck uses.
 _OF_POSTGRESQL, _OF_MARIADB = "postgres", "dbcheck"
@@ -33,6 +35,8 @@ class MethodName(StrEnum):
     RECEIVER = "receiver"
     PGBACKREST = "pgbackrest"
     FILES = "files"
+    DRIVES = "drives"
+    DRIVES_APART = "drives-apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +62,13 @@ class CopyMethod:
     secrets:  a folder of this process, for files with the password.
     account:  runs both servers, and the programs; None: this process's account.
     archive:  a folder of the account, for what is shipped until the server is lost.
+    drives:   those of the original, the data's first; () without any.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()  # programs, beside those of the server
     settings: ClassVar[Mapping[str, str]] = {}  # that the original must be started with
     rpo_s: ClassVar[float | None] = None  # see ports.site.Copying
+    drives_min: ClassVar[int] = 0  # virtual drives that it copies at least, if any
 
     def __init__(
         self,
@@ -71,9 +77,10 @@ class CopyMethod:
         secrets: Path,
         account: Account | None,
         archive: Path,
+        drives: Sequence[CopiedDrive] = (),
     ) -> None:
         self._original, self._restored = original, restored
-        self._archive = archive
+        self._archive, self._drives = archive, tuple(drives)
         self._secrets, self._account = secrets, account
 
     def receive(self) -> list[Step]:
@@ -93,6 +100,20 @@ class CopyMethod:
 
     def take(self, copy: Path) -> list[Step]:
         """Return the programs that, one after the other, make the copy *copy*."""
+        return []
+
+    def begin_taking(self, copy: Path) -> TakingOfDrives | None:
+        """Begin to copy the drives into *copy*; None if programs take the copy.
+
+        Raise LabError if that fails.
+        """
+        return None
+
+    def release(self) -> None:
+        """Let go of the copy that the server, which has ended, was started on."""
+
+    def list_folders(self) -> list[tuple[str, str]]:
+        """Return each drive's mount point, and that of its copy; [] without copies."""
         return []
 
     def unpack(self, copy: Path) -> list[Step]:

@@ -8,6 +8,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.restoring.archives import Archive, Receiver
+from dbcheck.lab.restoring.drives import Drives, DrivesApart
 from dbcheck.lab.restoring.methods import (
     BaseBackup,
     Clone,
@@ -21,6 +22,7 @@ from dbcheck.lab.restoring.methods import (
 )
 from dbcheck.lab.restoring.pgbackrest import Pgbackrest
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.lab.spec import ENGINES
 
 METHODS: Mapping[MethodName, Mapping[str, type[CopyMethod]]] = {
     MethodName.BASE_BACKUP: {"postgresql": BaseBackup},
@@ -35,6 +37,8 @@ METHODS: Mapping[MethodName, Mapping[str, type[CopyMethod]]] = {
     MethodName.RECEIVER: {"postgresql": Receiver},
     MethodName.PGBACKREST: {"postgresql": Pgbackrest},
     MethodName.FILES: {"postgresql": Files},
+    MethodName.DRIVES: dict.fromkeys(ENGINES, Drives),
+    MethodName.DRIVES_APART: dict.fromkeys(ENGINES, DrivesApart),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
@@ -14,6 +15,8 @@ from dbcheck.lab.restoring.registry import choose_method
 from dbcheck.lab.restoring.steps import RunningSteps
 from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.lab.storage.base import CopiedDrive
+from dbcheck.lab.storage.copied import TakingOfDrives
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +31,7 @@ class Restorer:
     folder:   made here, for the copies; on a disk, and nothing else is in it.
     run:      a folder of the restored server as of any other, see DatabaseServer.
     account:  of both servers, None: this process's account.
+    drives:   those of the original, the data's first.
 
     The restored server has the settings and the accounts of the original, and a port of
     its own, which stays the same.
@@ -40,18 +44,22 @@ class Restorer:
         folder: Path,
         run: Path,
         account: Account | None,
+        drives: Sequence[CopiedDrive] = (),
     ) -> None:
         self._original, self._folder, self._account = original, folder, account
         self.server = type(original)(
             folder / "none", run, settings=original.settings, account=account
         )
         self._work = run.with_name(f"{run.name}-programs")
-        server_account.make_folder(folder, account)
-        server_account.make_folder(self._work, None, reader=account)
         chosen = choose_method(method, original.name)
+        # Images of drives are this process's own: the account could exchange them.
+        server_account.make_folder(folder, None if chosen.drives_min else account)
+        server_account.make_folder(self._work, None, reader=account)
         archive = folder / "archive"
-        self._method = chosen(original, self.server, self._work, account, archive)
-        self._taking: RunningSteps | None = None
+        self._method = chosen(
+            original, self.server, self._work, account, archive, drives
+        )
+        self._taking: RunningSteps | TakingOfDrives | None = None
         self._receiving: RunningSteps | None = None
         if chosen.rpo_s is not None:
             for each in (archive, archive / "log"):
@@ -71,7 +79,16 @@ class Restorer:
     def take(self, name: str) -> None:
         """Begin to take the copy *name*; is_taken() reports its end."""
         self.remove(name)
-        self._taking = self._run_steps(self._method.take(self._path(name)))
+        copy = self._path(name)
+        taking = self._method.begin_taking(copy)
+        self._taking = taking or self._run_steps(self._method.take(copy))
+
+    def list_folders(self) -> list[tuple[str, str]]:
+        """Return each drive's mount point, and that of its copy once it is restored.
+
+        [] if the method does not copy drives.
+        """
+        return self._method.list_folders()
 
     def is_taken(self) -> bool:
         """Return whether the copy is complete; raise LabError if that failed."""
@@ -129,11 +146,15 @@ class Restorer:
             self._taking.kill()
             self._taking = None
         self.server.kill()
+        self._method.release()
 
     def pids(self) -> list[int]:
         """Return the processes that run now."""
-        running = filter(None, (self._taking, self._receiving))
-        return [*self.server.pids(), *(pid for one in running for pid in one.pids())]
+        pids = self.server.pids()
+        for running in (self._taking, self._receiving):
+            if isinstance(running, RunningSteps):
+                pids += running.pids()
+        return pids
 
     def _path(self, name: str) -> Path:
         return self._folder / Path(name).name

@@ -272,6 +272,12 @@ class DatabaseServer(abc.ABC):
         self.adopted = True
         self._begin_run(password)
 
+    def relocate_log(self) -> None:  # noqa: B027 - most find it by a setting
+        """Have the data, a copy that was adopted, use the log at log_data, its own.
+
+        Raise LabError if that cannot be done.
+        """
+
     def start(self, timeout_s: float = 60.0) -> None:
         """Start the server; return once it takes queries, its recovery being over.
 

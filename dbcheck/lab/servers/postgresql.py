@@ -207,6 +207,11 @@ class PostgresqlServer(DatabaseServer):
         # The configuration was copied, too, and names the slot of *source* itself.
         self.settings["primary_slot_name"] = source.member
 
+    def relocate_log(self) -> None:
+        """Replace the link pg_wal, which leads to the log of the original."""
+        if self.log_data is not None:
+            server_account.replace_link(self.data / "pg_wal", self.log_data)
+
     def _conninfo(self, source: Source) -> str:
         """Return libpq's options for *source*; they name a file with the password."""
         # The nodes of a cluster have one password, and follow another node later.

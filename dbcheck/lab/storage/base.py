@@ -12,9 +12,45 @@ from dbcheck.base.errors import LabError
 from dbcheck.base.system import now_us
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage.blocks import FileBlocks
 
 _NO_DRIVE, _START_WITH_DRIVE = "this lab has no drive", "Start a lab with --cut drive."
+
+
+class CopiedDrive(Protocol):
+    """A drive of a storage, which can be copied at one moment.
+
+    name: of the drive, and of its mount point.  spec: the lab's, with this drive's.
+    folder: where its filesystem is mounted while the power is on.
+    Each call raises LabError if the drive is gone or refuses it.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def spec(self) -> LabSpec: ...
+
+    folder: Path
+
+    def hold_requests(self) -> None:
+        """Have the drive take no request until go_on(), for a moment at most."""
+
+    def begin_copy(self, file: int) -> None:
+        """Have what the held drive holds now written into the open *file*.
+
+        That is all that was written to it by now, flushed or not.
+        """
+
+    def go_on(self) -> None:
+        """Take requests again; raise LabError if the drive did so by itself."""
+
+    def copy_is_complete(self) -> bool:
+        """Return whether the copy is written; raise LabError if that failed."""
+
+    def give_copy_up(self) -> None:
+        """Write no copy any more; never raises."""
 
 
 class Storage(Protocol):
@@ -70,6 +106,10 @@ class Storage(Protocol):
         mount: False leaves that to whoever asked: the devices alone are there.
         """
 
+    @property
+    def parts(self) -> tuple[CopiedDrive, ...]:
+        """The drives, the data's first; () without any."""
+
     def drives(self) -> tuple[str, ...]:
         """Return the serials of its drives, see LoopDevice.serial; () without any."""
 
@@ -115,6 +155,7 @@ class FolderStorage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.parts: tuple[CopiedDrive, ...] = ()
 
     def build(self) -> None:
         """Do nothing: the folder is there."""

@@ -168,6 +168,42 @@ class DriveStorage:
         if mount:
             self._mount(self._loop)
 
+    @property
+    def parts(self) -> tuple[DriveStorage, ...]:
+        """Return this drive alone."""
+        return (self,)
+
+    @property
+    def name(self) -> str:
+        """The name of the drive, which is that of its mount point, too."""
+        return self.folder.name
+
+    @property
+    def spec(self) -> LabSpec:
+        """The lab's spec, with that of this drive."""
+        return self._spec
+
+    def hold_requests(self) -> None:
+        """Have the drive take no request until go_on(), for a moment at most."""
+        self._require_drive().call(DriveServer.hold)
+
+    def begin_copy(self, file: int) -> None:
+        """Have what the held drive holds now written into the open *file*."""
+        self._require_drive().begin_copy(file)
+
+    def go_on(self) -> None:
+        """Take requests again; raise LabError if the drive did so by itself."""
+        self._require_drive().call(DriveServer.go_on)
+
+    def copy_is_complete(self) -> bool:
+        """Return whether the copy is written; raise LabError if that failed."""
+        return self._require_drive().call(DriveServer.copy_is_complete)
+
+    def give_copy_up(self) -> None:
+        """Write no copy any more; never raises."""
+        with contextlib.suppress(LabError):
+            self._require_drive().call(DriveServer.give_copy_up)
+
     def drives(self) -> tuple[str, ...]:
         """Return the drive's serial while it is attached."""
         return (self._loop.serial,) if self._loop is not None else ()
@@ -260,22 +296,9 @@ class DriveStorage:
     def _mount(self, loop: block.LoopDevice) -> None:
         """Mount the filesystem.
 
-        A recording may hold device files and programs of root's with the set-user-ID
-        bit, so these are not honoured.  Several labs may replay one recording, and XFS
-        refuses a second filesystem of the same UUID (xfs(5), nouuid).
+        Several labs may replay one recording.
         """
-        spec, options = self._spec, self._spec.mount_options
-        if self._replays() and spec.filesystem == "xfs":
-            options = ",".join(filter(None, (options, "nouuid")))
-        options = ",".join(filter(None, (options, _SAFE_OPTIONS)))
-        block_filesystem.mount(loop.path, self.folder, spec.filesystem, options)
-        if os.statvfs(self.folder).f_flag & _SAFE_FLAGS != _SAFE_FLAGS:
-            mounts.release(self.folder)
-            raise LabError(
-                f"mount(8) left out {_SAFE_OPTIONS}, which a lab's drive needs",
-                id=ErrorId.LAB_DECIDES_SETTING,
-                hint=f"Leave the mount options out: {spec.mount_options}",
-            )
+        mount_safely(loop.path, self.folder, self._spec, beside=self._replays())
 
     def unmount(self) -> None:
         """Unmount the filesystem and detach the drive, if it is attached."""
@@ -300,3 +323,25 @@ class DriveStorage:
         if counters["writes"] >= _TELLING_WRITES and not counters["flushes"]:
             return f"the drive saw {counters['writes']} writes and no flush"
         return None
+
+
+def mount_safely(device: str, folder: Path, spec: LabSpec, *, beside: bool) -> None:
+    """Mount *device* on *folder* with the options of *spec*; raise LabError.
+
+    Its content may come from a recording, and have device files and programs of root's
+    with the set-user-ID bit, so these are not honoured.
+    beside: another filesystem of the same UUID may be mounted, which XFS refuses
+    otherwise (xfs(5), nouuid).
+    """
+    options = spec.mount_options
+    if beside and spec.filesystem == "xfs":
+        options = ",".join(filter(None, (options, "nouuid")))
+    options = ",".join(filter(None, (options, _SAFE_OPTIONS)))
+    block_filesystem.mount(device, folder, spec.filesystem, options)
+    if os.statvfs(folder).f_flag & _SAFE_FLAGS != _SAFE_FLAGS:
+        mounts.release(folder)
+        raise LabError(
+            f"mount(8) left out {_SAFE_OPTIONS}, which a lab's drive needs",
+            id=ErrorId.LAB_DECIDES_SETTING,
+            hint=f"Leave the mount options out: {spec.mount_options}",
+        )

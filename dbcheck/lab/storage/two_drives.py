@@ -85,6 +85,11 @@ class TwoDrives:
         log_image = image and image.with_name(f"{image.name}.log")
         self._log.power_on(log_image, mount=mount)
 
+    @property
+    def parts(self) -> tuple[DriveStorage, ...]:
+        """Return both drives, the data's drive first."""
+        return self._both
+
     def drives(self) -> tuple[str, ...]:
         """Return the serial of each drive."""
         return (*self._data.drives(), *self._log.drives())

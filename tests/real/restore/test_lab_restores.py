@@ -47,7 +47,7 @@ HONEST = [
     pytest.param(name.value, engine, id=f"{engine} {name.value}")
     for name, kinds in METHODS.items()
     for engine, kind in kinds.items()
-    if kind.rpo_s is None and name.value != "files"
+    if kind.rpo_s is None and name.value not in ("files", "drives-apart")
 ]
 
 # A client that restores a copy of its lab's server, says where, and waits.
@@ -59,9 +59,10 @@ from dbcheck.lab.copies import LabCopies
 from dbcheck.lab.spec import LabSpec
 from sqlalchemy.engine import make_url
 
-spec = LabSpec("postgresql", cut=sys.argv[1])
-with Lab.start(spec, Path(sys.argv[2])) as lab:
-    copies = LabCopies(lab, "base-backup")
+cut, folder, method = sys.argv[1:]
+spec = LabSpec("postgresql", cut=cut, log_drive=method == "drives")
+with Lab.start(spec, Path(folder)) as lab:
+    copies = LabCopies(lab, method)
     copies.take("one", lambda: None)
     copies.restore("one")
     print(lab.name, make_url(copies.restored_url).port, flush=True)
@@ -104,6 +105,15 @@ def run(folder: Path, method: str, engine: str, *words: str) -> list[dict[str, A
     return results
 
 
+def list_images(lab: str) -> set[str]:
+    """Return the images of that lab's drives that are attached to loop devices."""
+    found = set()
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # it was freed just now
+            found.add(file.read_text().strip())
+    return {path for path in found if f"/{lab}/" in path and ".image" in path}
+
+
 def is_listening(port: int) -> bool:
     """Return whether a server is at that port of this machine."""
     with socket.socket() as probe:
@@ -121,6 +131,26 @@ def test_a_restored_copy_has_every_commit(
     assert result["verdict"] == "PASS", result["reasons"]
     assert result["copy"]["due"] == result["copy"]["due_kept"] > 0
     assert result["copy"]["after"] > 0 == result["copy"]["after_kept"]
+
+
+@pytest.mark.wide_with("mysql", "myrocks", "ext4")
+@pytest.mark.parametrize(
+    ("engine", "filesystem"),
+    [
+        pytest.param("postgresql", "xfs", id="postgresql"),
+        pytest.param("mariadb", "xfs", id="mariadb"),
+        pytest.param("mysql", "xfs", id="mysql"),
+        pytest.param("myrocks", "xfs", id="myrocks"),
+        pytest.param("postgresql", "ext4", id="ext4"),
+    ],
+)
+def test_two_drives_that_are_copied_at_one_moment_have_every_commit(
+    tmp_path: Path, engine: str, filesystem: str
+) -> None:
+    words = ("--log-drive", "--fs", filesystem)
+    (result,) = run(tmp_path, "drives", engine, *words)
+    assert result["verdict"] == "PASS", result["reasons"]
+    assert result["copy"]["due"] == result["copy"]["due_kept"] > 0
 
 
 @pytest.mark.wide
@@ -229,14 +259,18 @@ def test_what_needs_a_cut_is_refused(tmp_path: Path, more: list[str]) -> None:
 
 @pytest.mark.wide
 @pytest.mark.root
-@pytest.mark.parametrize("cut", ["drive", "process"])
+@pytest.mark.parametrize(
+    ("cut", "method"),
+    [("drive", "base-backup"), ("process", "base-backup"), ("drive", "drives")],
+)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_client_takes_the_restored_server_along(
-    tmp_path: Path, number: signal.Signals, cut: str
+    tmp_path: Path, number: signal.Signals, cut: str, method: str
 ) -> None:
     skip_without_programs("base-backup", "postgresql")
+    words = (_CLIENT, cut, str(tmp_path / "lab"), method)
     client = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", _CLIENT, cut, str(tmp_path / "lab")],
+        [sys.executable, "-W", "ignore", "-c", *words],
         env=make_environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -249,6 +283,8 @@ def test_a_client_takes_the_restored_server_along(
         name, port = client.stdout.readline().decode().split()
         assert is_listening(int(port))
         inside = Inside.of(Lab.find(name)) if cut == "drive" else None
+        images = 2 if method == "drives" else 0
+        assert len(list_images(name)) == images
         daemon = state.find(name).daemon()
         client.send_signal(number)
         await_end(client)
@@ -258,6 +294,7 @@ def test_a_client_takes_the_restored_server_along(
     if inside is not None:
         wait_until(lambda: not inside.processes(), "all processes gone")
         wait_until(lambda: not inside.attached(), "loop device free")
+    wait_until(lambda: not list_images(name), "the copies are free")
     wait_until(lambda: not (tmp_path / "lab").exists(), "folder removed")
 
 

@@ -36,11 +36,12 @@ def test_every_method_is_one_of_a_server_and_its_programs_are_known() -> None:
         (
             "clone",
             "postgresql",
-            "base-backup, dump, archive, receiver, pgbackrest, files",
+            "base-backup, dump, archive, receiver, pgbackrest, files, drives,"
+            " drives-apart",
         ),
-        ("base-backup", "mariadb", "mariadb-backup, dump"),
-        ("dump", "mysql", "clone"),
-        ("nightly", "myrocks", "dump"),
+        ("base-backup", "mariadb", "mariadb-backup, dump, drives, drives-apart"),
+        ("dump", "mysql", "clone, drives, drives-apart"),
+        ("nightly", "myrocks", "dump, drives, drives-apart"),
     ],
 )
 def test_a_method_of_another_server_is_refused(
@@ -63,6 +64,42 @@ def test_a_method_of_another_server_is_refused(
 def test_files_of_the_server_must_be_in_one_folder(lab: LabSpec, flag: str) -> None:
     with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming=flag):
         require_restorable(lab, "files", load("insert"))
+
+
+@pytest.mark.parametrize(
+    ("lab", "method", "id", "named"),
+    [
+        (
+            LabSpec("mariadb", cut="process"),
+            "drives",
+            ErrorId.DRIVE_CUT_NEEDED,
+            "--cut process has none",
+        ),
+        (
+            LabSpec("mariadb"),
+            "drives-apart",
+            ErrorId.OPTIONS_CONFLICT,
+            "needs two drives",
+        ),
+        (
+            LabSpec("mariadb", container="volume"),
+            "drives",
+            ErrorId.OPTIONS_CONFLICT,
+            "--container",
+        ),
+    ],
+)
+def test_what_copies_drives_needs_drives(
+    lab: LabSpec, method: str, id: ErrorId, named: str
+) -> None:
+    with refused(id, UsageError, naming=named):
+        require_restorable(lab, method, load("insert"))
+
+
+def test_drives_are_copied_with_and_without_a_log_drive() -> None:
+    for log_drive in (False, True):
+        lab = LabSpec("mariadb", log_drive=log_drive)
+        require_restorable(lab, "drives", load("insert"))
 
 
 def test_a_workload_that_changes_rows_is_refused_before_a_lab_starts() -> None:
