@@ -6,6 +6,7 @@ started must be in the copy; commits that were sent after it had ended cannot be
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import replace
 
@@ -28,6 +29,7 @@ from dbcheck.cycle.preflight.pending_runs import require_none_on_witness
 from dbcheck.cycle.reconciling import read_and_judge
 from dbcheck.cycle.restored import remove_unfinished_copy, restored_copy
 from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.volumes import WatchedVolumes, watched_volumes
 from dbcheck.cycle.watching import DriveCounts
 from dbcheck.load.load import Load
 from dbcheck.ports.listener import Phase
@@ -70,22 +72,29 @@ def run_copied_cycle(
     require_copyable(workload)
     assert rig.copying is not None
     require_none_on_witness(rig)
-    started = run_preflight(rig, workload, seed)
-    run, manifest = started.run, started.manifest
-    with run.locked():
+    with contextlib.ExitStack() as watching:
+        volumes = watching.enter_context(watched_volumes(rig))
+        started = run_preflight(rig, workload, seed)
+        run, manifest = started.run, started.manifest
+        watching.enter_context(run.locked())
         try:
-            load_while_copied(rig, started, rig.copying, rows_max)
+            load_while_copied(rig, started, rig.copying, volumes, rows_max)
         finally:
             if started.held is not None:
                 started.held.close()
             remove_unfinished_copy(rig, run, rig.copying)
+    with run.locked():
         fetched = fetch_logs(rig, run, manifest)
         with restored_copy(rig, run) as restored:
             return read_and_judge(restored, run, manifest, fetched)
 
 
 def load_while_copied(
-    rig: Rig, started: Started, copying: Copying, rows_max: int | None = None
+    rig: Rig,
+    started: Started,
+    copying: Copying,
+    volumes: WatchedVolumes,
+    rows_max: int | None = None,
 ) -> None:
     """Run the load, and have a copy taken meanwhile; store the records of both.
 
@@ -95,7 +104,7 @@ def load_while_copied(
     cutter = Cutter(rig, started)
 
     def watch(load: Load, drives: DriveCounts | None) -> None:
-        copier = _Copier(rig, started, load, drives, rows_max)
+        copier = _Copier(rig, started, load, drives, volumes, rows_max)
         copier.copy(copying, cutter.after_s)
 
     _, load, failure = run_load(rig, started, cutter, watch, rig.limits.silence_s)
@@ -111,8 +120,10 @@ class _Copier:
         started: Started,
         load: Load,
         drives: DriveCounts | None,
+        volumes: WatchedVolumes,
         rows_max: int | None,
     ) -> None:
+        self._volumes = volumes
         self._rig, self._run, self._load = rig, started.run, load
         self._sessions = started.manifest.workload.sessions
         self._view = LoadView(rig, load, drives)
@@ -124,11 +135,14 @@ class _Copier:
         while (now_us() - self._load.began_us) / 1e6 < after_s:
             self._look()
             time.sleep(POLL_S)
-        record = CopyRecord(now_us())
+        written = self._volumes.begin()
+        record = CopyRecord(now_us(), volumes=written)
         self._run.write_copy(record)
         self._say("its program runs, and the load goes on")
         copying.programs.take(self._run.manifest().run_id, self._look)
-        record = replace(record, ended_us=now_us())
+        ended_us = now_us()
+        written = self._volumes.end(written)
+        record = replace(record, ended_us=ended_us, volumes=written)
         self._run.write_copy(record)
         self._say(f"taken in {record.taken_s:.1f} s; the load goes on a little")
         self._await_commits()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, EngineError, PowerError, UsageError
 from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.volumes import read_volumes
 from dbcheck.model.cut import PowerState
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Copying
@@ -70,12 +71,15 @@ def _restore(rig: Rig, run: RunFolder, record: CopyRecord, copying: Copying) -> 
     try:
         copying.programs.restore(run.manifest().run_id)
     except EngineError as error:
+        if apart := read_volumes(rig, run):
+            error.args = (f"{error}\nthe volumes are not of one moment: {apart}",)
         if copying.lasts:
             error.hint = f"{error.hint} Then: {rig.reconcile_command(run.path)}"
         raise
     took_s = time.monotonic() - began_s
     stayed_off = _has_stayed_off(rig, run) if rig.cuts_power else None
     run.write_copy(replace(record, restore_s=took_s, stayed_off=stayed_off))
+    read_volumes(rig, run)
     rig.listener.phase(Phase.RESTORE, f"restored in {took_s:.1f} s")
 
 

@@ -17,6 +17,7 @@ from dbcheck.base.errors import HostError
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.counting import AskedPlace, CountersSample, Counting, Look
 from dbcheck.hosts.drives import DriveControl
+from dbcheck.hosts.volumes import VolumeControl
 from dbcheck.model.depth import Ranges, Remains, Ring
 from dbcheck.model.flushes import Method, Sample, Shape, Timed
 from dbcheck.model.host import (
@@ -41,6 +42,7 @@ PARTS = (  # modules of the agent's program; each imports only modules before it
     "dbcheck.agent.host.open",
     "dbcheck.agent.host.folder",
     "dbcheck.agent.host.canary",
+    "dbcheck.agent.host.volumes",
     "dbcheck.agent.host.tools",
     "dbcheck.agent.host.servers",
     "dbcheck.agent.host.process",
@@ -354,6 +356,13 @@ class TargetHost:
         It has a channel of its own.  Close what is returned.
         """
         return DriveControl(self._open())
+
+    def volumes(self) -> VolumeControl:
+        """Open the control of canaries on several volumes; raise HostError.
+
+        It has a channel of its own.  Close what is returned.
+        """
+        return VolumeControl(self._open())
 
     def file_windows(
         self, folder: str, devices: Sequence[str], writes: int

@@ -64,6 +64,7 @@ class ItemId(enum.Enum):
     COPY_TAKEN = "copy under load"
     COPY_OF_SERVER = "copy of this server"
     COPY_APART = "apart from the server"
+    ONE_INSTANT = "volumes of one instant"
     RESTORED = "restored"
     STAYED_OFF = "lost server off"
     OBJECTIVE = "recovery point"
@@ -352,6 +353,13 @@ _DOUBTS = {
         "the server that was read is not on a copy",
         "Restore the copy at the URL in dbcheck_restore, with nothing that lets it"
         " follow the original, and copy it again",
+    ),
+    ItemId.ONE_INSTANT: _Doubt(
+        "nothing shows that the volumes were copied at one moment",
+        "the volumes were not copied at one moment, and a server that recovers from"
+        " them does so by luck",
+        "Copy all of them as one group at once, and restore that copy at the folders in"
+        " dbcheck_restore; then copy it again",
     ),
     ItemId.RESTORED: _Doubt("how long the restore took is not known"),
     ItemId.STAYED_OFF: _Doubt(

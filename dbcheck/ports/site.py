@@ -68,6 +68,42 @@ class CopyPrograms(Protocol):
         """End the server on the copy, and remove both; idempotent."""
 
 
+@dataclass(frozen=True, slots=True)
+class VolumeSteps:
+    """How far the numbers have come that are written to several volumes in turn.
+
+    begun:     the newest whose writing has begun.  completed: the newest that was
+               flushed.
+    longest_s: the longest time from one completion to the next since the last count.
+    stopped:   why no more are written, "" if they are.
+    """
+
+    begun: int
+    completed: int
+    longest_s: float
+    stopped: str
+
+
+class VolumeWatch(Protocol):
+    """Shows whether the volumes of a server were copied at one moment.
+
+    Each call but stop() raises HostError if a host cannot be asked or refuses.
+    nonce: names the numbers of one run, in hex.
+    """
+
+    def start(self, nonce: str) -> None:
+        """Write a rising number to each volume in turn until stop()."""
+
+    def count(self) -> VolumeSteps:
+        """Return how far the numbers have come."""
+
+    def stop(self) -> None:
+        """Write no more, and remove what was written; never raises."""
+
+    def read(self, nonce: str) -> Mapping[str, Sequence[range]]:
+        """Return the numbers in each restored volume, by its folder."""
+
+
 class PodSource(Protocol):
     """The pods of one database; every call may raise HostError."""
 
@@ -245,9 +281,12 @@ class Copying:
     rpo_s: see rows.copied.CopyPlan.
     lasts: what is copied is still there once this command has ended, so that a restore
            that failed can be tried again.
+    volumes: shows whether the volumes were copied at one moment; None if that is not
+           asked.
     """
 
     programs: CopyPrograms
     restored: Site
     rpo_s: float | None = None
     lasts: bool = True
+    volumes: VolumeWatch | None = None

@@ -17,7 +17,7 @@ from dbcheck.judge.verdict import Judgement, describe_earlier_alterations
 from dbcheck.model.audited import list_alarms
 from dbcheck.model.server import name_same_data
 from dbcheck.model.verdict import Verdict, format_at_most, format_count
-from dbcheck.restore import loss
+from dbcheck.restore import loss, volumes
 from dbcheck.rows.copied import Copied
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.reconcile import Reconciliation
@@ -159,7 +159,10 @@ def judge_settings(case: Case) -> Item | None:
     return settings.collect_settings(case).item(kept=False)
 
 
-_BESIDE_LOAD: tuple[Callable[[Case], Item | None], ...] = (judge_taken,)
+_BESIDE_LOAD: tuple[Callable[[Case], Item | None], ...] = (
+    judge_taken,
+    volumes.judge_volumes,
+)
 _AFTER_LOSS: tuple[Callable[[Case], Item | None], ...] = (
     load_and_witness.judge_load_at_the_cut,
     load_and_witness.judge_witness_at_the_cut,
@@ -184,6 +187,21 @@ def judge_restored(case: Case) -> Judgement:
     own = _AFTER_LOSS if case.manifest.is_cut else _BESIDE_LOAD
     judged = (each(case) for each in (*own, *_OF_EACH))
     items = tuple(item for item in judged if item is not None)
+    judgement = _judge_with_index(case, items)
+    return replace(judgement, reasons=_add_volumes(judgement.reasons, items))
+
+
+def _add_volumes(reasons: tuple[str, ...], items: tuple[Item, ...]) -> tuple[str, ...]:
+    """Return *reasons*, and that the volumes were not copied at one moment, if so."""
+    apart = [
+        doubt_of(item)
+        for item in items
+        if item.id is ItemId.ONE_INSTANT and item.status is Status.CONTRADICTED
+    ]
+    return (*reasons, *(text for text in apart if text not in reasons))
+
+
+def _judge_with_index(case: Case, items: tuple[Item, ...]) -> Judgement:
     judgement = _judge(case, items)
     if judgement.other_data:
         return judgement

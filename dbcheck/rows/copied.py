@@ -9,7 +9,7 @@ order of the client's own readings of one clock: no clocks of two machines are c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -58,6 +58,38 @@ class CopyPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeNumbers:
+    """The numbers in restored copies of volumes, which were written to these in turn.
+
+    until:  the copies have all numbers from 1 to this one.
+    newest: of each folder the newest number in it, 0 without one.
+    """
+
+    until: int
+    newest: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class VolumesRecord:
+    """Record of the numbers that were written to the volumes of a server in turn.
+
+    nonce:   names them, in hex.
+    before:  the newest that was flushed just before the copy was begun.
+    after:   the newest whose writing had begun once the copy was complete; None before.
+    longest_s: the longest time from one number to the next while the copy was taken.
+    numbers: those in the restored copies; None as long as these were not read.
+    failure: why nothing is known of the volumes, "" if something is.
+    """
+
+    nonce: str
+    before: int = 0
+    after: int | None = None
+    longest_s: float = 0.0
+    numbers: VolumeNumbers | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CopyRecord:
     """Record of a copy, and of its restore.
 
@@ -68,12 +100,14 @@ class CopyRecord:
     restore_s: seconds that the program took which restored the copy; None before that.
     stayed_off: whether the lost server had no power yet once the copy was restored;
               None if that is not known, and where no server was lost.
+    volumes:  what was written to the server's volumes; None if that was not asked.
     """
 
     began_us: int | None = None
     ended_us: int | None = None
     restore_s: float | None = None
     stayed_off: bool | None = None
+    volumes: VolumesRecord | None = None
 
     @property
     def law(self) -> CopyLaw | None:

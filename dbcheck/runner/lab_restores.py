@@ -20,6 +20,8 @@ from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
+from dbcheck.hosts.host import open_host
+from dbcheck.hosts.volumes import CopiedFolder, VolumesOfHost
 from dbcheck.lab.copies import LabCopies
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.machine import SERVERS
@@ -117,16 +119,23 @@ def make_restoring_rig(
 ) -> Rig:
     """Return the rig of *lab* that has its server copied, and reads the copy.
 
-    Its host is not asked: what it shows of a cut is of no use here.
+    Its host is not asked what it shows of a cut, which is of no use here.  Where drives
+    are copied, it shows whether that was at one moment.
     """
     rig = make_lab_rig(lab, progress, runs, limits)
     copies = LabCopies(lab, method)
     rpo_s = choose_method(method, lab.spec.engine).rpo_s
     engine = open_engine(copies.restored_url, lab.password)
     node = Node(engine, ManualConfig().open(None, lambda _text: None))
+    copying = Copying(copies, SingleServer(node), rpo_s, lasts=False)
+    folders = [CopiedFolder(*each) for each in lab.copied_folders()]
+    if folders:
+        host = open_host(lab.host_url, lab.ssh)
+        volumes = VolumesOfHost(host, folders, host)
+        copying = replace(copying, volumes=volumes)
     return replace(
         rig,
         site=rig.site.with_writer(replace(rig.site.writer, host=None)),
-        copying=Copying(copies, SingleServer(node), rpo_s, lasts=False),
+        copying=copying,
         used_epochs=set(),  # no other command uses this lab's server
     )

@@ -37,6 +37,7 @@ from dbcheck.agent.host.remount import (
 )
 from dbcheck.agent.host.timing import count_flush_requests, run_fio, time_writes
 from dbcheck.agent.host.tools import read_everything
+from dbcheck.agent.host.volumes import VolumeCanaries, read_volume
 from dbcheck.agent.wire import (
     Refusal,
     ReplyStream,
@@ -150,7 +151,7 @@ SERIAL = "/sys/class/dmi/id/product_serial"  # only root may read it
 ) = range(11, 19)
 SURVEY, AWAIT_DRIVES, END_SERVER, TAKE_OFF, PUT_BACK, START_SERVER = range(19, 25)
 WRITE_NOTE, READ_NOTE, REMOVE_NOTE, STILL_HELD, MOUNTS_AND_CACHES = range(25, 30)
-FIND_LOG = 30
+FIND_LOG, START_VOLUMES, COUNT_VOLUMES, STOP_VOLUMES, READ_VOLUME = range(30, 35)
 COMPLETED = 111  # the kind of reply that reports progress, see report_layout()
 
 
@@ -180,6 +181,8 @@ class Agent(RequestHandler):
 
     It runs one pair of canaries at most, and holds one trigger of a reset.
     """
+
+    _volumes: VolumeCanaries | None = None
 
     def __init__(self, replies: ReplyStream) -> None:
         """Answer through *replies*."""
@@ -230,6 +233,16 @@ class Agent(RequestHandler):
             READ_NOTE: lambda request: read_note(**request),
             REMOVE_NOTE: lambda request: remove_note(**request),
             MOUNTS_AND_CACHES: lambda request: read_mounts_and_caches(**request),
+            **self._make_volume_verbs(),
+        }
+
+    def _make_volume_verbs(self) -> dict[int, Callable[[Any], object]]:
+        """Return the verbs about several volumes."""
+        return {
+            START_VOLUMES: self._start_volumes,
+            COUNT_VOLUMES: lambda _: self._require_volumes().count(),
+            STOP_VOLUMES: lambda _: self._stop_volumes(),
+            READ_VOLUME: read_volume,
         }
 
     def answer(self, verb: int, payload: bytes) -> object:
@@ -239,12 +252,33 @@ class Agent(RequestHandler):
         return call(self._verbs[verb], payload)
 
     def close(self) -> None:
-        """End the canaries, keep their files; let go of the trigger without a reset."""
+        """End all that runs here; let go of the trigger without a reset.
+
+        The files of canaries stay, but those on several volumes.
+        """
         if self._canaries is not None:
             self._canaries.stop()
             self._canaries = None
+        self._stop_volumes()
         self._let_go()
         self._close_counters()
+
+    def _start_volumes(self, request: Any) -> dict[str, Any]:
+        if self._volumes is not None:
+            raise Refusal("in-use", "canaries are running on this channel already")
+        self._volumes = VolumeCanaries(request)
+        return {}
+
+    def _require_volumes(self) -> VolumeCanaries:
+        if self._volumes is None:
+            raise Refusal("protocol", "no canaries of volumes run on this channel")
+        return self._volumes
+
+    def _stop_volumes(self) -> dict[str, Any]:
+        ended, self._volumes = self._volumes, None
+        if ended is not None:
+            ended.stop()
+        return {}
 
     def _start(self, request: Any) -> dict[str, Any]:
         if self._canaries is not None:

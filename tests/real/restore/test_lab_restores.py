@@ -105,6 +105,16 @@ def run(folder: Path, method: str, engine: str, *words: str) -> list[dict[str, A
     return results
 
 
+def status_of_volumes(result: dict[str, Any]) -> str:
+    """Return the status of the evidence that the volumes are of one moment."""
+    (status,) = (
+        item["status"]
+        for item in result["evidence"]
+        if item["item"] == "volumes of one instant"
+    )
+    return str(status)
+
+
 def list_images(lab: str) -> set[str]:
     """Return the images of that lab's drives that are attached to loop devices."""
     found = set()
@@ -151,6 +161,37 @@ def test_two_drives_that_are_copied_at_one_moment_have_every_commit(
     (result,) = run(tmp_path, "drives", engine, *words)
     assert result["verdict"] == "PASS", result["reasons"]
     assert result["copy"]["due"] == result["copy"]["due_kept"] > 0
+    assert status_of_volumes(result) == "present"
+
+
+@pytest.mark.wide_with("mariadb")
+@pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
+def test_drives_that_are_copied_one_after_the_other_never_pass(
+    tmp_path: Path, engine: str
+) -> None:
+    """All rows may be there: the server recovers from such drives by luck."""
+    (result,) = run(tmp_path, "drives-apart", engine, "--log-drive")
+    assert result["verdict"] in ("FAIL", "INCONCLUSIVE"), result["reasons"]
+    assert status_of_volumes(result) == "contradicted"
+    assert "restored-log is older than" in "".join(result["reasons"])
+
+
+@pytest.mark.wide
+def test_a_server_that_does_not_start_on_such_drives_is_explained(
+    tmp_path: Path,
+) -> None:
+    """A checkpoint came between, which the older log does not have."""
+    skip_without_programs("drives-apart", "postgresql")
+    sizes = ("wal_segment_size=1MB", "max_wal_size=2MB", "min_wal_size=2MB")
+    settings = [word for size in sizes for word in ("--setting", size)]
+    done = dbcheck(
+        tmp_path,
+        *("--engine", "postgresql", "--restore", "drives-apart", "--log-drive"),
+        *settings,
+    )
+    assert done.returncode == 4, done.stderr
+    assert "could not locate a valid checkpoint record" in done.stderr
+    assert "the volumes are not of one moment" in done.stderr
 
 
 @pytest.mark.wide
