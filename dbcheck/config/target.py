@@ -39,6 +39,19 @@ class KubernetesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeSettings:
+    """The keys of one of the volumes in dbcheck_restore.
+
+    target:   a folder on the volume, on the target's host, to write a file in.
+    restored: where that folder is once the copy is restored; {run} stands for the run's
+              id.
+    """
+
+    target: Annotated[str, Meta(pattern="^/")]
+    restored: Annotated[str, Meta(pattern="^/")]
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreSettings:
     """The keys of dbcheck_restore.
 
@@ -51,6 +64,9 @@ class RestoreSettings:
     timeout_s: seconds that each program may take.
     rpo_s:   the recovery point objective: commits that are older than so many seconds
              must not be lost with the server.  0: none may.
+    volumes: the volumes of the server that are copied beside the load; () to leave open
+             whether that is done at one moment.
+    restored_host: where their copies are restored: "local:" or ssh://[user@]host[:port].
     """
 
     restore: Command
@@ -59,6 +75,8 @@ class RestoreSettings:
     remove: Command = ()
     timeout_s: _Seconds = limits.COPY_S
     rpo_s: Annotated[float, Meta(ge=0, le=limits.RPO_S_MAX)] | None = None
+    volumes: tuple[VolumeSettings, ...] = ()
+    restored_host: str = "local:"
 
 
 @dataclass(frozen=True, slots=True)

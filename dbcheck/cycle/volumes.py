@@ -87,7 +87,8 @@ def read_volumes(rig: Rig, run: RunFolder) -> str:
         record = replace(record, failure=failure)
     else:
         try:
-            record = replace(record, numbers=find_numbers(watch.read(record.nonce)))
+            found = watch.read(run.manifest().run_id, record.nonce)
+            record = replace(record, numbers=find_numbers(found))
         except HostError as error:
             rig.listener.phase(Phase.RESTORE, f"volumes not read: {error}")
             record = replace(record, failure=str(error))

@@ -108,6 +108,10 @@ REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
         ErrorId.SERVER_LOG_NOT_FOUND,
         "Name the log itself with --server-log: a file, or a folder of files.",
     ),
+    "volumes": (
+        ErrorId.VALUE_INVALID,
+        "Name one folder on each volume.",
+    ),
     "in-use": (
         ErrorId.CANARIES_IN_USE,
         "Wait until the other run is over, or end its client.",

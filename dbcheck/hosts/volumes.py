@@ -65,7 +65,10 @@ class VolumeControl:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFolder:
-    """A folder on a volume of the server, and where the copy of that is restored."""
+    """A folder on a volume of the server, and where the copy of that is restored.
+
+    restored: {run} stands for the id of the run.
+    """
 
     target: str
     restored: str
@@ -84,7 +87,8 @@ class VolumesOfHost:
         self._control: VolumeControl | None = None
 
     def start(self, nonce: str) -> None:
-        """Write to each folder in turn until stop()."""
+        """Write to each folder in turn until stop(); both hosts must answer."""
+        self._restored.reach()
         control = self._host.volumes()
         try:
             control.start([each.target for each in self._folders], nonce)
@@ -111,14 +115,15 @@ class VolumesOfHost:
                 control.stop()
             control.close()
 
-    def read(self, nonce: str) -> Mapping[str, Sequence[range]]:
+    def read(self, run_id: str, nonce: str) -> Mapping[str, Sequence[range]]:
         """Return the numbers in each restored folder."""
         places = len(self._folders)
+        restored = [each.restored.replace("{run}", run_id) for each in self._folders]
         control = self._restored.volumes()
         try:
             return {
-                each.restored: control.read(each.restored, place, places, nonce)
-                for place, each in enumerate(self._folders)
+                folder: control.read(folder, place, places, nonce)
+                for place, folder in enumerate(restored)
             }
         finally:
             control.close()

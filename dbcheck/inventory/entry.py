@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -85,8 +86,10 @@ TYPES_OF_OTHERS: Mapping[str, Any] = {
             " starts, with the account and password of this one; for `dbcheck"
             " snapshot`, `copy`, a program; for `dbcheck run --restore`, `rpo_s`, the"
             " seconds before its loss from which commits may be lost, 0 for none; and,"
-            " where they are wanted, `remove`, a program, and `timeout_s`. See"
-            " [restore.md](guides/restore.md)."
+            " where they are wanted, `remove`, a program, `timeout_s`, and, for"
+            " snapshots, `volumes`, a list, each with `target`, a folder on it, and"
+            " `restored`, where that is restored (`{run}`: the run's id), on"
+            " `restored_host`. See [restore.md](guides/restore.md)."
         ),
     ],
     **registry.TYPES_OF_OTHERS,
@@ -272,6 +275,15 @@ def parse_entry(fields: Fields) -> Entry:
 def _require_restore(fields: Fields, settings: RestoreSettings) -> None:
     """Raise UsageError for a URL that is none, and for an objective of no use."""
     _require_url(fields, f"{_RESTORE}: target", settings.target)
+    for key in ("target", "restored"):
+        folders = [os.path.normpath(getattr(each, key)) for each in settings.volumes]
+        if len(set(folders)) < len(folders):
+            raise fields.error(
+                f"{_RESTORE}: volumes",
+                f"have one folder twice as {key}",
+                id=ErrorId.NAME_GIVEN_TWICE,
+                hint="Name one folder on each volume, and where its copy is restored.",
+            )
     if settings.rpo_s and settings.rpo_s < limits.RPO_S_MIN:
         raise fields.error(
             f"{_RESTORE}: rpo_s",

@@ -100,7 +100,7 @@ class VolumeWatch(Protocol):
     def stop(self) -> None:
         """Write no more, and remove what was written; never raises."""
 
-    def read(self, nonce: str) -> Mapping[str, Sequence[range]]:
+    def read(self, run_id: str, nonce: str) -> Mapping[str, Sequence[range]]:
         """Return the numbers in each restored volume, by its folder."""
 
 

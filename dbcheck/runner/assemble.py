@@ -18,11 +18,12 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
 from dbcheck.base.processes import make_search_path
 from dbcheck.config.secret import Secret, read_variable
-from dbcheck.config.target import KubernetesSettings
+from dbcheck.config.target import KubernetesSettings, RestoreSettings
 from dbcheck.cycle.host import describe_drive_server
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.hosts.volumes import CopiedFolder, VolumesOfHost
 from dbcheck.inventory.entry import Entry
 from dbcheck.kubernetes.pods import DatabasePods
 from dbcheck.model.cluster import Promise, SiteKind, require_stagger
@@ -284,8 +285,30 @@ def make_copying(entry: Entry, *, after_loss: bool) -> Copying | None:
     node = Node(restored, ManualConfig().open(None, lambda _text: None))
     programs = CopyByPrograms(settings)
     programs.require_programs()
-    rpo_s = settings.rpo_s if after_loss else None
-    return Copying(programs, SingleServer(node), rpo_s)
+    if after_loss:
+        return Copying(programs, SingleServer(node), settings.rpo_s)
+    volumes = make_volumes(entry, settings)
+    return Copying(programs, SingleServer(node), volumes=volumes)
+
+
+def make_volumes(entry: Entry, settings: RestoreSettings) -> VolumesOfHost | None:
+    """Return what shows if the volumes of *settings* are copied at one moment.
+
+    None without volumes; raise UsageError if no host can be asked to write on them.
+    """
+    if not settings.volumes:
+        return None
+    host = make_host(entry)
+    if host is None:
+        raise UsageError(
+            f"{entry_label(entry)} has dbcheck_restore: volumes, and no host that could"
+            " write on them",
+            id=ErrorId.RESTORE_NOT_SET_UP,
+            hint="Give the target's host (ansible_host, or --target-host), or leave"
+            " volumes out.",
+        )
+    folders = [CopiedFolder(each.target, each.restored) for each in settings.volumes]
+    return VolumesOfHost(host, folders, open_host(settings.restored_host))
 
 
 def remember_consent(hosts: Sequence[Entry]) -> None:

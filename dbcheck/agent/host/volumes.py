@@ -44,6 +44,7 @@ class VolumeCanaries:
         self._since_s = time.monotonic()
         self._lock = threading.Lock()
         self._stop = threading.Event()
+        require_apart(request["folders"])
         self._files = []  # type: list[int]
         self._paths = []  # type: list[str]
         try:
@@ -127,6 +128,17 @@ class VolumeCanaries:
             due_s = max(due_s + self._interval_s, now_s)
             self._stop.wait(due_s - now_s)
         self._stopped = "the files are as large as they may become"
+
+
+def require_apart(folders: list[str]) -> None:
+    """Refuse folders of which two are on one filesystem: these show nothing."""
+    by_device = {}  # type: dict[int, str]
+    for folder in folders:
+        device = os.stat(folder).st_dev
+        if device in by_device:
+            text = f"{folder} is on the filesystem of {by_device[device]}"
+            raise Refusal("volumes", text)
+        by_device[device] = folder
 
 
 def read_volume(request: Any) -> list[list[int]]:

@@ -2,7 +2,7 @@
 
 A copy has what was written to the drive by one moment, also what was not flushed.  So
 has a snapshot of LVM, ZFS or a cloud's volume: it is taken above the write cache of the
-medium, and asks for no loss of power (docs/decisions/copies.md).
+medium, and asks for no loss of power (docs/decisions/volumes.md).
 
 The drives of one group are copied at one moment: none of them takes a request until all
 are being copied.  So a write to one that came after the completion of a write to

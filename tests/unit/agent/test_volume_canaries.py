@@ -21,7 +21,9 @@ NONCE = "ab" * 16
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> list[Path]:
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return two folders that are taken to be on two filesystems."""
+    monkeypatch.setattr(volumes, "require_apart", lambda _: None)
     made = [tmp_path / name for name in ("data", "log")]
     for folder in made:
         folder.mkdir()
@@ -86,6 +88,14 @@ def test_nothing_is_left_if_one_folder_cannot_be_written_in(
     with pytest.raises(FileNotFoundError, match="absent"):
         start([*folders, tmp_path / "absent"])
     assert not any(list(folder.iterdir()) for folder in folders)
+
+
+def test_two_folders_on_one_filesystem_show_nothing(tmp_path: Path) -> None:
+    for name in ("data", "log"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(Refusal, match="log is on the filesystem of"):
+        start([tmp_path / "data", tmp_path / "log"])
+    assert not list((tmp_path / "data").iterdir())
 
 
 def test_no_folder_is_refused() -> None:

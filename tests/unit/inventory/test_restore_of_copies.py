@@ -14,6 +14,7 @@ from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.target import RestoreSettings
+from dbcheck.hosts.volumes import VolumesOfHost
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import make_inventory
 from dbcheck.power.kinds.command import CopyByPrograms
@@ -74,6 +75,27 @@ def test_a_host_without_it_has_none(tmp_path: Path) -> None:
         ({**GIVEN, "rpo_s": "a minute"}, ErrorId.VALUE_INVALID, "rpo_s is 'a minute'"),
         ({**GIVEN, "target": "spare"}, ErrorId.TARGET_URL_INVALID, "target is not"),
         ([1], ErrorId.VALUE_INVALID, "is [1]"),
+        (
+            {**GIVEN, "volumes": [{"target": "/data"}]},
+            ErrorId.VALUE_INVALID,
+            "volumes is [{'target': '/data'}]",
+        ),
+        (
+            {**GIVEN, "volumes": [{"target": "data", "restored": "/copy"}]},
+            ErrorId.VALUE_INVALID,
+            "'data'",
+        ),
+        (
+            {
+                **GIVEN,
+                "volumes": [
+                    {"target": "/data", "restored": "/copy/data"},
+                    {"target": "/log", "restored": "/copy/data/"},
+                ],
+            },
+            ErrorId.NAME_GIVEN_TWICE,
+            "one folder twice as restored",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(
@@ -104,6 +126,40 @@ def test_a_copy_at_the_servers_own_address_is_refused(
 ) -> None:
     entry = entry_of(tmp_path, {**GIVEN, "target": target})
     with refused(ErrorId.RESTORE_NOT_SET_UP, UsageError, naming="the server itself"):
+        assemble.make_copying(entry, after_loss=False)
+
+
+VOLUMES = [
+    {"target": "/data", "restored": "/copies/{run}/data"},
+    {"target": "/log", "restored": "/copies/{run}/log"},
+]
+
+
+def test_volumes_are_watched_on_the_targets_host_and_only_beside_a_load(
+    tmp_path: Path,
+) -> None:
+    given = {**GIVEN, "volumes": VOLUMES, "rpo_s": 60}
+    entry = entry_of(tmp_path, given, ansible_host="db1.example.net")
+    taken = assemble.make_copying(entry, after_loss=False)
+    lost = assemble.make_copying(entry, after_loss=True)
+    none = assemble.make_copying(entry_of(tmp_path, GIVEN), after_loss=False)
+    assert taken is not None and isinstance(taken.volumes, VolumesOfHost)
+    assert lost is not None and lost.volumes is None
+    assert none is not None and none.volumes is None
+
+
+def test_volumes_need_a_host_that_writes_on_them(tmp_path: Path) -> None:
+    entry = replace(entry_of(tmp_path, {**GIVEN, "volumes": VOLUMES}), host="")
+    with refused(ErrorId.RESTORE_NOT_SET_UP, UsageError, naming="no host that could"):
+        assemble.make_copying(entry, after_loss=False)
+
+
+def test_the_host_of_restored_volumes_is_one_that_can_be_reached(
+    tmp_path: Path,
+) -> None:
+    given = {**GIVEN, "volumes": VOLUMES, "restored_host": "ftp://spare"}
+    entry = entry_of(tmp_path, given, ansible_host="db1.example.net")
+    with refused(ErrorId.HOST_ADDRESS_INVALID, UsageError, naming="ftp"):
         assemble.make_copying(entry, after_loss=False)
 
 
