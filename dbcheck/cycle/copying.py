@@ -76,17 +76,17 @@ def run_copied_cycle(
         volumes = watching.enter_context(watched_volumes(rig))
         started = run_preflight(rig, workload, seed)
         run, manifest = started.run, started.manifest
-        watching.enter_context(run.locked())
-        try:
-            load_while_copied(rig, started, rig.copying, volumes, rows_max)
-        finally:
-            if started.held is not None:
-                started.held.close()
-            remove_unfinished_copy(rig, run, rig.copying)
-    with run.locked():
-        fetched = fetch_logs(rig, run, manifest)
-        with restored_copy(rig, run) as restored:
-            return read_and_judge(restored, run, manifest, fetched)
+        with run.locked():
+            try:
+                load_while_copied(rig, started, rig.copying, volumes, rows_max)
+            finally:
+                watching.close()
+                if started.held is not None:
+                    started.held.close()
+                remove_unfinished_copy(rig, run, rig.copying)
+            fetched = fetch_logs(rig, run, manifest)
+            with restored_copy(rig, run) as restored:
+                return read_and_judge(restored, run, manifest, fetched)
 
 
 def load_while_copied(

@@ -49,7 +49,7 @@ class WatchedVolumes:
             return replace(record, failure=str(error))
         return replace(
             record,
-            after=steps.begun,
+            after=None if steps.stopped else steps.begun,
             longest_s=steps.longest_s,
             failure=steps.stopped,
         )
@@ -76,12 +76,14 @@ def watched_volumes(rig: Rig) -> Iterator[WatchedVolumes]:
 def read_volumes(rig: Rig, run: RunFolder) -> str:
     """Read the restored volumes, if that is asked, and store what is found.
 
-    Return how they are apart, "" if they are not, or that is not known.
+    Return how they are apart, "" if they are not, or that is not known.  If they could
+    not be read before, they are read again.
     """
     copy, watch = run.copy(), rig.copying.volumes if rig.copying else None
     record = copy.volumes if copy else None
-    if copy is None or record is None or record.failure:
+    if copy is None or record is None or record.after is None:
         return ""
+    record = replace(record, failure="")
     if watch is None:
         failure = "how to read the restored volumes is not known"
         record = replace(record, failure=failure)
