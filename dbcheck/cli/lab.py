@@ -266,7 +266,7 @@ def _refuse_for_copies(given: Mapping[str, bool]) -> None:
     "files while it writes, which loses commits), drives (all virtual drives at one "
     "moment, as a snapshot of volumes), drives-apart (with --log-drive: one after the "
     "other, which is no copy). Shipped until the cut: archive (PostgreSQL's "
-    "archive_command), receiver (pg_receivewal --synchronous).",
+    "archive_command), receiver (pg_receivewal --synchronous), pgbackrest.",
 )
 @option(
     "--keep-image",
