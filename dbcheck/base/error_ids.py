@@ -190,6 +190,8 @@ class ErrorId(StrEnum):
     COPY_NOT_TAKEN = "copy-not-taken"
     COPY_PROGRAM_MISSING = "copy-program-missing"
     COPY_ROWS_EXCEEDED = "copy-rows-exceeded"
+    POINT_NOT_READABLE = "point-not-readable"
+    POINT_NOT_SUPPORTED = "point-not-supported"
     RESTORE_METHOD_NOT_FOR_ENGINE = "restore-method-not-for-engine"
     RESTORE_NOT_SET_UP = "restore-not-set-up"
     WORKLOAD_NOT_FOR_COPY = "workload-not-for-copy"

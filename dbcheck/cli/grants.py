@@ -11,6 +11,7 @@ import click
 import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.points import PointKind
 from dbcheck.base.text import visible
 from dbcheck.cli import PASS, output
 from dbcheck.cli.flags import shared
@@ -42,6 +43,7 @@ class Server:
 
     user, database: as they are, not quoted.  asks_host: see Engine.require_rights().
     topology: of the cluster that it is a node of.
+    names_points: its archive is restored to a restore point.
     """
 
     product: Product
@@ -51,6 +53,7 @@ class Server:
     topology: SiteKind = SiteKind.SINGLE
     forms_group: bool = False
     promotes: bool = False
+    names_points: bool = False
 
 
 @click.command("grants", cls=Verb)
@@ -147,6 +150,8 @@ def describe_server(entry: Entry, product: Product | None) -> Server:
         topology=SiteKind(entry.topology) if is_cluster else SiteKind.SINGLE,
         forms_group=promotes and any(each.cuts_all for each in entry.listed_promises),
         promotes=promotes,
+        names_points=entry.copied_by is not None
+        and entry.copied_by.until is PointKind.RESTORE_POINT,
     )
 
 
@@ -160,7 +165,9 @@ def list_statements(
     if product is Product.POSTGRESQL:
         create = postgresql_rights.create_statements(account, database)
         found = postgresql_rights.list_rights(
-            usage, account, database, asks_host=server.asks_host
+            *(usage, account, database),
+            asks_host=server.asks_host,
+            names_points=server.names_points,
         )
         found += postgresql_rights.list_cluster_rights(
             topology, account, promotes=server.promotes, control=control

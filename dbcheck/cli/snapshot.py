@@ -1,4 +1,4 @@
-"""dbcheck snapshot: copy a server under load, restore the copy, and judge it."""
+"""dbcheck snapshot: restore a copy, or an archive to a point, and judge it."""
 
 from __future__ import annotations
 
@@ -87,9 +87,12 @@ def command(
     has it restored on another host or port, and reads the rows there. Every commit
     that was acknowledged before the copy was begun must be there, none that was sent
     after it had ended can be, and none may be missing between. No power is cut.
+
+    With dbcheck_restore: until a point of the server's log is read in the place of a
+    copy, and your program restores the archive to it.
     """
     entry = find_entry(named, target, witness, load, wait)
-    _require_restore(entry)
+    require_restore(entry)
     if load.scheduler:
         raise UsageError(
             "--load-workers cannot be used here",
@@ -166,13 +169,14 @@ def _show_copies(
     return code
 
 
-def _require_restore(entry: Entry) -> None:
+def require_restore(entry: Entry) -> None:
     """Raise UsageError unless *entry* says how to take a copy and restore it."""
-    if entry.copied_by is None or not entry.copied_by.copy:
+    settings = entry.copied_by
+    if settings is None or not (settings.copy or settings.until):
         raise UsageError(
             f"{assemble.entry_label(entry) or 'the target'} has no dbcheck_restore: how"
             " to take a copy and restore it is not known",
             id=ErrorId.RESTORE_NOT_SET_UP,
-            hint="Give the host dbcheck_restore in the inventory: copy, restore and"
-            " target. docs/guides/restore.md shows it.",
+            hint="Give the host dbcheck_restore in the inventory: restore, target, and"
+            " copy or until. docs/guides/restore.md shows it.",
         )

@@ -9,6 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from dbcheck.base import limits
+from dbcheck.base.points import PointKind
 from dbcheck.base.setting import Setting
 from dbcheck.config.validated import Command, Text, one_of
 from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind
@@ -62,6 +63,8 @@ class RestoreSettings:
              copied otherwise, as by an archive of its log.
     remove:  the program that ends that server and removes the copy; () to keep both.
     timeout_s: seconds that each program may take.
+    until:   the kind of point to which the archive of the server's log is restored, in
+             the place of a copy; *restore* then gets the point after the run's id.
     rpo_s:   the recovery point objective: commits that are older than so many seconds
              must not be lost with the server.  0: none may.
     volumes: the volumes of the server that are copied beside the load; () to leave open
@@ -75,6 +78,7 @@ class RestoreSettings:
     remove: Command = ()
     timeout_s: _Seconds = limits.COPY_S
     rpo_s: Annotated[float, Meta(ge=0, le=limits.RPO_S_MAX)] | None = None
+    until: PointKind | None = None
     volumes: tuple[VolumeSettings, ...] = ()
     restored_host: str = "local:"
 

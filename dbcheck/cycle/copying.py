@@ -1,7 +1,9 @@
 """A cycle in which the server is copied under load, and its restored copy is read.
 
 No power is cut.  Commits that were acknowledged before the program of the copy was
-started must be in the copy; commits that were sent after it had ended cannot be.
+started must be in the copy; commits that were sent after it had ended cannot be.  In
+the place of a copy a point of the server's log can be read, to which its archive is
+restored: the same holds for the time that the reading took.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import replace
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
+from dbcheck.base.points import PointKind, name_restore_point
 from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.fetching import fetch_logs
@@ -131,10 +134,19 @@ class _Copier:
 
     def copy(self, copying: Copying, after_s: float) -> None:
         """Take the copy after *after_s* seconds of the load; then await commits."""
-        self._say(f"the copy begins after {after_s:.1f} s", Phase.LOAD)
+        begins = "the copy begins" if copying.until is None else "the point is read"
+        self._say(f"{begins} after {after_s:.1f} s", Phase.LOAD)
         while (now_us() - self._load.began_us) / 1e6 < after_s:
             self._look()
             time.sleep(POLL_S)
+        if copying.until is None:
+            self._take(copying)
+        else:
+            self._read_point(copying.until)
+        self._await_commits()
+
+    def _take(self, copying: Copying) -> None:
+        """Have the copy taken; store when."""
         written = self._volumes.begin()
         record = CopyRecord(now_us(), volumes=written)
         self._run.write_copy(record)
@@ -145,7 +157,16 @@ class _Copier:
         record = replace(record, ended_us=ended_us, volumes=written)
         self._run.write_copy(record)
         self._say(f"taken in {record.taken_s:.1f} s; the load goes on a little")
-        self._await_commits()
+
+    def _read_point(self, kind: PointKind) -> None:
+        """Read the point of the log that is now; store it, and when."""
+        manifest, engine = self._run.manifest(), self._rig.site.writer.engine
+        name = name_restore_point(manifest.run_id)
+        read = engine.read_point(kind, name, server=manifest.writer.facts)
+        self._run.write_copy(CopyRecord(read.began_us, read.ended_us, point=read.point))
+        took_ms = (read.ended_us - read.began_us) / 1e3
+        text = f"{kind.value} {read.point.value}, read in {took_ms:.1f} ms"
+        self._say(f"{text}; the load goes on a little")
 
     def _await_commits(self) -> None:
         """Wait until commits were answered that were sent after the copy was taken.

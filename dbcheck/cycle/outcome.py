@@ -296,6 +296,9 @@ def _build_copy_result(outcome: Outcome) -> CopyResult | None:
         rpo_s=plan.rpo_s,
         missing=copied.missing if copied else None,
         reached_s=_measure_reach(outcome.case) if plan.is_after_loss else None,
+        point_kind=plan.until.value if plan.until else None,
+        point=copy.point.value if copy and copy.point else None,
+        read_s=copy.read_s if copy else None,
     )
 
 

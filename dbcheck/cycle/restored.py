@@ -69,7 +69,7 @@ def _restore(rig: Rig, run: RunFolder, record: CopyRecord, copying: Copying) -> 
     rig.listener.phase(Phase.RESTORE, "the copy is restored by its program")
     began_s = time.monotonic()
     try:
-        copying.programs.restore(run.manifest().run_id)
+        copying.programs.restore(run.manifest().run_id, record.point)
     except EngineError as error:
         if apart := read_volumes(rig, run):
             error.args = (f"{error}\nthe volumes are not of one moment: {apart}",)

@@ -273,7 +273,7 @@ def parse_entry(fields: Fields) -> Entry:
 
 
 def _require_restore(fields: Fields, settings: RestoreSettings) -> None:
-    """Raise UsageError for a URL that is none, and for an objective of no use."""
+    """Raise UsageError for a URL that is none, and for keys that exclude each other."""
     _require_url(fields, f"{_RESTORE}: target", settings.target)
     for key in ("target", "restored"):
         folders = [os.path.normpath(getattr(each, key)) for each in settings.volumes]
@@ -283,6 +283,18 @@ def _require_restore(fields: Fields, settings: RestoreSettings) -> None:
                 f"have one folder twice as {key}",
                 id=ErrorId.NAME_GIVEN_TWICE,
                 hint="Name one folder on each volume, and where its copy is restored.",
+            )
+    if settings.until is not None:
+        beside = "copy" if settings.copy else "rpo_s"
+        beside = "volumes" if settings.volumes else beside
+        if settings.copy or settings.volumes or settings.rpo_s is not None:
+            raise fields.error(
+                f"{_RESTORE}: until",
+                f"cannot be used with {beside}",
+                id=ErrorId.OPTIONS_CONFLICT,
+                hint="One host of the inventory has one way to restore: a copy, the"
+                " archive to a point, or the archive of a lost server. Describe the"
+                " server as two hosts to check two of them.",
             )
     if settings.rpo_s and settings.rpo_s < limits.RPO_S_MIN:
         raise fields.error(

@@ -65,6 +65,8 @@ class ItemId(enum.Enum):
     COPY_OF_SERVER = "copy of this server"
     COPY_APART = "apart from the server"
     ONE_INSTANT = "volumes of one instant"
+    POINT_READ = "point under load"
+    POINT_STOP = "stopped at the point"
     RESTORED = "restored"
     STAYED_OFF = "lost server off"
     OBJECTIVE = "recovery point"
@@ -360,6 +362,17 @@ _DOUBTS = {
         " them does so by luck",
         "Copy all of them as one group at once, and restore that copy at the folders in"
         " dbcheck_restore; then copy it again",
+    ),
+    ItemId.POINT_READ: _Doubt(
+        "nothing shows to which point the archive was to be restored",
+        advice="Run it again",
+    ),
+    ItemId.POINT_STOP: _Doubt(
+        "nothing shows that recovery stopped at the point",
+        "recovery did not stop at the point",
+        "Give the restore the point, its last argument, as its target"
+        " (recovery_target_lsn or recovery_target_name, or --stop-position), use more"
+        " sessions, and run it again",
     ),
     ItemId.RESTORED: _Doubt("how long the restore took is not known"),
     ItemId.STAYED_OFF: _Doubt(

@@ -295,6 +295,10 @@ class CopyResult:
               there all the same.  All these are null if no rows were compared.
     rpo_s:    the recovery point objective, in seconds; null without a loss of the
               server.
+    point_kind, point: the point to which the archive of the server's log was restored:
+              "lsn", "restore-point" or "gtid", and its value.  null for a copy.
+    read_s:   seconds that reading the point took.  Where there is a point, *taken_s* is
+              null, and "while it was taken" means while the point was read.
     missing:  commits that are missing or damaged, whether they must be there or not.
     reached_s: seconds before the loss at which the oldest missing commit was
               acknowledged, at least and at most; both 0 if none is missing.  null if
@@ -314,6 +318,9 @@ class CopyResult:
     rpo_s: float | None = None
     missing: int | None = None
     reached_s: tuple[float, float] | None = None
+    point_kind: str | None = None
+    point: str | None = None
+    read_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

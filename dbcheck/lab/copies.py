@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, LabError
+from dbcheck.base.points import Point
 from dbcheck.lab.lab import Lab
 
 _POLL_S = 0.1
@@ -43,10 +44,10 @@ class LabCopies:
                 meanwhile()
                 time.sleep(_POLL_S)
 
-    def restore(self, run_id: str) -> None:
+    def restore(self, run_id: str, point: Point | None = None) -> None:
         """Return once a server was started on the copy; raise EngineError."""
         with _failing_as(ErrorId.COPY_NOT_RESTORED, "the copy was not restored"):
-            self._lab.restore_copy(run_id)
+            self._lab.restore_copy(run_id, point.value if point else "")
 
     def remove(self, run_id: str) -> None:
         """End the server on the copy, and remove both; raise EngineError."""

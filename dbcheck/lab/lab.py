@@ -276,12 +276,13 @@ class Lab:
         """Return whether that copy is complete; raise LabError if that failed."""
         return self._call(LabCalls.copy_is_taken)
 
-    def restore_copy(self, name: str) -> None:
+    def restore_copy(self, name: str, point: str) -> None:
         """Start a server on the copy *name*; it may still be in recovery then.
 
+        point: to which what was shipped is restored; "" for all, and for a copy.
         Raise LabError, with the decisive lines of its log, if it does not start.
         """
-        self._call(LabCalls.restore_copy, name)
+        self._call(LabCalls.restore_copy, name, point)
 
     def remove_copy(self, name: str) -> None:
         """End the server on the copy *name*, and remove both."""

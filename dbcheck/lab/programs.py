@@ -20,6 +20,7 @@ PACKAGES = {
     "initdb": "postgresql",
     "mariadb": "mariadb-client",
     "mariadb-backup": "mariadb-backup",
+    "mariadb-binlog": "mariadb-client",
     "mariadb-dump": "mariadb-client",
     "mariadb-install-db": "mariadb-server",
     "mariadbd": "mariadb-server",

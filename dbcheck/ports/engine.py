@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import NoCanary, UsageError
+from dbcheck.base.points import PointKind, PointRead
 from dbcheck.model.audited import ScopedSettings
 from dbcheck.model.cluster import Weakens
 from dbcheck.model.cut import OtherUsers
@@ -413,6 +414,22 @@ class Engine(ABC):
         Return "" if the files of this server's data directory identify it.
         """
         return ""
+
+    def require_point(self, kind: PointKind) -> None:
+        """Raise an error, with the fix as hint, if no point of *kind* can be read here.
+
+        UsageError: such a server has none; EngineError: this one, or this account.
+        """
+        raise self._refusal(Feature.POINT)
+
+    def read_point(
+        self, kind: PointKind, name: str, *, server: ServerFacts | None = None
+    ) -> PointRead:
+        """Read the point of the log that is now; raise EngineError.  See base.points.
+
+        name: of a restore point, which is made.
+        """
+        raise self._refusal(Feature.POINT)
 
     def open_followers(self, *, server: ServerFacts | None = None) -> Followers:
         """Connect to list the nodes that follow this one.

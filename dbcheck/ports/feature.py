@@ -40,6 +40,7 @@ class Feature(Enum):
     REPOINTING = ("transactions", "follow", "lead")
     CLONING = ("clone",)
     UNREPLICATED_ROWS = ("count_rows",)
+    POINT = ("require_point", "read_point")
     GROUP_MEMBER = ("require_alone",)
     GROUP_BOOTSTRAP = (
         *("require_may_bootstrap", "detached", "require_all_of", "bootstrap_group"),
@@ -64,5 +65,10 @@ REFUSALS = {
         "dbcheck cannot fill the tables on %s",
         ErrorId.FILLING_NOT_SUPPORTED,
         "Run without rows_before.",
+    ),
+    Feature.POINT: (
+        "dbcheck cannot read a point of the log of %s",
+        ErrorId.POINT_NOT_SUPPORTED,
+        "Take a copy instead: dbcheck_restore: copy.",
     ),
 }

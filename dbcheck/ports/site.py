@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from dbcheck.base.points import Point, PointKind
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.model.depth import Reached
@@ -58,9 +59,10 @@ class CopyPrograms(Protocol):
         meanwhile: called again and again until then; what it raises ends the copying.
         """
 
-    def restore(self, run_id: str) -> None:
+    def restore(self, run_id: str, point: Point | None = None) -> None:
         """Return once a server was started on the copy; it may take no queries yet.
 
+        point: of the log, to which the archive is restored; None for a copy.
         It may be called again, also while that server runs.
         """
 
@@ -278,7 +280,7 @@ class Site(Protocol):
 class Copying:
     """How a copy of the server is taken and restored, and the server on the copy.
 
-    rpo_s: see rows.copied.CopyPlan.
+    rpo_s, until: see rows.copied.CopyPlan.
     lasts: what is copied is still there once this command has ended, so that a restore
            that failed can be tried again.
     volumes: shows whether the volumes were copied at one moment; None if that is not
@@ -289,4 +291,5 @@ class Copying:
     restored: Site
     rpo_s: float | None = None
     lasts: bool = True
+    until: PointKind | None = None
     volumes: VolumeWatch | None = None

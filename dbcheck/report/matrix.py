@@ -62,8 +62,7 @@ def draw_copies(results: Sequence[RunResult]) -> RenderableType:
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
     )
     table.add_column("run", no_wrap=True)
-    is_cut = results[0].is_cut
-    for name in of_restores.copy_columns(is_cut=is_cut):
+    for name in of_restores.copy_columns(results[0]):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict")
     for result in results:
@@ -72,7 +71,7 @@ def draw_copies(results: Sequence[RunResult]) -> RenderableType:
     return Group(
         table,
         Text(sentence(of_restores.describe_copies(results))),
-        Text(of_restores.describe_scope(is_cut=is_cut)),
+        Text(of_restores.describe_scope(results[0])),
     )
 
 

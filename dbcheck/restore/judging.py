@@ -17,7 +17,7 @@ from dbcheck.judge.verdict import Judgement, describe_earlier_alterations
 from dbcheck.model.audited import list_alarms
 from dbcheck.model.server import name_same_data
 from dbcheck.model.verdict import Verdict, format_at_most, format_count
-from dbcheck.restore import loss, volumes
+from dbcheck.restore import loss, pointed, volumes
 from dbcheck.rows.copied import Copied
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.reconcile import Reconciliation
@@ -61,12 +61,13 @@ def judge_apart(case: Case) -> Item | None:
     """Judge whether the copy ends where it was taken; None if no row was compared.
 
     The original itself, and a standby that still follows it, have later commits; one
-    that follows it with a delay may not have them yet.
+    that follows it with a delay may not have them yet.  Where nothing was copied, it
+    must follow no server.
     """
     copied = case.copied
     if copied is None:
         return None
-    if case.manifest.is_cut:
+    if case.manifest.is_cut or pointed.is_to_point(case):
         return _judge_follows_nobody(case)
     follows = _find_server_followed(case)
     sent = f"the {format_count(copied.after, 'commit')} sent after it was taken"
@@ -185,6 +186,8 @@ _OF_EACH: tuple[Callable[[Case], Item | None], ...] = (
 def judge_restored(case: Case) -> Judgement:
     """Return the verdict on the restored copy of *case*, with what it rests on."""
     own = _AFTER_LOSS if case.manifest.is_cut else _BESIDE_LOAD
+    if pointed.is_to_point(case):
+        own = pointed.EVIDENCE
     judged = (each(case) for each in (*own, *_OF_EACH))
     items = tuple(item for item in judged if item is not None)
     judgement = _judge_with_index(case, items)
@@ -239,6 +242,7 @@ def _judge(case: Case, items: tuple[Item, ...]) -> Judgement:
     altered = describe_earlier_alterations(found)
     if found.counts:
         lost = describe_loss(case, found, copied) + describe_excess(case)
+        lost += pointed.describe_shortfall(case) if pointed.is_to_point(case) else ""
         lost += f"; {_explain_no_row(case)}" if has_no_row(case) else ""
         return concluded(Verdict.FAIL, lost, *altered)
     doubts = [*altered, *_list_doubts(case, found, items)]
@@ -255,6 +259,7 @@ def _find_other_server(items: tuple[Item, ...]) -> Item | None:
     wrong = (
         (ItemId.COPY_APART, Status.CONTRADICTED),
         (ItemId.COPY_APART, Status.NOT_OBSERVABLE),
+        (ItemId.POINT_STOP, Status.CONTRADICTED),
         (ItemId.COPY_OF_SERVER, Status.ABSENT),
     )
     return next((item for item in items if (item.id, item.status) in wrong), None)
@@ -265,6 +270,9 @@ def _doubt(case: Case, item: Item) -> str:
     text = doubt_of(item)
     if case.manifest.is_cut:
         return text.replace("copy it again", "run it again")
+    if pointed.is_to_point(case):
+        text = text.replace("copy it again", "run it again")
+        return text.replace("cut again", "run it again")
     return text.replace("cut again", "copy it again")
 
 
@@ -284,6 +292,8 @@ def _must_have_tables(case: Case) -> bool:
 
 def _explain_no_row(case: Case) -> str:
     """Return why a copy may have no row, or no table, of the run."""
+    if pointed.is_to_point(case):
+        return pointed.EARLIER
     return _NOT_SHIPPED if case.manifest.is_cut else _OLDER
 
 
@@ -312,6 +322,7 @@ def describe_loss(case: Case, found: Reconciliation, copied: Copied) -> str:
     text = "; ".join(parts)
     if commits and copied.by_order:
         when = "long enough before the loss" if case.manifest.is_cut else _BEFORE_BEGUN
+        when = pointed.BEFORE if pointed.is_to_point(case) else when
         text += (
             f". Of these {due}, {copied.by_order:,} must be there since later commits"
             f" are there, and the rest since they were acknowledged {when}"
@@ -339,6 +350,8 @@ def _describe_kept(case: Case, copied: Copied) -> str:
     alarms = list_alarms(case.writer.audit or ())
     if case.manifest.is_cut:
         text = _describe_kept_after_loss(case, copied)
+    elif pointed.is_to_point(case):
+        text = pointed.describe_kept(copied, WHERE)
     else:
         text = _describe_kept_beside_load(copied)
     return text + headline.describe_alarms(alarms)
@@ -376,7 +389,8 @@ def _list_doubts(
 ) -> Iterator[str]:
     """Yield what keeps a copy without a loss from a PASS."""
     if not found.confirmed and not case.manifest.is_cut:  # an item says it then
-        yield "no commit is on record from before the copy was begun. Copy it again"
+        none = "no commit is on record from before the copy was begun. Copy it again"
+        yield pointed.NOTHING_BEFORE if pointed.is_to_point(case) else none
     if found.foreign:
         rows = format_count(found.foreign, "row")
         yield f"{rows} of another run: a second dbcheck may have been running"

@@ -1,9 +1,10 @@
 """Judges which commits of a load a copy of the server has to hold.
 
-A copy that is taken beside the load is the state of the server at one moment.  An
-archive, or a receiver of the log, has the state of a moment before the loss of the
-server.  Which commits each has to hold, and which it cannot hold, follows from the
-order of the client's own readings of one clock: no clocks of two machines are compared.
+A copy that is taken beside the load is the state of the server at one moment, and so
+is one that is restored to a point of its log.  An archive, or a receiver of the log,
+has the state of a moment before the loss of the server.  Which commits each has to
+hold, and which it cannot hold, follows from the order of the client's own readings of
+one clock: no clocks of two machines are compared.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dbcheck.base.points import Point, PointKind
 from dbcheck.rows.acks import NEVER, TIME_UNIT_US, AckArray, Ints, SessionTimes
 from dbcheck.rows.loss import CODES, MISSING, Losses, number_operations
 from dbcheck.rows.reconcile import Reconciliation
@@ -46,10 +48,13 @@ class CopyPlan:
     rpo_s:  the recovery point objective in seconds: the server's power is cut, and what
             was shipped elsewhere by then is restored.  None for a copy that is taken
             beside the load, without a cut.
+    until:  the kind of the point of the server's log to which its archive is restored,
+            without a cut; None if it is restored whole.
     """
 
     target: str
     rpo_s: float | None = None
+    until: PointKind | None = None
 
     @property
     def is_after_loss(self) -> bool:
@@ -94,12 +99,15 @@ class CopyRecord:
     """Record of a copy, and of its restore.
 
     Times in microseconds of the client's monotonic clock.
-    began_us: just before the program that takes the copy beside the load was started;
-              None where the server was lost, and what was shipped by then is restored.
-    ended_us: once that program had ended well; None if it did not.
+    began_us: just before the program that takes the copy beside the load was started,
+              or the server was asked for its point; None where the server was lost, and
+              what was shipped by then is restored.
+    ended_us: once that program had ended well, or the server had answered; None if it
+              did not.
     restore_s: seconds that the program took which restored the copy; None before that.
     stayed_off: whether the lost server had no power yet once the copy was restored;
               None if that is not known, and where no server was lost.
+    point:    to which the archive is restored; None if a copy is restored whole.
     volumes:  what was written to the server's volumes; None if that was not asked.
     """
 
@@ -107,28 +115,44 @@ class CopyRecord:
     ended_us: int | None = None
     restore_s: float | None = None
     stayed_off: bool | None = None
+    point: Point | None = None
     volumes: VolumesRecord | None = None
 
     @property
     def law(self) -> CopyLaw | None:
-        """The moments that a copy beside the load is judged by; None without one."""
+        """The moments that a copy beside the load is judged by; None without one.
+
+        They are those of a point, too, see base.points.
+        """
         if self.began_us is None or self.ended_us is None:
             return None
         return CopyLaw(self.began_us, self.ended_us)
 
     @property
     def taken_s(self) -> float | None:
-        """The seconds that the program took which takes the copy; None if it failed."""
+        """The seconds that the program took which takes the copy; None if it failed.
+
+        None also for a point, for which no program is run.
+        """
         law = self.law
-        if law is None or law.none_us is None:
+        if self.point is not None or law is None or law.none_us is None:
             return None
         return (law.none_us - law.due_us) / 1e6
+
+    @property
+    def read_s(self) -> float | None:
+        """The seconds that reading the point took; None without one."""
+        if self.point is None or self.began_us is None or self.ended_us is None:
+            return None
+        return (self.ended_us - self.began_us) / 1e6
 
     def __post_init__(self) -> None:
         """Refuse times that no clock can have measured."""
         began_us, ended_us = self.began_us, self.ended_us
         if ended_us is not None and (began_us is None or ended_us < began_us):
             raise ValueError("no copy ends before it begins")
+        if self.point is not None and ended_us is None:
+            raise ValueError("no point is known without when it was read")
         if self.restore_s is not None and not 0 <= self.restore_s < math.inf:
             raise ValueError(f"no restore takes {self.restore_s} s")
 

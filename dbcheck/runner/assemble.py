@@ -288,7 +288,9 @@ def make_copying(entry: Entry, *, after_loss: bool) -> Copying | None:
     if after_loss:
         return Copying(programs, SingleServer(node), settings.rpo_s)
     volumes = make_volumes(entry, settings)
-    return Copying(programs, SingleServer(node), volumes=volumes)
+    return Copying(
+        *(programs, SingleServer(node)), until=settings.until, volumes=volumes
+    )
 
 
 def make_volumes(entry: Entry, settings: RestoreSettings) -> VolumesOfHost | None:

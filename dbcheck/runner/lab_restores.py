@@ -1,7 +1,7 @@
 """Runs cycles in a lab whose server is copied, and reads the copy, restored beside it.
 
-A copy is taken under load, and no power is cut; or the power is cut, and what the lost
-server had shipped by then is restored.
+A copy is taken under load, or a point of the log is read, and no power is cut; or the
+power is cut, and what the lost server had shipped by then is restored.
 """
 
 from __future__ import annotations
@@ -124,10 +124,12 @@ def make_restoring_rig(
     """
     rig = make_lab_rig(lab, progress, runs, limits)
     copies = LabCopies(lab, method)
-    rpo_s = choose_method(method, lab.spec.engine).rpo_s
+    chosen = choose_method(method, lab.spec.engine)
     engine = open_engine(copies.restored_url, lab.password)
     node = Node(engine, ManualConfig().open(None, lambda _text: None))
-    copying = Copying(copies, SingleServer(node), rpo_s, lasts=False)
+    copying = Copying(
+        *(copies, SingleServer(node), chosen.rpo_s), lasts=False, until=chosen.until
+    )
     folders = [CopiedFolder(*each) for each in lab.copied_folders()]
     if folders:
         host = open_host(lab.host_url, lab.ssh)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from dbcheck.base.points import PointKind
 from dbcheck.base.processes import make_environment
 from dbcheck.config.target import RestoreSettings
 from dbcheck.cycle.rig import Limits, Rig
@@ -74,6 +75,12 @@ class Archives(Copies):
         assert made.copying is not None
         copying = replace(made.copying, rpo_s=rpo_s)
         return replace(made, copying=copying, site=self.here.rig.site)
+
+    def point_rig(self, kind: PointKind, limits: Limits | None = None) -> Rig:
+        """Return the rig that restores the archive to a point, without a cut."""
+        made = self.rig(self.archive_settings(), limits)
+        assert made.copying is not None
+        return replace(made, copying=replace(made.copying, until=kind))
 
     @contextlib.contextmanager
     def shipped(self) -> Iterator[None]:

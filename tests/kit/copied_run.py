@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dbcheck.base.points import Point
 from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import Gone
@@ -23,11 +24,13 @@ COPY_HOST = "copyhost.corp.example"
 _AROUND_US = 200_000  # the copy is the state so long after its beginning
 
 
-def stored_copied_run(parent: Path, *, lost: int = 0, whole: bool = False) -> RunFolder:
+def stored_copied_run(
+    parent: Path, *, lost: int = 0, whole: bool = False, point: Point | None = None
+) -> RunFolder:
     """Return a stored run, of which a copy from the middle of its load was read.
 
     lost: how many of the commits from before the copy are missing in it.  whole: the
-    server itself was read.
+    server itself was read.  point: of the log, to which its archive was restored.
     """
     run = RunFolder.open(stored_copy("postgresql-pass", parent))
     manifest, load = run.manifest(), run.load()
@@ -38,7 +41,8 @@ def stored_copied_run(parent: Path, *, lost: int = 0, whole: bool = False) -> Ru
     if whole:
         there = acks
     _keep_rows(run, there["row_id"][lost:].tolist())
-    plan = CopyPlan(f"postgresql://u@{COPY_HOST}:5433/d")
+    kind = point.kind if point is not None else None
+    plan = CopyPlan(f"postgresql://u@{COPY_HOST}:5433/d", until=kind)
     uncut = replace(
         load,
         gone=Gone.NEVER,
@@ -51,7 +55,7 @@ def stored_copied_run(parent: Path, *, lost: int = 0, whole: bool = False) -> Ru
     run = RunFolder.open(run.path)
     run.write_load(uncut)
     ended_us = at_us + _AROUND_US + TIME_UNIT_US
-    run.write_copy(CopyRecord(at_us - _AROUND_US, ended_us, 2.5))
+    run.write_copy(CopyRecord(at_us - _AROUND_US, ended_us, 2.5, point=point))
     return run
 
 

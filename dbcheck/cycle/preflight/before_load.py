@@ -291,6 +291,7 @@ def _require_fit(
     asks_host = any(node.host is not None for node in rig.site.nodes.values())
     weakens = Weakens.for_promise(rig.site.promise) if control else None
     require_server(engine, workload, weakens, grouped=grouped, asks_host=asks_host)
+    _require_point(rig)
     if known.find_node(rig.site.writer_name).identity:
         known.require_same(rig.site.writer_name, engine.target, engine.facts())
     for node in rig.site.nodes.values():
@@ -310,6 +311,12 @@ def _require_fit(
     if workload.plan is PlanKind.TWO_PHASE:
         _require_two_phase(engine, workload.sessions + 1, weak=control)
     return witness
+
+
+def _require_point(rig: Rig) -> None:
+    """Raise an error if the point that is to be read of the server cannot be."""
+    if rig.copying is not None and rig.copying.until is not None:
+        rig.site.writer.engine.require_point(rig.copying.until)
 
 
 def require_server(
@@ -502,7 +509,7 @@ def _plan_copy(rig: Rig) -> CopyPlan | None:
     if rig.copying is None:
         return None
     restored = rig.copying.restored.writer.engine
-    return CopyPlan(restored.target, rig.copying.rpo_s)
+    return CopyPlan(restored.target, rig.copying.rpo_s, rig.copying.until)
 
 
 def _find_cut_class(rig: Rig, node: Node) -> CutClass:

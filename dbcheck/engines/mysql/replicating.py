@@ -1,4 +1,4 @@
-"""A server of the MySQL family as a node of a cluster."""
+"""A server of the MySQL family as one whose log others follow, or restore."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import EngineError
+from dbcheck.base.errors import EngineError, UsageError
+from dbcheck.base.points import Point, PointKind, PointRead
+from dbcheck.base.system import now_us
 from dbcheck.engines.mysql import galera, group_replication, replication
 from dbcheck.engines.mysql.answering import is_replica
 from dbcheck.engines.mysql.check import find_refill, read_product, require_standalone
@@ -116,8 +118,11 @@ def takes_writes_of_clients(link: MysqlLink) -> bool:
     return not is_replica(link, read_product(link))
 
 
+_NO_BINARY_LOG = "Set log_bin and server_id, restart the server, and take a new backup."
+
+
 class Replicating(Engine):
-    """Features of clusters for MySQL and MariaDB; contracts in ports.engine."""
+    """Features of clusters, and points, for MySQL and MariaDB; see ports.engine."""
 
     _database: str
 
@@ -135,6 +140,45 @@ class Replicating(Engine):
         server: ServerFacts | None = None,
     ) -> MysqlLink:
         """Connect; raise EngineError."""
+
+    def require_point(self, kind: PointKind) -> None:
+        """Raise an error unless this is MariaDB with a binary log, and *kind* is GTID.
+
+        MySQL's set of GTIDs may have gaps, and its mysqlbinlog stops at none.
+        """
+        with self._open(None) as link:
+            product = read_product(link)
+            if product is not Product.MARIADB or kind is not PointKind.GTID:
+                raise UsageError(
+                    f"{self.target} ({product.value}) has no point of the kind"
+                    f" {kind.value}",
+                    id=ErrorId.POINT_NOT_SUPPORTED,
+                    hint="With MariaDB set dbcheck_restore: until to gtid."
+                    if product is Product.MARIADB
+                    else "Take a copy instead: dbcheck_restore: copy.",
+                )
+            if not (link.row("point_gtid"))[0]:
+                raise EngineError(
+                    "log_bin is off, so there is no binary log to restore",
+                    id=ErrorId.POINT_NOT_READABLE,
+                    hint=_NO_BINARY_LOG,
+                )
+
+    def read_point(
+        self, kind: PointKind, name: str, *, server: ServerFacts | None = None
+    ) -> PointRead:
+        with self._open(None, server=server) as link:
+            began_us = now_us()
+            _, value = link.row("point_gtid")
+            ended_us = now_us()
+        if not value:
+            raise EngineError(
+                "gtid_binlog_pos is empty: no commit is in the binary log",
+                id=ErrorId.POINT_NOT_READABLE,
+                hint="See that neither sql_log_bin nor a filter keeps dbcheck's"
+                " database out of it.",
+            )
+        return PointRead(Point(kind, value), began_us, ended_us)
 
     def require_alone(self) -> None:
         with self._open(None) as link:

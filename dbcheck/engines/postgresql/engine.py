@@ -50,6 +50,7 @@ from dbcheck.engines.postgresql.own_tables import (
     read_table_id,
 )
 from dbcheck.engines.postgresql.places import places, postgresql_log
+from dbcheck.engines.postgresql.points import WithPoints
 from dbcheck.engines.postgresql.product import require_own_storage, require_postgresql
 from dbcheck.engines.postgresql.replication import (
     find_subscriptions,
@@ -70,7 +71,6 @@ from dbcheck.model.managed import (
 from dbcheck.model.places import Place, number_places
 from dbcheck.model.replication import Descent, Membership, Received, SourceLogin
 from dbcheck.model.server import LogPosition, Refill, ServerFacts, TableCheck
-from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import Row
 from dbcheck.rows.fill import Fill
 from dbcheck.rows.loss import Broken, ConditionCheck
@@ -101,7 +101,7 @@ SETTINGS = (
 )
 
 
-class PostgresqlEngine(Engine):
+class PostgresqlEngine(WithPoints):
     """One PostgreSQL server; contracts in ports.engine.
 
     The tables are those of the schema dbcheck in the URL's database.

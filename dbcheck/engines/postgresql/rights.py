@@ -88,6 +88,11 @@ def grant_rotate(account: str) -> str:
     return f"grant execute on function pg_switch_wal() to {account};"
 
 
+def grant_restore_point(account: str) -> str:
+    """Return the GRANT that makes a restore point; in dbcheck's database."""
+    return f"grant execute on function pg_create_restore_point(text) to {account};"
+
+
 def grant_index_check(account: str, schema: str = "") -> str:
     """Return the GRANT for amcheck's check of indexes; in dbcheck's database."""
     name = f"{schema}.bt_index_check" if schema else "bt_index_check"
@@ -124,14 +129,18 @@ def make_superuser(account: str) -> str:
 
 
 def list_rights(
-    usage: Usage, account: str, database: str, *, asks_host: bool
+    usage: Usage,
+    account: str,
+    database: str,
+    *,
+    asks_host: bool,
+    names_points: bool = False,
 ) -> tuple[Right, ...]:
     """Return the rights for a load, the required first; a control needs no other.
 
     asks_host: the target's host is asked, so the data directory must be known.
+    names_points: restore points are made.
     """
-    indexes = "Has the server check its indexes and tables, before the load and after."
-    unchecked = "The server does not check them itself."
     found = [
         Right(
             grant_database(account, database),
@@ -158,11 +167,22 @@ def list_rights(
             " may.",
         ),
     ]
+    if names_points:
+        why = "Makes the restore point of dbcheck snapshot."
+        found.append(Right(grant_restore_point(account), why))
     if TaskKind.ROTATE in usage.tasks:
         without = "The run leaves out the housekeeping task rotate."
         why = "Does the housekeeping task rotate."
         found.append(Right(grant_rotate(account), why, without))
-    found += [
+    found += _list_check_rights(account)
+    return tuple(sorted(found, key=lambda right: not right.is_required))
+
+
+def _list_check_rights(account: str) -> list[Right]:
+    """Return the rights for amcheck's checks, which can be left out."""
+    indexes = "Has the server check its indexes and tables, before the load and after."
+    unchecked = "The server does not check them itself."
+    return [
         Right(
             CREATE_AMCHECK,
             indexes,
@@ -177,7 +197,6 @@ def list_rights(
             "PostgreSQL 14 or newer.",
         ),
     ]
-    return tuple(sorted(found, key=lambda right: not right.is_required))
 
 
 def list_cluster_rights(

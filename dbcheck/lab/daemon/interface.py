@@ -157,7 +157,7 @@ class LabCalls(Protocol):
     def prepare_copies(self, method: str) -> str:
         """Hold a port for a server on copies of the lab's; return that server's URL.
 
-        A method that restores a lost server has its log shipped from now on.
+        A method that restores what was shipped has the log shipped from now on.
 
         method: its name, see restoring.registry.METHODS.  The password is the lab's.
         """
@@ -185,8 +185,11 @@ class LabCalls(Protocol):
         """Return whether the copy that was begun is complete."""
 
     @remote(600)
-    def restore_copy(self, name: str) -> None:
-        """Start a server on the copy *name*; it may still be in recovery then."""
+    def restore_copy(self, name: str, point: str) -> None:
+        """Start a server on the copy *name*; it may still be in recovery then.
+
+        point: to which what was shipped is restored; "" for all, and for a copy.
+        """
 
     @remote(60)
     def remove_copy(self, name: str) -> None:

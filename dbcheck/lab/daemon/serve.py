@@ -245,8 +245,8 @@ class Daemon(LabCalls):
     def copy_is_taken(self) -> bool:
         return self._require_restorer().is_taken()
 
-    def restore_copy(self, name: str) -> None:
-        self._require_restorer().restore(name)
+    def restore_copy(self, name: str, point: str) -> None:
+        self._require_restorer().restore(name, point)
         self._note_processes()
 
     def remove_copy(self, name: str) -> None:

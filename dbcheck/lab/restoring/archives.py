@@ -1,7 +1,8 @@
-"""The methods that restore what PostgreSQL has shipped by the time that it is lost.
+"""The methods that restore what PostgreSQL has shipped: all, or up to a point.
 
 A base backup is taken before any load, and the WAL is shipped from then on.  After the
-power was cut, both are restored; nothing is read from the lost server's drive.
+power was cut, both are restored; nothing is read from the lost server's drive.  For a
+point no power is cut, and the server ships the rest of the WAL first.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from dbcheck.base.points import PointKind
 from dbcheck.lab.restoring.methods import ByLibpq, Step
 
 _RECEIVER = "receiver"  # the slot, and the name as a standby
@@ -22,6 +24,15 @@ _AWAIT_STREAM = (
 _RELOAD = "select pg_reload_conf()"
 # Each segment is shipped once it is complete, and one is completed each second.
 ARCHIVING: Mapping[str, str] = {"archive_mode": "on", "archive_timeout": "1"}
+# Completes the segment that has the newest WAL, and awaits that it was shipped.  What
+# else is written meanwhile is not needed: the point comes before it.  The archiver
+# ships one segment after the other, by their names (PostgreSQL 15, pgarch.c).
+_SHIP_REST = (
+    "do $$ declare last text := pg_walfile_name(pg_switch_wal()); begin"
+    " while not exists (select from pg_stat_get_archiver()"
+    ' where last_archived_wal collate "C" >= last) loop'
+    " perform pg_sleep(0.05); perform pg_stat_clear_snapshot(); end loop; end $$"
+)
 # A restored server that neither ships nor waits, and takes no query before the end of
 # the WAL.
 _SETTINGS = {
@@ -36,6 +47,7 @@ class Shipped(ByLibpq):
     """A base backup, and the WAL that was shipped since."""
 
     needs: ClassVar[tuple[str, ...]] = ("pg_basebackup", "psql", "cp")
+    ships = True
     # restore_command, where {log} is the folder of the WAL.
     fetch: ClassVar[str]
 
@@ -79,7 +91,7 @@ class Archive(Shipped):
     """
 
     settings = ARCHIVING
-    rpo_s = 5.0
+    rpo_s: ClassVar[float | None] = 5.0
     fetch = 'test -e {log}/%f || exit 1; cp {log}/%f "%p" || exit 255'
 
     def begin(self) -> list[Step]:
@@ -91,11 +103,32 @@ class Archive(Shipped):
         return [self._back_up(self._base), self._archive_by(ship)]
 
 
+class PointInTime(Archive):
+    """The same, restored to a restore point that is made under load.
+
+    The server is not cut, so the rest of the WAL is shipped before the restore.
+    """
+
+    settings: ClassVar[Mapping[str, str]] = {"archive_mode": "on"}
+    rpo_s: ClassVar[float | None] = None
+    until = PointKind.RESTORE_POINT
+
+    def ship(self) -> list[Step]:
+        return [self._ask(_SHIP_REST)]
+
+    def aim(self, point: str) -> None:
+        self._restored.settings = {
+            **self._restored.settings,
+            "recovery_target_name": point,
+            "recovery_target_action": "promote",
+        }
+
+
 class Receiver(Shipped):
     """pg_receivewal --synchronous, for which each commit waits."""
 
     needs: ClassVar[tuple[str, ...]] = (*Shipped.needs, "pg_receivewal")
-    rpo_s = 0.0
+    rpo_s: ClassVar[float | None] = 0.0
     # The last segment is not complete when the server is lost.
     fetch = (
         'test -e {log}/%f || exec cp {log}/%f.partial "%p";'

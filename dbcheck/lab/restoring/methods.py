@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from dbcheck.base import processes
+from dbcheck.base.points import PointKind
 from dbcheck.lab import programs, server_account
 from dbcheck.lab.network import LOOPBACK
 from dbcheck.lab.server_account import Account
@@ -32,6 +33,7 @@ class MethodName(StrEnum):
     CLONE = "clone"
     DUMP = "dump"
     ARCHIVE = "archive"
+    POINT_IN_TIME = "point-in-time"
     RECEIVER = "receiver"
     PGBACKREST = "pgbackrest"
     FILES = "files"
@@ -69,6 +71,8 @@ class CopyMethod:
     settings: ClassVar[Mapping[str, str]] = {}  # that the original must be started with
     rpo_s: ClassVar[float | None] = None  # see ports.site.Copying
     drives_min: ClassVar[int] = 0  # virtual drives that it copies at least, if any
+    until: ClassVar[PointKind | None] = None  # see ports.site.Copying
+    ships: ClassVar[bool] = False  # the log is shipped from before the load on
 
     def __init__(
         self,
@@ -90,7 +94,7 @@ class CopyMethod:
     def begin(self) -> list[Step]:
         """Return the programs that are run before any load, once the log is received.
 
-        Nothing is there to be shipped where a copy is taken beside the load.
+        Nothing is there to be shipped where a copy is taken.
         """
         return []
 
@@ -119,6 +123,13 @@ class CopyMethod:
     def unpack(self, copy: Path) -> list[Step]:
         """Return the programs that make *copy* of what was shipped; none if it is."""
         return []
+
+    def ship(self) -> list[Step]:
+        """Return the programs that ship the rest of the log of a server that runs."""
+        return []
+
+    def aim(self, point: str) -> None:
+        """Have the restored server, which was prepared, recover to *point*."""
 
     def prepare(self, copy: Path) -> None:
         """Have the restored server, which does not run, start on the copy's data."""
@@ -256,7 +267,7 @@ class _ByMariadbClient(CopyMethod):
 class MariadbBackup(_ByMariadbClient):
     """MariaDB's mariadb-backup, whose copy is prepared at once."""
 
-    needs = ("mariadb-backup",)
+    needs: ClassVar[tuple[str, ...]] = ("mariadb-backup",)
 
     def take(self, copy: Path) -> list[Step]:
         target = f"--target-dir={copy}"

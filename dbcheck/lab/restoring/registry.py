@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import programs
-from dbcheck.lab.restoring.archives import Archive, Receiver
+from dbcheck.lab.restoring.archives import Archive, PointInTime, Receiver
+from dbcheck.lab.restoring.binlogs import MariadbPointInTime
 from dbcheck.lab.restoring.drives import Drives, DrivesApart
 from dbcheck.lab.restoring.methods import (
     BaseBackup,
@@ -36,6 +37,10 @@ METHODS: Mapping[MethodName, Mapping[str, type[CopyMethod]]] = {
     MethodName.ARCHIVE: {"postgresql": Archive},
     MethodName.RECEIVER: {"postgresql": Receiver},
     MethodName.PGBACKREST: {"postgresql": Pgbackrest},
+    MethodName.POINT_IN_TIME: {
+        "postgresql": PointInTime,
+        "mariadb": MariadbPointInTime,
+    },
     MethodName.FILES: {"postgresql": Files},
     MethodName.DRIVES: dict.fromkeys(ENGINES, Drives),
     MethodName.DRIVES_APART: dict.fromkeys(ENGINES, DrivesApart),

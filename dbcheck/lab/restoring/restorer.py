@@ -61,12 +61,12 @@ class Restorer:
         )
         self._taking: RunningSteps | TakingOfDrives | None = None
         self._receiving: RunningSteps | None = None
-        if chosen.rpo_s is not None:
+        if chosen.ships:
             for each in (archive, archive / "log"):
                 server_account.make_folder(each, account)
 
     def begin(self) -> None:
-        """Have the log shipped from now on, if the method restores a lost server."""
+        """Have the log shipped from now on, if the method restores what is shipped."""
         if steps := self._method.receive():
             self._run_steps(steps[:-1]).wait(_LOAD_S)
             self._receiving = self._run_steps(steps[-1:], "receiver.log")
@@ -100,8 +100,10 @@ class Restorer:
             )
         return self._taking.poll()
 
-    def restore(self, name: str) -> None:
+    def restore(self, name: str, point: str = "") -> None:
         """Start the server on the copy *name*; it may still be in recovery then.
+
+        point: to which what was shipped is restored; "" for all, and for a copy.
 
         What an earlier restore of it changed stays, unless the method loads the copy.
         Raise LabError, with the decisive lines of the server's log, if it does not
@@ -109,6 +111,7 @@ class Restorer:
         """
         copy = self._path(name)
         if steps := self._method.unpack(copy):
+            self._run_steps(self._method.ship()).wait(_LOAD_S)
             self.remove(name)
             self._run_steps(steps).wait(_LOAD_S)
         self.server.kill()
@@ -119,6 +122,7 @@ class Restorer:
                 hint="Run it again.",
             )
         self._method.prepare(copy)
+        self._method.aim(point)
         if not self.server.begin(_RECOVERY_S):
             log.warning("the restored server is in recovery after %g s", _RECOVERY_S)
         self._run_steps(self._method.load(copy)).wait(_LOAD_S)

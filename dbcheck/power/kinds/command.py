@@ -21,6 +21,7 @@ from typing import IO
 from dbcheck.base import interrupt, limits, processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, PowerError, UsageError
+from dbcheck.base.points import Point
 from dbcheck.config.target import RestoreSettings
 from dbcheck.model.cut import PowerState
 from dbcheck.ports.site import Node
@@ -265,8 +266,9 @@ def _run_on_node(
 class CopyByPrograms:
     """A ports.site.CopyPrograms that runs the user's programs, without a shell.
 
-    Each gets the id of the run as its last argument.  Their arguments may hold no
-    secret: they are shown in errors and by ps(1).
+    Each gets the id of the run as its last argument; the one that restores to a point
+    gets the point after it.  Their arguments may hold no secret: they are shown in
+    errors and by ps(1).
     """
 
     def __init__(self, settings: RestoreSettings) -> None:
@@ -282,13 +284,17 @@ class CopyByPrograms:
             meanwhile=meanwhile,
         )
 
-    def restore(self, run_id: str) -> None:
+    def restore(self, run_id: str, point: Point | None = None) -> None:
         """Restore the copy; raise EngineError unless its program exits with 0."""
+        command, what = self._settings.restore, "the copy that is named by"
+        if point is not None:
+            command, run_id = (*command, run_id), point.value
+            what = f"the archive to the point ({point.kind.value}) that is"
         self._run(
-            *(self._settings.restore, run_id, "program that restores the copy"),
+            *(command, run_id, "program that restores the copy"),
             id=ErrorId.COPY_NOT_RESTORED,
-            hint="It must restore the copy that is named by its last argument, start a"
-            f" server on it at {self._settings.target}, and exit with 0.",
+            hint=f"It must restore {what} its last argument, start a server on it at"
+            f" {self._settings.target}, and exit with 0.",
         )
 
     def remove(self, run_id: str) -> None:

@@ -76,6 +76,11 @@ def _describe_copy(copy: CopyRecord, load: LoadRecord) -> str:
     if last_us is None or began_us is None or ended_us is None:
         return ""
     began_s, ended_s = ((last_us - at) / 1e6 for at in (began_us, ended_us))
+    if copy.point is not None:
+        return (
+            f" The point was read {began_s:.1f} s before the last ack. Commits that"
+            " were sent after that cannot be there."
+        )
     return (
         f" The copy was begun {began_s:.1f} s before the last ack, and taken"
         f" {max(0.0, ended_s):.1f} s before it. Commits that came after it was begun"

@@ -1,8 +1,8 @@
-"""Sentences of a report on a restored copy: taken under load, or after a loss."""
+"""Sentences of a report on a restored copy: of a load, after a loss, to a point."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dbcheck.judge.result import CopyResult, RunResult
@@ -72,10 +72,29 @@ _AFTER_LOSS = _Words(
     " again: {command}. Keep this run: it is the evidence.",
     command="dbcheck run NAME --restore",
 )
+_TO_POINT = _Words(
+    scope="Scope: a point of the server's log was read under load, and the archive was"
+    " restored to it and read. No power was cut, so this says nothing about power"
+    " cuts.",
+    look="See which target the restore was given, whether each segment up to it is in"
+    " the archive, and whether it began at a base backup from before it.",
+    passed="This restore ended at its point: it has what was committed by then, and"
+    " nothing from after it. A fault that shows only now and then takes many tries to"
+    " see.",
+    failed="Whoever restores to a point like this loses commits from before it, or gets"
+    " a state that the server never had.",
+    again="Do it again after each change to how the log is shipped and restored, and to"
+    " the load: {command}.",
+    mend="Do not rely on this archive. Find the cause below and fix it, then run it"
+    " again: {command}. Keep this run: it is the evidence.",
+    command="dbcheck snapshot",
+)
 _IN_A_LAB = "dbcheck lab run --restore METHOD"
 
 
 def _choose_words(result: RunResult) -> _Words:
+    if result.copy is not None and result.copy.point_kind is not None:
+        return _TO_POINT
     return _AFTER_LOSS if result.is_cut else _BESIDE_LOAD
 
 
@@ -113,6 +132,9 @@ def list_facts(copy: CopyResult) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of what is known of a copy."""
     if copy.taken_s is not None:
         yield "copy", f"taken in {copy.taken_s:,.1f} s"
+    if copy.point is not None and copy.read_s is not None:
+        read = f"{copy.point_kind} {copy.point}, read in {copy.read_s * 1e3:,.1f} ms"
+        yield "point", read
     if copy.restore_s is not None:
         yield "restored", f"in {copy.restore_s:,.1f} s, at {copy.target}"
     if copy.due is None or copy.due_kept is None or copy.open is None:
@@ -123,18 +145,21 @@ def list_facts(copy: CopyResult) -> Iterator[tuple[str, str]]:
     due = format_count(copy.due, "commit")
     early = format_count(copy.due - (copy.by_order or 0), "commit")
     text = f"{due}, of which {_count(copy.due_kept)} there and intact"
+    begun, taken = "the copy was begun", "it was taken"
+    if copy.point is not None:
+        begun, taken = "the point was read", "it was read"
     if copy.by_order:
         text += (
-            f": {early} from before the copy was begun, and {copy.by_order:,} that came"
+            f": {early} from before {begun}, and {copy.by_order:,} that came"
             " before a commit that is there"
         )
     yield "must be there", text
     came = format_count(copy.open, "more commit")
     kept = _count(copy.open_kept or 0)
-    yield "may be there", f"{came} from while it was taken, of which {kept} there"
+    yield "may be there", f"{came} from while {taken}, of which {kept} there"
     sent = format_count(copy.after or 0, "commit")
     kept = _count(copy.after_kept or 0)
-    yield "cannot be there", f"{sent} sent after it was taken, of which {kept} there"
+    yield "cannot be there", f"{sent} sent after {taken}, of which {kept} there"
 
 
 def _list_facts_of_loss(copy: CopyResult) -> Iterator[tuple[str, str]]:
@@ -182,6 +207,9 @@ def list_tiles(copy: CopyResult) -> Iterator[tuple[str, str, str]]:
     if copy.rpo_s is not None and copy.missing and copy.reached_s is not None:
         note = f"before the loss; the objective is to {_describe_objective(copy.rpo_s)}"
         yield "oldest lost commit", f"{format_at_most(copy.reached_s[1])} s", note
+    if copy.point is not None:
+        kept, of = copy.after_kept or 0, f"of {copy.after or 0:,} sent after the point"
+        yield "commits from after it", f"{kept:,}", of
     for name, seconds in (("copy", copy.taken_s), ("restore", copy.restore_s)):
         if seconds is not None:
             yield name, f"{seconds:,.1f} s", _FROM_START
@@ -192,14 +220,31 @@ def describe_ages(first_s: float | None, last_s: float | None) -> str:
 
     first_s, last_s: seconds before it, less than 0 after it; None if not known.
     """
+    return _describe_ages(first_s, last_s, ("before the copy", "into the copy"))
+
+
+def describe_ages_at_point(first_s: float | None, last_s: float | None) -> str:
+    """Return the same, seen from when the point was read."""
+    return _describe_ages(first_s, last_s, ("before the point", "after the point"))
+
+
+def choose_ages(
+    result: RunResult,
+) -> Callable[[float | None, float | None], str]:
+    """Return what describes the ages of the losses of a run that was not cut."""
+    is_to_point = _choose_words(result) is _TO_POINT
+    return describe_ages_at_point if is_to_point else describe_ages
+
+
+def _describe_ages(
+    first_s: float | None, last_s: float | None, sides: tuple[str, str]
+) -> str:
+    """Return the ages; sides: the words for one of 0 s or more, and of less."""
     if first_s is None or last_s is None:
         return "-"
     first, last = (f"{abs(age):.3f}" for age in (first_s, last_s))
-    if (first_s < 0) is not (last_s < 0):
-        return f"{first} s {_side(first_s)} - {last} s {_side(last_s)}"
+    first_side, last_side = (sides[age < 0] for age in (first_s, last_s))
+    if first_side != last_side:
+        return f"{first} s {first_side} - {last} s {last_side}"
     span = first if first == last else f"{first} - {last}"
-    return f"{span} s {_side(first_s)}"
-
-
-def _side(age_s: float) -> str:
-    return "into the copy" if age_s < 0 else "before the copy"
+    return f"{span} s {first_side}"

@@ -262,8 +262,7 @@ def scopes(result: MatrixResult) -> Iterator[str]:
     labs = (cycle.lab for cycle in cycles if cycle.lab)
     yield from dict.fromkeys(map(lab_scope, labs))
     restored = [c for row in result.rows if row.restore for c in row.cycles]
-    for is_cut in sorted({cycle.is_cut for cycle in restored}):
-        yield restores.describe_scope(is_cut=is_cut)
+    yield from dict.fromkeys(map(restores.describe_scope, restored))
 
 
 def _named(verdict: Verdict | None) -> str:

@@ -22,14 +22,20 @@ _SCOPE = (
     " and then takes many tries to see."
 )
 _TAKEN = "copies were taken under load,"
+_TO_POINT = "points were read under load, and the archive was"
 _SHIPPED = "what was shipped until the power was cut was"
 _NO_CUT = " No power was cut, so this says nothing about power cuts."
 
 
-def describe_scope(*, is_cut: bool) -> str:
-    """Return what several restores show, and what not; is_cut: the server was lost."""
-    what, cut = (_SHIPPED, "") if is_cut else (_TAKEN, _NO_CUT)
-    return _SCOPE.format(what=what, cut=cut)
+def is_to_point(result: RunResult) -> bool:
+    """Return True if the archive was restored to a point."""
+    return result.copy is not None and result.copy.point_kind is not None
+
+
+def describe_scope(result: RunResult) -> str:
+    """Return what several restores of the kind of *result* show, and what not."""
+    what, cut = (_SHIPPED, "") if result.is_cut else (_TAKEN, _NO_CUT)
+    return _SCOPE.format(what=_TO_POINT if is_to_point(result) else what, cut=cut)
 
 
 def cells_of_row(row: RowResult) -> Iterator[str]:
@@ -66,9 +72,11 @@ def _format_most(figures: Sequence[float | None], form: Callable[[float], str]) 
     return form(max(known)) if len(known) == len(figures) > 0 else "-"
 
 
-def copy_columns(*, is_cut: bool) -> tuple[str, ...]:
-    """Return the heads of a table of copies; is_cut: the server was lost."""
-    own = ("lost in all", "oldest lost") if is_cut else ("copy",)
+def copy_columns(result: RunResult) -> tuple[str, ...]:
+    """Return the heads of a table of copies, all of the kind of *result*."""
+    own = ("lost in all", "oldest lost") if result.is_cut else ("copy",)
+    if is_to_point(result):
+        own = ("from after it",)
     return ("acks/s", "expected", "missing", *own, "restore")
 
 
@@ -83,6 +91,8 @@ def copy_cells(result: RunResult) -> Iterator[str]:
     if result.is_cut:
         yield _format(copy.missing if copy else None, ",")
         yield "-" if not (copy and copy.missing) else _format_oldest(copy)
+    elif is_to_point(result):
+        yield _format(copy.after_kept if copy else None, ",")
     else:
         yield _format_seconds(copy.taken_s if copy else None)
     yield _format_seconds(copy.restore_s if copy else None)
@@ -106,7 +116,8 @@ def describe_copies(results: Sequence[RunResult]) -> str:
     whole = sum(result.verdict is Verdict.PASS for result in results)
     lossy = sum(result.verdict is Verdict.FAIL for result in results)
     copies = "copy" if len(results) == 1 else "copies"
-    text = f"{whole:,} of {len(results):,} {copies}"
+    what = "restores to a point" if is_to_point(results[0]) else copies
+    text = f"{whole:,} of {len(results):,} {what}"
     text += " came back with every commit that must be there"
     open_ = len(results) - whole - lossy
     parts = [text]

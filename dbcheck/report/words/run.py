@@ -323,7 +323,7 @@ def range_columns(result: RunResult) -> tuple[str, ...]:
 
 def list_ranges(result: RunResult) -> list[tuple[str, ...]]:
     """Return the ranges of losses that are shown, as range_columns() names them."""
-    ages = _ages if result.is_cut else of_copy.describe_ages
+    ages = _ages if result.is_cut else of_copy.choose_ages(result)
     return [_range_cells(span, ages) for span in result.ranges[:RANGES_SHOWN]]
 
 

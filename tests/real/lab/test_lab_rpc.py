@@ -108,7 +108,7 @@ def test_every_call_of_a_lab_arrives() -> None:
         "restore": {"image": "file"},
         "prepare_copies": {"method": "dump"},
         "take_copy": {"name": "one"},
-        "restore_copy": {"name": "one"},
+        "restore_copy": {"name": "one", "point": ""},
         "remove_copy": {"name": "one"},
     }
     target = MagicMock(spec_set=LabCalls)

@@ -11,6 +11,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
+from dbcheck.base.points import Point, PointKind
 from dbcheck.config.target import RestoreSettings
 from dbcheck.power.kinds.command import CopyByPrograms
 from tests.kit.refusals import refused
@@ -51,6 +52,18 @@ def test_each_program_gets_the_run_and_the_load_is_looked_at_meanwhile(
     assert (tmp_path / f"{RUN}.restored").is_dir()
     programs.remove(RUN)
     assert [path.name for path in tmp_path.iterdir()] == ["go-on"]
+
+
+def test_the_program_that_restores_to_a_point_gets_it_after_the_run(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "given"
+    restore = shell(f'printf "%s\\n" "$@" >{file}')
+    programs = CopyByPrograms(RestoreSettings(restore, SETTINGS.target))
+    programs.restore(RUN, Point(PointKind.LSN, "0/3000148"))
+    assert file.read_text().split() == [RUN, "0/3000148"]
+    programs.restore(RUN)
+    assert file.read_text().split() == [RUN]
 
 
 def test_a_load_that_ends_ends_the_copy_with_all_its_processes(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
+from dbcheck.base.points import Point
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import ItemId, Status
@@ -189,7 +190,7 @@ class _PowerRestored:
     def take(self, *_: object) -> None:
         """Take no copy."""
 
-    def restore(self, _: str) -> None:
+    def restore(self, _: str, point: Point | None = None) -> None:
         """Restore the power."""
         self._archives.here.rig.site.writer.power.restore()
 

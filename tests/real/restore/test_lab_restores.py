@@ -20,6 +20,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
+from dbcheck.base.points import Point
 from dbcheck.base.processes import make_environment
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.lab import state
@@ -229,11 +230,11 @@ class _Damaged:
     def take(self, *_: object) -> None:
         """Take no copy."""
 
-    def restore(self, run_id: str) -> None:
+    def restore(self, run_id: str, point: Point | None = None) -> None:
         """Damage the segment in the middle, and restore the rest."""
         segments = sorted(self.folder.rglob("repository/archive/main/*/*/0*-*"))
         self.damage(segments[(len(segments) + 1) // 2])
-        self.programs.restore(run_id)
+        self.programs.restore(run_id, point)
 
     def remove(self, run_id: str) -> None:
         """Remove what was restored."""

@@ -43,6 +43,7 @@ LACKED: Mapping[str, Mapping[Feature, str]] = {
         Feature.GROUP_BOOTSTRAP: "it has no group without a primary",
     },
     "MySQL": {
+        Feature.POINT: "mysqlbinlog stops at no GTID, and its sets may have gaps",
         Feature.CHECKPOINT: "no statement waits for a checkpoint of InnoDB",
         Feature.DATA_MARK: "auto.cnf in the data directory holds server_uuid",
     },

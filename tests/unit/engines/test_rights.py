@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.points import PointKind
 from dbcheck.cli.grants import (
     NAME,
     Server,
@@ -16,6 +18,7 @@ from dbcheck.cli.grants import (
     list_statements,
 )
 from dbcheck.config.files import list_workload_names
+from dbcheck.config.target import RestoreSettings
 from dbcheck.config.workload_file import load
 from dbcheck.engines.mysql.rights import TASKS
 from dbcheck.inventory.entry import Entry
@@ -89,6 +92,22 @@ def test_what_can_be_left_out_has_a_reason(product: Product) -> None:
     for right in result.rights:
         assert right.why.endswith(".")
         assert right.statement.endswith(";")
+
+
+def test_a_restore_point_is_a_required_right_of_the_host_that_makes_one() -> None:
+    url = "postgresql+psycopg2://dbcheck@db1/dbcheck"
+    programs = RestoreSettings(("true",), url, until=PointKind.RESTORE_POINT)
+    for settings, wanted in (
+        (programs, True),
+        (replace(programs, until=PointKind.LSN), False),
+        (None, False),
+    ):
+        server = describe_server(Entry("db1", url, copied_by=settings), None)
+        result = list_statements(
+            server, load("insert"), control=False, required_only=True
+        )
+        named = [each for each in result.rights if "restore_point" in each.statement]
+        assert bool(named) is wanted
 
 
 def test_the_host_makes_the_data_directory_a_required_right() -> None:

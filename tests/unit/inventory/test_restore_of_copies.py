@@ -13,6 +13,8 @@ import yaml  # type: ignore[import-untyped]
 from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.points import PointKind
+from dbcheck.cli.snapshot import require_restore
 from dbcheck.config.target import RestoreSettings
 from dbcheck.hosts.volumes import VolumesOfHost
 from dbcheck.inventory.entry import Entry
@@ -73,6 +75,26 @@ def test_a_host_without_it_has_none(tmp_path: Path) -> None:
         ({**GIVEN, "rpo_s": 0.01}, ErrorId.VALUE_INVALID, "rpo_s is 0.01, which"),
         ({**GIVEN, "rpo_s": 86_401}, ErrorId.VALUE_INVALID, "rpo_s is 86401"),
         ({**GIVEN, "rpo_s": "a minute"}, ErrorId.VALUE_INVALID, "rpo_s is 'a minute'"),
+        ({**GIVEN, "until": "noon"}, ErrorId.VALUE_INVALID, "until is 'noon'"),
+        (
+            {**GIVEN, "until": "lsn"},
+            ErrorId.OPTIONS_CONFLICT,
+            "cannot be used with copy",
+        ),
+        (
+            {
+                **without("copy"),
+                "until": "lsn",
+                "volumes": [{"target": "/a", "restored": "/b"}],
+            },
+            ErrorId.OPTIONS_CONFLICT,
+            "cannot be used with volumes",
+        ),
+        (
+            {**without("copy"), "until": "gtid", "rpo_s": 0},
+            ErrorId.OPTIONS_CONFLICT,
+            "cannot be used with rpo_s",
+        ),
         ({**GIVEN, "target": "spare"}, ErrorId.TARGET_URL_INVALID, "target is not"),
         ([1], ErrorId.VALUE_INVALID, "is [1]"),
         (
@@ -103,6 +125,34 @@ def test_what_is_wrong_is_named_with_its_place(
 ) -> None:
     with refused(id, UsageError, naming=("db1: dbcheck_restore", naming)):
         entry_of(tmp_path, given)
+
+
+@pytest.mark.parametrize("kind", PointKind)
+def test_a_point_takes_the_place_of_a_copy(kind: PointKind, tmp_path: Path) -> None:
+    entry = entry_of(tmp_path, {**without("copy"), "until": kind.value})
+    assert entry.copied_by is not None
+    assert entry.copied_by.until is kind
+    copying = assemble.make_copying(entry, after_loss=False)
+    assert copying is not None
+    assert (copying.until, copying.rpo_s) == (kind, None)
+
+
+@pytest.mark.parametrize("given", [{"until": "lsn"}, {}])
+def test_only_what_can_be_restored_is_asked_of_a_snapshot(
+    given: dict[str, str], tmp_path: Path
+) -> None:
+    entry = entry_of(tmp_path, {**without("copy"), **given})
+    if given:
+        require_restore(entry)
+        return
+    with refused(ErrorId.RESTORE_NOT_SET_UP, UsageError, naming="dbcheck_restore"):
+        require_restore(entry)
+
+
+def test_a_point_is_not_restored_after_a_loss(tmp_path: Path) -> None:
+    entry = entry_of(tmp_path, {**without("copy"), "until": "lsn"})
+    with refused(ErrorId.RESTORE_NOT_SET_UP, UsageError, naming="rpo_s"):
+        require_restorable(entry)
 
 
 def test_an_unknown_key_is_answered_with_the_one_that_it_may_be(tmp_path: Path) -> None:

@@ -36,10 +36,14 @@ def test_every_method_is_one_of_a_server_and_its_programs_are_known() -> None:
         (
             "clone",
             "postgresql",
-            "base-backup, dump, archive, receiver, pgbackrest, files, drives,"
-            " drives-apart",
+            "base-backup, dump, archive, receiver, pgbackrest, point-in-time, files,"
+            " drives, drives-apart",
         ),
-        ("base-backup", "mariadb", "mariadb-backup, dump, drives, drives-apart"),
+        (
+            "base-backup",
+            "mariadb",
+            "mariadb-backup, dump, point-in-time, drives, drives-apart",
+        ),
         ("dump", "mysql", "clone, drives, drives-apart"),
         ("nightly", "myrocks", "dump, drives, drives-apart"),
     ],

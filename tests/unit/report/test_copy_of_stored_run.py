@@ -10,6 +10,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.points import Point, PointKind
 from dbcheck.campaign.beside import list_runs_beside
 from dbcheck.campaign.chosen import open_chosen
 from dbcheck.campaign.history import read_history
@@ -108,6 +109,32 @@ def test_several_copies_are_one_table_and_no_cut(tmp_path: Path) -> None:
     assert tally(*results).cuts == 0
 
 
+def test_a_restore_to_a_point_is_judged_and_drawn_as_one(tmp_path: Path) -> None:
+    point = Point(PointKind.RESTORE_POINT, "dbcheck_20261201-144113-ff52f7")
+    subject, result, _ = shown(stored_copied_run(tmp_path, point=point))
+    assert result.verdict is Verdict.PASS, result.reasons
+    assert result.copy is not None
+    assert (result.copy.point_kind, result.copy.point) == (point.kind, point.value)
+    assert result.copy.taken_s is None
+    page = format_report(subject, "html")
+    assert "The point was read" in page
+    assert f"restore-point {point.value}" in page
+    assert "The copy was begun" not in page
+    text = printed(draw_copies([result]), 100)
+    assert "from after it" in text
+    assert "1 of 1 restores to a point came back with every commit" in text
+    assert "points were read under load" in " ".join(text.split())
+
+
+def test_a_restore_past_its_point_is_no_evidence(tmp_path: Path) -> None:
+    point = Point(PointKind.LSN, "0/3000148")
+    run = stored_copied_run(tmp_path, whole=True, point=point)
+    result = judge_run(run, FrameLogReader()).result
+    assert result.verdict is Verdict.INCONCLUSIVE
+    wrong = [one.item for one in result.evidence if one.status.value == "contradicted"]
+    assert wrong == [ItemId.POINT_STOP]
+
+
 def test_the_server_itself_in_its_place_is_no_evidence(tmp_path: Path) -> None:
     result = judge_run(stored_copied_run(tmp_path, whole=True), FrameLogReader()).result
     assert result.verdict is Verdict.INCONCLUSIVE
@@ -117,10 +144,11 @@ def test_the_server_itself_in_its_place_is_no_evidence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("redact", [False, True])
 @pytest.mark.parametrize("lost", [0, 2])
+@pytest.mark.parametrize("point", [None, Point(PointKind.GTID, "0-1-270")])
 def test_a_bundle_of_it_is_judged_again_as_it_was(
-    lost: int, redact: bool, tmp_path: Path
+    point: Point | None, lost: int, redact: bool, tmp_path: Path
 ) -> None:
-    run = stored_copied_run(tmp_path, lost=lost)
+    run = stored_copied_run(tmp_path, lost=lost, point=point)
     verdict = judge_run(run, FrameLogReader()).verdict
     file = tmp_path / "b.tar"
     bundle_of(run.path, file, redact=redact)

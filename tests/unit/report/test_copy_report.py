@@ -39,6 +39,9 @@ OF_CUTS = re.compile(r"\bcut\b|\bcuts\b|power|depth|page cache|drive\b", re.IGNO
 SAID_OF_CUTS = "No power was cut, so this says nothing about power cuts."
 
 
+POINT = replace(COPY, taken_s=None, point_kind="lsn", point="0/3000148", read_s=0.0025)
+
+
 def result(copy: CopyResult = COPY, **changed: Any) -> RunResult:
     load = {"last_ack_us": 2}
     return run_result({"copy": asdict(copy), "load": load, **changed})
@@ -176,3 +179,22 @@ def test_ci_follows_a_copy_apart_from_a_cut() -> None:
 def test_a_report_of_a_cut_is_as_it_was() -> None:
     page = format_report(RunSubject(run_result({})), "html")
     assert "Power-cut check of" in page
+
+
+@pytest.mark.parametrize("formatted", FORMATS)
+@pytest.mark.parametrize("changed", [{}, LOST])
+def test_a_report_on_a_point_names_it_and_speaks_of_no_copy_that_was_taken(
+    formatted: Callable[[RunSubject], str], changed: Mapping[str, Any]
+) -> None:
+    text = formatted(RunSubject(result(POINT, **changed)))
+    assert SAID_OF_CUTS in text
+    text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
+    assert OF_CUTS.findall(text.replace(SAID_OF_CUTS, "")) == []
+    assert "lsn 0/3000148, read in 2.5 ms" in text.replace("`", "")
+    assert "was taken" not in text
+    assert "before the copy" not in text
+
+
+def test_the_ages_of_losses_are_seen_from_the_point() -> None:
+    text = as_text(RunSubject(result(POINT, **LOST)))
+    assert "1.500 s before the point - 0.250 s after the point" in text

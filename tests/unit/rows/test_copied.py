@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from dbcheck.base.points import Point, PointKind
 from dbcheck.rows.acks import ACK_DTYPE, TIME_UNIT_US, AckArray
-from dbcheck.rows.copied import Copied, CopyLaw, judge_copy
+from dbcheck.rows.copied import Copied, CopyLaw, CopyRecord, judge_copy
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.summary import AckStream
@@ -193,3 +194,21 @@ def test_commits_from_after_the_copy_are_counted() -> None:
     assert copied.after_kept == 4
     _, copied = judge(commits, set(commits[:4]), CopyLaw(2 * S, 4 * S))
     assert copied.after_kept == 0 and copied.after == 4
+
+
+LSN = Point(PointKind.LSN, "0/3000148")
+
+
+def test_a_point_has_the_law_of_a_copy_and_was_taken_by_no_program() -> None:
+    copy, pointed = CopyRecord(1_000, 4_000), CopyRecord(1_000, 4_000, point=LSN)
+    assert pointed.law == copy.law == CopyLaw(1_000, 4_000)
+    assert (copy.taken_s, copy.read_s) == (0.003, None)
+    assert (pointed.taken_s, pointed.read_s) == (None, 0.003)
+
+
+@pytest.mark.parametrize("times", [(None, None), (1_000, None)])
+def test_a_point_is_not_known_without_when_it_was_read(
+    times: tuple[int | None, int | None],
+) -> None:
+    with pytest.raises(ValueError, match="without when it was read"):
+        CopyRecord(*times, point=LSN)
