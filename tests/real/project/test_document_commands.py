@@ -30,6 +30,7 @@ LEFT_OUT = {
     "dbcheck demo": "real/cli/test_ci_job.py runs it",
     "dbcheck matrix --preset receipts": "real/audit/test_audit.py shows receipts",
     "dbcheck matrix --preset replication": "real/site/test_cluster.py has such rows",
+    "dbcheck matrix --preset restore": "real/runner/test_matrix.py has such rows",
     "dbcheck reconcile runs/ID( --name db1)?$": "real/cycle/test_reconcile_run.py has"
     " such a run",
     "dbcheck lab fetch": "CI has fetched it",
