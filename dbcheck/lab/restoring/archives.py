@@ -51,14 +51,6 @@ class Shipped(ByLibpq):
     # restore_command, where {log} is the folder of the WAL.
     fetch: ClassVar[str]
 
-    @property
-    def _base(self) -> Path:
-        return self._archive / "base"
-
-    @property
-    def _log(self) -> Path:
-        return self._archive / "log"
-
     def unpack(self, copy: Path) -> list[Step]:
         signal = str(copy / "recovery.signal")
         return [

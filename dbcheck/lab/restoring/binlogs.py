@@ -33,14 +33,6 @@ class MariadbPointInTime(MariadbBackup):
     ships = True
     _point = ""
 
-    @property
-    def _base(self) -> Path:
-        return self._archive / "base"
-
-    @property
-    def _log(self) -> Path:
-        return self._archive / "log"
-
     def begin(self) -> list[Step]:
         return super().take(self._base)
 

@@ -5,13 +5,11 @@ Nothing is asked of the server: the restored one finds its data as after a power
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
 from dbcheck.lab.restoring.methods import CopyMethod
-from dbcheck.lab.server_account import Account
-from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.storage.base import CopiedDrive
 from dbcheck.lab.storage.copied import MountedCopy, TakingOfDrives
 
@@ -22,20 +20,13 @@ class Drives(CopyMethod):
     drives_min: ClassVar[int] = 1
     apart_s: ClassVar[float] = 0.0
 
-    def __init__(
-        self,
-        original: DatabaseServer,
-        restored: DatabaseServer,
-        secrets: Path,
-        account: Account | None,
-        archive: Path,
-        drives: Sequence[CopiedDrive] = (),
-    ) -> None:
-        super().__init__(original, restored, secrets, account, archive, drives)
-        run = restored.run
-        self._mounted = [
+    @cached_property
+    def _mounted(self) -> list[MountedCopy]:
+        """Where the copies of the drives are mounted once they are restored."""
+        run = self._restored.run
+        return [
             MountedCopy(drive, run.with_name(f"{run.name}-{drive.name}"))
-            for drive in drives
+            for drive in self._drives
         ]
 
     def begin_taking(self, copy: Path) -> TakingOfDrives:

@@ -87,6 +87,16 @@ class CopyMethod:
         self._archive, self._drives = archive, tuple(drives)
         self._secrets, self._account = secrets, account
 
+    @property
+    def _base(self) -> Path:
+        """The backup that was taken before the load."""
+        return self._archive / "base"
+
+    @property
+    def _log(self) -> Path:
+        """The folder of what was shipped since."""
+        return self._archive / "log"
+
     def receive(self) -> list[Step]:
         """Return the programs that receive the log; the last runs until the end."""
         return []

@@ -17,23 +17,13 @@ from dbcheck.restore.judging import judge_restored
 from dbcheck.rows.copied import Copied, CopyPlan, CopyRecord
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
+from tests.kit.copied_cases import SAFE, S
 from tests.kit.nodes import after_of, having
-from tests.kit.samples import ALL_GONE, CLEAN, FACTS, LOAD, MANIFEST
+from tests.kit.samples import ALL_GONE, CLEAN, LOAD, MANIFEST
 
-S = 1_000_000
 POINT = Point(PointKind.LSN, "0/3000148")
 RECORD = CopyRecord(10 * S, 10 * S + 2_500, 4.0, point=POINT)
 PLAN = CopyPlan("postgresql://u@copy/d", until=PointKind.LSN)
-SAFE = replace(
-    FACTS,
-    settings={
-        "fsync": "on",
-        "synchronous_commit": "on",
-        "full_page_writes": "on",
-        "zero_damaged_pages": "off",
-        "ignore_checksum_failure": "off",
-    },
-)
 # Ten commits from before the point; of the two that came then one is there.
 COPIED = Copied(10, 0, 10, 2, 1, 4, 0, 10 * S, None)
 
