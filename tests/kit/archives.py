@@ -19,9 +19,12 @@ from pathlib import Path
 from dbcheck.base.points import PointKind
 from dbcheck.base.processes import make_environment
 from dbcheck.config.target import RestoreSettings
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Limits, Rig
+from dbcheck.judge.item import ItemId, Status
 from dbcheck.lab.lab import choose_lab_cut
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.verdict import Verdict
 from tests.kit.copies import PROGRAMS_S, Copies, show_log
 from tests.kit.copy_methods import Method
 from tests.kit.lab_access import server_pid
@@ -152,3 +155,35 @@ def _ended(made: Archives) -> Iterator[Archives]:
         if (log := made.folder / "receiver.log").exists():
             show_log(log)
         made.end_strays()
+
+
+def status_of(outcome: Outcome, id: ItemId) -> Status:
+    """Return what the evidence of this name shows."""
+    items = {item.id: item.status for item in outcome.judgement.items}
+    return items[id]
+
+
+def require_passed(outcome: Outcome) -> None:
+    """Require that an honest archive is not accused, and that much was at stake."""
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    for wanted in (ItemId.STAYED_OFF, ItemId.OBJECTIVE, ItemId.COPY_OF_SERVER):
+        assert status_of(outcome, wanted) is Status.PRESENT
+    copy = outcome.result.copy
+    assert copy is not None
+    assert copy.due
+    assert copy.due == copy.due_kept
+
+
+def require_found(outcome: Outcome) -> None:
+    """Require that an archive fails for the commits that it lacks."""
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement
+    assert status_of(outcome, ItemId.STAYED_OFF) is Status.PRESENT
+    copy = outcome.result.copy
+    assert copy is not None
+    if copy.due is None:
+        assert (
+            "nothing of this run may have been shipped" in outcome.judgement.reasons[0]
+        )
+    else:
+        assert copy.due_kept is not None
+        assert copy.due_kept < copy.due

@@ -19,7 +19,14 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import ItemId, Status
 from dbcheck.model.verdict import Verdict
 from tests.kit import archive_methods as methods
-from tests.kit.archives import Archives, Shipping, archives_of
+from tests.kit.archives import (
+    Archives,
+    Shipping,
+    archives_of,
+    require_found,
+    require_passed,
+    status_of,
+)
 from tests.kit.copies import skip_without_program
 from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, quick
@@ -38,38 +45,6 @@ def lose(
         workload = replace(workload, cut_after_s=LONG_S)
     with archives_of(shipping) as archives:
         return run_cycle(archives.archive_rig(rpo_s), workload, SEED)
-
-
-def status_of(outcome: Outcome, id: ItemId) -> Status:
-    """Return what the evidence of this name shows."""
-    items = {item.id: item.status for item in outcome.judgement.items}
-    return items[id]
-
-
-def require_passed(outcome: Outcome) -> None:
-    """Require that an honest archive is not accused, and that much was at stake."""
-    assert outcome.verdict is Verdict.PASS, outcome.judgement
-    for wanted in (ItemId.STAYED_OFF, ItemId.OBJECTIVE, ItemId.COPY_OF_SERVER):
-        assert status_of(outcome, wanted) is Status.PRESENT
-    copy = outcome.result.copy
-    assert copy is not None
-    assert copy.due
-    assert copy.due == copy.due_kept
-
-
-def require_found(outcome: Outcome) -> None:
-    """Require that an archive fails for the commits that it lacks."""
-    assert outcome.verdict is Verdict.FAIL, outcome.judgement
-    assert status_of(outcome, ItemId.STAYED_OFF) is Status.PRESENT
-    copy = outcome.result.copy
-    assert copy is not None
-    if copy.due is None:
-        assert (
-            "nothing of this run may have been shipped" in outcome.judgement.reasons[0]
-        )
-    else:
-        assert copy.due_kept is not None
-        assert copy.due_kept < copy.due
 
 
 def test_an_archive_has_every_commit_that_is_older_than_its_objective() -> None:

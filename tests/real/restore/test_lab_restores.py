@@ -31,12 +31,12 @@ from dbcheck.lab.process import Process
 from dbcheck.lab.restoring.methods import MethodName, find_program
 from dbcheck.lab.restoring.registry import METHODS
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.verdict import Verdict
 from dbcheck.ports.site import CopyPrograms
 from dbcheck.report.console import make_progress_console
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner.lab_cycles import LIMITS
 from dbcheck.runner.lab_restores import make_restoring_rig
+from tests.kit.archives import require_found
 from tests.kit.lab_access import Inside
 from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, quick, write_quick
@@ -231,9 +231,15 @@ class _Damaged:
         """Take no copy."""
 
     def restore(self, run_id: str, point: Point | None = None) -> None:
-        """Damage the segment in the middle, and restore the rest."""
-        segments = sorted(self.folder.rglob("repository/archive/main/*/*/0*-*"))
-        self.damage(segments[(len(segments) + 1) // 2])
+        """Damage the second segment after the backup, and restore the rest.
+
+        One is completed each second, so that what is due comes after it.
+        """
+        stored = self.folder / "copies"
+        (backup,) = stored.rglob("repository/archive/main/*/*/0*.backup")
+        segments = sorted(stored.rglob("repository/archive/main/*/*/0*-*"))
+        later = [one for one in segments if one.name[:24] > backup.name[:24]]
+        self.damage(later[1])
         self.programs.restore(run_id, point)
 
     def remove(self, run_id: str) -> None:
@@ -262,7 +268,7 @@ def test_a_repository_that_lacks_a_segment_is_found(
     skip_without_programs("pgbackrest", "postgresql")
     chosen = METHODS[MethodName.PGBACKREST]["postgresql"]
     spec = LabSpec("postgresql", cut="process", settings=dict(chosen.settings))
-    workload = replace(quick(), cut_after_s=(6.0, 6.5))
+    workload = replace(quick(), cut_after_s=(9.0, 9.5))
     with Lab.start(spec, tmp_path / "lab") as lab:
         view = PlainProgress(make_progress_console())
         rig = make_restoring_rig(lab, "pgbackrest", view, tmp_path / "runs", LIMITS)
@@ -271,7 +277,7 @@ def test_a_repository_that_lacks_a_segment_is_found(
             damaged = _Damaged(rig.copying.programs, lab.folder, damage)
             rig = replace(rig, copying=replace(rig.copying, programs=damaged))
             outcome = run_cycle(rig, workload, SEED)
-    assert outcome.verdict is Verdict.FAIL, outcome.judgement
+    require_found(outcome)
 
 
 @pytest.mark.wide
