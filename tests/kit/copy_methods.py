@@ -206,15 +206,26 @@ def copy_without_redo() -> Method:
 
 
 def copy_table_first() -> Method:
-    """Return cp of MariaDB's files, of which the table's is older than the redo log."""
+    """Return cp of MariaDB's files, of which the table's is older than the redo log.
+
+    Recovery begins at a checkpoint that came after the table's file was copied.
+    """
     return method(
         "mariadb",
         _BEGIN_FILES
         + """\
+lsn() {
+    ask $from "select variable_value from information_schema.global_status
+        where variable_name = 'innodb_lsn_$1'"
+}
 cp -a "$data/." "$copy"
 before=$(rows)
 wait_for more
 cp -a "$copy/dbcheck/ledger.ibd" "$copy.older"
+written=$(lsn current)
+ask $from "set global innodb_max_dirty_pages_pct = 0"
+checkpointed() { [ "$(lsn last_checkpoint)" -ge "$written" ]; }
+wait_for checkpointed
 cp -a "$data/." "$copy"
 mv "$copy.older" "$copy/dbcheck/ledger.ibd"
 own
