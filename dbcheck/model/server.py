@@ -203,15 +203,16 @@ def select_refill(earlier: Refill | None, later: Refill | None) -> Refill | None
     """Select which of two looks at a server counts; None if both found no refill.
 
     A known refill counts more than an unknown one, and a copy of another server's data
-    more than other rows.  Of two equal ones the earlier counts.
+    more than other rows, and these more than replication that has ended.  Of two equal
+    ones the earlier counts.
     """
     return later if _rank_refill(later) > _rank_refill(earlier) else earlier
 
 
-def _rank_refill(refill: Refill | None) -> tuple[bool, bool, bool]:
+def _rank_refill(refill: Refill | None) -> tuple[bool, ...]:
     if refill is None:
-        return False, False, False
-    return True, not refill.unknown, refill.replaces
+        return (False,)
+    return True, not refill.unknown, refill.replaces, not refill.ended
 
 
 class CheckOutcome(enum.Enum):

@@ -41,6 +41,7 @@ CHANGED = SecondReading(9, 1, (ChangedRow("ledger", 7, 1, 1, 3, 0, was_there=Tru
 GROUP = [("group_replication_group_name", "1727aa1a-81b1-4727-89f9-f868b5154cba")]
 LEFT = [*GROUP, ("group_replication_start_on_boot", "OFF")]
 PLUGIN = [("clone_buffer_size", "4194304")]
+ENDED = Refill("was a replica", "Cut again", ended=True)
 UNKNOWN = Refill("may have been cloned", "grant SELECT", unknown=True)
 JOINS = [*GROUP, ("group_replication_start_on_boot", "ON")]
 QUIET = [
@@ -332,6 +333,8 @@ def test_what_was_not_seen_is_assumed_of_a_pass_and_excuses_no_loss(
         (JOINED, UNKNOWN, JOINED),
         (UNKNOWN, CLONED, CLONED),
         (CLONED, UNKNOWN, CLONED),
+        (ENDED, JOINED, JOINED),
+        (UNKNOWN, ENDED, ENDED),
     ],
 )
 def test_of_two_looks_a_copy_counts_more_and_what_was_not_seen_less(
