@@ -76,7 +76,8 @@ def name_tested(manifest: Manifest) -> str:
     target = manifest.writer.target
     if manifest.copy is None:
         return target
-    what = "archive" if manifest.copy.is_after_loss else "copy"
+    is_archive = manifest.copy.is_after_loss or manifest.copy.until is not None
+    what = "archive" if is_archive else "copy"
     return f"{what} of {target}"
 
 

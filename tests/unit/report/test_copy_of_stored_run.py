@@ -158,7 +158,8 @@ def test_a_bundle_of_it_is_judged_again_as_it_was(
     assert found.verdict is verdict
     attested = json.loads(dict(contents(file))[ATTESTATION_FILE])["predicate"]
     (tested,) = attested["failedTests" if lost else "passedTests"]
-    assert tested.startswith("copy of postgresql")
+    what = "copy" if point is None else "archive"
+    assert tested.startswith(f"{what} of postgresql")
     texts = b"".join(content for _, content in contents(file))
     assert (COPY_HOST.encode() in texts) is not redact
 
