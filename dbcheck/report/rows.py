@@ -90,8 +90,11 @@ class Line:
 
     @property
     def price_per_rate(self) -> float | None:
-        """Price for each durable commit per second; None if they are not durable."""
-        if self.error:
+        """Price for each durable commit per second; None if they are not durable.
+
+        None also if the server was copied: that shows nothing of its own commits.
+        """
+        if self.error or self.restore:
             return None
         return compute_price_per_rate(self.price, self.rate, self.verdict)
 

@@ -102,7 +102,7 @@ def summarize_matrix(result: MatrixResult) -> Summary:
         ),
         tiles=(
             Tile("configurations", f"{len(result.rows):,}"),
-            Tile("lost data", f"{lossy:,}", "of them"),
+            Tile(_name_fails(result), f"{lossy:,}", "of them"),
             _count_cycles(result),
         ),
     )
@@ -118,6 +118,14 @@ def _count_cycles(result: MatrixResult) -> Tile:
     ]
     what = "cycles of each" if has_restores(result) else "cuts of each"
     return Tile(what, f"{min(counts, default=0):,}", "or more that count")
+
+
+def _name_fails(result: MatrixResult) -> str:
+    """Return what the configurations with a FAIL did.
+
+    A restore may keep its objective, and lose commits all the same.
+    """
+    return "failed" if has_restores(result) else "lost data"
 
 
 def find_first_check(result: MatrixResult) -> Checked:
@@ -137,7 +145,10 @@ def _choose_colour(result: MatrixResult, lossy: int) -> Verdict | None:
 
 
 def _summarize_rows(result: MatrixResult) -> str:
-    """Return which configurations lost something, as a sentence."""
+    """Return which configurations lost something, or failed, as a sentence."""
+    what = "lost acknowledged data"
+    if has_restores(result):
+        what = _name_fails(result)
     lossy = [row.name for row in result.rows if row.verdict is Verdict.FAIL]
     open_ = [
         row.name
@@ -147,10 +158,10 @@ def _summarize_rows(result: MatrixResult) -> str:
     parts = []
     if lossy:
         of_all = f"{len(lossy)} of {format_count(len(result.rows), 'configuration')}"
-        parts.append(f"{of_all} lost acknowledged data: {'; '.join(lossy)}.")
+        parts.append(f"{of_all} {what}: {'; '.join(lossy)}.")
     elif len(open_) < len(result.rows):
         others = " that was tested" if open_ else ""
-        parts.append(f"No configuration{others} lost acknowledged data.")
+        parts.append(f"No configuration{others} {what}.")
     if open_:
         parts.append(f"Not decided: {'; '.join(open_)}.")
     return " ".join(parts)
@@ -166,11 +177,11 @@ def _choose_action(result: MatrixResult, kept: Sequence[RowResult]) -> str:
     if open_:
         return "Read below what went wrong, and run these configurations again."
     if kept:
-        command = "dbcheck run"
+        command, what = "dbcheck run", "lost nothing"
         if has_restores(result):
-            command = "dbcheck snapshot, and dbcheck run --restore"
+            command, what = "dbcheck snapshot, and dbcheck run --restore", "passed"
         return (
-            "Choose from the configurations that lost nothing, and check the real"
+            f"Choose from the configurations that {what}, and check the real"
             f" server with it: {command}."
         )
     return "Use none of these configurations for data that must last."

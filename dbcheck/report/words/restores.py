@@ -41,13 +41,15 @@ def describe_scope(result: RunResult) -> str:
 def cells_of_row(row: RowResult) -> Iterator[str]:
     """Yield a configuration as text, in the order of COLUMNS.
 
-    Of its cycles that lost the server, the one that lost most.
+    Of its cycles that lost the server, the one that lost most.  What is missing after
+    an inconclusive cycle need not be lost.
     """
     copies = [cycle.copy for cycle in row.cycles if cycle.copy is not None]
     yield _format(row.commits_per_s, ",.0f")
     yield _format(row.commits_per_s_while_copied, ",.0f")
     yield _count_failed(row)
-    lost = [copy for copy in copies if copy.rpo_s is not None]
+    judged = _list_judged(row)
+    lost = [c.copy for c in judged if c.copy and c.copy.rpo_s is not None]
     counts = [copy.missing for copy in lost] or [row.lost]
     text = _format_most(counts, "{:,}".format)
     yield "all" if text == "-" and row.verdict is Verdict.FAIL else text
@@ -61,9 +63,14 @@ def _count_failed(row: RowResult) -> str:
     """Return how many of the cycles that have a verdict are a FAIL."""
     if not row.restore:
         return f"{row.statistics.losses} of {row.statistics.cuts}"
-    judged = [c for c in row.cycles if c.verdict is not Verdict.INCONCLUSIVE]
+    judged = _list_judged(row)
     failed = sum(cycle.verdict is Verdict.FAIL for cycle in judged)
     return f"{failed} of {len(judged)}" if judged else "-"
+
+
+def _list_judged(row: RowResult) -> list[RunResult]:
+    """Return the cycles that are a PASS or a FAIL."""
+    return [c for c in row.cycles if c.verdict is not Verdict.INCONCLUSIVE]
 
 
 def _format_most(figures: Sequence[float | None], form: Callable[[float], str]) -> str:

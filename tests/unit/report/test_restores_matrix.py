@@ -148,3 +148,29 @@ def test_the_next_step_is_to_try_the_restore_of_the_real_server() -> None:
     assert "dbcheck run --restore" in summary.action
     assert (summary.verdict, summary.proof) == (Verdict.PASS, "")
     assert summary.tiles[-1].name == "cycles of each"
+
+
+def test_a_restore_without_a_verdict_lost_nothing_that_is_known() -> None:
+    """Else a server that still applied its log would stand there as lost commits."""
+    unclear = cycle(replace(LOST, missing=900, reached_s=(9.0, 9.5)), "INCONCLUSIVE")
+    shown = cells(make_matrix_result([line(cycle(LOST), unclear)]))
+    assert (shown["lost"], shown["oldest"]) == ("30", "1.3 s")
+    unread = cycle(replace(LOST, missing=None, reached_s=None), "INCONCLUSIVE", None)
+    shown = cells(make_matrix_result([line(cycle(LOST, "FAIL", 5), unread)]))
+    assert (shown["lost"], shown["oldest"]) == ("30", "1.3 s")
+
+
+def test_a_restore_gives_no_price_of_durable_commits() -> None:
+    """It does not show that the commits of the server last on its own drive."""
+    restored = replace(line(cycle(BESIDE), restore="dump"), price=10.0)
+    assert restored.price_per_rate is None
+    assert replace(restored, restore="").price_per_rate is not None
+
+
+def test_a_restore_that_kept_its_objective_is_not_said_to_have_lost_nothing() -> None:
+    summary = words.summarize_matrix(make_matrix_result([line(cycle(LOST))]))
+    assert summary.headline == "No configuration failed."
+    assert "that passed" in summary.action
+    assert summary.tiles[1].name == "failed"
+    failed = make_matrix_result([line(cycle(LOST, "FAIL", 5))])
+    assert words.summarize_matrix(failed).headline == "1 of 1 configuration failed: a."
