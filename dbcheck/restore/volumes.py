@@ -18,7 +18,7 @@ from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.verdict import format_count
 from dbcheck.rows.copied import VolumeNumbers, VolumesRecord
 
-_LONGEST_S = 1.0  # of a step: copies that are less far apart may not be seen to be
+_UNSEEN_S = 1.0  # more is no evidence: copies so far apart may not be seen to be
 _STEPS_MIN = 20  # before the copy: so many show that they are written at all
 
 
@@ -85,13 +85,23 @@ def _judge(record: VolumesRecord) -> tuple[Status, str]:
     if record.before < _STEPS_MIN:
         reason = f"only {format_count(record.before, 'step')} before the copy was begun"
         return Status.NOT_OBSERVABLE, reason
+    unseen_s = _measure_unseen_s(record.longest_s, len(numbers.newest))
     reason = (
         f"all of the {newest:,} steps that were written to {of} in turn are there, up"
-        f" to the last; moments less than {max(0.001, record.longest_s):.3f} s apart"
-        " could look so, too"
+        f" to the last; moments less than {max(0.001, unseen_s):.3f} s apart could look"
+        " so, too"
     )
-    slow = record.longest_s > _LONGEST_S
-    return Status.ASSUMED if slow else Status.PRESENT, reason
+    return Status.ASSUMED if unseen_s > _UNSEEN_S else Status.PRESENT, reason
+
+
+def _measure_unseen_s(longest_s: float, volumes: int) -> float:
+    """Return how far apart copies may be without a number that is missing.
+
+    The earlier copy has step n, maybe as it is written, and lacks n + volumes.  So the
+    later one lacks what is after that on its volume, which is n + 2 * volumes - 1 at
+    most, maybe as it is written.  All these steps may lie between the two.
+    """
+    return 2 * volumes * longest_s
 
 
 def _describe_gap(numbers: VolumeNumbers, newest: int) -> str:

@@ -12,6 +12,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Status
 from dbcheck.model.verdict import Verdict
 from dbcheck.restore.judging import judge_restored
+from dbcheck.restore.volumes import find_numbers
 from dbcheck.rows.copied import CopyRecord, VolumeNumbers, VolumesRecord
 from dbcheck.rows.loss import IndexLoss, LossKind
 from tests.kit.copied_cases import COPIED, RECORD
@@ -50,7 +51,7 @@ def test_volumes_of_one_moment_are_evidence_of_a_pass() -> None:
     assert found.status is Status.PRESENT
     assert found.reason == (
         "all of the 202 steps that were written to 2 volumes in turn are there, up to"
-        " the last; moments less than 0.020 s apart could look so, too"
+        " the last; moments less than 0.080 s apart could look so, too"
     )
 
 
@@ -63,6 +64,16 @@ def test_a_long_step_makes_a_pass_say_what_it_assumes() -> None:
     judgement = judge_restored(of(record=record(WHOLE, longest_s=1.5)))
     assert judgement.verdict is Verdict.PASS
     assert judgement.reasons[1].startswith("assumed, not seen: volumes of one instant")
+
+
+def test_copies_that_are_several_steps_apart_may_not_be_seen_to_be() -> None:
+    """/copy/data is copied as step 9 is written, /copy/log just before step 12 is."""
+    data, log = [range(1, 10, 2)], [range(2, 11, 2)]
+    numbers = find_numbers({"/copy/data": data, "/copy/log": log})
+    assert numbers.until == max(numbers.newest.values()) == 10  # 9, 10, 11 and 12
+    found = item_of(of(record=record(WHOLE, longest_s=0.3)))
+    assert found.status is Status.ASSUMED
+    assert "less than 1.200 s apart" in found.reason
 
 
 @pytest.mark.parametrize(
