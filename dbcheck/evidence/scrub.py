@@ -182,6 +182,7 @@ _HOSTS_IN_TEXT = tuple(
         r"(?<=[\w'])'?@'?",
         r"(?<!\S)(?:-J|proxyjump)\s(?:[\w.-]{1,80}@)?",
         r"\b(?:host name:|to resolve|valid for|hostname|match)\s'?",  # of TLS and DNS
+        r"\bconnect to host\s",  # of ssh
     )
 )
 _OURS = re.compile(rf"host-\d+|localhost|\d+|{_MARK}\d+{_MARK}", re.IGNORECASE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from dbcheck.report.formats import format_report
 from dbcheck.report.matrix import draw_copies
 from dbcheck.report.subject import RunSubject
 from dbcheck.report.words.run import tally
+from dbcheck.rows.copied import CopyRecord, VolumesRecord
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of, contents, stored_copy
@@ -162,6 +164,24 @@ def test_a_bundle_of_it_is_judged_again_as_it_was(
     assert tested.startswith(f"{what} of postgresql")
     texts = b"".join(content for _, content in contents(file))
     assert (COPY_HOST.encode() in texts) is not redact
+
+
+def test_a_redacted_bundle_does_not_name_the_host_of_restored_volumes(
+    tmp_path: Path,
+) -> None:
+    """No record names it but in why the volumes were not read, in the words of ssh."""
+    run = stored_copied_run(tmp_path)
+    failure = (
+        "host ssh://root@backup7: ssh: connect to host backup7 port 22: Connection"
+        " refused"
+    )
+    copy = replace(run.copy() or CopyRecord(), volumes=VolumesRecord("00", 150, 250))
+    assert copy.volumes is not None
+    run.write_copy(replace(copy, volumes=replace(copy.volumes, failure=failure)))
+    bundle_of(run.path, tmp_path / "b.tar", redact=True)
+    texts = b"".join(content for _, content in contents(tmp_path / "b.tar"))
+    assert b"backup7" not in texts
+    assert b"connect to host host-" in texts
 
 
 def test_the_checks_of_a_folder_have_it_as_a_check_without_a_cut(
