@@ -42,6 +42,14 @@ def restored_copy(rig: Rig, run: RunFolder) -> Iterator[Rig]:
             id=ErrorId.RESTORE_NOT_SET_UP,
             hint="Name the host of the inventory with dbcheck_restore: --name NAME.",
         )
+    if copying.until is not plan.until:
+        taken = "a point was read" if plan.until else "no point was read"
+        raise UsageError(
+            f"run {run.path.name} cannot be restored as dbcheck_restore says now:"
+            f" {taken} under its load",
+            id=ErrorId.RESTORE_NOT_SET_UP,
+            hint="Set until in dbcheck_restore as it was in that run.",
+        )
     try:
         _restore(rig, run, record, copying)
         yield replace(rig, site=copying.restored, read_twice=False)

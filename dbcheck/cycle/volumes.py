@@ -32,7 +32,7 @@ class WatchedVolumes:
         """Return the record of just before the copy is begun; None without volumes."""
         if self._watch is None:
             return None
-        record = VolumesRecord(self.nonce)
+        record = VolumesRecord(self.nonce, folders=self._watch.folders)
         try:
             steps = self._watch.count()
         except HostError as error:
@@ -86,6 +86,9 @@ def read_volumes(rig: Rig, run: RunFolder) -> str:
     record = replace(record, failure="")
     if watch is None:
         failure = "how to read the restored volumes is not known"
+        record = replace(record, failure=failure)
+    elif watch.folders != record.folders:
+        failure = "other volumes are named now than when the copy was taken"
         record = replace(record, failure=failure)
     else:
         try:

@@ -86,12 +86,16 @@ class VolumesOfHost:
         self._host, self._folders, self._restored = host, tuple(folders), restored
         self._control: VolumeControl | None = None
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return tuple(each.target for each in self._folders)
+
     def start(self, nonce: str) -> None:
         """Write to each folder in turn until stop(); both hosts must answer."""
         self._restored.reach()
         control = self._host.volumes()
         try:
-            control.start([each.target for each in self._folders], nonce)
+            control.start(self.folders, nonce)
         except BaseException:
             control.close()
             raise

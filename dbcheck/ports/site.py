@@ -93,6 +93,10 @@ class VolumeWatch(Protocol):
     nonce: names the numbers of one run, in hex.
     """
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Those on the server's host, in the order in which they are written to."""
+
     def start(self, nonce: str) -> None:
         """Write a rising number to each volume in turn until stop()."""
 

@@ -84,6 +84,7 @@ class VolumesRecord:
     longest_s: the longest time from one number to the next while the copy was taken.
     numbers: those in the restored copies; None as long as these were not read.
     failure: why nothing is known of the volumes, "" if something is.
+    folders: on the server's host, to which they were written in turn.
     """
 
     nonce: str
@@ -92,6 +93,7 @@ class VolumesRecord:
     longest_s: float = 0.0
     numbers: VolumeNumbers | None = None
     failure: str = ""
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class Watch:
     def __init__(self, *steps: VolumeSteps | HostError, found: Any = GONE) -> None:
         self.steps, self.found = list(steps), found
         self.did: list[str] = []
+        self.folders: tuple[str, ...] = ("/data", "/log")
 
     def start(self, nonce: str) -> None:
         self.did.append(f"start {len(nonce)}")
@@ -84,7 +85,10 @@ def step(number: int, stopped: str = "") -> VolumeSteps:
     return VolumeSteps(number + 1, number, 0.25, stopped)
 
 
-TAKEN = VolumesRecord("00", before=40, after=50, longest_s=0.25)
+TAKEN = VolumesRecord(
+    *("00", 40, 50, 0.25),
+    folders=("/data", "/log"),
+)
 APART = {"/data": [range(1, 48, 2)], "/log": [range(2, 43, 2)]}
 
 
@@ -153,6 +157,15 @@ def test_volumes_that_could_not_be_read_are_read_by_a_later_command() -> None:
     read(Watch(found=APART), run)
     assert run.volumes.failure == ""
     assert run.volumes.numbers is not None
+
+
+def test_other_volumes_than_those_of_the_copy_are_not_read() -> None:
+    """Without one of them each number that was written there would be missing."""
+    run, watch = Run(CopyRecord(1, 2, volumes=TAKEN)), Watch(found=APART)
+    watch.folders = ("/data",)
+    assert read(watch, run) == ""
+    assert "other volumes are named now" in run.volumes.failure
+    assert watch.did == []
 
 
 def test_a_host_that_refuses_ends_it_before_the_body() -> None:
