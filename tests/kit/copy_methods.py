@@ -28,9 +28,11 @@ $as pg_ctl start -w -s -D "$copy" -l "$copy.log" -o "-p $port \\
     -c listen_addresses=127.0.0.1 -c unix_socket_directories="
 """
 _PG_REMOVE = 'end QUIT "$copy/postmaster.pid"\nrm -rf "$copy" "$copy".*\n'
+# A server that takes long to start has no file with its pid yet, and must end as well.
 _INNODB_START = """\
 end KILL "$copy.pid"
-setsid -f $as $program --datadir="$copy" --port=$port \\
+setsid -f $as sh -c 'cd "$0" && echo $$ >"$0.pid" && exec "$@"' "$copy" \\
+    $program --datadir="$copy" --port=$port \\
     --bind-address=127.0.0.1 --skip-name-resolve --socket="$copy.socket" \\
     --pid-file="$copy.pid" --log-error="$copy.log" >/dev/null 2>&1
 """
