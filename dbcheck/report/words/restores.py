@@ -129,7 +129,7 @@ def describe_copies(results: Sequence[RunResult]) -> str:
     open_ = len(results) - whole - lossy
     parts = [text]
     if lossy:
-        parts.append(f"{lossy:,} of them lost commits")
+        parts.append(f"{lossy:,} of them failed")
     if open_:
         parts.append(f"{open_:,} without a verdict")
     return "; ".join(parts)

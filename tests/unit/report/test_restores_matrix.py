@@ -104,7 +104,7 @@ def test_no_restore_counts_as_a_cut() -> None:
     text = " ".join(words.proofs(result))
     assert "a: 2 of 2 copies came back with every commit that must be there." in text
     assert "b: 1 of 2 copies came back" in text
-    assert "1 of them lost commits" in text
+    assert "1 of them failed" in text
     for shown in (text, printed(draw_matrix(result)), format_markdown(result)):
         assert not re.search(r"bound|at most \d+%|without a power cut on", shown)
     assert "dbcheck_cuts" not in format_metrics(result)
