@@ -265,7 +265,7 @@ def _refuse_for_copies(given: Mapping[str, bool]) -> None:
     "clone (MySQL's plugin), dump (pg_dump or mariadb-dump), files (cp of PostgreSQL's "
     "files while it writes, which loses commits), drives (all virtual drives at one "
     "moment, as a snapshot of volumes), drives-apart (with --log-drive: one after the "
-    "other, which is no copy). Shipped until the cut: archive (PostgreSQL's "
+    "other, which is no valid copy). Shipped until the cut: archive (PostgreSQL's "
     "archive_command), receiver (pg_receivewal --synchronous), pgbackrest.",
 )
 @option(

@@ -76,8 +76,8 @@ def watched_volumes(rig: Rig) -> Iterator[WatchedVolumes]:
 def read_volumes(rig: Rig, run: RunFolder) -> str:
     """Read the restored volumes, if that is asked, and store what is found.
 
-    Return how they are apart, "" if they are not, or that is not known.  If they could
-    not be read before, they are read again.
+    Return which one is older, as a clause, "" if none is, or that is not known.  If
+    they could not be read before, they are read again.
     """
     copy, watch = run.copy(), rig.copying.volumes if rig.copying else None
     record = copy.volumes if copy else None

@@ -38,7 +38,7 @@ class VolumeControl:
         )
 
     def count(self) -> VolumeSteps:
-        """Return how far the numbers have come."""
+        """Return the newest numbers that were begun and flushed."""
         return self._channel.answer(VolumeSteps, host_agent.COUNT_VOLUMES)
 
     def stop(self) -> None:
@@ -102,7 +102,7 @@ class VolumesOfHost:
         self._control = control
 
     def count(self) -> VolumeSteps:
-        """Return how far the numbers have come."""
+        """Return the newest numbers that were begun and flushed."""
         if self._control is None:
             raise HostError(
                 f"{self._host.place}: no canaries were started on its volumes",

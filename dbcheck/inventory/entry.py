@@ -84,8 +84,10 @@ TYPES_OF_OTHERS: Mapping[str, Any] = {
             description="How the server is restored elsewhere: `restore`, a list, a"
             " program and its arguments; `target`, the URL of the server that it"
             " starts, with the account and password of this one; for `dbcheck"
-            " snapshot`, `copy`, a program; for `dbcheck run --restore`, `rpo_s`, the"
-            " seconds before its loss from which commits may be lost, 0 for none; and,"
+            " snapshot`, `copy`, a program, or `until`, the kind of the point to which"
+            " the archive is restored (`restore-point`, `lsn`, `gtid`); for `dbcheck"
+            " run --restore`, `rpo_s`, the seconds before its loss from which commits"
+            " may be lost, 0 for none; and,"
             " where they are wanted, `remove`, a program, `timeout_s`, and, for"
             " snapshots, `volumes`, a list, each with `target`, a folder on it, and"
             " `restored`, where that is restored (`{run}`: the run's id), on"
@@ -273,7 +275,7 @@ def parse_entry(fields: Fields) -> Entry:
 
 
 def _require_restore(fields: Fields, settings: RestoreSettings) -> None:
-    """Raise UsageError for a URL that is none, and for keys that exclude each other."""
+    """Raise UsageError for a value of no use, and for keys that exclude each other."""
     _require_url(fields, f"{_RESTORE}: target", settings.target)
     for key in ("target", "restored"):
         folders = [os.path.normpath(getattr(each, key)) for each in settings.volumes]
@@ -284,10 +286,13 @@ def _require_restore(fields: Fields, settings: RestoreSettings) -> None:
                 id=ErrorId.NAME_GIVEN_TWICE,
                 hint="Name one folder on each volume, and where its copy is restored.",
             )
-    if settings.until is not None:
-        beside = "copy" if settings.copy else "rpo_s"
-        beside = "volumes" if settings.volumes else beside
-        if settings.copy or settings.volumes or settings.rpo_s is not None:
+    others = {
+        "copy": settings.copy,
+        "volumes": settings.volumes,
+        "rpo_s": settings.rpo_s is not None,
+    }
+    for beside in (name for name, given in others.items() if given):
+        if settings.until is not None:
             raise fields.error(
                 f"{_RESTORE}: until",
                 f"cannot be used with {beside}",

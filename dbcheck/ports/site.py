@@ -72,7 +72,7 @@ class CopyPrograms(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VolumeSteps:
-    """How far the numbers have come that are written to several volumes in turn.
+    """The newest of the numbers that are written to several volumes in turn.
 
     begun:     the newest whose writing has begun.  completed: the newest that was
                flushed.
@@ -101,7 +101,7 @@ class VolumeWatch(Protocol):
         """Write a rising number to each volume in turn until stop()."""
 
     def count(self) -> VolumeSteps:
-        """Return how far the numbers have come."""
+        """Return the newest numbers that were begun and flushed."""
 
     def stop(self) -> None:
         """Write no more, and remove what was written; never raises."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import mysql.connector
 import pytest
@@ -158,18 +159,24 @@ def test_a_subscription_that_writes_into_the_tables_takes_the_pass(site: Site) -
     assert site.cycle().verdict is Verdict.PASS
 
 
+@contextlib.contextmanager
+def least_account(server: Any) -> Iterator[tuple[MysqlEngine, Any]]:
+    """Give the engine of an account without rights, and a cursor that grants some."""
+    url = make_url(server.url).set(username="least")
+    with contextlib.closing(connect(server.url, server.password)) as link:
+        cursor = link.cursor()
+        cursor.execute(f"create user least@'%' identified by '{server.password}'")
+        yield MysqlEngine(url.render_as_string(), server.password), cursor
+
+
 @pytest.mark.wide
 def test_a_clone_is_unknown_only_where_the_account_may_not_see_it(
     new_server: NewServer,
 ) -> None:
     server = new_server("mysql")
     server.start()
-    url = make_url(server.url).set(username="least")
-    engine = MysqlEngine(url.render_as_string(), server.password)
     found = []
-    with contextlib.closing(connect(server.url, server.password)) as link:
-        cursor = link.cursor()
-        cursor.execute(f"create user least@'%' identified by '{server.password}'")
+    with least_account(server) as (engine, cursor):
         for statement in (
             "grant replication client on *.* to least@'%'",
             "install plugin clone soname 'mysql_clone.so'",
@@ -193,12 +200,8 @@ def test_a_replica_is_unknown_only_where_the_account_may_not_see_it(
 ) -> None:
     server = new_server(kind)
     server.start()
-    url = make_url(server.url).set(username="least")
-    engine = MysqlEngine(url.render_as_string(), server.password)
     found = []
-    with contextlib.closing(connect(server.url, server.password)) as link:
-        cursor = link.cursor()
-        cursor.execute(f"create user least@'%' identified by '{server.password}'")
+    with least_account(server) as (engine, cursor):
         cursor.execute("grant all on dbcheck.* to least@'%'")
         found.append(engine.refill((), 0))
         cursor.execute(f"grant {privilege} on *.* to least@'%'")

@@ -131,7 +131,7 @@ class VolumeCanaries:
 
 
 def require_apart(folders: list[str]) -> None:
-    """Refuse folders of which two are on one filesystem: these show nothing."""
+    """Refuse two folders on one filesystem: they are always of one moment."""
     by_device = {}  # type: dict[int, str]
     for folder in folders:
         device = os.stat(folder).st_dev

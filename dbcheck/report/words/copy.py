@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dbcheck.judge.result import CopyResult, RunResult
@@ -27,6 +27,7 @@ class _Words:
     look:   where the cause of a loss may lie that nothing read explains.
     passed, failed: how much the one copy proves.
     again, mend: what to do next, of which *command* is a part.
+    sides:  of a moment that came before the copy, or its point, and of a later one.
     """
 
     scope: str
@@ -36,6 +37,7 @@ class _Words:
     again: str
     mend: str
     command: str
+    sides: tuple[str, str] = ("before the copy", "into the copy")
 
 
 _BESIDE_LOAD = _Words(
@@ -88,6 +90,7 @@ _TO_POINT = _Words(
     mend="Do not rely on this archive. Find the cause below and fix it, then run it"
     " again: {command}. Keep this run: it is the evidence.",
     command="dbcheck snapshot",
+    sides=("before the point", "after the point"),
 )
 _IN_A_LAB = "dbcheck lab run --restore METHOD"
 
@@ -215,31 +218,15 @@ def list_tiles(copy: CopyResult) -> Iterator[tuple[str, str, str]]:
             yield name, f"{seconds:,.1f} s", _FROM_START
 
 
-def describe_ages(first_s: float | None, last_s: float | None) -> str:
-    """Return when commits were acknowledged, seen from the beginning of the copy.
-
-    first_s, last_s: seconds before it, less than 0 after it; None if not known.
-    """
-    return _describe_ages(first_s, last_s, ("before the copy", "into the copy"))
-
-
-def describe_ages_at_point(first_s: float | None, last_s: float | None) -> str:
-    """Return the same, seen from when the point was read."""
-    return _describe_ages(first_s, last_s, ("before the point", "after the point"))
-
-
-def choose_ages(
-    result: RunResult,
-) -> Callable[[float | None, float | None], str]:
-    """Return what describes the ages of the losses of a run that was not cut."""
-    is_to_point = _choose_words(result) is _TO_POINT
-    return describe_ages_at_point if is_to_point else describe_ages
-
-
-def _describe_ages(
-    first_s: float | None, last_s: float | None, sides: tuple[str, str]
+def describe_ages(
+    result: RunResult, first_s: float | None, last_s: float | None
 ) -> str:
-    """Return the ages; sides: the words for one of 0 s or more, and of less."""
+    """Return when losses were acknowledged, as seen from when the copy was begun.
+
+    Of a restore to a point it is when the point was read.  first_s, last_s: seconds
+    before it, less than 0 after it; None if not known.
+    """
+    sides = _choose_words(result).sides
     if first_s is None or last_s is None:
         return "-"
     first, last = (f"{abs(age):.3f}" for age in (first_s, last_s))

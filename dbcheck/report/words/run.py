@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from dbcheck.judge.item import Status, meaning
 from dbcheck.judge.result import (
@@ -323,7 +324,7 @@ def range_columns(result: RunResult) -> tuple[str, ...]:
 
 def list_ranges(result: RunResult) -> list[tuple[str, ...]]:
     """Return the ranges of losses that are shown, as range_columns() names them."""
-    ages = _ages if result.is_cut else of_copy.choose_ages(result)
+    ages = _ages if result.is_cut else partial(of_copy.describe_ages, result)
     return [_range_cells(span, ages) for span in result.ranges[:RANGES_SHOWN]]
 
 

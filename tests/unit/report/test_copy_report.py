@@ -87,7 +87,7 @@ def test_a_lost_commit_has_its_age_at_the_beginning_of_the_copy(
     ],
 )
 def test_ages_are_told_from_the_beginning_of_the_copy(ages: Any, text: str) -> None:
-    assert words.describe_ages(*ages) == text
+    assert words.describe_ages(result(), *ages) == text
 
 
 def test_the_facts_tell_which_commits_must_may_and_cannot_be_there() -> None:
